@@ -1,0 +1,1 @@
+"""stackmem: a coding agent that manages its own working memory."""

@@ -1,0 +1,43 @@
+"""Budgets are characters of memory, refused when exceeded; limits are resources of a run, and end it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Budgets(Struct, frozen=True):
+    """How much each memory holds, in Unicode code points unless named otherwise.
+
+    Attributes:
+        depth: Pushes below the root (the root is depth 0).
+        heap_chunks: Number of chunks.
+    """
+
+    intent_chars: int = 200
+    return_chars: int = 200
+    constraint_chars: int = 100
+    context_chars: int = 500
+    name_chars: int = 64
+    verify_chars: int = 200
+    result_chars: int = 1_000
+    root_result_chars: int = 4_000
+    depth: int = 5
+    heap_chars: int = 10_000
+    heap_chunks: int = 64
+    description_chars: int = 200
+
+
+class Limits(Struct, frozen=True):
+    """What a run, or a frame with a constraint, may use; None is no limit.
+
+    Attributes:
+        steps: Model replies.
+        tokens: Prompt and output tokens together, cached ones included.
+        usd: Cost by the price row of the run.
+        seconds: Wall time.
+    """
+
+    steps: int | None = 200
+    tokens: int | None = None
+    usd: float | None = None
+    seconds: float | None = None

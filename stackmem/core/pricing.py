@@ -1,0 +1,38 @@
+"""What tokens cost: usage × the price row that the run recorded."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .messages import Usage
+
+
+class Price(Struct, frozen=True):
+    """USD per million tokens of one model.
+
+    Attributes:
+        tier_above_tokens: Prompts longer than this cost ``tier_factor`` times as much, output included.
+        source: Where and when the figures were read.
+    """
+
+    input: float
+    output: float
+    cache_write_5m: float
+    cache_write_1h: float
+    cache_read: float
+    source: str
+    tier_above_tokens: int | None = None
+    tier_factor: float = 1.0
+
+
+def cost_usd(usage: Usage, price: Price) -> float:
+    """USD of one reply."""
+    millionths = (
+        usage.uncached * price.input
+        + usage.cache_read * price.cache_read
+        + usage.cache_write_5m * price.cache_write_5m
+        + usage.cache_write_1h * price.cache_write_1h
+        + usage.output * price.output
+    )
+    dear = price.tier_above_tokens is not None and usage.prompt > price.tier_above_tokens
+    return millionths * (price.tier_factor if dear else 1.0) / 1_000_000
