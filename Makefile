@@ -1,0 +1,22 @@
+.PHONY: solve test campaign lint lock wheel clean
+
+solve:  ## set up what is missing, then solve tasks/calculator with its scripted model; ARGS="--json" adds flags
+	@scripts/solve.sh $(ARGS)
+
+test:  ## set up what is missing, then pass every test; ARGS="tests/core -x" narrows it
+	@scripts/test.sh $(ARGS)
+
+campaign:  ## the long campaigns: every test, with more examples, trials and races
+	@STACKMEM_CAMPAIGN=1 scripts/test.sh --timeout=3600 $(ARGS)
+
+lint:  ## style, format, types, layers
+	@scripts/lint.sh
+
+lock:  ## resolve the newest versions that pyproject.toml allows and write both locks
+	@scripts/lock.sh
+
+wheel:  ## build the wheel into dist/
+	@scripts/wheel.sh
+
+clean:  ## forget the set-up; runs and sandboxes stay
+	@rm -rf .venv node_modules dist

