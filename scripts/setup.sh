@@ -32,11 +32,16 @@ find_python() {
 }
 
 venv_works() {
-    # A .venv that moved with its checkout, or whose interpreter was upgraded away, is made anew.
-    .venv/bin/python -I -c '
-import os, sys, pip
-sys.exit(sys.version_info < (3, 11) or not os.path.samefile(sys.prefix, ".venv") or sys.prefix != os.path.abspath(".venv"))
-' 2>/dev/null
+    # A .venv that moved with its checkout (its scripts name the old place), or whose interpreter was upgraded away,
+    # is made anew.
+    grep -qsF "$PWD/.venv/bin/" .venv/bin/pip &&
+        .venv/bin/python -I -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+ask_for() {
+    say "missing: ${*:2}; install with this command, then run make again:"
+    echo "$1" >&2
+    exit 2
 }
 
 install_system_packages() {
@@ -47,10 +52,10 @@ install_system_packages() {
         exit 2
     fi
     if [ "$(id -u)" != 0 ]; then
-        if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
-            say "missing: $*; install with this command, then run make again:"
-            echo "su -c '$install'   # or: sudo sh -c '$install'" >&2
-            exit 2
+        if ! command -v sudo >/dev/null; then
+            ask_for "su -c '$install'" "$@"
+        elif ! sudo -n true 2>/dev/null; then
+            ask_for "sudo sh -c '$install'" "$@"
         fi
         as_root=(sudo -n)
     fi
