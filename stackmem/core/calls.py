@@ -5,6 +5,7 @@ Numbers stand as ``{{slots}}`` and are filled from the run's budgets.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Meta, Struct, json
@@ -29,7 +30,8 @@ _Store = Annotated[
 
 class ReadFile(Struct, frozen=True, tag="read_file"):
     """Read a text file of the workspace, whole or from start_line to end_line (counted from 1, both inclusive).
-    Long results are clipped in the middle; ask for a range to see the rest."""
+    Long results are clipped in the middle; ask for a range to see the rest.
+    """
 
     path: Annotated[str, Meta(description="Path in the workspace.")]
     start_line: Annotated[int | None, Meta(description="First line to show, from 1.")] = None
@@ -46,12 +48,13 @@ class WriteFile(Struct, frozen=True, tag="write_file"):
 class ListFiles(Struct, frozen=True, tag="list_files"):
     """List a folder of the workspace, two levels deep."""
 
-    path: Annotated[str, Meta(description="Folder; '.' is the workspace itself.")]
+    path: Annotated[str, Meta(description="Folder; the workspace itself where left out.")] = "."
 
 
 class RunCommand(Struct, frozen=True, tag="run_command"):
     """Run a shell command in the workspace, sandboxed, for at most {{command_seconds}} seconds; then it and everything
-    it started is gone. Output and errors come back together, clipped in the middle, with the exit code."""
+    it started is gone. Output and errors come back together, clipped in the middle, with the exit code.
+    """
 
     command: Annotated[str, Meta(description="A bash command line.")]
 
@@ -60,7 +63,8 @@ class PushFrame(Struct, frozen=True, tag="push_frame"):
     """Start a child frame with a clean conversation for a distinct phase of several steps. The child sees its registers,
     the context and the heap index, and nothing of your conversation; its result comes back as the result of this call.
     Store on the heap what it needs, in this same call by `store`, and name the chunks in the objective.
-    At most {{depth}} frames deep. Anything over its budget is refused."""
+    At most {{depth}} frames deep. Anything over its budget is refused.
+    """
 
     name: Annotated[str, Meta(description="Short name: letters, digits, _ . - / (at most {{name_chars}}).")]
     objective: Annotated[
@@ -95,7 +99,8 @@ class PushFrame(Struct, frozen=True, tag="push_frame"):
 
 class PopFrame(Struct, frozen=True, tag="pop_frame"):
     """End the running frame: its conversation is discarded and the result goes to its parent. Popping the root ends the
-    run. Store first, or in this same call by `store`, whatever a later frame would have to find out again."""
+    run. Store first, or in this same call by `store`, whatever a later frame would have to find out again.
+    """
 
     result: Annotated[
         str,
@@ -111,7 +116,10 @@ class EndRun(Struct, frozen=True, tag="pop_frame"):
     """End the run with its result. Call it once the task is done and verified, or cannot be done."""
 
     result: Annotated[
-        str, Meta(description="What was done, how it was verified, what is open (at most {{root_result_chars}} characters).")
+        str,
+        Meta(
+            description="What was done, how it was verified, what is open (at most {{root_result_chars}} characters)."
+        ),
     ]
 
 
@@ -156,11 +164,11 @@ WorkspaceCall = ReadFile | WriteFile | ListFiles | RunCommand
 HeapCall = HeapAlloc | HeapRead | HeapWrite | HeapFree
 Call = WorkspaceCall | PushFrame | PopFrame | EndRun | HeapCall
 
-_REQUIRED_TYPE = {
-    "str": "a string",
-    "int | None": "an integer",
-    "str | None": "a string",
-    "tuple[StoreEntry, ...]": "a list of {name, content, description, source}",
+_WANTED: dict[Any, str] = {
+    str: "a string",
+    str | None: "a string",
+    int | None: "an integer",
+    tuple[StoreEntry, ...]: "a list of {name, content, description, source}",
 }
 
 
@@ -195,19 +203,16 @@ def _faults(kind: type[Struct], given: dict[str, Any], place: str) -> list[str]:
     hints = _hints(kind)
     for field in fields(kind):
         value = given.get(field.name)
-        if value is None:
-            if field.required:
-                found.append(f"{place}{field.name} is missing")
-        else:
-            found += _mistyped(str(hints[field.name]), value, place + field.name)
+        if value is not None:
+            found += _mistyped(hints[field.name], value, place + field.name)
+        elif field.required:
+            found.append(f"{place}{field.name} is missing")
     found += [f"{place}{str(name)[:80]} is no parameter" for name in given if name not in hints]
     return found
 
 
-def _mistyped(wanted: str, value: object, place: str) -> list[str]:
-    if wanted == "tuple[StoreEntry, ...]":
-        if not isinstance(value, list):
-            return [f"{place} must be {_REQUIRED_TYPE[wanted]}, is {_json_type(value)}"]
+def _mistyped(hint: object, value: object, place: str) -> list[str]:
+    if hint == tuple[StoreEntry, ...] and isinstance(value, list):
         found = []
         for index, entry in enumerate(value):
             if isinstance(entry, dict):
@@ -215,8 +220,11 @@ def _mistyped(wanted: str, value: object, place: str) -> list[str]:
             else:
                 found.append(f"{place}[{index}] must be an object, is {_json_type(entry)}")
         return found
-    right = isinstance(value, str) if "str" in wanted else isinstance(value, int) and not isinstance(value, bool)
-    return [] if right else [f"{place} must be {_REQUIRED_TYPE[wanted]}, is {_json_type(value)}"]
+    if hint == int | None:
+        right = isinstance(value, int) and not isinstance(value, bool)
+    else:
+        right = hint in (str, str | None) and isinstance(value, str)
+    return [] if right else [f"{place} must be {_WANTED[hint]}, is {_json_type(value)}"]
 
 
 def _build(kind: type[Call], given: dict[str, Any]) -> Call:
@@ -229,19 +237,16 @@ def _build(kind: type[Call], given: dict[str, Any]) -> Call:
     return kind(**values)
 
 
-def _hints(kind: type[Struct]) -> dict[str, str]:
-    names = {"str": str, "int | None": int | None, "str | None": str | None}
-    found = {}
-    for name, hint in get_type_hints(kind).items():
-        found[name] = next((text for text, plain in names.items() if plain == hint), "tuple[StoreEntry, ...]")
-    return found
+@lru_cache
+def _hints(kind: type[Struct]) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
+@lru_cache
 def _accepted(kind: type[Struct]) -> str:
     hints = _hints(kind)
     return ", ".join(
-        f"{field.name} ({_REQUIRED_TYPE[hints[field.name]]}{'' if field.required else ', optional'})"
-        for field in fields(kind)
+        f"{field.name} ({_WANTED[hints[field.name]]}{'' if field.required else ', optional'})" for field in fields(kind)
     )
 
 
@@ -250,10 +255,10 @@ def _schema(kind: type[Struct]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for name, hint in _hints(kind).items():
         meta = next(extra for extra in described[name].__metadata__ if isinstance(extra, Meta))
-        if hint == "tuple[StoreEntry, ...]":
+        if hint == tuple[StoreEntry, ...]:
             properties[name] = {"type": "array", "items": _schema(StoreEntry)}
         else:
-            properties[name] = {"type": "string" if "str" in hint else "integer"}
+            properties[name] = {"type": "integer" if hint == int | None else "string"}
         properties[name]["description"] = meta.description
     return {
         "type": "object",

@@ -19,6 +19,7 @@ class AskModel(Struct, frozen=True):
         frame: Name of the running frame.
         depth: Its depth; the root is 0.
         chunks: Names of the chunks on the heap.
+
     """
 
     view: View
@@ -37,6 +38,7 @@ class UseTool(Struct, frozen=True):
     Attributes:
         shown_bytes: The result's text is clipped to so many bytes of UTF-8.
         sources: Paths whose digests the answer carries.
+
     """
 
     call: WorkspaceCall

@@ -47,6 +47,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         checked: True where checks decide the outcome.
         command_seconds: Limit of each command.
         version: The stackmem that started the run.
+
     """
 
     task: str
@@ -77,6 +78,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
         detail: What the provider says of a refusal.
         prompt_digest: The digest of the view it answers.
         reply_id: The provider's name for the reply.
+
     """
 
     parts: tuple[ReplyPart, ...]
@@ -92,6 +94,7 @@ class ModelFailed(Struct, frozen=True, tag=True):
 
     Attributes:
         retry_after_seconds: What the provider asks to wait, unbounded as it came.
+
     """
 
     kind: FailureKind
@@ -108,6 +111,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
         failed: The tool did not do what was asked; a command with a non-zero exit did.
         exit_code: Of a command; None where it was killed, and for the other tools.
         digests: Path to SHA-256 of the heap's sources, or ``unknown``, ``missing``, ``outside``.
+
     """
 
     text: str
@@ -143,6 +147,7 @@ class ChecksReturned(Struct, frozen=True, tag=True):
         rewards: Name to reward; the run is solved where ``reward`` (or, without it, every one) is at least 1.0.
         error: Why there is no verdict; the run is then unsolved.
         text: The end of what the checks printed.
+
     """
 
     rewards: dict[str, float]
@@ -158,6 +163,7 @@ class FramePushed(Struct, frozen=True, tag=True):
         constraint: R3 as shown: the call's own, or the steps and tokens left.
         stored: Names of the chunks that the same call stored.
         missing: Chunk names that the objective or context mentions and the heap does not hold.
+
     """
 
     frame: str
@@ -176,6 +182,7 @@ class FramePopped(Struct, frozen=True, tag=True):
     Attributes:
         forced: Why the harness popped it: ``window`` or ``constraint``; empty where the model did.
         verified: ``exit N``, ``timeout`` or ``not verified``; empty where the frame has no verify command.
+
     """
 
     frame: str

@@ -56,6 +56,8 @@ class Log(Generic[T]):
         ``step`` is pure; ``(step, key)`` names the fold, so ``key`` tells apart what ``initial`` does not show.
         """
         name = (step, key)
+        done: int
+        found: A
         done, found = self._buffer.folds.get(name, (0, initial))
         if done > self._length:
             done, found = 0, initial
@@ -83,6 +85,10 @@ class Log(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         items = self._buffer.items
         return (items[index] for index in range(self._length))
+
+    def __reversed__(self) -> Iterator[T]:
+        items = self._buffer.items
+        return (items[index] for index in range(self._length - 1, -1, -1))
 
     def __len__(self) -> int:
         return self._length

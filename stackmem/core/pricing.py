@@ -13,6 +13,7 @@ class Price(Struct, frozen=True):
     Attributes:
         tier_above_tokens: Prompts longer than this cost ``tier_factor`` times as much, output included.
         source: Where and when the figures were read.
+
     """
 
     input: float

@@ -13,6 +13,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
     Raises:
         KeyError: The template has a slot that ``values`` does not name.
+
     """
     return _SLOT.sub(lambda slot: values[slot.group(1)], template)
 

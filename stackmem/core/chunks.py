@@ -1,0 +1,123 @@
+"""What the heap tools come to, and what their facts change."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from . import heap as heaps
+from .calls import Call, HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, StoreEntry, parse
+from .effects import DigestSources, Effect
+from .events import CallRejected, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, Event
+from .heap import Heap
+from .state import Pending, State
+from .text import clip_chars
+
+_STORING = (PushFrame, PopFrame, HeapAlloc, HeapRead, HeapWrite, HeapFree)
+
+
+def allocate(state: State, call: HeapAlloc, pending: Pending) -> Event | Effect:
+    """The new chunk, the digest it needs first, or the refusal."""
+    if call.name in state.heap.chunks:
+        return CallRejected("chunk_exists", f"heap_alloc refused: {call.name!r} exists; use heap_write to replace it")
+    entry = StoreEntry(call.name, call.content, call.description, call.source)
+    blocked = blocked_by(state, "heap_alloc", entry, pending)
+    return blocked if blocked is not None else ChunkAllocated(call.name, len(call.content))
+
+
+def rewrite(state: State, call: HeapWrite, pending: Pending) -> Event | Effect:
+    """The replaced chunk, the digest it needs first, or the refusal."""
+    if call.name not in state.heap.chunks:
+        return CallRejected("no_chunk", f"heap_write refused: {heaps.no_chunk(state.heap, call.name)}")
+    blocked = blocked_by(state, "heap_write", rewritten(state.heap, call), pending)
+    return blocked if blocked is not None else ChunkWritten(call.name, len(call.content))
+
+
+def rewritten(heap: Heap, call: HeapWrite) -> StoreEntry:
+    old = heap.chunks[call.name]
+    return StoreEntry(
+        call.name,
+        call.content,
+        old.description if call.description is None else call.description,
+        old.source if call.source is None else call.source,
+    )
+
+
+def blocked_by(state: State, tool: str, entry: StoreEntry, pending: Pending) -> Event | Effect | None:
+    """What stands between one entry and the heap."""
+    found = heaps.faults(state.heap, (entry,), state.begun.budgets)
+    if not found and entry.source:
+        if pending.digests is None:
+            return DigestSources(tuple(sorted({entry.source, *state.heap.sources})))
+        found = heaps.source_faults((entry,), pending.digests)
+    return CallRejected("heap_refused", f"{tool} refused: " + "; ".join(found)) if found else None
+
+
+def read(state: State, call: HeapRead) -> Event:
+    if call.name not in state.heap.chunks:
+        return CallRejected("no_chunk", f"heap_read refused: {heaps.no_chunk(state.heap, call.name)}")
+    text, fault = heaps.read_text(state.heap, call)
+    if fault:
+        return CallRejected("no_lines", f"heap_read refused: {fault}")
+    return ChunkRead(call.name, len(text))
+
+
+def free(state: State, call: HeapFree) -> Event:
+    if call.name not in state.heap.chunks:
+        return CallRejected("no_chunk", f"heap_free refused: {heaps.no_chunk(state.heap, call.name)}")
+    return ChunkFreed(call.name, len(state.heap.chunks[call.name].content))
+
+
+def said(state: State) -> tuple[Call | None, str]:
+    """The one pending call that a derived fact speaks of, and its id."""
+    if state.pending is None or not state.pending.calls:
+        return None, ""
+    asked = state.pending.calls[0]
+    call = parse(asked, _STORING)
+    return (None if isinstance(call, tuple) else call), asked.id
+
+
+def changed_heap(state: State, stored: tuple[str, ...]) -> Heap:
+    """The heap with what the pending push or pop stores."""
+    call, _ = said(state) if stored else (None, "")
+    heap = state.heap
+    if isinstance(call, PushFrame | PopFrame):
+        for entry in call.store:
+            heap = heap.put(entry, state.step, _digest(state, entry.source))
+    return heap
+
+
+def changed_by(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> tuple[Heap, str]:
+    """The heap after the fact, and what the model is told."""
+    call, _ = said(state)
+    most = state.begun.budgets.heap_chars
+    match event:
+        case ChunkAllocated() if isinstance(call, HeapAlloc):
+            entry = StoreEntry(call.name, call.content, call.description, call.source)
+            heap = state.heap.put(entry, state.step, _digest(state, call.source))
+            return heap, f"stored {event.name!r}, {event.chars:,} characters; {heap.chars:,} of {most:,} used"
+        case ChunkWritten() if isinstance(call, HeapWrite):
+            entry = rewritten(state.heap, call)
+            heap = state.heap.put(entry, state.step, _digest(state, entry.source))
+            return heap, f"replaced {event.name!r}, now {event.chars:,} characters; {heap.chars:,} of {most:,} used"
+        case ChunkRead() if isinstance(call, HeapRead):
+            return state.heap.mark_read(event.name, state.step), _reading(state, call)
+        case ChunkFreed():
+            heap = state.heap.without(event.name)
+            return heap, f"freed {event.name!r}, {event.chars:,} characters; {heap.chars:,} of {most:,} used"
+        case ChunkAllocated() | ChunkWritten() | ChunkRead():
+            return state.heap, ""
+        case _:
+            assert_never(event)
+
+
+def _reading(state: State, call: HeapRead) -> str:
+    chunk = state.heap.chunks[call.name]
+    text, _ = heaps.read_text(state.heap, call)
+    head = f"heap {call.name!r}, {len(chunk.content):,} characters, last read step {state.step}"
+    if state.heap.stale(chunk):
+        head += f"; STALE: {chunk.source} has changed since this was stored, check it before you rely on it"
+    return f"{head}\n{clip_chars(text, state.shown_bytes)}"
+
+
+def _digest(state: State, source: str) -> str:
+    return (state.pending.digests or {}).get(source, "unknown") if source and state.pending else ""

@@ -1,0 +1,228 @@
+"""The frame manager: what a push and a pop come to.
+
+Rule 1: a push that is over any budget, or too deep, is refused with every fault; exactly on budget is accepted.
+Rule 2: a child starts with its registers, its context and the heap, never with its parent's conversation.
+Rule 3: a pop gives its result to the parent's own push call; the frame's conversation is seen no more.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from . import limits
+from .budgets import Budgets
+from .calls import EndRun, PopFrame, PushFrame, StoreEntry
+from .effects import DigestSources, Effect, Verify
+from .events import CallRejected, Event, FramePopped, FramePushed, RunStarted
+from .heap import Heap, faults, index, name_faults, source_faults
+from .log import Log
+from .messages import Text
+from .state import Frame, Notice, Pending, PoppedFrame, Registers, Reply, Result, State, Turn
+from .text import clip_chars, edit_distance, mark_cut, tail
+
+ROOT_RETURNS = "What was built or changed, how it was verified, and what is open."
+_POINTER = re.compile(r"\bheap(?:\s+chunk)?\s*(['\"`])([A-Za-z0-9_./-]{1,64})\1", re.IGNORECASE)
+
+
+def root(start: RunStarted) -> Frame:
+    """The frame a run begins with; its R0 is the task, cut to the budget."""
+    budgets = start.budgets
+    intent = mark_cut(" ".join(start.task.split()), budgets.intent_chars)
+    return Frame(
+        id="frame-0",
+        name="root",
+        depth=0,
+        registers=Registers(intent, ROOT_RETURNS),
+        context="",
+        opened=Heap(),
+        turns=Log(),
+        task=start.task,
+        chars=_standing_chars(start) + len(start.task),
+    )
+
+
+def _standing_chars(start: RunStarted) -> int:
+    """Characters of a prompt before any turn, near enough: system, tools, run constants."""
+    tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in start.tools)
+    return len(start.system) + tools + 1_000
+
+
+def push(state: State, call: PushFrame, pending: Pending) -> Event | Effect:
+    """The new frame, the digests it needs first, or the refusal."""
+    budgets = state.begun.budgets
+    found = _push_faults(state, call, budgets)
+    if found:
+        return CallRejected("push_refused", "push_frame refused: " + "; ".join(found))
+    if state.running.depth >= budgets.depth:
+        return CallRejected(
+            "too_deep",
+            f"push_frame refused: this frame is at depth {state.running.depth}, the deepest allowed; "
+            "do the work here, or pop",
+        )
+    blocked = _sources(state, call.store, pending)
+    if blocked is not None:
+        return blocked
+    known = state.heap.chunks.keys() | {entry.name for entry in call.store}
+    return FramePushed(
+        frame=f"frame-{state.pushes + 1}",
+        name=call.name,
+        intent=call.objective,
+        return_spec=call.return_spec,
+        constraint=call.constraint or limits.left(state),
+        context=call.context,
+        stored=tuple(entry.name for entry in call.store),
+        missing=tuple(name for name in pointers(call) if name not in known),
+    )
+
+
+def _push_faults(state: State, call: PushFrame, budgets: Budgets) -> list[str]:
+    found = name_faults("name", call.name, budgets)
+    rows = (
+        ("objective", call.objective, budgets.intent_chars, True),
+        ("context", call.context, budgets.context_chars, True),
+        ("return_spec", call.return_spec, budgets.return_chars, True),
+        ("constraint", call.constraint, budgets.constraint_chars, False),
+        ("verify", call.verify, budgets.verify_chars, False),
+    )
+    for label, text, most, needed in rows:
+        if len(text) > most:
+            found.append(f"{label} is {len(text)} chars, maximum is {most}; move data to the heap and point to it")
+        elif needed and not text.strip():
+            found.append(f"{label} is empty (0 chars), maximum is {most}; say what the child needs to know")
+    found += faults(state.heap, call.store, budgets)
+    return found or _typos(state, call)
+
+
+def pointers(call: PushFrame) -> list[str]:
+    """Chunk names that the objective and the context mention, in order, once each."""
+    return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{call.objective}\n{call.context}")))
+
+
+def _typos(state: State, call: PushFrame) -> list[str]:
+    known = [*state.heap.chunks, *(entry.name for entry in call.store)]
+    found = []
+    for name in pointers(call):
+        near = [] if name in known else [other for other in known if edit_distance(name, other, 2) <= 2]
+        if near:
+            found.append(f"heap {name!r} does not exist; did you mean {', '.join(map(repr, near[:3]))}?")
+    return found
+
+
+def _sources(state: State, entries: tuple[StoreEntry, ...], pending: Pending) -> Event | Effect | None:
+    """What stands between ``entries`` and the heap: the digests to take first, or a refusal by them."""
+    named = {entry.source for entry in entries if entry.source}
+    if not named:
+        return None
+    if pending.digests is None:
+        return DigestSources(tuple(sorted(named | set(state.heap.sources))))
+    found = source_faults(entries, pending.digests)
+    return CallRejected("bad_source", "refused: " + "; ".join(found)) if found else None
+
+
+def pop(state: State, call: PopFrame | EndRun, pending: Pending) -> Event | Effect:
+    """The frame's end, what must happen before it, or the refusal."""
+    budgets = state.begun.budgets
+    frame = state.running
+    most = budgets.result_chars if frame.depth else budgets.root_result_chars
+    store = call.store if isinstance(call, PopFrame) else ()
+    found = []
+    if len(call.result) > most:
+        found.append(f"result is {len(call.result)} chars, maximum is {most}; leave data in files or on the heap")
+    elif not call.result.strip():
+        found.append(f"result is empty (0 chars), maximum is {most}; report in the shape R1 asks for")
+    found += faults(state.heap, store, budgets)
+    if found:
+        return CallRejected("pop_refused", "pop_frame refused: " + "; ".join(found))
+    blocked = _sources(state, store, pending)
+    if blocked is not None:
+        return blocked
+    if frame.verify and pending.verified is None:
+        return Verify(frame.verify, state.heap.sources)
+    verified = pending.verified.outcome if pending.verified else ""
+    return FramePopped(frame.id, call.result, verified=verified, stored=tuple(entry.name for entry in store))
+
+
+def forced_pop(state: State, code: str) -> FramePopped:
+    """The end of a frame that would not end itself: its last words are its result."""
+    frame = state.running
+    most = state.begun.budgets.result_chars if frame.depth else state.begun.budgets.root_result_chars
+    words = mark_cut(last_words(frame), most) or "(it left no text)"
+    return FramePopped(frame.id, words, forced=code, verified="not verified" if frame.verify else "")
+
+
+def last_words(frame: Frame) -> str:
+    """The text of the frame's last reply, if it had any."""
+    for turn in reversed(frame.turns):
+        if isinstance(turn, Reply):
+            return "\n".join(part.text for part in turn.parts if isinstance(part, Text)).strip()
+    return ""
+
+
+def so_far(state: State) -> str:
+    """What a run that stops early has achieved: what each open frame was told by its children, and its last words."""
+    told = []
+    for frame in state.stack:
+        own = [f"- {done.frame.name}: {done.result}" for done in state.popped if done.frame.parent == frame.id]
+        words = last_words(frame)
+        told += [f"frame {frame.name!r} is open", *own, *([f"its last words: {words}"] if words else [])]
+    return clip_chars("\n".join(told), state.begun.budgets.root_result_chars)
+
+
+def pushed(state: State, event: FramePushed, call: PushFrame, call_id: str, heap: Heap) -> State:
+    """The state with the child running; ``heap`` holds what the push stored."""
+    child = Frame(
+        id=event.frame,
+        name=event.name,
+        depth=state.running.depth + 1,
+        registers=Registers(event.intent, event.return_spec, event.constraint),
+        context=event.context,
+        opened=heap,
+        turns=Log(),
+        verify=call.verify,
+        missing=event.missing,
+        call_id=call_id,
+        parent=state.running.id,
+        started_step=state.step,
+        started_tokens=state.usage.total,
+        started_seconds=state.seconds,
+        chars=_standing_chars(state.begun)
+        + sum(map(len, (event.intent, event.return_spec, event.context, index(heap, state.begun.budgets)))),
+    )
+    return replace(state, stack=(*state.stack, child), pushes=state.pushes + 1, heap=heap, pending=None)
+
+
+def popped(state: State, event: FramePopped, heap: Heap) -> State:
+    """The state with the parent running again and told; ``heap`` holds what the pop stored."""
+    frame = state.running
+    done = PoppedFrame(frame, event.result, state.step, event.forced, event.verified)
+    after = replace(
+        state, stack=state.stack[:-1], popped=state.popped.append(done), heap=heap, pending=None, failures=()
+    )
+    if not after.stack:
+        return replace(after, result=event.result)
+    tested = state.pending.verified if state.pending else None
+    text = _report(frame, event, tested.text if tested else "")
+    return tell(after, Result(frame.call_id, text, bool(event.forced), heap, state.step))
+
+
+def _report(frame: Frame, event: FramePopped, tested: str) -> str:
+    said = f"frame {frame.name!r} returned:\n{event.result}"
+    if event.forced:
+        said = (
+            f"frame {frame.name!r} was popped by the harness (forced: {event.forced}); its last words:\n{event.result}"
+        )
+    if event.verified:
+        said += f"\n[verified: {event.verified}]" + (f"\n{tail(tested, 10, 1_000)}" if tested else "")
+    if event.stored:
+        said += f"\n[stored on the heap: {', '.join(event.stored)}]"
+    return said
+
+
+def tell(state: State, turn: Turn) -> State:
+    """The state with ``turn`` added to the running frame's conversation."""
+    frame = state.running
+    added = len(turn.text) if isinstance(turn, Result | Notice) else 0
+    grown = replace(frame, turns=frame.turns.append(turn), chars=frame.chars + added)
+    return replace(state, stack=(*state.stack[:-1], grown))

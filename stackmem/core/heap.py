@@ -1,0 +1,208 @@
+"""The heap: named chunks that outlive frames, their budget, and their index.
+
+Rule 1: a chunk is named, not empty, and within the budget, or it is refused and nothing changes.
+Rule 2: the index tells of every chunk, whole; it is a function of the heap.
+Rule 3: a chunk is STALE once its source's digest is known to differ from the one it was stored with.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from difflib import get_close_matches
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .budgets import Budgets
+from .calls import HeapRead, StoreEntry
+
+NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
+UNKNOWN = ("unknown", "missing", "outside")
+
+
+class Chunk(Struct, frozen=True):
+    """One named piece of memory.
+
+    Attributes:
+        source: The workspace file it describes, or empty.
+        digest: That file's SHA-256 when the chunk was stored; empty or ``unknown`` where it is not known.
+        created, written, read: Steps; ``read`` is None before the first read.
+
+    """
+
+    name: str
+    content: str
+    description: str
+    created: int
+    written: int
+    source: str = ""
+    digest: str = ""
+    read: int | None = None
+
+
+class Heap(Struct, frozen=True):
+    """All chunks, in order of allocation.
+
+    Attributes:
+        chars: Characters of content in total.
+        current: Last known digest of each source file.
+
+    """
+
+    chunks: dict[str, Chunk] = {}
+    chars: int = 0
+    current: dict[str, str] = {}
+
+    def stale(self, chunk: Chunk) -> bool:
+        now = self.current.get(chunk.source, "unknown")
+        return bool(chunk.source) and chunk.digest not in ("", *UNKNOWN) and now not in UNKNOWN and now != chunk.digest
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(sorted({chunk.source for chunk in self.chunks.values() if chunk.source}))
+
+    def put(self, entry: StoreEntry, step: int, digest: str) -> Heap:
+        """With the chunk added or overwritten; ``digest`` is its source's, now."""
+        old = self.chunks.get(entry.name)
+        chunk = Chunk(
+            name=entry.name,
+            content=entry.content,
+            description=entry.description,
+            created=old.created if old else step,
+            written=step,
+            source=entry.source,
+            digest=digest,
+            read=old.read if old else None,
+        )
+        current = {**self.current, entry.source: digest} if entry.source else self.current
+        chars = self.chars + len(entry.content) - (len(old.content) if old else 0)
+        return Heap({**self.chunks, entry.name: chunk}, chars, current)
+
+    def mark_read(self, name: str, step: int) -> Heap:
+        return replace(self, chunks={**self.chunks, name: replace(self.chunks[name], read=step)})
+
+    def without(self, name: str) -> Heap:
+        chunks = {other: chunk for other, chunk in self.chunks.items() if other != name}
+        return replace(self, chunks=chunks, chars=self.chars - len(self.chunks[name].content))
+
+    def seen(self, digests: dict[str, str]) -> Heap:
+        """With the sources' digests as they are now; the same heap where none of them is news."""
+        if all(self.current.get(path) == digest for path, digest in digests.items()):
+            return self
+        return replace(self, current={**self.current, **digests})
+
+
+def index(heap: Heap, budgets: Budgets) -> str:
+    """The heap index as the model reads it: a line for every chunk."""
+    many = "1 chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks)} chunks"
+    head = f"HEAP INDEX: {many}, {heap.chars:,} of {budgets.heap_chars:,} characters used"
+    return "\n".join([head, *(line(heap, chunk) for chunk in heap.chunks.values())])
+
+
+def line(heap: Heap, chunk: Chunk) -> str:
+    """One chunk's line of the index."""
+    parts = [f"- {chunk.name}", f"{len(chunk.content):,} chars"]
+    if chunk.description:
+        parts.append(chunk.description)
+    if chunk.source:
+        parts.append(f"source {chunk.source}")
+    parts.append(f"created step {chunk.created}")
+    if chunk.written != chunk.created:
+        parts.append(f"rewritten step {chunk.written}")
+    parts.append("last read never" if chunk.read is None else f"last read step {chunk.read}")
+    stale = " | STALE: its source has changed since" if heap.stale(chunk) else ""
+    return " | ".join(parts) + stale
+
+
+def shown(heap: Heap) -> tuple[tuple[object, ...], ...]:
+    """What of the heap must be printed anew once it differs: everything in the index but the reads."""
+    return tuple(
+        (chunk.name, len(chunk.content), chunk.description, chunk.source, chunk.written, heap.stale(chunk))
+        for chunk in heap.chunks.values()
+    )
+
+
+def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> list[str]:
+    """Everything that keeps ``entries`` from being stored together; sources are judged later, by their digests."""
+    found = []
+    for entry in entries:
+        found += name_faults("name", entry.name, budgets)
+        if not entry.content:
+            found.append(f"the content of {entry.name!r} is empty; store what a later frame needs, or nothing")
+        found += description_faults(entry.description, budgets)
+        if any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in entry.source):
+            found.append(f"the source of {entry.name!r} holds control characters; give the path of one workspace file")
+    names = [entry.name for entry in entries]
+    found += [f"{name!r} is stored twice in one call" for name in sorted({n for n in names if names.count(n) > 1})]
+    return found or _budget_faults(heap, entries, budgets)
+
+
+def name_faults(label: str, name: str, budgets: Budgets) -> list[str]:
+    if len(name) <= budgets.name_chars and NAME.fullmatch(name):
+        return []
+    if not name.strip():
+        return [f"{label} is empty; give 1 to {budgets.name_chars} of letters, digits, _ . - /"]
+    return [
+        f"{label} {name[:80]!r} ({len(name)} chars) is no name; "
+        f"give 1 to {budgets.name_chars} of letters, digits, _ . - /"
+    ]
+
+
+def description_faults(description: str, budgets: Budgets) -> list[str]:
+    if len(description) > budgets.description_chars:
+        return [f"description is {len(description)} chars, maximum is {budgets.description_chars}; shorten it"]
+    if any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in description):
+        return ["description holds line breaks or control characters; write one plain line"]
+    return []
+
+
+def _budget_faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> list[str]:
+    replaced = sum(len(heap.chunks[entry.name].content) for entry in entries if entry.name in heap.chunks)
+    needed = sum(len(entry.content) for entry in entries)
+    count = len(heap.chunks.keys() | {entry.name for entry in entries})
+    found = []
+    if heap.chars - replaced + needed > budgets.heap_chars:
+        found.append(
+            f"the heap holds {heap.chars:,} of {budgets.heap_chars:,} characters and this needs "
+            f"{needed - replaced:,} more; {_freeable(heap)}"
+        )
+    if entries and count > budgets.heap_chunks:
+        found.append(f"the heap would hold {count} chunks, maximum is {budgets.heap_chunks}; {_freeable(heap)}")
+    return found
+
+
+def _freeable(heap: Heap) -> str:
+    never = [chunk.name for chunk in heap.chunks.values() if chunk.read is None]
+    hint = f"never read so far: {', '.join(never)}" if never else "every chunk has been read"
+    return f"free or shorten chunks first ({hint})"
+
+
+def source_faults(entries: tuple[StoreEntry, ...], digests: dict[str, str]) -> list[str]:
+    told = {"missing": "does not exist", "outside": "is outside the workspace"}
+    return [
+        f"source {entry.source!r} of {entry.name!r} {told[digests[entry.source]]}; name a workspace file or leave it out"
+        for entry in entries
+        if digests.get(entry.source) in told
+    ]
+
+
+def no_chunk(heap: Heap, name: str) -> str:
+    """The refusal of a missing name, with the nearest ones."""
+    if not heap.chunks:
+        return f"there is no chunk {name[:80]!r}; the heap is empty"
+    near = get_close_matches(name, heap.chunks, n=3, cutoff=0.4) or list(heap.chunks)[:5]
+    return f"there is no chunk {name[:80]!r}; nearest: {', '.join(near)}"
+
+
+def read_text(heap: Heap, call: HeapRead) -> tuple[str, str]:
+    """``(text, fault)``: the lines asked for of an existing chunk, or why there are none."""
+    content = heap.chunks[call.name].content
+    if call.start_line is None and call.end_line is None:
+        return content, ""
+    lines = content.splitlines(keepends=True)
+    first = 1 if call.start_line is None else call.start_line
+    last = len(lines) if call.end_line is None else call.end_line
+    if first < 1 or last < first or first > len(lines):
+        return "", f"lines {first} to {last} of {call.name!r} do not exist; it has {len(lines)}"
+    return "".join(lines[first - 1 : last]), ""

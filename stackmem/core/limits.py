@@ -1,0 +1,131 @@
+"""What a run or a frame may still use, and what follows when it has used it.
+
+Rule 1: a limit of the run ends it, with everything kept; the model is told before.
+Rule 2: a spent constraint (R3) or a nearly full window closes the frame: it may use the heap and pop.
+Rule 3: a frame that is refused three more calls after that is popped by the harness.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from .budgets import Limits
+from .events import Ending, NoticeGiven
+from .state import Frame, State
+
+TOLD_AT = 0.85
+WINDOW_TOLD_AT = 0.75
+WINDOW_CLOSES_AT = 0.85
+REFUSALS_BEFORE_POP = 3
+
+_CONSTRAINT = re.compile(r"(?:^|(?<=[\s,;]))(steps|tokens|seconds)=(\d{1,12})([kKmM]?)(?=$|[\s,;])")
+_TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+@lru_cache(maxsize=256)
+def constraint(text: str) -> Limits:
+    """The limits that a constraint enforces; whatever else it says is shown and not enforced."""
+    found = {name: int(digits) * _TIMES[times.lower()] for name, digits, times in _CONSTRAINT.findall(text)}
+    return Limits(steps=found.get("steps"), tokens=found.get("tokens"), seconds=found.get("seconds"))
+
+
+def left(state: State) -> str:
+    """R3 of a frame pushed without a constraint: the steps and tokens left, never time."""
+    limits = state.begun.limits
+    steps, tokens = [], []
+    if limits.steps is not None:
+        steps.append(limits.steps - state.step)
+    if limits.tokens is not None:
+        tokens.append(limits.tokens - state.usage.total)
+    for frame in state.stack:
+        own = constraint(frame.registers.constraint)
+        if own.steps is not None:
+            steps.append(own.steps - (state.step - frame.started_step))
+        if own.tokens is not None:
+            tokens.append(own.tokens - (state.usage.total - frame.started_tokens))
+    told = [
+        f"{name} left: {max(0, min(amounts)):,}" if amounts else f"{name} left: no limit"
+        for name, amounts in (("steps", steps), ("tokens", tokens))
+    ]
+    return ", ".join(told)
+
+
+def needs_clock(state: State) -> bool:
+    """Whether a limit in seconds is in force anywhere."""
+    if state.begun.limits.seconds is not None:
+        return True
+    return any(constraint(frame.registers.constraint).seconds is not None for frame in state.stack)
+
+
+def _used(state: State) -> list[tuple[str, Ending, float, float]]:
+    """``(word, ending, used, allowed)`` of every limit of the run in force."""
+    limits = state.begun.limits
+    rows: list[tuple[str, Ending, float, float | None]] = [
+        ("steps", "limit:steps", state.step, limits.steps),
+        ("tokens", "limit:tokens", state.usage.total, limits.tokens),
+        ("USD", "limit:usd", state.usd, limits.usd if state.begun.price else None),
+        ("seconds", "limit:seconds", state.seconds, limits.seconds),
+    ]
+    return [(word, ending, used, allowed) for word, ending, used, allowed in rows if allowed is not None]
+
+
+def ending(state: State) -> Ending | None:
+    """The limit of the run that is spent, if any."""
+    return next((name for _, name, used, allowed in _used(state) if used >= allowed), None)
+
+
+def notice(state: State) -> NoticeGiven | None:
+    """What the running frame must be told before its next prompt and has not been told."""
+    for word, name, used, allowed in _used(state):
+        near = allowed - used <= 3 if word == "steps" else used >= TOLD_AT * allowed
+        if near and name not in state.told:
+            amount = (
+                f"{allowed - used:.0f} of {allowed:,.0f}" if word != "USD" else f"{allowed - used:.2f} of {allowed:.2f}"
+            )
+            return NoticeGiven(
+                name,
+                f"Only {amount} {word} are left in this run. Store what matters, finish, and pop with what you have.",
+            )
+    frame = state.running
+    if "window" not in frame.told and frame.context_tokens >= WINDOW_TOLD_AT * state.begun.window_tokens:
+        return NoticeGiven(
+            "window",
+            f"This frame's conversation fills {WINDOW_TOLD_AT:.0%} of the model's window. At {WINDOW_CLOSES_AT:.0%} "
+            "only pop_frame and the heap tools work. Store what a later frame needs and pop with what you have.",
+        )
+    return None
+
+
+def closing(state: State) -> tuple[str, str] | None:
+    """``(code, reason)`` why the running frame may only use the heap and pop, if so."""
+    for frame in reversed(state.stack):
+        spent = _spent(state, frame)
+        if spent:
+            whose = (
+                "this frame's"
+                if frame is state.running
+                else f"the constraint of frame {frame.name!r}, which called it,"
+            )
+            subject = f"{whose} constraint" if frame is state.running else whose
+            return "constraint", f"{subject} is spent ({spent}); only pop_frame and the heap tools work now"
+    if state.running.context_tokens >= WINDOW_CLOSES_AT * state.begun.window_tokens:
+        return "window", (
+            f"this frame's conversation fills {WINDOW_CLOSES_AT:.0%} of the model's window; "
+            "only pop_frame and the heap tools work now"
+        )
+    return None
+
+
+def _spent(state: State, frame: Frame) -> str:
+    own = constraint(frame.registers.constraint)
+    rows = (
+        ("steps", state.step - frame.started_step, own.steps),
+        ("tokens", state.usage.total - frame.started_tokens, own.tokens),
+        ("seconds", state.seconds - frame.started_seconds, own.seconds),
+    )
+    return ", ".join(
+        f"{used:,.0f} of {allowed:,.0f} {word}"
+        for word, used, allowed in rows
+        if allowed is not None and used >= allowed
+    )

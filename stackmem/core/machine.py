@@ -1,0 +1,266 @@
+"""The memory machine: what happens next, and what a fact changes.
+
+Rule 1: everything that changes the state is reached from ``evolve``, and only from there; it never refuses.
+Rule 2: everything that refuses is reached from ``settle``, and only from there; ``advance`` never raises.
+Rule 3: the state and the strategy decide what happens next; there is no clock, file or random number here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from . import frames, limits
+from .calls import (
+    EndRun,
+    HeapAlloc,
+    HeapFree,
+    HeapRead,
+    HeapWrite,
+    ListFiles,
+    PopFrame,
+    PushFrame,
+    ReadFile,
+    RunCommand,
+    WorkspaceCall,
+    WriteFile,
+    parse,
+)
+from .chunks import allocate, changed_by, changed_heap, free, read, rewrite, said
+from .effects import AskModel, Effect, ReadClock, RunChecks, UseTool
+from .events import (
+    CallRejected,
+    ChecksReturned,
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    ClockRead,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    NoticeGiven,
+    ReplyNudged,
+    RunEnded,
+    RunStarted,
+    SourcesDigested,
+    ToolReturned,
+    VerifyReturned,
+)  # fmt: skip
+from .messages import Text, ToolCall
+from .pricing import cost_usd
+from .replies import CUT_SHORT, unusable
+from .retries import after_failure, wait_seconds
+from .state import Notice, Pending, Reply, Result, State
+from .strategy import MemoryStrategy
+
+IDLE_REPLIES = 3
+_UNCHECKED = ("model_error", "workspace_error", "interrupted")
+
+
+def fold(events: Iterable[Event]) -> State:
+    """The state after ``events``."""
+    return reduce(evolve, events, State())
+
+
+def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
+    """What happens next: a fact that follows, something to ask of the world, or None when the run is over."""
+    if state.start is None:
+        return None
+    if state.end is not None:
+        wanted = state.start.checked and state.checks is None and state.end.ending not in _UNCHECKED
+        return RunChecks() if wanted else None
+    if not state.stack:
+        return RunEnded("popped", state.result)
+    if state.pending is not None:
+        return settle(state, strategy, state.pending)
+    if state.failures:
+        followed = after_failure(state)
+        if followed is not None:
+            return followed
+    return _before_asking(state) or strategy.upkeep(state) or _ask(state, strategy)
+
+
+def _before_asking(state: State) -> Event | Effect | None:
+    """What must be settled before the model is asked again."""
+    if state.idle >= IDLE_REPLIES:
+        return RunEnded("stalled", frames.so_far(state))
+    closed = limits.closing(state)
+    if closed is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
+        return frames.forced_pop(state, closed[0])
+    if limits.needs_clock(state) and not state.clock_fresh:
+        return ReadClock()
+    spent = limits.ending(state)
+    if spent is not None:
+        return RunEnded(spent, frames.so_far(state))
+    return None if state.failures else limits.notice(state)  # a request that is asked again keeps its bytes
+
+
+def _ask(state: State, strategy: MemoryStrategy) -> AskModel:
+    return AskModel(
+        view=strategy.render(state),
+        step=state.step + 1,
+        facts=state.facts,
+        attempt=len(state.failures) + 1,
+        wait_seconds=wait_seconds(state.failures),
+        frame=state.running.name,
+        depth=state.running.depth,
+        chunks=tuple(state.heap.chunks),
+    )
+
+
+def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | Effect:
+    """What the last reply comes to: its fact, its effect, or its refusal."""
+    if pending.stop == "window":
+        return frames.forced_pop(state, "window")
+    refusal = unusable(pending)
+    if refusal is not None:
+        return refusal
+    call = parse(pending.calls[0], strategy.tools)
+    if isinstance(call, tuple):
+        return CallRejected(*call)
+    if not isinstance(call, PopFrame | EndRun | HeapAlloc | HeapRead | HeapWrite | HeapFree):
+        closed = limits.closing(state)
+        if closed is not None:
+            return CallRejected(*closed)
+    match call:
+        case ReadFile() | WriteFile() | ListFiles() | RunCommand():
+            return _use(state, call)
+        case PushFrame():
+            return frames.push(state, call, pending)
+        case PopFrame() | EndRun():
+            return frames.pop(state, call, pending)
+        case HeapAlloc():
+            return allocate(state, call, pending)
+        case HeapRead():
+            return read(state, call)
+        case HeapWrite():
+            return rewrite(state, call, pending)
+        case HeapFree():
+            return free(state, call)
+        case _:
+            assert_never(call)
+
+
+def _use(state: State, call: WorkspaceCall) -> Event | Effect:
+    size = len(call.content.encode(errors="replace")) if isinstance(call, WriteFile) else 0
+    if size > state.shown_bytes:
+        return CallRejected(
+            "too_large",
+            f"write_file refused: content is {size:,} bytes, maximum is {state.shown_bytes:,}; "
+            "write it in parts with run_command",
+        )
+    return UseTool(call, state.shown_bytes, state.heap.sources)
+
+
+def evolve(state: State, event: Event) -> State:
+    """The state once ``event`` is true."""
+    match event:
+        case RunStarted():
+            return State(start=event, stack=(frames.root(event),))
+        case ModelReplied():
+            return _replied(state, event)
+        case ModelFailed():
+            return replace(state, facts=state.facts + 1, failures=(*state.failures, event), clock_fresh=False)
+        case ToolReturned():
+            return _answer(state, event.text, event.digests, failed=event.failed)
+        case VerifyReturned():
+            heap = state.heap.seen(event.digests)
+            pending = replace(state.pending, verified=event) if state.pending else None
+            return replace(state, heap=heap, pending=pending)
+        case SourcesDigested():
+            heap = state.heap.seen({path: event.digests[path] for path in state.heap.sources if path in event.digests})
+            pending = replace(state.pending, digests=event.digests) if state.pending else None
+            return replace(state, heap=heap, pending=pending)
+        case ClockRead():
+            return replace(state, seconds=max(state.seconds, event.elapsed_seconds), clock_fresh=True)
+        case ChecksReturned():
+            return replace(state, checks=event)
+        case RunEnded():
+            return replace(state, end=event)
+        case _:
+            return _derived(state, event)
+
+
+def _derived(
+    state: State,
+    event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed | CallRejected
+    | ReplyNudged | NoticeGiven,
+) -> State:  # fmt: skip
+    match event:
+        case FramePushed():
+            call, call_id = said(state)
+            heap = changed_heap(state, event.stored)
+            return frames.pushed(state, event, call, call_id, heap) if isinstance(call, PushFrame) else state
+        case FramePopped():
+            return frames.popped(state, event, changed_heap(state, event.stored))
+        case ChunkAllocated() | ChunkWritten() | ChunkRead() | ChunkFreed():
+            return _heap_changed(state, event)
+        case CallRejected():
+            return _rejected(state, event)
+        case ReplyNudged():
+            return replace(frames.tell(state, Notice(event.text, state.heap)), idle=state.idle + 1, pending=None)
+        case NoticeGiven():
+            return _noticed(state, event)
+        case _:
+            assert_never(event)
+
+
+def _replied(state: State, event: ModelReplied) -> State:
+    start = state.begun
+    frame = state.running
+    step = state.step + 1
+    chars = sum(len(part.text) if isinstance(part, Text) else len(repr(part)) for part in event.parts)
+    grown = replace(
+        frame,
+        turns=frame.turns.append(Reply(event.parts, event.stop, step)),
+        prompt_tokens=event.usage.prompt or frame.context_tokens,
+        chars=chars,
+    )
+    return replace(
+        state,
+        stack=(*state.stack[:-1], grown),
+        step=step,
+        facts=state.facts + 1,
+        pending=Pending(tuple(part for part in event.parts if isinstance(part, ToolCall)), event.stop),
+        failures=(),
+        usage=state.usage + event.usage,
+        usd=state.usd + (cost_usd(event.usage, start.price) if start.price else 0.0),
+        clock_fresh=False,
+    )
+
+
+def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = False) -> State:
+    """The state with the one pending call answered."""
+    heap = state.heap.seen(digests)
+    call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
+    answered = replace(state, heap=heap, pending=None, idle=0)
+    return frames.tell(answered, Result(call_id, text, failed, heap, state.step))
+
+
+def _heap_changed(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
+    heap, text = changed_by(state, event)
+    return _answer(replace(state, heap=heap), text, {})
+
+
+def _rejected(state: State, event: CallRejected) -> State:
+    calls = state.pending.calls if state.pending else ()
+    told = state
+    for call in calls:
+        told = frames.tell(told, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
+    frame = replace(told.running, refused=told.running.refused + (event.code in ("constraint", "window")))
+    idle = state.idle + 1 if state.pending and state.pending.stop in CUT_SHORT else 0
+    return replace(told, stack=(*told.stack[:-1], frame), pending=None, idle=idle)
+
+
+def _noticed(state: State, event: NoticeGiven) -> State:
+    told = frames.tell(state, Notice(event.text, state.heap))
+    if event.code == "window":
+        frame = replace(told.running, told=told.running.told | {event.code})
+        return replace(told, stack=(*told.stack[:-1], frame))
+    return replace(told, told=told.told | {event.code})

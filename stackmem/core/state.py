@@ -1,0 +1,201 @@
+"""What is true now: the whole memory of a run, as values that never change."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from .events import ChecksReturned, ModelFailed, RunEnded, RunStarted, Stop, VerifyReturned
+from .heap import Heap
+from .log import Log
+from .messages import ReplyPart, ToolCall, Usage
+
+
+class Registers(Struct, frozen=True):
+    """Read-only slots, set when a frame is pushed. R2 is unassigned.
+
+    Attributes:
+        intent: R0, why the frame exists.
+        return_spec: R1, what its result must look like.
+        constraint: R3, free text or enforced limits.
+
+    """
+
+    intent: str
+    return_spec: str
+    constraint: str = ""
+
+
+class Reply(Struct, frozen=True):
+    """A turn of the model. ``step`` counts the run's replies from 1."""
+
+    parts: tuple[ReplyPart, ...]
+    stop: Stop
+    step: int
+
+
+class Result(Struct, frozen=True):
+    """The answer to one call. ``heap`` is the heap as it stood then, ``step`` that of the call's reply."""
+
+    call_id: str
+    text: str
+    failed: bool
+    heap: Heap
+    step: int
+
+
+class Notice(Struct, frozen=True):
+    """What the harness tells the frame by itself."""
+
+    text: str
+    heap: Heap
+
+
+Turn = Reply | Result | Notice
+
+
+class Frame(Struct, frozen=True):
+    """One scope of work with a conversation of its own.
+
+    Attributes:
+        id: ``frame-N``; the root is ``frame-0``.
+        depth: 0 for the root.
+        task: The whole task text in the root, empty elsewhere.
+        missing: Chunk names its objective or context mentions that did not exist at the push.
+        parent: The id of the frame that pushed it; empty for the root.
+        call_id: The parent's call that its result answers.
+        opened: The heap at the push.
+        turns: Its conversation, oldest first; kept after the pop.
+        started_step, started_tokens, started_seconds: Run totals at the push; what is spent counts from there.
+        prompt_tokens: Prompt tokens of the last reply in this frame, 0 before the first.
+        chars: Characters added to the prompt since that reply (or since the push).
+        refused: Calls refused since the frame was told to close.
+        told: Codes of the notices given to this frame.
+
+    """
+
+    id: str
+    name: str
+    depth: int
+    registers: Registers
+    context: str
+    opened: Heap
+    turns: Log[Turn]
+    task: str = ""
+    verify: str = ""
+    missing: tuple[str, ...] = ()
+    parent: str = ""
+    call_id: str = ""
+    started_step: int = 0
+    started_tokens: int = 0
+    started_seconds: float = 0.0
+    prompt_tokens: int = 0
+    chars: int = 0
+    refused: int = 0
+    told: frozenset[str] = frozenset()
+
+    @property
+    def context_tokens(self) -> int:
+        """Estimated prompt tokens of the next request: the last reply's own count, and characters / 2.5 since."""
+        return self.prompt_tokens + int(self.chars / 2.5)
+
+
+class PoppedFrame(Struct, frozen=True):
+    """A frame that ended, with what it returned."""
+
+    frame: Frame
+    result: str
+    step: int
+    forced: str = ""
+    verified: str = ""
+
+
+class Pending(Struct, frozen=True):
+    """A reply whose calls are not answered yet.
+
+    Attributes:
+        digests: Digests of the sources it names, once taken.
+        verified: The outcome of the frame's verify command, once run.
+
+    """
+
+    calls: tuple[ToolCall, ...]
+    stop: Stop
+    digests: dict[str, str] | None = None
+    verified: VerifyReturned | None = None
+
+
+class State(Struct, frozen=True):
+    """The whole memory of a run.
+
+    Attributes:
+        stack: Frames, root first; the last one is running. Empty before the start and after the root's pop.
+        popped: Frames that ended, oldest first.
+        step: Model replies so far.
+        facts: Model replies and failures so far.
+        pushes: Frames pushed so far; names the next one.
+        failures: The provider's failures since the last reply, newest last.
+        idle: Replies in a row without a usable call.
+        usage: Tokens of all replies.
+        usd: Cost of all replies; 0.0 where the price is unknown.
+        seconds: The last clock reading.
+        clock_fresh: The clock was read since the last model fact.
+        told: Codes of the run's notices that were given.
+        result: The root's result.
+
+    """
+
+    start: RunStarted | None = None
+    stack: tuple[Frame, ...] = ()
+    popped: Log[PoppedFrame] = field(default_factory=Log)
+    heap: Heap = Heap()
+    step: int = 0
+    facts: int = 0
+    pushes: int = 0
+    pending: Pending | None = None
+    failures: tuple[ModelFailed, ...] = ()
+    idle: int = 0
+    usage: Usage = Usage()
+    usd: float = 0.0
+    seconds: float = 0.0
+    clock_fresh: bool = False
+    told: frozenset[str] = frozenset()
+    result: str = ""
+    end: RunEnded | None = None
+    checks: ChecksReturned | None = None
+
+    @property
+    def begun(self) -> RunStarted:
+        """The start of a run that has one."""
+        if self.start is None:
+            raise ValueError("the run has not started: fold RunStarted first")
+        return self.start
+
+    @property
+    def shown_bytes(self) -> int:
+        """How much of one tool result the model is shown: 32 KiB, or an eighth of its window where that is less."""
+        return min(32_768, int(self.begun.window_tokens / 8 * 2.5))
+
+    @property
+    def running(self) -> Frame:
+        return self.stack[-1]
+
+    @property
+    def solved(self) -> bool | None:
+        """The checks' verdict; None where there is none to be had."""
+        if self.checks is None:
+            return None
+        rewards = self.checks.rewards
+        if self.checks.error or not rewards:
+            return False
+        if "reward" in rewards:
+            return rewards["reward"] >= 1.0
+        return all(reward >= 1.0 for reward in rewards.values())
+
+    @property
+    def outcome(self) -> str:
+        """``solved`` or ``unsolved`` by the checks, else ``finished`` where the root popped, else the ending."""
+        if self.end is None:
+            return "running"
+        if self.solved is not None:
+            return "solved" if self.solved else "unsolved"
+        return "finished" if self.end.ending == "popped" else self.end.ending

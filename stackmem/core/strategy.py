@@ -1,0 +1,37 @@
+"""What a memory strategy is: it decides what the model sees of a state, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .calls import Call
+from .effects import Effect
+from .messages import View
+from .state import State
+
+
+class MemoryStrategy(Protocol):
+    """A pure view of the state.
+
+    Attributes:
+        name: As ``--strategy`` spells it, parameters included; recorded in the trace.
+        tools: The tools it offers, the same in every request of a run.
+        prompt: Name of the system prompt it is written for, a file of ``prompts/``.
+        prefix_stable: Each prompt of a frame starts with the exact bytes of the frame's last one.
+
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tools(self) -> tuple[type[Call], ...]: ...
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def prefix_stable(self) -> bool: ...
+
+    def render(self, state: State) -> View:
+        """The next prompt; total over every state that has a running frame."""
+
+    def upkeep(self, state: State) -> Effect | None:
+        """What the strategy needs done before the next prompt, if anything."""

@@ -1,0 +1,78 @@
+"""A frame's turns as messages that are only ever appended to.
+
+The provider's cache reads a prompt from its start, so whatever was sent stays as it was sent: what is new,
+the heap index included, is appended to the next user message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..core.heap import Heap
+from ..core.log import Log
+from ..core.messages import Breakpoint, Message, Part, Text, ToolResult
+from ..core.state import Notice, Reply, Result, Turn
+
+_UNSAID = {
+    "truncated": "(the reply was cut off before it said anything)",
+    "refused": "(the provider refused this reply)",
+}
+
+
+class Conversation(Struct, frozen=True):
+    """Messages so far, and the user message that is still being written.
+
+    Attributes:
+        parts: Of the unfinished user message; empty right after a reply.
+        shown: The heap as the messages last showed it.
+        heap: The heap as of the last turn.
+        news: What the next user message says of the heap, given what was shown and what is.
+
+    """
+
+    messages: Log[Message]
+    parts: tuple[Part, ...]
+    shown: Heap
+    heap: Heap
+    news: Callable[[Heap, Heap], str]
+
+    def closed(self) -> Conversation:
+        """With the unfinished user message finished, the heap's news at its end."""
+        told = self.news(self.shown, self.heap)
+        parts = (*self.parts, Text(told)) if told else self.parts
+        if not parts:
+            return self
+        message = Message("user", parts)
+        return replace(self, messages=self.messages.append(message), parts=(), shown=self.heap if told else self.shown)
+
+
+def extend(conversation: Conversation, turn: Turn) -> Conversation:
+    """With one more turn; messages that stand are never changed."""
+    match turn:
+        case Reply():
+            closed = conversation.closed()
+            said = turn.parts or (Text(_UNSAID.get(turn.stop, "(an empty reply)")),)
+            return replace(closed, messages=closed.messages.append(Message("assistant", said)))
+        case Result():
+            part: Part = ToolResult(turn.call_id, turn.text, turn.failed)
+        case Notice():
+            part = Text(turn.text)
+    return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap)
+
+
+def rolling_breakpoints(messages: Log[Message], kept_parts: int) -> tuple[Breakpoint, ...]:
+    """After the system prompt and the run constants for an hour; after the last two user messages for five minutes.
+
+    Args:
+        kept_parts: How many parts of the last message stay in later prompts; a breakpoint stands after those.
+
+    """
+    last = len(messages) - 1
+    standing = (Breakpoint(-1, 0, "1h"), Breakpoint(0, 0, "1h"))
+    rolling = [Breakpoint(last, kept_parts - 1, "5m")] if kept_parts else []
+    if last >= 2:
+        rolling.insert(0, Breakpoint(last - 2, len(messages[last - 2].parts) - 1, "5m"))
+    return (*standing, *rolling)

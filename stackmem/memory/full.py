@@ -1,0 +1,45 @@
+"""``full``: the whole history in one conversation; no frames, no heap. The baseline every strategy is held against.
+
+Source: the linear history of mini-swe-agent and most coding agents.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ..core.calls import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+from ..core.effects import Effect
+from ..core.heap import Heap
+from ..core.log import Log
+from ..core.messages import Text, View
+from ..core.state import State
+from .constants import run_constants
+from .conversation import Conversation, extend, rolling_breakpoints
+from .parameters import choices
+
+
+class Full(Struct, frozen=True):
+    name: str = "full"
+    tools: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand, EndRun)
+    prompt: str = "full"
+    prefix_stable: bool = True
+
+    def render(self, state: State) -> View:
+        start, frame = state.begun, state.running
+        opening = (Text(run_constants(start)), Text(f"TASK\n{frame.task}"))
+        begun = Conversation(Log(), opening, Heap(), Heap(), _no_news)
+        messages = frame.turns.fold(extend, begun, self.name).closed().messages
+        breakpoints = rolling_breakpoints(messages, len(messages[-1].parts))
+        return View(start.system, start.tools, messages, breakpoints)
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+
+def _no_news(shown: Heap, heap: Heap) -> str:
+    return ""
+
+
+def full(parameters: str) -> Full:
+    choices("full", parameters, {})
+    return Full()
