@@ -1,0 +1,65 @@
+"""Where tasks are: a folder, a name in ``./tasks``, or a name among the tasks that ship with stackmem."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+from stackmem.errors import UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def find_task(name_or_path: str, cwd: Path) -> Path | None:
+    """The task's folder; None where the argument is a folder without task.toml, which needs a task text.
+
+    A folder wins over a name, ``./tasks`` over the tasks that ship.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if not name_or_path or "\0" in name_or_path:
+        raise UsageError("an empty task; name a task ('stackmem tasks list') or a folder")
+    given = cwd / Path(name_or_path).expanduser()
+    if _is_task(given):
+        return given
+    if _NAME.fullmatch(name_or_path):
+        for place in _places(cwd):
+            if _is_task(place / name_or_path):
+                return place / name_or_path
+    if given.is_dir():
+        return None
+    known = sorted(path.name for path in list_tasks(cwd))
+    near = difflib.get_close_matches(Path(name_or_path).name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+    raise UsageError(f"no task and no folder {name_or_path!r}; {hint}")
+
+
+def list_tasks(cwd: Path) -> tuple[Path, ...]:
+    """Every task folder that a bare name reaches, by name; of two with one name, the one in ``./tasks``."""
+    found: dict[str, Path] = {}
+    for place in _places(cwd):
+        if place.is_dir():
+            for folder in place.iterdir():
+                if _NAME.fullmatch(folder.name) and _is_task(folder):
+                    found.setdefault(folder.name, folder)
+    return tuple(found[name] for name in sorted(found))
+
+
+def shipped_tasks() -> Path:
+    """The folder of the tasks that ship: in the wheel beside the code, in a checkout beside the package."""
+    package = Path(__file__).resolve().parent.parent
+    packaged = package / "_tasks"
+    return packaged if packaged.is_dir() else package.parent / "tasks"
+
+
+def _places(cwd: Path) -> tuple[Path, Path]:
+    return cwd / "tasks", shipped_tasks()
+
+
+def _is_task(folder: Path) -> bool:
+    try:
+        return (folder / "task.toml").is_file()
+    except OSError:  # a name longer than the file system takes
+        return False

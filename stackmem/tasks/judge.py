@@ -1,0 +1,102 @@
+"""What the checks of a task said: the reward files, read with Harbor's rules.
+
+The files were written inside the sandbox, so nothing about them is trusted: not their size, not their type.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+MAX_REWARD_BYTES = 64 * 1024
+
+
+class Verdict(Struct, frozen=True):
+    """Name to reward; ``error`` says why there is none, and is empty otherwise."""
+
+    rewards: dict[str, float] = {}
+    error: str = ""
+
+    @property
+    def solved(self) -> bool:
+        """``reward`` is at least 1.0; where no reward has that name, every one is."""
+        if self.error or not self.rewards:
+            return False
+        if "reward" in self.rewards:
+            return self.rewards["reward"] >= 1.0
+        return all(reward >= 1.0 for reward in self.rewards.values())
+
+
+class _NoVerdict(Exception):  # noqa: N818 - it never leaves this file
+    pass
+
+
+def judge(verifier_dir: Path) -> Verdict:
+    """The verdict in ``reward.json``, or where that is missing in ``reward.txt``; never raises for what they hold."""
+    try:
+        if (text := _read(verifier_dir / "reward.json")) is not None:
+            return Verdict(_from_json(text))
+        if (text := _read(verifier_dir / "reward.txt")) is not None:
+            return Verdict({"reward": _from_text(text)})
+    except _NoVerdict as error:
+        return Verdict(error=str(error))
+    return Verdict(error="the checks wrote neither reward.json nor reward.txt")
+
+
+def _read(path: Path) -> str | None:
+    """The file's text, None where there is no file; a link or a pipe is refused unread."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _NoVerdict(f"{path.name} cannot be read ({error.strerror})") from error
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _NoVerdict(f"{path.name} is not a regular file")
+        raw = file.read(MAX_REWARD_BYTES + 1)
+    if len(raw) > MAX_REWARD_BYTES:
+        raise _NoVerdict(f"{path.name} is larger than {MAX_REWARD_BYTES:,} bytes")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _NoVerdict(f"{path.name} is not UTF-8") from error
+    if not text.strip():
+        raise _NoVerdict(f"{path.name} is empty")
+    return text
+
+
+def _from_text(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise _NoVerdict(f"reward.txt is not a number: {text.strip()[:60]!r}") from error
+    return _finite("reward.txt", value)
+
+
+def _from_json(text: str) -> dict[str, float]:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _NoVerdict(f"reward.json is not JSON: {error}") from error
+    if not isinstance(value, dict) or not value:
+        raise _NoVerdict("reward.json is not an object of name to reward")
+    return {name: _finite(f"reward.json: {name[:60]!r}", reward) for name, reward in value.items()}
+
+
+def _finite(what: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _NoVerdict(f"{what} is not a number")
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise _NoVerdict(f"{what} is not finite") from error
+    if not math.isfinite(number):
+        raise _NoVerdict(f"{what} is not finite")
+    return number
