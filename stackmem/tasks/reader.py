@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .known_keys import KNOWN_KEYS, NOT_HONOURED, Keys
+from .known_keys import KNOWN_KEYS, NOT_HONOURED, OURS, Keys
 
 MAX_TEXT_BYTES = 1024 * 1024
 CHECK_SECONDS = 600.0
@@ -89,7 +89,11 @@ def read_task(folder: Path) -> Task:
         max_usd=ours.positive("max_usd"),
         command_seconds=ours.positive("command_seconds"),
         toolchains=ours.texts("toolchains"),
-        warnings=(*table.unknown_keys(KNOWN_KEYS), *_unheeded(environment)),
+        warnings=(
+            *table.unknown_keys(KNOWN_KEYS),
+            *ours.unknown_keys(OURS, "metadata.stackmem."),
+            *_unheeded(environment),
+        ),
     )
 
 

@@ -14,18 +14,20 @@ REFERENCE = Path(__file__).with_name("reference_calculator.txt").read_text(encod
 
 # Name of the broken rule: what to replace in the reference, and by what.
 BROKEN = {
-    "precedence": ('        while self.peek() in ("+", "-"):\n            tree = (self.take(), tree, self.product())',
-                   '        while self.peek() in ("+", "-", "*", "/"):\n            tree = (self.take(), tree, self.factor())'),
+    "precedence": (
+        'while self.peek() in ("+", "-"):\n            tree = (self.take(), tree, self.product())',
+        'while self.peek() in ("+", "-", "*", "/"):\n            tree = (self.take(), tree, self.factor())',
+    ),
     "left to right": ("tree = (self.take(), tree, self.product())", "tree = (self.take(), tree, self.sum())"),
     "unary minus": ('negative ^= self.take() == "-"', "self.take()"),
-    "parentheses": ('            tree = self.sum()\n            if self.take()',
-                    '            tree = self.product()\n            if self.take()'),
+    "parentheses": ("tree = self.sum()\n            if", "tree = self.product()\n            if"),
     "whitespace": (r'r"[ \t\r\n]*(?:', 'r"(?:'),
-    "malformed input": ("    return _value(_Parser(_tokens(expression)).parse())",
-                        "    try:\n        return _value(_Parser(_tokens(expression)).parse())\n"
-                        "    except ValueError:\n        return 0.0"),
-    "division by zero": ("            result /= other", '            result = result / other if other else float("inf")'),
-}  # fmt: skip
+    "malformed input": (
+        "    return _value(_Parser(_tokens(expression)).parse())",
+        "    try:\n        return _value(_Parser(_tokens(expression)).parse())\n    except ValueError:\n        return 0.0",
+    ),
+    "division by zero": ("result /= other", 'result = result / other if other else float("inf")'),
+}
 
 
 def run_own_tests(folder, module):
