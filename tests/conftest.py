@@ -1,0 +1,66 @@
+"""What every test stands on: no network but loopback, none of the caller's settings, a home of its own."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests import network
+
+CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
+# What the person who runs the tests says to the tests; every other variable of ours is hers, not theirs.
+FOR_TESTS = ("STACKMEM_CAMPAIGN", "STACKMEM_EXPECT_LEVEL")
+CALLERS_OWN = ("ANTHROPIC_", "OPENAI_", "STACKMEM_", "XDG_", "TIKTOKEN_", "GIT_")
+
+settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None, print_blob=True)
+settings.register_profile("campaign", max_examples=3_000, stateful_step_count=200, deadline=None, print_blob=True)
+settings.load_profile("campaign" if CAMPAIGN else "ci")
+
+
+def pytest_configure() -> None:
+    for name in list(os.environ):
+        if name.startswith(CALLERS_OWN) and name not in FOR_TESTS:
+            del os.environ[name]
+    for role in ("AUTHOR", "COMMITTER"):
+        os.environ |= {f"GIT_{role}_NAME": "Test", f"GIT_{role}_EMAIL": "test@localhost"}
+    network.close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    long = [] if CAMPAIGN else [item for item in items if item.get_closest_marker("campaign")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("homes")
+    return (root / str(number) for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def home(_homes: Iterator[Path]) -> Path:
+    """An empty home directory, where HOME, the XDG directories and tiktoken's download cache point during the test."""
+    place = next(_homes)
+    place.mkdir()
+    os.environ |= {
+        "HOME": str(place),
+        "XDG_STATE_HOME": str(place / "state"),
+        "XDG_CONFIG_HOME": str(place / "config"),
+        "XDG_CACHE_HOME": str(place / "cache"),
+        "TIKTOKEN_CACHE_DIR": str(place / "no-download"),
+    }
+    return place
+
+
+@pytest.fixture(autouse=True)
+def refused_connections() -> Iterator[list[str]]:
+    """What the network guard refused during the test; anything left in it afterwards fails the test."""
+    network.refused.clear()
+    yield network.refused
+    if network.refused:
+        pytest.fail(f"the test reached for the network: {', '.join(network.refused)}")
