@@ -1,0 +1,127 @@
+r"""Text that came from outside, made fit to be shown: cleaned, clipped, and names on one line.
+
+Rule 1: whatever comes in, the text that goes out can be encoded as UTF-8 and moves no terminal.
+Rule 2: what is escaped is visible: ``\x1b`` is an ASCII character, ``\u202e`` any other one, ``\xff`` in a name
+    is a byte that is not UTF-8.
+Rule 3: every pattern takes time linear in the text, however hostile.
+"""
+
+from __future__ import annotations
+
+import re
+
+_INTRODUCERS = r"\x1b\x90\x98\x9b\x9d-\x9f"
+
+# What a terminal takes for itself. A string that finds no end on its line is left standing, and its start escaped.
+_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
+    rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x9c\n{_INTRODUCERS}]*+(?:\x07|\x9c|\x1b\\)"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[ -/]++[0-~]"  # character sets
+    r"|\x1b[0-9=><cDEHMNOZ\\]"  # single commands
+)
+
+# Controls without \n and \t, and characters that are invisible or turn the reading direction.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+_UNSEEN_IN_NAMES = re.compile(rf"{_UNSEEN.pattern}|[\t\n\\]")
+_ESCAPED = re.compile(r"\\(?:([nrt\\])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
+
+
+def clean(raw: bytes) -> str:
+    """What a command printed, as lines that a reader can trust.
+
+    Terminal sequences are stripped, a progress line keeps its last state, other controls are escaped, bytes that are
+    no UTF-8 become U+FFFD. Cleaning twice changes nothing. The result may be longer than ``raw``.
+    """
+    text = _SEQUENCES.sub("", raw.decode("utf-8", "replace"))
+    if "\r" in text:
+        text = "\n".join(_last_state(line) for line in text.split("\n"))
+    return visible(text)
+
+
+def visible(text: str) -> str:
+    """The text with its controls escaped; nothing is taken away, and line feeds and tabs stay."""
+    return _UNSEEN.sub(_escape, text)
+
+
+def _last_state(line: str) -> str:
+    written = [state for state in line.split("\r") if state]
+    return written[-1] if written else ""
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def clip(text: str, max_bytes: int) -> str:
+    """Head and tail of a long text with a line between that counts what is left out.
+
+    The result is never over ``max_bytes`` bytes of UTF-8, and cut between characters. The tail gets three quarters,
+    because commands say last what went wrong. Where not even the middle line fits, the head alone is left.
+    """
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= max_bytes:
+        return raw.decode()
+    room = max_bytes - len(_omitted(len(raw), len(raw)))
+    if room <= 0:
+        return cut(text, max_bytes)
+    head = cut(text, room // 4)
+    tail = raw[len(raw) - (room - room // 4) :].decode("utf-8", "ignore")
+    kept = len(head.encode()) + len(tail.encode())
+    return head + _omitted(len(raw) - kept, len(raw)) + tail
+
+
+def _omitted(omitted: int, total: int) -> str:
+    return f"\n[... {omitted} bytes omitted of {total} ...]\n"
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """The longest beginning that fits into ``max_bytes`` bytes of UTF-8."""
+    return text.encode("utf-8", "replace")[: max(0, max_bytes)].decode("utf-8", "ignore")
+
+
+def shown_name(name: bytes | str) -> str:
+    """A file name or path as one line of valid text, from which ``meant_name`` finds the name again.
+
+    A ``str`` may carry undecodable bytes as ``os.fsdecode`` leaves them.
+    """
+    try:
+        raw = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+        text = raw.decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte: no file has this name
+        text = str(name)
+    return _UNSEEN_IN_NAMES.sub(_escape_in_name, text)
+
+
+def _escape_in_name(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else _escape(found)
+
+
+def meant_name(shown: str) -> bytes | None:
+    """The name that ``shown_name`` shows so; None where the text is no escaped spelling of another name."""
+    try:
+        name = _ESCAPED.sub(_unescape, shown).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return None
+    return name if "\\" in shown and shown_name(name) == shown else None
+
+
+def _unescape(found: re.Match[str]) -> str:
+    short, byte, *wide = found.groups()
+    if short:
+        return {"n": "\n", "r": "\r", "t": "\t"}.get(short, short)
+    if byte:
+        code = int(byte, 16)
+        return chr(code) if code < 0x80 else chr(0xDC00 + code)
+    code = int(wide[0] or wide[1], 16)
+    return chr(code) if code <= 0x10FFFF else found[0]

@@ -1,0 +1,254 @@
+"""The file tools: read, write and list below one directory, whatever the model asks for.
+
+Rule 1: every path is resolved beneath a directory that was opened once; nothing outside is opened, not even to look.
+Rule 2: whatever goes wrong is an answer that says what to do; no path, content or file raises an exception.
+Rule 3: memory and time are bounded by numbers here, never by a file's or a directory's size.
+Rule 4: what git would execute on the host is not written: hooks, and the configuration that names programs.
+
+These tools run outside any sandbox, so they hold against a command that changes the tree under them.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import WorkspaceError
+from .beneath import Opener, opener_for
+from .clip import cut, meant_name, shown_name
+from .lines import scan, shown_lines
+from .listing import listing
+from .outcome import Outcome
+from .refusals import Asked, Refused, refusal
+from .replace import replace
+
+DIGESTED_BYTES = 8 * 1024 * 1024  # a larger file has no digest
+LISTING_BYTES = 32 * 1024
+
+_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO answers at once
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
+
+# Lower case: a disk may take .GIT for .git. A repository's ``.git`` may also be a file that names another directory.
+_PROTECTED = (
+    (b".git/hooks", None),
+    (b".git", frozenset({"config", "config.worktree", "hooks", "commondir"})),
+    (b".", frozenset({".git", "stackmem.toml"})),
+)
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
+class Files:
+    """The file tools of one workspace.
+
+    Attributes:
+        fd: The root, open as O_PATH; it stays the same directory when that is renamed.
+    """
+
+    def __init__(self, root: Path, inside: str, opener: Opener | None = None) -> None:
+        """Open the root, which commands and the model know as ``inside``, an absolute path.
+
+        ``opener`` is how paths are resolved; None is the best way that this kernel allows.
+
+        Raises:
+            WorkspaceError: ``root`` is no directory, or a symlink to one.
+        """
+        try:
+            self.fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            raise WorkspaceError(
+                f"the workspace {shown_name(os.fspath(root))} is not a directory that can be opened"
+                f" ({error.strerror}); start the run with another one"
+            ) from error
+        self._inside = inside
+        self._open: Opener = opener or opener_for(self.fd)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+        """The lines from ``start_line`` (None: the first) to ``end_line`` (None: the last), both counted from 1."""
+        return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
+
+    def write(self, path: str, content: str) -> Outcome:
+        """Create or replace a regular file; the directory it stands in must exist."""
+        return self._answer("write", path, lambda: self._write(path, content))
+
+    def list(self, path: str, shown_bytes: int = LISTING_BYTES) -> Outcome:
+        """The entries of a directory, two levels deep, at most 1,000."""
+        return self._answer("list", path, lambda: self._list(path, shown_bytes))
+
+    def digest(self, path: str) -> str:
+        """SHA-256 in hex; ``unknown``, ``missing`` or ``outside`` where there is none to be had."""
+        try:
+            fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
+        except Refused:
+            return "missing"  # no file can have such a name
+        except OSError as error:
+            absent = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL}
+            return "outside" if error.errno == errno.EXDEV else "missing" if error.errno in absent else "unknown"
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return "unknown"
+            return _sha256(fd)
+        except OSError:
+            return "unknown"
+        finally:
+            os.close(fd)
+
+    def _answer(self, asked: Asked, path: str, work: Callable[[], Outcome]) -> Outcome:
+        try:
+            return work()
+        except Refused as refused:
+            return Outcome(str(refused), failed=True)
+        except OSError as error:
+            return Outcome(refusal(error, asked, _named(path), shown_name(self._inside)), failed=True)
+
+    def _relative(self, path: str) -> bytes:
+        """The path relative to the root; its own ``..`` and symlinks are the opener's concern."""
+        try:
+            raw = path.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise Refused(f"{_named(path)} holds a character that no file name can hold; leave it out") from None
+        if not raw:
+            raise Refused("the path is empty; use '.' for the workspace itself")
+        if b"\0" in raw:
+            raise Refused(f"{_named(path)} holds a NUL character, which no file name can; leave it out")
+        if not raw.startswith(b"/"):
+            return raw
+        own, parts = _parts(os.fsencode(self._inside)), _parts(raw)
+        if parts[: len(own)] != own:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rest = b"/".join(parts[len(own) :]) or b"."
+        return rest + b"/" if raw.endswith((b"/", b"/.")) else rest
+
+    def _spelled(self, path: bytes) -> bytes:
+        """The path, or the one that a listing shows so, where only that one exists."""
+        meant = meant_name(path.decode("utf-8", "surrogateescape"))
+        return meant if meant and not self._exists(path) and self._exists(meant) else path
+
+    def _exists(self, path: bytes) -> bool:
+        try:
+            os.close(self._open(self.fd, path, os.O_PATH | os.O_NOFOLLOW))
+        except OSError as error:
+            return error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
+        return True
+
+    def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+        start = 1 if start_line is None else start_line
+        if start < 1:
+            raise Refused(f"start_line is {start}; lines count from 1")
+        if end_line is not None and end_line < start:
+            raise Refused(f"end_line {end_line} is before line {start}, the first one asked for; swap or raise it")
+        fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise Refused(_other_kind(path, status))
+            span = scan(fd, start, end_line, keep_bytes=max(4096, 2 * shown_bytes))
+        finally:
+            os.close(fd)
+        size = max(status.st_size, span.read_bytes)
+        if span.binary:
+            raise Refused(f"binary, {size} bytes: {_named(path)} is no UTF-8 text; look at it with run_command")
+        if span.lines == 0 and start == 1:
+            return Outcome(cut("[empty file]", shown_bytes))
+        if start > span.lines:
+            there = f"has {span.lines} lines" if span.counted else f"is too long to search behind line {span.lines}"
+            raise Refused(f"start_line {start} is not to be had: {_named(path)} {there}; ask for an earlier one")
+        ranged = start_line is not None or end_line is not None
+        return Outcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes))
+
+    def _write(self, path: str, content: str) -> Outcome:
+        try:
+            raw = content.encode()
+        except UnicodeEncodeError as error:
+            raise Refused(f"character {error.start + 1} of the content is half of one; write it whole") from None
+        directory, _, last = self._relative(path).rpartition(b"/")
+        if last in {b"", b".", b".."}:
+            raise Refused(f"{_named(path)} names a directory; end the path with a file name")
+        parent = self._open(self.fd, self._spelled(directory or b"."), os.O_PATH | os.O_DIRECTORY)
+        try:
+            name, before = self._place(path, parent, last)
+            replace(parent, name, raw, before)
+        finally:
+            os.close(parent)
+        said = "it is new" if before is None else f"it had {before.st_size} bytes"
+        return Outcome(f"wrote {len(raw)} bytes to {_named(path)}; {said}")
+
+    def _place(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
+        """The name to write in the parent, and the regular file that has it now."""
+        name, before = last, _status(parent, last)
+        if before is None and (meant := meant_name(last.decode("utf-8", "surrogateescape"))) and b"/" not in meant:
+            escaped = _status(parent, meant)
+            name, before = (meant, escaped) if escaped else (last, None)
+        if self._protected(parent, name):
+            raise Refused(f"{_named(path)} is protected, because git or stackmem act on it; leave it as it is")
+        if before is None or stat.S_ISREG(before.st_mode):
+            return name, before
+        if stat.S_ISLNK(before.st_mode):
+            raise Refused(f"{_named(path)} is a symlink; write to the file it points to, under that file's own path")
+        raise Refused(_other_kind(path, before))
+
+    def _protected(self, parent: int, name: bytes) -> bool:
+        """By identity: whatever path led to the parent, it is the directory it is."""
+        status = os.fstat(parent)
+        plain = os.fsdecode(name).casefold()
+        for directory, names in _PROTECTED:
+            try:
+                fd = self._open(self.fd, directory, os.O_PATH | os.O_DIRECTORY)
+            except OSError:
+                continue
+            try:
+                if os.path.samestat(status, os.fstat(fd)) and (names is None or plain in names):
+                    return True
+            finally:
+                os.close(fd)
+        return False
+
+    def _list(self, path: str, shown_bytes: int) -> Outcome:
+        relative = self._spelled(self._relative(path))
+        fd = self._open(self.fd, relative, _OPEN_DIRECTORY)
+        try:
+            bare = relative.rstrip(b"/")
+            return Outcome(listing(fd, b"" if bare == b"." else bare + b"/", shown_bytes))
+        finally:
+            os.close(fd)
+
+
+def _named(path: str) -> str:
+    shown = shown_name(path)
+    return f"'{shown}'" if len(shown) <= 200 else f"'{cut(shown, 200)}…'"
+
+
+def _parts(path: bytes) -> list[bytes]:
+    return [part for part in path.split(b"/") if part not in {b"", b"."}]
+
+
+def _status(directory: int, name: bytes) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _other_kind(path: str, status: os.stat_result) -> str:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFDIR:
+        return f"{_named(path)} is a directory; list_files shows what it holds"
+    return f"{_named(path)} is not a regular file, but {_KINDS.get(kind, 'of another kind')}; use another path"
+
+
+def _sha256(fd: int) -> str:
+    digest, seen = hashlib.sha256(), 0
+    while chunk := os.read(fd, 1024 * 1024):
+        seen += len(chunk)
+        if seen > DIGESTED_BYTES:
+            return "unknown"
+        digest.update(chunk)
+    return digest.hexdigest()

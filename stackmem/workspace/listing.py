@@ -1,0 +1,119 @@
+"""What a directory holds, two levels deep, without following a link."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from msgspec import Struct
+
+from .clip import cut, shown_name
+
+ENTRIES = 1_000  # in one answer
+_BELOW_ONE = 200  # of these, in one directory of the second level, so that none crowds out the others
+
+
+class _Entry(Struct, frozen=True):
+    name: bytes
+    kind: int  # as stat.S_IFMT gives it; 0 where it could not be told
+    size: int = 0
+    target: bytes = b""
+
+
+def listing(fd: int, prefix: bytes, shown_bytes: int) -> str:
+    """One line for each entry, spelled so that the file tools take it: directories with ``/``, files with their size.
+
+    ``fd`` is open for reading; ``prefix`` stands before each name, and is empty or ends in ``/``.
+    """
+    lines: list[str] = []
+    top, cut_short = _entries(fd, ENTRIES)
+    left = ENTRIES - len(top)
+    for entry in top:
+        at = prefix + entry.name
+        if entry.kind != stat.S_IFDIR:
+            lines.append(_line(at, entry))
+            continue
+        below, why, more = _below(fd, entry.name, min(left, _BELOW_ONE))
+        left -= len(below)
+        cut_short |= more
+        lines.append(_line(at, entry) + (why or ("  (not all is listed)" if more else "")))
+        lines += [_line(at + b"/" + child.name, child) for child in below]
+    return _within(lines, shown_bytes, cut_short=cut_short)
+
+
+def _entries(fd: int, most: int) -> tuple[list[_Entry], bool]:
+    """At most so many entries, sorted among themselves, and whether there are others: which, the disk decides."""
+    found: list[_Entry] = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            if len(found) == most:
+                return sorted(found, key=_by_name), True
+            found.append(_entry(fd, os.fsencode(entry.name)))
+    return sorted(found, key=_by_name), False
+
+
+def _by_name(entry: _Entry) -> bytes:
+    return entry.name
+
+
+def _entry(fd: int, name: bytes) -> _Entry:
+    try:
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        kind = stat.S_IFMT(status.st_mode)
+        target = os.readlink(name, dir_fd=fd) if kind == stat.S_IFLNK else b""
+    except OSError:  # gone, or another kind, since the directory was read
+        return _Entry(name, 0)
+    return _Entry(name, kind, status.st_size, target)
+
+
+def _below(fd: int, name: bytes, most: int) -> tuple[list[_Entry], str, bool]:
+    """A directory's entries, why they cannot be had, and whether there are more."""
+    try:
+        child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
+    except OSError as error:
+        return [], f"  (not readable: {error.strerror})", False
+    try:
+        entries, more = _entries(child, most)
+    except OSError as error:
+        return [], f"  (not readable: {error.strerror})", False
+    finally:
+        os.close(child)
+    return entries, "", more
+
+
+def _line(path: bytes, entry: _Entry) -> str:
+    name = shown_name(path)
+    match entry.kind:
+        case stat.S_IFDIR:
+            return f"{name}/"
+        case stat.S_IFREG:
+            return f"{name}  ({entry.size} bytes)"
+        case stat.S_IFLNK:
+            return f"{name}  (link to {shown_name(entry.target)}, not followed)"
+        case stat.S_IFIFO:
+            return f"{name}  (FIFO)"
+        case stat.S_IFSOCK:
+            return f"{name}  (socket)"
+        case stat.S_IFCHR | stat.S_IFBLK:
+            return f"{name}  (device)"
+        case _:
+            return f"{name}  (not readable)"
+
+
+def _within(lines: list[str], shown_bytes: int, *, cut_short: bool) -> str:
+    """As many whole lines as fit, under a line that says what is missing."""
+    room = shown_bytes - 200  # for that line
+    kept, used = 0, 0
+    for line in lines:
+        used += len(line.encode()) + 1
+        if used > room:
+            break
+        kept += 1
+    if not lines:
+        return cut("[empty directory]", shown_bytes)
+    body = "\n".join(lines[:kept])
+    if kept == len(lines) and not cut_short:
+        return body
+    advice = "list a directory further down, or use run_command"
+    note = f"[{kept} entries shown, how many more there are is unknown; {advice}]"
+    return cut(f"{note}\n{body}", shown_bytes)

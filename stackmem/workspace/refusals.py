@@ -1,0 +1,46 @@
+"""What the model is told when the system refuses: one sentence, with what to do."""
+
+from __future__ import annotations
+
+import errno
+from typing import Literal
+
+Asked = Literal["read", "write", "list"]
+
+
+class Refused(Exception):  # noqa: N818 - the model's mistake, never ours
+    """A file tool's answer is no; the message is the answer. It stays inside the file tools."""
+
+
+def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
+    """Words for a failed system call on ``name``, as the model spelled it; ``inside`` is the workspace's path."""
+    match error.errno:
+        case errno.EXDEV:
+            return (
+                f"{name} is outside the workspace, or an absolute symlink, which counts as outside wherever it points;"
+                f" use a path below {inside}"
+            )
+        case errno.ENOENT if asked == "write":
+            return f"the directory of {name} does not exist; make it with run_command and mkdir -p, then write again"
+        case errno.ENOENT:
+            return f"{name} does not exist; list_files shows what does"
+        case errno.ENOTDIR if asked == "list":
+            return f"{name} is not a directory, or leads through a file; read_file shows a file"
+        case errno.ENOTDIR:
+            return f"{name} leads through something that is not a directory; list_files shows what is there"
+        case errno.EISDIR:
+            return f"{name} is a directory; use the path of a file"
+        case errno.ENXIO:
+            return f"{name} is not a regular file, but a socket or a device; use another path"
+        case errno.ELOOP:
+            return f"{name} is a loop of symlinks, or goes through more than 40; use the path of the file itself"
+        case errno.EACCES | errno.EPERM:
+            return f"there is no permission to {asked} {name}; change its mode with run_command, or use another path"
+        case errno.ENAMETOOLONG:
+            return f"{name} is too long: a name has at most 255 bytes, a path 4,095; use a shorter one"
+        case errno.EAGAIN:
+            return f"{name} could not be followed while directories are being renamed; try again"
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"the disk is full, and {name} is as it was; remove what is not needed with run_command"
+        case _:
+            return f"{name}: {error.strerror or 'unknown failure'}; try again, or use another path"
