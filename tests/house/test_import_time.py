@@ -1,0 +1,83 @@
+"""`stackmem --help` answers at once, and importing touches neither the network nor any file but modules."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.house.sources import ROOT
+
+HEAVY = {
+    "anthropic", "openai", "pydantic", "tiktoken", "jinja2", "scipy", "rich", "msgspec", "ruamel", "pytest",
+}  # fmt: skip
+HELP_SECONDS = 0.150
+# A bare interpreter started in 11 to 15 ms where the 150 ms were set; on a slower or busy machine both grow together.
+BARE_SECONDS = 0.015
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return ran
+
+
+def fastest(*arguments: str) -> float:
+    def once() -> float:
+        started = time.perf_counter()
+        python(*arguments)
+        return time.perf_counter() - started
+
+    return min(once() for _ in range(5))
+
+
+def test_help_imports_nothing_heavy():
+    timed = python("-X", "importtime", "-m", "stackmem", "--help")
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in timed.stderr.splitlines()}
+    assert "stackmem" in imported
+    assert imported & HEAVY == set()
+
+
+def test_help_answers_within_150_ms():
+    python("-m", "stackmem", "--help")  # compiles what has no bytecode yet
+    bare = fastest("-c", "pass")
+    assert fastest("-m", "stackmem", "--help") <= HELP_SECONDS * max(1.0, bare / BARE_SECONDS)
+
+
+WATCH = """
+import json, sys
+events = []
+def watch(event, args):
+    touched = event == "open" and not str(args[0]).endswith((".py", ".so"))
+    acted = event.startswith(("socket.", "subprocess.", "os.mkdir", "os.remove", "os.rename", "os.exec", "os.system"))
+    if (touched or acted) and not any(word in repr(args) for word in (".pyc", "__pycache__")):
+        events.append([event, repr(args)])
+sys.addaudithook(watch)
+"""
+
+
+def watched(code: str) -> list[list[str]]:
+    return json.loads(python("-c", f"{WATCH}\n{code}\nprint(json.dumps(events))").stdout.splitlines()[-1])
+
+
+def test_importing_stackmem_does_no_input_or_output():
+    assert watched("import stackmem") == []
+
+
+def test_importing_any_module_reaches_for_no_network_and_starts_no_process():
+    everything = """
+import importlib, pkgutil, stackmem
+for module in pkgutil.walk_packages(stackmem.__path__, "stackmem."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+    # Libraries probe for IPv6 by binding a socket at import; that asks nothing of anyone.
+    harmless = ("socket.__new__", "socket.bind")
+    seen = [event for event in watched(everything) if event[0] != "open" and event[0] not in harmless]
+    assert seen == []
+
+
+@pytest.mark.parametrize("code", ["open('/etc/hostname')", "import socket; socket.getaddrinfo('127.0.0.1', 1)"])
+def test_the_watch_sees_what_it_watches_for(code):
+    assert watched(code)

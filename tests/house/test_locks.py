@@ -1,0 +1,87 @@
+"""The locks hold every version with its hashes, and no file says where packages come from."""
+
+import json
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.house.sources import ROOT, files, name
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PINNED = re.compile(r"^([a-z0-9][a-z0-9.-]*)==([^ ;]+)")
+# Spelt in pieces, so that this file does not name them either.
+REGISTRIES = tuple(
+    host.replace("+", ".")
+    for host in (
+        "pypi+org", "pythonhosted+org", "registry+npmjs", "npmjs+org", "deb+debian", "archive+ubuntu", "crates+io",
+        "proxy+golang", "quay+io", "ghcr+io", "docker+io", "anaconda+org", "nodesource+com",
+    )
+)  # fmt: skip
+MACHINE = re.compile(r"(?<![\w.-])/(?:work|root/\.\w+|opt/pypi\S*|opt/wheels)(?:/|\b(?!\w|-))(?!space)")
+
+
+def pins(lock: str) -> dict[str, str]:
+    lines = (ROOT / lock).read_text(encoding="utf-8").splitlines()
+    return {found[1]: found[2] for line in lines if (found := PINNED.match(line))}
+
+
+def wanted() -> list[Requirement]:
+    project = PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["openai"]
+    groups = PROJECT["dependency-groups"]
+    return [Requirement(line) for line in (*project, *groups["build"], *groups["dev"])]
+
+
+@pytest.mark.parametrize("requirement", wanted(), ids=lambda requirement: requirement.name)
+def test_what_pyproject_asks_for_is_locked_at_a_version_that_satisfies_it(requirement):
+    version = pins("requirements-dev.lock")[canonicalize_name(requirement.name)]
+    assert requirement.specifier.contains(version, prereleases=True), f"{version}: run `make lock`"
+
+
+def test_the_run_lock_holds_the_dependencies_and_the_build_backend():
+    run = pins("requirements.lock")
+    project = [Requirement(line) for line in PROJECT["project"]["dependencies"]]
+    build = [Requirement(line) for line in PROJECT["build-system"]["requires"]]
+    assert [one.name for one in project + build if canonicalize_name(one.name) not in run] == []
+
+
+def test_the_two_locks_agree():
+    assert pins("requirements.lock").items() <= pins("requirements-dev.lock").items()
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_every_pin_has_a_hash(lock):
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    entries = re.split(r"(?m)^(?=[a-z0-9])", text)[1:]
+    assert len(entries) == len(pins(lock)) > 20
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_every_npm_package_has_its_integrity_and_no_address():
+    packages = json.loads((ROOT / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    below = {path: entry for path, entry in packages.items() if path}
+    assert below
+    assert [path for path, entry in below.items() if not entry.get("integrity") or "resolved" in entry] == []
+
+
+def addresses(text: str) -> list[str]:
+    return [host for host in REGISTRIES if host in text] + MACHINE.findall(text)
+
+
+@pytest.mark.parametrize("path", files("*"), ids=name)
+def test_a_file_names_no_registry_and_no_machine(path):
+    assert addresses(path.read_bytes().decode(errors="replace")) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["see https://" + REGISTRIES[0] + "/simple", "cd /wor" + "k/main", "/roo" + "t/.cache"]
+)
+def test_an_address_or_a_machine_path_is_seen(text):
+    assert addresses(text)
+
+
+@pytest.mark.parametrize("text", ["/workspace/src", "sandbox/work/x", "/workshop", "the /root of things"])
+def test_an_ordinary_path_is_no_machine_path(text):
+    assert addresses(text) == []

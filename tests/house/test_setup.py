@@ -1,0 +1,101 @@
+"""`make solve` on a machine that lacks something says what, and the one command that mends it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.sources import ROOT
+
+TOOLS = ("bash", "cat", "dirname", "flock", "grep", "id", "sha256sum")
+
+
+@pytest.fixture
+def machine(tmp_path) -> Path:
+    """A checkout, and `bin`, all that its PATH holds: no bwrap, no apt-get, no sudo until a test puts them there."""
+    checkout = tmp_path / "checkout"
+    (checkout / "scripts").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "setup.sh", checkout / "scripts")
+    path = tmp_path / "bin"
+    path.mkdir()
+    for tool in TOOLS:
+        (path / tool).symlink_to(shutil.which(tool) or f"/usr/bin/{tool}")
+    (path / "python3").symlink_to(sys.executable)
+    return tmp_path
+
+
+def put(machine: Path, tool: str, script: str) -> None:
+    program = machine / "bin" / tool
+    program.unlink(missing_ok=True)
+    program.write_text(f"#!/bin/bash\n{script}\n")
+    program.chmod(0o755)
+
+
+def set_up(machine: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [shutil.which("bash") or "/bin/bash", "scripts/setup.sh", *arguments]
+    environ = {"PATH": str(machine / "bin"), "HOME": os.environ["HOME"]}
+    return subprocess.run(
+        command,
+        cwd=machine / "checkout",
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_apt_get_the_missing_packages_are_named(machine):
+    ran = set_up(machine, "run")
+    assert ran.returncode == 2
+    assert "missing: bubblewrap; there is no apt-get here" in ran.stderr
+    assert not (machine / "checkout" / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("sudo", "command"), [(None, "su -c 'apt-get update && "), ("exit 1", "sudo sh -c 'apt-get update && ")]
+)
+def test_a_person_without_rights_is_told_the_one_command(machine, sudo, command):
+    put(machine, "id", "echo 1000")
+    put(machine, "apt-get", "echo called >&2")
+    if sudo is not None:
+        put(machine, "sudo", sudo)
+    ran = set_up(machine, "run")
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].startswith(command)
+    assert ran.stderr.splitlines()[-1].endswith("bubblewrap'")
+    assert "called" not in ran.stderr
+
+
+def test_sudo_without_a_password_is_used(machine):
+    put(machine, "id", "echo 1000")
+    put(machine, "sudo", 'shift; echo "sudo $*" >&2; [ "$1" = true ]')
+    put(machine, "apt-get", "exit 0")
+    ran = set_up(machine, "run")
+    assert "sudo apt-get update" in ran.stderr
+    assert "apt-get failed" in ran.stderr
+    assert ran.returncode == 2
+
+
+def test_a_python_without_its_venv_module_is_given_it_by_its_own_version(machine):
+    put(machine, "bwrap", "exit 0")
+    real, version = sys.executable, sys.version_info.minor
+    put(machine, "python3", f'case "$*" in *ensurepip*) exit 1 ;; *) exec {real} "$@" ;; esac')
+    ran = set_up(machine, "run")
+    assert f"missing: python3.{version}-venv; there is no apt-get here" in ran.stderr
+    assert ran.returncode == 2
+
+
+def test_an_old_python_is_refused_with_the_way_out(machine):
+    put(machine, "python3", "exit 1")
+    ran = set_up(machine, "run")
+    assert "python 3.11 or later is needed" in ran.stderr
+    assert ran.returncode == 2
+
+
+def test_a_missing_purpose_is_a_usage_error(machine):
+    assert set_up(machine).returncode == 2
+    assert set_up(machine, "solve").returncode == 2

@@ -1,0 +1,55 @@
+"""The wheel brings all that a run needs, and nothing of the checkout's own life."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from tests.house.sources import ROOT, files
+
+NOT_CODE = [path for path in files("*", ROOT / "stackmem") if path.suffix not in (".py", ".pyc")]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> zipfile.ZipFile:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return zipfile.ZipFile(next(out.glob("*.whl")))
+
+
+def test_every_module_and_every_file_beside_the_code_is_in_it(wheel):
+    wanted = {str(path.relative_to(ROOT)) for path in (*files("*.py", ROOT / "stackmem"), *NOT_CODE)}
+    assert wanted - set(wheel.namelist()) == set()
+
+
+def test_every_file_of_the_tasks_is_in_it(wheel):
+    wanted = {f"stackmem/_tasks/{path.relative_to(ROOT / 'tasks')}" for path in files("*", ROOT / "tasks")}
+    assert len(wanted) > 10
+    assert wanted - set(wheel.namelist()) == set()
+
+
+def test_the_licence_is_in_it_and_nothing_of_the_checkout_is(wheel):
+    tops = {entry.split("/")[0] for entry in wheel.namelist() if ".dist-info/" not in entry}
+    assert tops <= {"stackmem", "tiktoken_ext"}
+    assert [entry for entry in wheel.namelist() if entry.endswith("licenses/LICENSE")]
+    assert [entry for entry in wheel.namelist() if "__pycache__" in entry or entry.endswith(".pyc")] == []
+
+
+def test_unpacked_elsewhere_it_knows_its_commands_and_its_tasks(wheel, tmp_path):
+    wheel.extractall(tmp_path / "site")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    environ = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+
+    def stackmem(*arguments: str) -> str:
+        command = [sys.executable, "-m", "stackmem", *arguments]
+        ran = subprocess.run(command, cwd=elsewhere, env=environ, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    assert "solve" in stackmem("--help")
+    assert "calculator" in stackmem("tasks", "list")
