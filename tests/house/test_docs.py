@@ -33,6 +33,7 @@ def blocks(path: Path, language: str) -> list[str]:
 def commands() -> dict[str, frozenset[str]]:
     """Each command, spelt as after `stackmem` (`tasks check`), with its long flags; "" holds the global ones."""
     import typer
+
     from stackmem.cli.main import app
 
     def walk(command, path: tuple[str, ...]) -> Iterator[tuple[str, frozenset[str]]]:
