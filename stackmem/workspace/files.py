@@ -46,6 +46,7 @@ class Files:
 
     Attributes:
         fd: The root, open as O_PATH; it stays the same directory when that is renamed.
+
     """
 
     def __init__(self, root: Path, inside: str, opener: Opener | None = None) -> None:
@@ -55,6 +56,7 @@ class Files:
 
         Raises:
             WorkspaceError: ``root`` is no directory, or a symlink to one.
+
         """
         try:
             self.fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -14,6 +14,7 @@ class Outcome(Struct, frozen=True):
         exit_code: Of a command; None where it was killed, and for the file tools.
         reason: Why a command was ended before its time: ``timeout``, ``memory``, ``processes``, ``disk``,
             ``output`` or ``killed``; empty otherwise.
+
     """
 
     text: str

@@ -1,0 +1,101 @@
+"""The people under whom the hostile cases run: root and a user without privileges, or whoever runs the tests.
+
+A test that takes ``place`` and stands under ``@for_everyone`` runs once as each. Its body runs in a forked child that
+gave its privileges up, so what the child may not do is refused by the kernel, not by the test.
+"""
+
+import contextlib
+import functools
+import inspect
+import os
+import pickle
+import signal
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from stackmem.workspace.tree import remove_tree
+
+NOBODY = 65534
+
+
+class Person(Struct, frozen=True):
+    name: str
+    uid: int
+
+    def runs(self, work: Callable[[], Any]) -> Any:
+        """What the work returns, done as this person; its failure is raised here, with the place it came from."""
+        return work() if self.uid == os.geteuid() else as_user(self.uid, work)
+
+
+PEOPLE = [Person("root", 0), Person("nobody", NOBODY)] if os.geteuid() == 0 else [Person("user", os.geteuid())]
+
+
+def as_user(uid: int, work: Callable[[], Any]) -> Any:
+    """Run the work in a forked child that has become ``uid`` for good, and return what it returned, pickled."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with open(writer, "wb") as pipe, contextlib.suppress(BaseException):
+            pipe.write(pickle.dumps(_report(uid, work)))
+        os._exit(0)  # no clean-up of pytest's own here: this is its copy
+    os.close(writer)
+    try:
+        with open(reader, "rb") as pipe:
+            answer = pipe.read()
+    finally:  # also on pytest's time-out
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if not answer:
+        pytest.fail("the child ended without a report")
+    result, failure = pickle.loads(answer)
+    if failure:
+        pytest.fail(f"as uid {uid}:\n{failure}", pytrace=False)
+    return result
+
+
+def _report(uid: int, work: Callable[[], Any]) -> tuple[Any, str]:
+    try:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        return work(), ""
+    except BaseException:  # an assertion, a skip, an exit: all go to the parent
+        return None, traceback.format_exc()
+
+
+def for_everyone(test: Callable[..., None]) -> Callable[..., None]:
+    """Let the test's body run as every person in turn; fixtures are made by whoever runs pytest."""
+
+    @functools.wraps(test)
+    def as_person(*args: Any, person: Person, **fixtures: Any) -> None:
+        person.runs(lambda: test(*args, **fixtures))
+
+    signature = inspect.signature(test)
+    theirs = inspect.Parameter("person", inspect.Parameter.KEYWORD_ONLY)
+    as_person.__signature__ = signature.replace(parameters=[*signature.parameters.values(), theirs])
+    return as_person
+
+
+@pytest.fixture(params=PEOPLE, ids=lambda person: person.name)
+def person(request: pytest.FixtureRequest) -> Person:
+    return request.param
+
+
+@pytest.fixture
+def place(person: Person) -> Iterator[Path]:
+    """An empty directory that belongs to the person, in one that everybody may pass; gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="stackmem-test-"))
+    path.chmod(0o755)
+    os.chown(path, person.uid, -1)
+    try:
+        yield path
+    finally:
+        remove_tree(path)
