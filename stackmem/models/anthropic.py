@@ -1,0 +1,109 @@
+"""Claude, and any other server of the Messages API, through the official SDK.
+
+One call is one attempt: what fails is a fact with a kind, and the machine decides whether to ask again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from stackmem.core.effects import AskModel
+from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.messages import Usage
+from stackmem.core.pricing import Price
+
+from .anthropic_request import request_body
+from .anthropic_stream import read_reply
+from .catalog import lookup
+from .endpoint import Endpoint
+from .estimate import estimated_usage
+from .event_stream import server_events
+from .failures import failed, kind_of_status
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+
+WINDOW_TOKENS = 200_000
+_REPLY_TOKENS = 32_000
+
+
+class AnthropicModel:
+    """A model behind the Messages API.
+
+    Attributes:
+        name: With the provider before it, as the trace records it.
+        window_tokens: Prompt and reply together.
+        price: None where the table does not know it.
+
+    """
+
+    def __init__(
+        self,
+        model: str,
+        endpoint: Endpoint,
+        *,
+        window_tokens: int | None = None,
+        max_output_tokens: int | None = None,
+    ) -> None:
+        """The SDK is imported, and the address looked up, only by the first request.
+
+        The default window is the table's, or 200,000 tokens where the model is not in it; the longest reply is 32,000
+        tokens, or less where the model gives or holds less.
+        """
+        row = lookup(model)
+        self.name = f"anthropic/{model}"
+        self.window_tokens = window_tokens or (row.window_tokens if row else WINDOW_TOKENS)
+        self.price: Price | None = row.price if row else None
+        self._model = model
+        self._endpoint = endpoint
+        self._thinking = row.thinking if row else None
+        most = min(_REPLY_TOKENS, row.max_output if row else _REPLY_TOKENS, self.window_tokens // 4)
+        self._max_tokens = max_output_tokens or most
+        self._client: Anthropic | None = None
+
+    def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
+        """One attempt. Ctrl-C goes through at once."""
+        body = request_body(request.view, self._model, self._max_tokens, self._thinking)
+        answer = self._attempt(body)
+        if isinstance(answer, ModelReplied) and answer.usage == Usage():
+            return estimated_usage(answer, request.view)
+        return answer
+
+    def _attempt(self, body: dict[str, Any]) -> ModelReplied | ModelFailed:
+        import anthropic  # more than a second
+        import httpx2
+
+        secret = self._endpoint.key
+        deadline = time.monotonic() + self._endpoint.reply_seconds
+        try:
+            with self._connected().messages.with_streaming_response.create(**body, stream=True) as response:
+                return read_reply(server_events(response.http_response.iter_bytes(), deadline), secret)
+        except anthropic.APIStatusError as error:
+            text = f"{error.message} {error.body}"
+            detail = f"HTTP {error.status_code}: {error.api_message or error.message}"
+            return failed(kind_of_status(error.status_code, text), detail, secret, error.response.headers)
+        except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
+            return failed("timeout", f"{self._endpoint.url}: {error or 'no answer in time'}", secret)
+        except (anthropic.APIConnectionError, httpx2.HTTPError, OSError) as error:
+            return failed("connection", f"{self._endpoint.url}: {_cause(error)}", secret)
+        except anthropic.AnthropicError as error:
+            return failed("rejected", str(error), secret)
+
+    def _connected(self) -> Anthropic:
+        """The client, which takes nothing but the address and the key from any environment."""
+        if self._client is None:
+            import anthropic
+            import httpx2
+
+            waits = httpx2.Timeout(self._endpoint.silence_seconds, connect=self._endpoint.connect_seconds)
+            self._client = anthropic.Anthropic(
+                api_key=self._endpoint.key, base_url=self._endpoint.url, max_retries=0, timeout=waits
+            )
+        return self._client
+
+
+def _cause(error: BaseException) -> str:
+    """The SDK says 'Connection error.'; what it wraps says which."""
+    cause = error.__cause__
+    return f"{error} ({cause})" if cause is not None and str(cause) else str(error) or type(error).__name__

@@ -1,0 +1,216 @@
+"""The events of one streamed Messages reply, put together as a reply.
+
+Only a stream that ends with ``message_stop`` and names a stop reason is a reply: one that broke off looks the same
+up to there, with ``{}`` for the arguments of a half-sent call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+
+from stackmem.core.events import ModelFailed, ModelReplied, Stop
+from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
+
+from .failures import failed, kind_of_error
+from .json_text import parse_arguments, whole, whole_value
+
+_STOPS: dict[str, Stop] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "call",
+    "max_tokens": "truncated",
+    "refusal": "refused",
+    "model_context_window_exceeded": "window",
+    "pause_turn": "paused",
+    "compaction": "paused",
+}
+
+
+class _Message(Struct):
+    id: str = ""
+    usage: dict[str, Any] | None = None
+
+
+class _Delta(Struct):
+    """The delta of a block, or of the message; each kind fills its own fields."""
+
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+    stop_details: dict[str, Any] | None = None
+
+
+class _Event(Struct):
+    type: str
+    index: int = 0
+    message: _Message | None = None
+    content_block: dict[str, Any] | None = None
+    delta: _Delta | None = None
+    usage: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class _Block(Struct):
+    """A block as it began, and the deltas since, joined only at its end: joining each time is quadratic."""
+
+    start: dict[str, Any]
+    texts: list[str]
+    signatures: list[str]
+
+
+class _Reply(Struct):
+    blocks: dict[int, _Block]
+    usage: dict[str, int]
+    id: str = ""
+    stop_reason: str | None = None
+    stop_details: dict[str, Any] | None = None
+    ended: bool = False
+    error: ModelFailed | None = None
+
+
+def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelFailed:
+    """The reply, or the failure where the stream carries an error, is malformed, or ends early.
+
+    Args:
+        events: The JSON text of each event, in order.
+        secret: Kept out of every detail.
+
+    """
+    reply = _Reply({}, {})
+    try:
+        for text in events:
+            _take(reply, convert(json.loads(text), _Event), secret)
+            if reply.error is not None:
+                return reply.error
+            if reply.ended:
+                break
+        if not reply.ended or reply.stop_reason is None:
+            return failed("incomplete", "the reply's stream ended before its end was announced")
+        parts = tuple(part for index in sorted(reply.blocks) for part in _part(reply.blocks[index], reply.stop_reason))
+    except (ValidationError, ValueError, RecursionError) as error:
+        return failed("incomplete", f"the reply's stream is malformed: {error}", secret)
+    return ModelReplied(
+        parts=parts,
+        stop=_stop(reply.stop_reason, parts),
+        usage=_usage(reply.usage),
+        detail=_refusal(reply),
+        reply_id=whole(reply.id)[:200],
+    )
+
+
+def _take(reply: _Reply, event: _Event, secret: str) -> None:
+    """Unknown kinds of event are left out, as the protocol asks of its readers."""
+    match event.type:
+        case "message_start" if event.message is not None:
+            reply.id = event.message.id
+            _count(reply.usage, event.message.usage)
+        case "content_block_start" if event.content_block is not None:
+            reply.blocks[event.index] = _Block(event.content_block, [], [])
+        case "content_block_delta" if event.delta is not None:
+            _grow(reply, event.index, event.delta)
+        case "message_delta":
+            if event.delta is not None:
+                reply.stop_reason = event.delta.stop_reason or reply.stop_reason
+                reply.stop_details = event.delta.stop_details or reply.stop_details
+            _count(reply.usage, event.usage)
+        case "message_stop":
+            reply.ended = True
+        case "error":
+            error = event.error or {}
+            kind, message = str(error.get("type", "")), str(error.get("message", ""))
+            told = f"{kind} in mid-stream: {message}" if kind else f"an error in mid-stream: {message}"
+            reply.error = failed(kind_of_error(kind, json.dumps(error)), told, secret)
+
+
+def _grow(reply: _Reply, index: int, delta: _Delta) -> None:
+    block = reply.blocks.get(index)
+    if block is None:
+        raise ValueError(f"a delta for block {index}, which never began")
+    match delta.type:
+        case "text_delta":
+            block.texts.append(delta.text)
+        case "input_json_delta":
+            block.texts.append(delta.partial_json)
+        case "thinking_delta":
+            block.texts.append(delta.thinking)
+        case "signature_delta":
+            block.signatures.append(delta.signature)
+
+
+def _part(block: _Block, stop_reason: str) -> tuple[ReplyPart, ...]:
+    """The block as a part; none for empty text, which could not be sent back."""
+    joined = "".join(block.texts)
+    match block.start.get("type"):
+        case "text":
+            text = whole(str(block.start.get("text") or "") + joined)
+            return (Text(text),) if text else ()
+        case "tool_use":
+            return (_call(block.start, joined, cut=stop_reason == "max_tokens"),)
+        case "thinking":
+            raw = dict(block.start)
+            raw["thinking"] = str(raw.get("thinking") or "") + joined
+            if block.signatures:
+                raw["signature"] = str(raw.get("signature") or "") + "".join(block.signatures)
+            return (Thinking(whole_value(raw)),)
+        case _:
+            return (Thinking(whole_value(block.start)),)
+
+
+def _call(start: dict[str, Any], joined: str, *, cut: bool) -> ToolCall:
+    """The call; some servers send the whole input where the block begins.
+
+    A call that the output limit cut before its first argument is malformed: ``{}`` would be a call nobody made.
+    """
+    id_, name = whole(str(start.get("id") or "")), whole(str(start.get("name") or ""))
+    if joined.strip():
+        value, malformed = parse_arguments(joined)
+    elif start.get("input"):
+        value, malformed = whole_value(start["input"]), None
+    elif cut:
+        value, malformed = None, ""
+    else:
+        value, malformed = {}, None
+    return ToolCall(id_, name, value, malformed)
+
+
+def _stop(reason: str, parts: tuple[ReplyPart, ...]) -> Stop:
+    called = any(isinstance(part, ToolCall) for part in parts)
+    return _STOPS.get(reason, "call" if called else "end")
+
+
+def _refusal(reply: _Reply) -> str:
+    """What the provider says of a refusal, or the stop reason where it is none that we know."""
+    if reply.stop_reason == "refusal":
+        details = reply.stop_details or {}
+        told = [str(details[name]) for name in ("category", "explanation") if details.get(name)]
+        return whole(": ".join(told))[:500]
+    return "" if reply.stop_reason in _STOPS else f"stop reason {reply.stop_reason!r:.80}"
+
+
+def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
+    """Take over the counts, which are cumulative: a later, smaller one is a server that left it out."""
+    for name, value in (given or {}).items():
+        if name == "cache_creation" and isinstance(value, dict):
+            _count(known, value)
+        elif isinstance(value, int) and not isinstance(value, bool) and value > known.get(name, -1):
+            known[name] = value
+
+
+def _usage(counts: dict[str, int]) -> Usage:
+    """The usage as reported. Writes that are not told apart by time to live are the default's, five minutes."""
+    long = counts.get("ephemeral_1h_input_tokens", 0)
+    written = max(counts.get("cache_creation_input_tokens", 0), long + counts.get("ephemeral_5m_input_tokens", 0))
+    return Usage(
+        uncached=counts.get("input_tokens", 0),
+        cache_read=counts.get("cache_read_input_tokens", 0),
+        cache_write_5m=written - long,
+        cache_write_1h=long,
+        output=counts.get("output_tokens", 0),
+    )

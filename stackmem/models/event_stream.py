@@ -1,0 +1,53 @@
+"""Server-sent events, read from the bytes of a response, under a deadline and a limit of size."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+_MOST_BYTES = 64 * 1024 * 1024
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+def server_events(
+    chunks: Iterable[bytes],
+    deadline: float,
+    clock: Callable[[], float] = time.monotonic,
+    most_bytes: int = _MOST_BYTES,
+) -> Iterator[str]:
+    """The text of each event's ``data``; comments, names and ids are left out.
+
+    An event without its closing blank line is no event: the stream broke there. ``deadline`` is the reading of
+    ``clock`` at which a stream that still trickles is given up.
+
+    Raises:
+        TimeoutError: The deadline passed.
+        ValueError: The stream is longer than ``most_bytes``.
+
+    """
+    pending = bytearray()
+    total = 0
+    scanned = 0
+    for chunk in chunks:
+        if clock() > deadline:
+            raise TimeoutError("the reply took longer than its time limit")
+        total += len(chunk)
+        if total > most_bytes:
+            raise ValueError(f"the reply is longer than {most_bytes // 1024 // 1024} MiB")
+        pending += chunk
+        while (blank := _BLANK_LINE.search(pending, scanned)) is not None:
+            event = bytes(pending[: blank.start()])
+            del pending[: blank.end()]
+            scanned = 0
+            if (text := _text(event)) is not None:
+                yield text
+        scanned = max(0, len(pending) - 3)
+
+
+def _text(event: bytes) -> str | None:
+    lines = [line for line in _LINE_END.split(event) if line.startswith(b"data:")]
+    if not lines:
+        return None
+    return "\n".join(line[5:].removeprefix(b" ").decode("utf-8", "replace") for line in lines)

@@ -1,0 +1,169 @@
+"""What the Messages API refuses, checked as strictly as its documents say: the first fault found, or None."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .prefix_cache import without_marks
+
+_FIELDS = {
+    "model", "max_tokens", "messages", "system", "tools", "tool_choice", "thinking", "stream", "metadata",
+    "stop_sequences", "output_config", "service_tier", "cache_control",
+}  # fmt: skip
+_BLOCK_FIELDS = {
+    "text": {"type", "text", "cache_control"},
+    "thinking": {"type", "thinking", "signature"},
+    "redacted_thinking": {"type", "data"},
+    "tool_use": {"type", "id", "name", "input", "cache_control"},
+    "tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
+}
+_SCHEMA_FIELDS = {
+    "object": {"type", "description", "properties", "required", "additionalProperties"},
+    "array": {"type", "description", "items"},
+    "string": {"type", "description", "enum"},
+    "integer": {"type", "description", "enum"},
+    "number": {"type", "description"},
+    "boolean": {"type", "description"},
+}
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+
+def first_fault(body: Any) -> str | None:
+    """The message of the 400 that this body deserves."""
+    if not isinstance(body, dict):
+        return "the body is no object"
+    return next(_faults(body), None)
+
+
+def signature(body: dict[str, Any], before: int, text: str) -> str:
+    """A thinking block's signature, bound to everything that stands before its message."""
+    prefix = [body.get("system"), body.get("tools"), body["messages"][:before]]
+    return hashlib.sha256(json.dumps([without_marks(prefix), text]).encode()).hexdigest()
+
+
+def _faults(body: dict[str, Any]) -> Iterator[str]:
+    for name in body.keys() - _FIELDS:
+        yield f"{name}: Extra inputs are not permitted"
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        yield "model: Field required"
+    if type(body.get("max_tokens")) is not int or not 1 <= body["max_tokens"] <= 128_000:
+        yield "max_tokens: must be from 1 to 128000"
+    if not isinstance(body.get("messages"), list) or not body["messages"]:
+        yield "messages: at least one message is required"
+        return
+    yield from _tool_faults(body)
+    yield from _message_faults(body["messages"])
+    yield from _breakpoint_faults(body)
+    yield from _signature_faults(body)
+
+
+def _tool_faults(body: dict[str, Any]) -> Iterator[str]:
+    tools = body.get("tools", [])
+    names = [tool.get("name", "") for tool in tools]
+    if len(set(names)) != len(names):
+        yield "tools: Tool names must be unique."
+    for index, tool in enumerate(tools):
+        if extra := tool.keys() - {"name", "description", "strict", "input_schema", "cache_control"}:
+            yield f"tools.{index}: Extra inputs are not permitted: {sorted(extra)}"
+        if not _NAME.fullmatch(tool.get("name", "")):
+            yield f"tools.{index}.name: String should match pattern"
+        if tool.get("strict"):
+            yield from _schema_faults(tool.get("input_schema"), f"tools.{index}.input_schema")
+    choice = body.get("tool_choice", {"type": "auto"})
+    if choice.get("type") in {"any", "tool"}:
+        yield 'tool_choice: type "tool" and "any" are not supported for this model'
+    if choice.keys() - {"type", "disable_parallel_tool_use"}:
+        yield "tool_choice: Extra inputs are not permitted"
+    thinking = body.get("thinking", {"type": "adaptive"})
+    if thinking.get("type") != "adaptive" or thinking.keys() - {"type", "display"}:
+        yield "thinking: only adaptive thinking is supported for this model"
+
+
+def _schema_faults(schema: Any, place: str) -> Iterator[str]:
+    if not isinstance(schema, dict) or schema.get("type") not in _SCHEMA_FIELDS:
+        yield f"{place}: strict tools take no schema of this type"
+        return
+    if extra := schema.keys() - _SCHEMA_FIELDS[schema["type"]]:
+        yield f"{place}: strict tools do not support {sorted(extra)}"
+    if schema["type"] == "array":
+        yield from _schema_faults(schema.get("items"), f"{place}.items")
+    if schema["type"] == "object":
+        if schema.get("additionalProperties") is not False:
+            yield f"{place}: additionalProperties must be false"
+        for name, item in schema.get("properties", {}).items():
+            yield from _schema_faults(item, f"{place}.{name}")
+        if set(schema.get("required", [])) - schema.get("properties", {}).keys():
+            yield f"{place}: required names what is no property"
+
+
+def _message_faults(messages: list[Any]) -> Iterator[str]:
+    waiting: list[str] = []
+    for index, message in enumerate(messages):
+        place = f"messages.{index}"
+        role = ("user", "assistant")[index % 2]
+        if message.keys() != {"role", "content"}:
+            yield f"{place}: role and content are the fields of a message"
+        if message.get("role") != role:
+            yield f'{place}: roles must alternate between "user" and "assistant"'
+        content = message.get("content")
+        if not isinstance(content, list) or not content:
+            yield f"{place}: all messages must have non-empty content"
+            return
+        for number, block in enumerate(content):
+            yield from _block_faults(block, role, f"{place}.content.{number}")
+        answered = [block["tool_use_id"] for block in content if block.get("type") == "tool_result"]
+        if sorted(answered) != sorted(waiting):
+            yield f"{place}: `tool_use` ids were found without `tool_result` blocks: {waiting} answered by {answered}"
+        if any(block["type"] != "tool_result" for block in content[: len(answered)]):
+            yield f"{place}: tool_result blocks stand first"
+        waiting = [block["id"] for block in content if block.get("type") == "tool_use"]
+    if messages[-1]["role"] != "user":
+        yield "messages: This model does not support assistant message prefill."
+
+
+def _block_faults(block: Any, role: str, place: str) -> Iterator[str]:
+    kind = block.get("type")
+    if kind not in _BLOCK_FIELDS:
+        yield f"{place}: Input tag {kind!r} found"
+        return
+    if extra := block.keys() - _BLOCK_FIELDS[kind]:
+        yield f"{place}: Extra inputs are not permitted: {sorted(extra)}"
+    if (kind == "tool_result") != (role == "user") and kind != "text":
+        yield f"{place}: {kind} is no block of the {role}"
+    if kind == "text" and not block.get("text", "").strip():
+        yield f"{place}: text content blocks must be non-empty"
+    if kind == "tool_use" and not (
+        _NAME.fullmatch(block["id"]) and _NAME.fullmatch(block["name"]) and isinstance(block["input"], dict)
+    ):
+        yield f"{place}: tool_use needs an id, a name, and an object as input"
+
+
+def _breakpoint_faults(body: dict[str, Any]) -> Iterator[str]:
+    blocks = [*body.get("tools", []), *body.get("system", [])]
+    blocks += [block for message in body["messages"] for block in message["content"]]
+    marks = [block["cache_control"] for block in blocks if "cache_control" in block]
+    if len(marks) > 4:
+        yield f"A maximum of 4 blocks with cache_control may be provided. Found {len(marks)}."
+    lives = [mark.get("ttl", "5m") for mark in marks]
+    if any(
+        mark.get("type") != "ephemeral" or life not in {"5m", "1h"} for mark, life in zip(marks, lives, strict=True)
+    ):
+        yield "cache_control: type is 'ephemeral', ttl is '5m' or '1h'"
+    if lives != sorted(lives):
+        yield "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+
+
+def _signature_faults(body: dict[str, Any]) -> Iterator[str]:
+    for index, message in enumerate(body["messages"]):
+        for number, block in enumerate(message["content"]):
+            text = block.get("thinking") if block["type"] == "thinking" else "redacted"
+            sign = block.get("signature") or block.get("data")
+            if block["type"] in {"thinking", "redacted_thinking"} and sign != signature(body, index, text):
+                yield (
+                    f"messages.{index}.content.{number}: Invalid `signature` in `thinking` block. "
+                    "The block is bound to a different conversation."
+                )
