@@ -1,0 +1,65 @@
+"""One line of a trace, and the chain that binds it to all lines before it.
+
+A line is ``{"seq":N,"at":SECONDS,"event":{"type":…},"digest":"…"}`` and a newline. Its digest is SHA-256 over the
+previous line's digest (in hex; empty before the first) and the line's own bytes without the digest field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec import Struct
+
+from ..core.events import Event
+from ..errors import TraceError
+
+_MARK = b',"digest":"'
+_TAIL_BYTES = len(_MARK) + 64 + len(b'"}')
+
+
+class Record(Struct, frozen=True):
+    """An event with its place and time in a run.
+
+    Attributes:
+        seq: From 1, without a gap.
+        at: Seconds since 1970, UTC; the rules never read it.
+
+    """
+
+    seq: int
+    at: float
+    event: Event
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Record)
+
+
+def write_line(record: Record, previous: str) -> tuple[bytes, str]:
+    """The line of ``record``, newline included, and its digest."""
+    body = _encoder.encode(record)
+    digest = hashlib.sha256(previous.encode() + body).hexdigest()
+    return body[:-1] + _MARK + digest.encode() + b'"}\n', digest
+
+
+def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
+    """The record of a line without its newline, and its digest.
+
+    Raises:
+        TraceError: The line is no record, or does not follow from the line before it; names ``number``.
+
+    """
+    body, tail = line[:-_TAIL_BYTES] + b"}", line[-_TAIL_BYTES:]
+    if not tail.startswith(_MARK) or not tail.endswith(b'"}'):
+        raise TraceError(f"line {number} is no record of a trace; it does not end with a digest")
+    digest = hashlib.sha256(previous.encode() + body).hexdigest()
+    if tail[len(_MARK) : -2] != digest.encode():
+        raise TraceError(f"line {number} is broken: its digest does not follow from its bytes and the line before it")
+    try:
+        record = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceError(f"line {number} is whole but no record this version knows: {error}") from error
+    if record.seq != number:
+        raise TraceError(f"line {number} is record {record.seq}; lines are missing, doubled or out of order")
+    return record, digest
