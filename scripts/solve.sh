@@ -3,4 +3,20 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh run
-exec .venv/bin/stackmem solve tasks/calculator --model demo "$@"
+
+isolation=()
+if [[ " $* " != *" --isolation"* ]] && ! reason=$(.venv/bin/python -I -c '
+import sys
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.levels import choose
+from stackmem.workspace.profile import Profile
+try:
+    choose("auto", Profile())
+except WorkspaceError as error:
+    sys.exit(str(error))
+' 2>&1); then
+    echo "solve: $reason" >&2
+    echo "solve: neither bubblewrap nor namespaces work here; passing --isolation landlock, which is safe for this script" >&2
+    isolation=(--isolation landlock)
+fi
+exec .venv/bin/stackmem solve tasks/calculator --model demo "${isolation[@]}" "$@"
