@@ -1,0 +1,192 @@
+"""Run one command: start, listen, watch, and leave nothing behind.
+
+Rule 1: nothing waits without a deadline, and deadlines are on the monotonic clock.
+Rule 2: the end is the end of the process, not of its output: a command may close its output and live on.
+Rule 3: whatever ends the command, also an exception here, everything it started is dead before ``run`` returns.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import subprocess
+import time
+from concurrent.futures import Future
+from contextlib import ExitStack, nullcontext, suppress
+from pathlib import Path
+from subprocess import Popen
+
+from msgspec import Struct
+
+from . import confine
+from .capture import Capture
+from .ending import Tree, uncontained
+from .launch import Launch, Level, Seat, SetUpFailed
+from .spawner import spawn, spawn_confined
+from .watchdog import LOOK_SECONDS, Watchdog
+
+_PIPE_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
+_GRACE_SECONDS = 0.5
+
+
+class Ended(Struct, frozen=True):
+    """How a command ended.
+
+    Attributes:
+        exit_code: 128 + N for signal N; None when it was stopped, or its sandbox killed.
+        reason: Empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``.
+
+    """
+
+    capture: Capture
+    exit_code: int | None
+    reason: str
+
+
+def run(level: Level, seat: Seat, command: str, seconds: float) -> Ended:
+    """Run a command to its end, or to its limit.
+
+    Raises:
+        SetUpFailed: The sandbox could not be made; the command never started.
+
+    """
+    with nullcontext() if level.contains else uncontained, ExitStack() as stack:
+        launch = level.launch(seat, command, stack)
+        running = _Running(launch, level, seat, stack)
+        try:
+            process = running.start()
+            reason = running.listen(process, seconds)
+        except BaseException:
+            running.abandon()
+            raise
+        if not running.end(process):
+            reason = "unkillable"
+        running.drain()
+        if reason:
+            return Ended(running.capture, None, reason)
+        try:
+            code = level.ran(process, running.status)
+        except SetUpFailed as error:
+            said = b"".join(running.capture.parts()).decode("utf-8", "replace").strip()[-500:]
+            raise SetUpFailed(f"{error}: {said or 'it said nothing'}") from error
+        return Ended(running.capture, code, "killed" if code is None else "")
+
+
+class _Running:
+    """One running command: its process, its pipes, and what it printed so far."""
+
+    def __init__(self, launch: Launch, level: Level, seat: Seat, stack: ExitStack) -> None:
+        self._launch, self._seat, self._stack = launch, seat, stack
+        self._contains = level.contains
+        self._tree = Tree(contains=level.contains)
+        self._future: Future[Popen[bytes]] | None = None
+        self.capture = Capture()
+        self.status = b""
+        self._output, self._write_end = os.pipe2(os.O_CLOEXEC)
+        stack.callback(os.close, self._output)
+        with suppress(OSError):  # a smaller pipe is slower, nothing else
+            fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        os.set_blocking(self._output, False)
+        if launch.status_fd >= 0:
+            os.set_blocking(launch.status_fd, False)
+
+    def start(self) -> Popen[bytes]:
+        launch, write_end = self._launch, self._write_end
+
+        def popen() -> Popen[bytes]:
+            try:
+                return subprocess.Popen(
+                    launch.argv, stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end, env=launch.environ,
+                    cwd=launch.cwd, pass_fds=launch.fds, close_fds=True, start_new_session=True,
+                )  # fmt: skip
+            finally:
+                os.close(write_end)
+
+        order = launch.confinement
+        self._future = spawn(popen) if order is None else spawn_confined(lambda: confine.apply(order), popen)
+        try:
+            process = self._future.result()
+        except OSError as error:
+            raise SetUpFailed(f"{launch.argv[0]} cannot be started ({error.strerror})") from error
+        if not self._contains:
+            # When memory runs out, this one goes first; a confined command cannot say so itself.
+            with suppress(OSError):
+                Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", "ascii")
+        return process
+
+    def listen(self, process: Popen[bytes], seconds: float) -> str:
+        """Read output until the process ends or must; say why it must, empty when it ended."""
+        deadline = time.monotonic() + seconds
+        pidfd = os.pidfd_open(process.pid)
+        self._stack.callback(os.close, pidfd)
+        watchdog = Watchdog(self._seat.profile, self._seat.fd)
+        poll = select.poll()
+        for fd in (self._output, pidfd, self._launch.status_fd):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        look_at = time.monotonic() + LOOK_SECONDS
+        while (now := time.monotonic()) < deadline:
+            if now >= look_at:
+                look_at = now + LOOK_SECONDS
+                if reason := watchdog.look(self._tree.members(process)):
+                    return reason
+            ready = {fd for fd, _ in poll.poll(max(0.0, min(deadline, look_at) - now) * 1000)}
+            if self._output in ready and not self._read():
+                poll.unregister(self._output)
+            if self._launch.status_fd in ready and not self._read_status():
+                poll.unregister(self._launch.status_fd)
+            if self.capture.total > self._seat.profile.output_mib << 20:
+                return "output"
+            if pidfd in ready:
+                return ""
+        return "timeout"
+
+    def end(self, process: Popen[bytes]) -> bool:
+        """Kill whatever is left; False when something cannot be killed."""
+        while self._launch.status_fd >= 0 and self._read_status():
+            pass
+        return self._tree.end(process, _inner(self.status))
+
+    def drain(self) -> None:
+        """Take the rest of the output; all writers are dead, so its end comes at once."""
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        limit = self._seat.profile.output_mib << 20
+        while time.monotonic() < deadline and poll.poll(_GRACE_SECONDS * 1000):
+            if not self._read() or self.capture.total > 2 * limit:
+                break
+
+    def abandon(self) -> None:
+        """End a command whose run was interrupted, also when its start is still under way."""
+        if self._future is not None:
+            with suppress(Exception):
+                self.end(self._future.result(timeout=10))
+
+    def _read(self) -> bool:
+        with suppress(BlockingIOError):
+            piece = os.read(self._output, _READ_BYTES)
+            self.capture.take(piece)
+            return bool(piece)
+        return True
+
+    def _read_status(self) -> bool:
+        """Take a piece of the sandbox's report; False when there is no more for now."""
+        with suppress(BlockingIOError):
+            piece = os.read(self._launch.status_fd, 4096)
+            self.status += piece
+            return bool(piece)
+        return False
+
+
+def _inner(status: bytes) -> int | None:
+    """The sandbox's first process, as bubblewrap reports it; the last line may be cut."""
+    for line in status.splitlines():
+        with suppress(ValueError, TypeError):
+            report = json.loads(line)
+            if isinstance(report, dict) and "child-pid" in report:
+                return int(report["child-pid"])
+    return None

@@ -1,0 +1,134 @@
+"""Restrictions a thread or process takes upon itself: no capabilities, Landlock, the system call filter.
+
+Used in two ways: imported, by the thread that starts a command; and run as a script by an interpreter without
+packages (``python -I -S confine.py ORDER_FD STARTED_FD COMMAND…``), as the first process of a namespace. So it imports
+nothing but the standard library.
+
+An order is JSON: ``abi``, ``grants`` (pairs of a path and ``read``, ``write`` or ``device``), ``tcp`` and ``scope``
+(whether these are restricted), ``filter`` (base64 of the program).
+
+Source: landlock(7), capset(2), seccomp(2).
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import json
+import os
+import stat
+import struct
+import sys
+
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_TCP = 1 | 2  # bind, connect
+_SCOPES = 1 | 2  # abstract unix sockets, signals
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def landlock_abi() -> int:
+    """The kernel's version of Landlock; 0 where there is none."""
+    found = int(_libc.syscall(_LANDLOCK_CREATE, None, 0, 1))
+    return max(found, 0)
+
+
+def all_rights(abi: int) -> int:
+    """Every file system right that the version knows."""
+    return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
+
+
+def apply(order: bytes) -> None:
+    """Take the restrictions upon the calling thread, for good; children inherit them.
+
+    Raises:
+        OSError: One of them could not be had; the thread must not start anything.
+
+    """
+    wanted = json.loads(order)
+    _check("no_new_privs", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _drop_capabilities()
+    if wanted["abi"]:
+        _restrict_files(wanted)
+    _load_filter(base64.b64decode(wanted["filter"]))
+
+
+def _check(what: str, result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _drop_capabilities() -> None:
+    header = struct.pack("Ii", 0x20080522, 0)
+    none = struct.pack("6I", 0, 0, 0, 0, 0, 0)
+    _check("capset", _libc.syscall(_CAPSET[os.uname().machine], header, none))
+
+
+def _restrict_files(wanted: dict) -> None:  # type: ignore[type-arg]
+    handled = all_rights(wanted["abi"])
+    tcp = _TCP if wanted["tcp"] and wanted["abi"] >= 4 else 0
+    scope = _SCOPES if wanted["scope"] and wanted["abi"] >= 6 else 0
+    attributes = struct.pack("QQQ", handled, tcp, scope)
+    # A kernel refuses fields it does not know.
+    size = 24 if wanted["abi"] >= 6 else 16 if wanted["abi"] >= 4 else 8
+    ruleset = _check("landlock", _libc.syscall(_LANDLOCK_CREATE, attributes[:size], size, 0))
+    try:
+        for path, mode in wanted["grants"]:
+            _grant(ruleset, path, mode, handled)
+        _check("landlock", _libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0))
+    finally:
+        os.close(ruleset)
+
+
+def _grant(ruleset: int, path: str, mode: str, handled: int) -> None:
+    rights = {
+        "read": _EXECUTE | _READ_FILE | _READ_DIR,
+        "write": handled & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV),
+        "device": _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV,
+    }[mode]
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # what is not there needs no grant
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            rights &= _ON_FILES
+        rule = struct.pack("=Qi", rights & handled, fd)
+        _check(f"landlock {path}", _libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0))
+    finally:
+        os.close(fd)
+
+
+def _load_filter(program: bytes) -> None:
+    code = ctypes.create_string_buffer(program, len(program))
+    whole = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
+    _check("seccomp", _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(whole), 0, 0))
+
+
+def main(arguments: list[str]) -> None:
+    order_fd, started_fd = int(arguments[1]), int(arguments[2])
+    apply(os.pread(order_fd, 1 << 20, 0))
+    os.write(started_fd, b"started")
+    os.closerange(3, max(order_fd, started_fd) + 1)
+    # The first process of a namespace ignores signals it has no handler for, so the command must be the second.
+    command = os.fork()
+    if command == 0:
+        os.execv(arguments[3], arguments[3:])  # noqa: S606 - the command line is the caller's
+    while True:
+        pid, status = os.wait()
+        if pid == command:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(128 - code if code < 0 else code)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

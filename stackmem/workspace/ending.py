@@ -1,0 +1,124 @@
+"""How a command and everything it started come to their end."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from subprocess import Popen
+
+from .family import Process, all_processes, descendants
+
+GONE_SECONDS = 3.0
+_QUIET_ROUNDS = 3
+_PR_SET_CHILD_SUBREAPER = 36
+
+# Where strays are told from other children by when they came, two commands at once would take each other's for strays.
+uncontained = threading.Lock()
+
+
+class Tree:
+    """What one command started.
+
+    Attributes:
+        contains: The first process takes all others with it; else they are looked for among our own descendants.
+
+    """
+
+    def __init__(self, *, contains: bool) -> None:
+        self._contains = contains
+        self._me = os.getpid()
+        self._session = os.getsid(0)
+        adopt_orphans()
+        self._before = {} if contains else {each.pid: each.started for each in descendants([self._me], all_processes())}
+
+    def members(self, process: Popen[bytes]) -> list[Process]:
+        """The living and the dead that nobody has collected; without the sandbox's own outer process."""
+        if self._contains:
+            return descendants([process.pid], all_processes())
+        return self._strays()
+
+    def end(self, process: Popen[bytes], inner: int | None) -> bool:
+        """Kill what is left and wait until it is gone; False when something survives ``GONE_SECONDS``.
+
+        Attributes:
+            inner: First process of the sandbox as the host counts it, where the sandbox told.
+
+        """
+        waiting = [os.pidfd_open(process.pid)]
+        try:
+            if self._contains:
+                pids = {each.pid for each in self.members(process) if each.parent == process.pid} | {inner or 0}
+                waiting += _open_all(pids - {0})
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                process.kill()
+            for fd in waiting[1:]:
+                with suppress(OSError):
+                    signal.pidfd_send_signal(fd, signal.SIGKILL)
+            over = gone(waiting, GONE_SECONDS)
+        finally:
+            for fd in waiting:
+                os.close(fd)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GONE_SECONDS if over else 0.01)
+        if inner:
+            _collect(inner)
+        return over and (self._contains or self._sweep())
+
+    def _strays(self) -> list[Process]:
+        """Our descendants in sessions of their own that were not there before the command."""
+        found = descendants([self._me], all_processes())
+        return [each for each in found if each.session != self._session and self._before.get(each.pid) != each.started]
+
+    def _sweep(self) -> bool:
+        deadline = time.monotonic() + GONE_SECONDS
+        quiet = 0
+        while quiet < _QUIET_ROUNDS:
+            strays = self._strays()
+            quiet = 0 if strays else quiet + 1
+            for each in strays:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(each.pid, signal.SIGKILL)
+                _collect(each.pid)
+            if time.monotonic() > deadline:
+                return False
+            if strays:
+                time.sleep(0.001)
+        return True
+
+
+def gone(pidfds: Iterable[int], seconds: float) -> bool:
+    """Wait until all these processes have ended, for at most so long."""
+    deadline = time.monotonic() + seconds
+    for fd in pidfds:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            return False
+    return True
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what loses its own, so that it can be found and collected where PID 1 collects nothing."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _open_all(pids: Iterable[int]) -> list[int]:
+    fds = []
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            fds.append(os.pidfd_open(pid))
+    return fds
+
+
+def _collect(pid: int) -> None:
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

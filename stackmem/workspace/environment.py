@@ -1,0 +1,64 @@
+"""The environment of a command, built from nothing.
+
+Nothing is inherited: a variable is here because this file names it, or because the person granted it by name. Names
+that look like secrets, or that steer the loader, the interpreter or agents' sockets, cannot be granted at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+_SECRET = re.compile(r"KEY|SECRET|TOKEN|PASS|CRED|^SSH_AUTH_SOCK$|^DBUS_|^GIT_SSH", re.IGNORECASE)
+_STEERING = re.compile(r"^LD_|^PYTHON", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether the value of this variable must never reach a model, a trace or a command."""
+    return _SECRET.search(name) is not None
+
+
+def refusal(name: str) -> str:
+    """Say why a variable cannot be granted by name; empty when it can."""
+    if not _NAME.fullmatch(name):
+        return f"{name!r} is no name of a variable; write letters, digits and underscores"
+    if is_secret(name):
+        return f"{name} looks like a secret and is never granted; put what the command needs into the workspace"
+    if _STEERING.search(name):
+        return f"{name} steers the loader or the interpreter and is never granted; set it in the command"
+    return ""
+
+
+def build_environment(
+    *, path: tuple[str, ...], home: str, tmp: str, granted: tuple[str, ...], caller: Mapping[str, str]
+) -> dict[str, str]:
+    """Build a command's environment.
+
+    Attributes:
+        path: Folders before the system's on PATH.
+        granted: Names taken from ``caller`` where they are set.
+
+    """
+    environ = {name: caller[name] for name in granted if name in caller and not refusal(name)}
+    return environ | {
+        "PATH": ":".join((*path, *SYSTEM_PATH)),
+        "HOME": home,
+        "TMPDIR": tmp,
+        "USER": "user",
+        "LOGNAME": "user",
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_EDITOR": "true",
+        "EDITOR": "true",
+        "NO_COLOR": "1",
+        "CI": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }

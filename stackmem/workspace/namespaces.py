@@ -1,0 +1,63 @@
+"""The namespaces level: util-linux makes the namespaces, Landlock keeps the files, where bubblewrap is missing.
+
+Nothing is mounted but a fresh ``/proc``, so commands see host paths.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import Popen
+
+from stackmem.errors import WorkspaceError
+
+from . import confine
+from .landlock import build_order, host_environment, plain_code, private_tmp
+from .launch import Launch, Seat, SetUpFailed, limited
+from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX
+
+_PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Namespaces:
+    name = "namespaces"
+    isolation = "namespaces"
+    mounts = False
+    contains = True
+
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
+        setpriv, unshare = (_program(name) for name in ("setpriv", "unshare"))
+        tmp = private_tmp(stack)
+        order = os.memfd_create("order", os.MFD_CLOEXEC)
+        stack.callback(os.close, order)
+        families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
+        os.write(order, build_order(seat, tmp, families=families, tracing=True))
+        started_read, started_write = os.pipe2(os.O_CLOEXEC)
+        stack.callback(os.close, started_read)
+        stack.callback(os.close, started_write)
+        kinds = ("-U", "-r", "-p", "-f", "-i", *(() if seat.profile.network == "host" else ("-n",)))
+        return Launch(
+            argv=(
+                setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
+                seat.toolchain.python(), "-I", "-S", str(Path(confine.__file__)), str(order), str(started_write),
+                *limited(command, seat.profile, count_processes=True),
+            ),
+            environ=host_environment(seat, tmp),
+            cwd=f"/proc/self/fd/{seat.fd}",
+            fds=(order, started_write),
+            status_fd=started_read,
+        )  # fmt: skip
+
+    def ran(self, process: Popen[bytes], status: bytes) -> int | None:
+        if not status:
+            raise SetUpFailed(f"unshare ended with {process.returncode} before the command ran")
+        return plain_code(process.returncode)
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=_PROGRAMS)
+    if found is None:
+        raise WorkspaceError(f"{name} is missing; install util-linux, or bubblewrap for the stronger level")
+    return found

@@ -1,0 +1,161 @@
+"""The Python that commands find first on PATH: the interpreter that runs stackmem, and pytest, nothing else of ours.
+
+A task must not see the harness's own packages, so pytest and what it needs are copied once into an environment of
+their own in the person's state folder. It is a plain virtual environment: commands may set PYTHONPATH as they like.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.errors import WorkspaceError
+
+from .profile import Mount
+
+INSIDE = "/opt/stackmem/python"
+_LAYOUT = "1"  # raise it when the folder's content changes for the same packages
+_SCRIPT = """#!/bin/sh
+exec "${{0%/*}}/python" -P -c 'import sys; from {module} import {attr}; sys.argv[0] = "{name}"; sys.exit({attr}())' "$@"
+"""
+
+
+class Toolchain(Struct, frozen=True):
+    """An interpreter and a small environment over it.
+
+    Attributes:
+        prefix: The interpreter's installation, seen by commands at its own path.
+        environment: The virtual environment on the host.
+
+    """
+
+    prefix: str
+    environment: str
+
+    def python(self) -> str:
+        """The interpreter itself, on the host."""
+        return os.path.realpath(f"{self.environment}/bin/python")
+
+    def mounts(self) -> tuple[Mount, ...]:
+        own = (Mount(self.environment, INSIDE),)
+        if Path(self.prefix).is_relative_to("/usr"):
+            return own
+        return (Mount(self.prefix, self.prefix), *own)
+
+
+class Interpreter(Struct, frozen=True):
+    """A Python installation: its prefix, and the real executable under it."""
+
+    prefix: Path
+    executable: Path
+    version: str
+
+
+def running_interpreter() -> Interpreter:
+    """The installation below the virtual environment that runs stackmem.
+
+    Raises:
+        WorkspaceError: Mounting it would show commands a whole home or root folder.
+
+    """
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    prefix = Path(os.path.realpath(sys.base_prefix))
+    if prefix == Path("/") or Path.home().resolve().is_relative_to(prefix):
+        raise WorkspaceError(
+            f"the Python that runs stackmem is installed in {prefix}, which commands must not see; "
+            "run stackmem with a Python from a folder of its own"
+        )
+    executable = prefix / "bin" / f"python{version}"
+    if not executable.exists():
+        raise WorkspaceError(f"no interpreter at {executable}; run stackmem with an ordinary installation of Python")
+    return Interpreter(prefix=prefix, executable=executable, version=version)
+
+
+def build_toolchain(state: Path, interpreter: Interpreter | None = None) -> Toolchain:
+    """Make the environment under ``state``, or find it there.
+
+    Raises:
+        WorkspaceError: The state folder cannot be written, or pytest is not installed beside stackmem.
+
+    """
+    chosen = interpreter or running_interpreter()
+    packages = _distributions("pytest")
+    named = [_LAYOUT, str(chosen.executable), *(f"{name}={found.version}" for name, found in sorted(packages.items()))]
+    target = state / f"python-{hashlib.sha256(chr(10).join(named).encode()).hexdigest()[:16]}"
+    if not target.is_dir():
+        try:
+            _create(target, chosen, packages)
+        except OSError as error:
+            raise WorkspaceError(f"cannot write {target} ({error.strerror}); free it or set XDG_STATE_HOME") from error
+    return Toolchain(prefix=str(chosen.prefix), environment=str(target))
+
+
+def _distributions(name: str) -> dict[str, metadata.Distribution]:
+    from packaging.requirements import Requirement  # comes with pytest
+
+    found: dict[str, metadata.Distribution] = {}
+    wanted = [name]
+    while wanted:
+        each = wanted.pop()
+        if each in found:
+            continue
+        try:
+            found[each] = metadata.distribution(each)
+        except metadata.PackageNotFoundError as error:
+            raise WorkspaceError(f"{each} is not installed beside stackmem; run: pip install {each}") from error
+        for line in found[each].requires or ():
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                wanted.append(requirement.name.lower())
+    return found
+
+
+def _create(target: Path, interpreter: Interpreter, packages: dict[str, metadata.Distribution]) -> None:
+    """Fill a folder beside the target and rename it, so that a crash or a second process leaves nothing half done."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        draft.chmod(0o755)
+        bin_folder = draft / "bin"
+        site = draft / "lib" / f"python{interpreter.version}" / "site-packages"
+        bin_folder.mkdir()
+        site.mkdir(parents=True)
+        for name in ("python", "python3", f"python{interpreter.version}"):
+            (bin_folder / name).symlink_to(interpreter.executable)
+        for entry in packages["pytest"].entry_points.select(group="console_scripts"):
+            script = bin_folder / entry.name
+            script.write_text(_SCRIPT.format(module=entry.module, attr=entry.attr, name=entry.name))
+            script.chmod(0o755)
+        (draft / "pyvenv.cfg").write_text(
+            f"home = {interpreter.executable.parent}\ninclude-system-site-packages = false\n"
+        )
+        for package in packages.values():
+            _copy(package, site)
+        try:
+            draft.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process was first, with the same content
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy(package: metadata.Distribution, site: Path) -> None:
+    """Copy a package's files, with their times, so that compiled files stay valid."""
+    for file in package.files or ():
+        if ".." in file.parts or file.suffix == ".pth":
+            continue
+        source = Path(str(package.locate_file(file)))
+        if not source.is_file():
+            continue  # a compiled file that was listed and never made
+        for each in (source, *(source.parent / "__pycache__").glob(f"{source.stem}.*.pyc")):
+            destination = site / file.parent / each.relative_to(source.parent)
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(each, destination)

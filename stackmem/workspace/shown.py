@@ -1,0 +1,52 @@
+"""A command's output and end as the model reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .clip import clip, cut
+from .command import Ended
+
+_STOPPED = {
+    "memory": "killed: its processes took more memory than a command may; everything it started was killed",
+    "processes": "killed: it started more processes than a command may; everything it started was killed",
+    "disk": "killed: it filled the disk; everything it started was killed, its files are still there",
+    "output": "killed: it printed too much, send long output to a file; everything it started was killed",
+    "killed": "killed from inside the sandbox, or by the system; everything it started was killed",
+    "unkillable": "stopped, but something it started cannot be killed and may still run",
+}
+
+
+def shown_output(ended: Ended, seconds: float, shown_bytes: int, readable: Callable[[bytes], str]) -> str:
+    """Beginning and end of the output within ``shown_bytes``, the last line in brackets saying how it ended.
+
+    Attributes:
+        readable: Turns bytes into clean text without secrets.
+
+    """
+    last = f"[{_last_line(ended, seconds)}]"
+    room = shown_bytes - len(last) - 1
+    head, tail = (readable(part) for part in ended.capture.parts())
+    text = clip(head, room) if not tail else _joined(head, tail, ended.capture.total, room)
+    if text and not text.endswith("\n"):
+        text += "\n"
+    return cut(text + last, shown_bytes) if room > 0 else cut(last, shown_bytes)
+
+
+def _last_line(ended: Ended, seconds: float) -> str:
+    if ended.reason == "timeout":
+        return f"timed out after {seconds:g} s; everything it started was killed"
+    if ended.reason:
+        return _STOPPED[ended.reason]
+    return f"exit {ended.exit_code}"
+
+
+def _joined(head: str, tail: str, total: int, room: int) -> str:
+    """Head and tail of an output whose middle was not kept; the count is of printed bytes."""
+    marker = f"\n[... {total} bytes omitted of {total} ...]\n"
+    space = max(0, room - len(marker))
+    first = cut(head, space // 4)
+    rest = space - len(first.encode())
+    last = tail.encode()[-rest:].decode("utf-8", "ignore") if rest else ""
+    omitted = max(0, total - len(first.encode()) - len(last.encode()))
+    return cut(f"{first}\n[... {omitted} bytes omitted of {total} ...]\n{last}", max(0, room))

@@ -1,0 +1,64 @@
+"""Stops what no per-process limit can: many processes, their memory together, and a full disk.
+
+It looks every quarter of a second, so a command may go over for that long.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .family import Process
+from .profile import Profile
+
+LOOK_SECONDS = 0.25
+_MIB = 1 << 20
+_RESERVE_BYTES = 256 * _MIB
+_RESERVE_FILES = 1000
+
+
+class Watchdog:
+    """Remembers how the machine was when a command started; ``look`` compares.
+
+    Attributes:
+        workspace: A descriptor on the file system that commands write.
+
+    """
+
+    def __init__(self, profile: Profile, workspace: int) -> None:
+        self._profile = profile
+        self._workspace = workspace
+        self._disk = os.fstatvfs(workspace)
+        memory = _machine_memory()
+        self._shared = memory["Shmem"]
+        # Sizes of the private file systems count as shared memory too and are bounded by themselves.
+        self._shared_limit = (profile.memory_mib + profile.tmp_mib + profile.shm_mib) * _MIB
+        self._memory_limit = min(profile.memory_mib * _MIB, memory["MemTotal"] * 9 // 10)
+
+    def look(self, family: list[Process]) -> str:
+        """Name the limit that is passed: ``processes``, ``memory`` or ``disk``; empty when none is."""
+        if len(family) > self._profile.process_limit:
+            return "processes"
+        if sum(process.resident_bytes for process in family) > self._memory_limit:
+            return "memory"
+        # Memory files that are written and not mapped belong to no process; only the machine's sum shows them.
+        if _machine_memory()["Shmem"] - self._shared > self._shared_limit:
+            return "memory"
+        return "disk" if self._disk_is_short() else ""
+
+    def _disk_is_short(self) -> bool:
+        now = os.fstatvfs(self._workspace)
+        taken = (self._disk.f_bavail - now.f_bavail) * now.f_frsize
+        files = self._disk.f_favail - now.f_favail
+        if taken > self._profile.disk_mib * _MIB or files > self._profile.new_files:
+            return True
+        # A disk that was short before is not this command's doing.
+        low = now.f_bavail * now.f_frsize < _RESERVE_BYTES and taken > 16 * _MIB
+        few = now.f_files > 0 and now.f_favail < _RESERVE_FILES and files > 100
+        return low or few
+
+
+def _machine_memory() -> dict[str, int]:
+    """``/proc/meminfo`` in bytes."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text("ascii").splitlines())
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}

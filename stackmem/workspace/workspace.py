@@ -1,0 +1,145 @@
+"""The workspace of a run: its files, and commands in a sandbox around them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from stackmem.errors import WorkspaceError
+
+from .clip import clean
+from .command import Ended, run
+from .files import Files
+from .gate import Gate
+from .launch import Level, Seat, SetUpFailed
+from .levels import choose, forget, state_folder, try_level
+from .outcome import Outcome
+from .profile import Mount, Profile
+from .python import Toolchain, build_toolchain
+from .shown import shown_output
+from .skeleton import build_skeleton
+
+_MOST_COMMAND_BYTES = 100_000
+
+
+def open_workspace(  # noqa: PLR0917 - which folder, seen as what, under which rules
+    isolation: str,
+    root: Path,
+    inside: str,
+    profile: Profile,
+    mounts: tuple[Mount, ...] = (),
+    env: Mapping[str, str] | None = None,
+    *,
+    scrub: Callable[[str], str] = str,
+    toolchain: Toolchain | None = None,
+) -> Workspace:
+    """Open a folder as a workspace.
+
+    Attributes:
+        inside: Absolute path that commands see, where the level can mount.
+        env: Variables for every command; they stand over the built ones.
+        scrub: Takes secrets out of output before it is clipped, since half a secret is no longer recognised.
+        toolchain: The Python that commands find; None builds or finds the one in the state folder.
+
+    Raises:
+        WorkspaceError: The folder is missing, or the level cannot be had.
+
+    """
+    if not root.is_dir():
+        raise WorkspaceError(f"no folder {root}; make it, or name another workspace")
+    tools = toolchain or build_toolchain(state_folder())
+    level = choose(isolation, profile, tools)
+    folder = root.resolve()
+    path = inside if level.mounts else str(folder)
+    files = Files(folder, path)
+    skeleton = build_skeleton(network=profile.network == "host")
+    seat = Seat(folder, files.fd, path, profile, mounts, dict(env or {}), tools, skeleton)
+    return Workspace(level, files, seat, scrub)
+
+
+class Workspace:
+    """Files and commands over one folder.
+
+    Attributes:
+        level: Name of the isolation level in force.
+        root: The folder on the host.
+        path: The folder as commands see it.
+
+    """
+
+    def __init__(self, level: Level, files: Files, seat: Seat, scrub: Callable[[str], str]) -> None:
+        self.level = level.name
+        self.root = seat.root
+        self.path = seat.path
+        self._level = level
+        self._files = files
+        self._seat = seat
+        self._scrub = scrub
+        self._gate = Gate()
+
+    def place(self, mount: Mount) -> str:
+        """The path at which commands find a mount at this level."""
+        return mount.inside if self._level.mounts else mount.host
+
+    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+        return self._files.read(path, start_line, end_line, shown_bytes)
+
+    def write_file(self, path: str, content: str) -> Outcome:
+        return self._files.write(path, content)
+
+    def list_files(self, path: str) -> Outcome:
+        return self._files.list(path)
+
+    def digest(self, path: str) -> str:
+        return self._files.digest(path)
+
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> Outcome:
+        """Run a command with the workspace as its folder; the last line of the text says how it ended.
+
+        Raises:
+            WorkspaceError: The sandbox failed, also at a second try; the command never ran.
+
+        """
+        if refused := _refusal(command):
+            return Outcome(refused, failed=True)
+        with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)):
+            ended = self._run(command, seconds)
+        text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)))
+        return Outcome(text, failed=ended.exit_code != 0, exit_code=ended.exit_code, reason=ended.reason)
+
+    def _run(self, command: str, seconds: float) -> Ended:
+        try:
+            return run(self._level, self._seat, command, seconds)
+        except SetUpFailed as error:
+            forget()
+            if failure := try_level(self._level, self._seat.profile, self._seat.toolchain).failure:
+                raise WorkspaceError(
+                    f"isolation {self.level} no longer works ({failure}); run `stackmem doctor`"
+                ) from error
+            return run(self._level, self._seat, command, seconds)
+
+    def close(self) -> None:
+        self._files.close()
+        shutil.rmtree(self._seat.skeleton, ignore_errors=True)
+
+
+def _refusal(command: str) -> str:
+    try:
+        raw = os.fsencode(command)
+    except UnicodeEncodeError:
+        return "command is no valid text; write it again without lone surrogates"
+    if b"\0" in raw:
+        return "command holds a NUL character; write it again without"
+    if len(raw) > _MOST_COMMAND_BYTES:
+        return f"command is {len(raw)} bytes, the limit is {_MOST_COMMAND_BYTES}; write_file a script and run that"
+    return ""
+
+
+def _has_git(folder: int) -> bool:
+    try:
+        os.stat(".git", dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
