@@ -24,7 +24,8 @@ BROKEN = {
     "whitespace": (r'r"[ \t\r\n]*(?:', 'r"(?:'),
     "malformed input": (
         "    return _value(_Parser(_tokens(expression)).parse())",
-        "    try:\n        return _value(_Parser(_tokens(expression)).parse())\n    except ValueError:\n        return 0.0",
+        "    try:\n        return _value(_Parser(_tokens(expression)).parse())\n"
+        "    except ValueError:\n        return 0.0",
     ),
     "division by zero": ("result /= other", 'result = result / other if other else float("inf")'),
 }
