@@ -20,7 +20,7 @@ REGISTRIES = tuple(
         "proxy+golang", "quay+io", "ghcr+io", "docker+io", "anaconda+org", "nodesource+com",
     )
 )  # fmt: skip
-MACHINE = re.compile(r"(?<![\w.-])/(?:work|root/\.\w+|opt/pypi\S*|opt/wheels)(?:/|\b(?!\w|-))(?!space)")
+MACHINE = re.compile(r"/work/(?:main|shared|\.)|/root/\.|/opt/(?:pypi|wheels)|(?<!\w)\.?pyenv/")
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -82,6 +82,6 @@ def test_an_address_or_a_machine_path_is_seen(text):
     assert addresses(text)
 
 
-@pytest.mark.parametrize("text", ["/workspace/src", "sandbox/work/x", "/workshop", "the /root of things"])
+@pytest.mark.parametrize("text", ["/workspace/src", "sandbox/work/x", "/work", "/root"])
 def test_an_ordinary_path_is_no_machine_path(text):
     assert addresses(text) == []
