@@ -1,0 +1,60 @@
+"""Takes secrets out of text before it becomes a fact: the person's own values, and keys that are known by their shape.
+
+Rule 1: time is linear in the text, however hostile.
+Rule 2: what takes a secret's place is ``[secret NAME]``, so that reader and model see that something was there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .environment import is_secret
+
+_SHORTEST = 8
+# Each pattern has a fixed start and then one run of characters, so that no position is read twice.
+_SHAPES = {
+    "ANTHROPIC_KEY": r"sk-ant-[A-Za-z0-9_-]{16,}",
+    "OPENAI_KEY": r"sk-(?!ant-)(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
+    "GITHUB_TOKEN": r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}",
+    "GITLAB_TOKEN": r"glpat-[A-Za-z0-9_-]{20,}",
+    "AWS_KEY": r"(?:AKIA|ASIA)[A-Z0-9]{16}",
+    "SLACK_TOKEN": r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",
+    "GOOGLE_KEY": r"AIza[A-Za-z0-9_-]{35}",
+    "STRIPE_KEY": r"[rs]k_live_[A-Za-z0-9]{16,}",
+    "NPM_TOKEN": r"npm_[A-Za-z0-9]{36}",
+    "PYPI_TOKEN": r"pypi-[A-Za-z0-9_-]{50,}",
+    "HUGGINGFACE_TOKEN": r"hf_[A-Za-z0-9]{30,}",
+    # Whole lines of the block, also escaped ones; what is cut off before its end is a secret no less.
+    "PRIVATE_KEY": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?:[ \t\r\n]|\\[nr])*+(?:[A-Za-z][A-Za-z-]*+: [^\n\\]*+(?=[\n\\])|[A-Za-z0-9+/=]{16,}+|=[A-Za-z0-9+/]{4}))*+"
+    r"(?:(?:[ \t\r\n]|\\[nr])*+[A-Za-z0-9+/=]{1,64}+(?=(?:[ \t\r\n]|\\[nr])*+-----END))?+"
+    r"(?:(?:[ \t\r\n]|\\[nr])*+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?+",
+}
+
+
+class Scrubber:
+    """Knows the secrets of one environment, and the shapes of well-known keys."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Values of fewer than eight characters are left alone: they would be found in ordinary text."""
+        self._names: dict[str, str] = {}
+        for name, value in sorted(environ.items()):
+            if is_secret(name) and len(value.strip()) >= _SHORTEST:
+                self._names.setdefault(value.strip(), name)
+        values = sorted(self._names, key=len, reverse=True)  # of two that begin alike the longer one counts
+        shapes = [f"(?P<{name}>{shape})" for name, shape in _SHAPES.items()]
+        own = [f"(?P<OWN>{'|'.join(map(re.escape, values))})"] if values else []
+        self._pattern = re.compile("|".join((*own, *shapes)))
+
+    def scrub(self, text: str) -> str:
+        """The text with ``[secret NAME]`` in place of each secret."""
+        return self._pattern.sub(lambda found: f"[secret {self._name(found)}]", text)
+
+    def holds(self, text: str) -> list[str]:
+        """Names of the secrets in the text, sorted, each once."""
+        return sorted({self._name(found) for found in self._pattern.finditer(text)})
+
+    def _name(self, found: re.Match[str]) -> str:
+        kind = found.lastgroup or ""
+        return self._names[found[0]] if kind == "OWN" else kind
