@@ -2,7 +2,10 @@
 
 import itertools
 import os
+import subprocess
+import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,13 @@ settings.register_profile("campaign", max_examples=3_000, stateful_step_count=20
 settings.load_profile("campaign" if CAMPAIGN else "ci")
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(tryfirst=True)  # before pytest makes its temporary folder
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.option.basetemp:
+        # Of our own and removed by rm: a tree thousands of folders deep, left by a test that was killed, makes
+        # pytest's own clean-up of earlier runs fail. `--basetemp` keeps the files of a failed test.
+        config.option.basetemp = tempfile.mkdtemp(prefix="stackmem-tests-")
+        config.add_cleanup(partial(subprocess.run, ["rm", "-rf", config.option.basetemp], check=False))
     for name in list(os.environ):
         if name.startswith(CALLERS_OWN) and name not in FOR_TESTS:
             del os.environ[name]
