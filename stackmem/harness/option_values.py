@@ -1,0 +1,184 @@
+"""One setting's value, from text (flags, variables) or from TOML and Python; whatever is wrong names where it stands.
+
+``none`` is the absence of a value for every option that has one; 0 is a number like any other, in range or refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, assert_never
+from urllib.parse import urlsplit
+
+from stackmem.errors import UsageError
+
+from .options import Option
+
+MAX_TEXT_CHARS = 10_000
+
+_COUNT = re.compile(r"[+-]?([0-9]{1,3}([_,][0-9]{3})+|[0-9]{1,30})")
+_AMOUNT = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
+_YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+class Place:
+    """Where a value stands.
+
+    Attributes:
+        source: As a person finds it: ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``.
+        key: What is wrong there, when something is; the flag and the variable name themselves.
+        folder: What relative paths are relative to.
+        home: What ``~`` stands for; empty where nobody says.
+        textual: Whether texts are converted (``"5"`` to 5) as flags and variables need, or types are meant as written.
+        split: What separates the members of a list in one text; empty where nothing does.
+
+    """
+
+    __slots__ = ("folder", "home", "key", "source", "split", "textual")
+
+    def __init__(
+        self, source: str, *, folder: Path, home: str, key: str = "", textual: bool = True, split: str = ""
+    ) -> None:
+        self.source, self.folder, self.home = source, folder, home
+        self.key, self.textual, self.split = key, textual, split
+
+    def wrong(self, option: Option, what: str) -> UsageError:
+        subject = f"{self.source}: {self.key}" if self.key else self.source
+        return UsageError(f"{subject} {what}; write {option.accepts}")
+
+
+def read_value(option: Option, raw: Any, place: Place) -> Any:
+    """The value as the settings hold it.
+
+    Raises:
+        UsageError: It has the wrong type, is empty, out of range or not among the choices.
+
+    """
+    if isinstance(raw, str):
+        _refuse_unfit(option, raw, place)
+    if option.none_means and (raw == "none" or (option.kind == "texts" and raw in (["none"], ("none",)))):
+        return () if option.kind == "texts" else None
+    match option.kind:
+        case "text":
+            return _text(option, raw, place)
+        case "choice":
+            if raw not in option.choices:
+                raise place.wrong(option, f"is {shown(raw)}")
+            return raw
+        case "count" | "amount":
+            return _number(option, raw, place)
+        case "path":
+            return _path(option, raw, place)
+        case "texts":
+            return _texts(option, raw, place)
+        case "switch":
+            return _switch(option, raw, place)
+        case "address":
+            return _address(option, raw, place)
+        case _:
+            assert_never(option.kind)
+
+
+def shown(raw: object) -> str:
+    """A wrong value in a message: short, on one line, whatever it is."""
+    if isinstance(raw, dict):
+        return "a table"
+    if isinstance(raw, int) and abs(raw) >= 10**30:  # Python refuses to print the longest of them
+        return "a number of more than 30 digits"
+    if isinstance(raw, str | int | float):
+        text = ascii(raw[:60]) if isinstance(raw, str) else str(raw)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    return "a list" if isinstance(raw, list | tuple) else f"of the type {type(raw).__name__}"
+
+
+def without_login(address: str) -> str:
+    """An address without what may be secret in it: the login before the host, and what follows ``?`` or ``#``."""
+    start, mark, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    cut = re.sub(r"[?#].*", lambda found: found[0][0] + "[secret]", host.rpartition("@")[2] + slash + path, flags=re.S)
+    return f"{start}{mark}{'[secret]@' if '@' in host else ''}{cut}"
+
+
+def _refuse_unfit(option: Option, raw: str, place: Place) -> None:
+    if not raw.strip():
+        raise place.wrong(option, "is empty")
+    if len(raw) > MAX_TEXT_CHARS:
+        raise place.wrong(option, f"has {len(raw):,} characters, at most {MAX_TEXT_CHARS:,} are read")
+    # A check may have several lines; elsewhere, and for other control characters, they are a slip or an attack.
+    kept = raw.replace("\n", "").replace("\t", "") if option.name == "check" else raw
+    if any(ord(char) < 32 or ord(char) == 127 or 0x80 <= ord(char) < 0xA0 for char in kept):
+        raise place.wrong(option, "has control characters")
+    if any(0xD800 <= ord(char) < 0xE000 for char in raw) and option.kind != "path":
+        raise place.wrong(option, "is not UTF-8")
+
+
+def _text(option: Option, raw: Any, place: Place) -> str:
+    if not isinstance(raw, str):
+        raise place.wrong(option, f"is {shown(raw)}")
+    return raw if option.name == "check" else raw.strip()
+
+
+def _number(option: Option, raw: Any, place: Place) -> int | float:
+    whole = option.kind == "count"
+    value = raw
+    if isinstance(raw, str) and place.textual and (_COUNT if whole else _AMOUNT).fullmatch(raw.strip()):
+        value = int(re.sub("[_,]", "", raw)) if whole else float(raw)
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise place.wrong(option, f"is {shown(raw)}")
+    fits = option.low <= value <= option.high if whole else option.low < value <= option.high
+    if not fits:  # nor does what is not a number
+        raise place.wrong(option, f"is {shown(raw)}")
+    return value if whole else float(value)
+
+
+def _path(option: Option, raw: Any, place: Place) -> Path:
+    if isinstance(raw, os.PathLike) and place.textual:
+        raw = os.fspath(raw)
+        if isinstance(raw, str):
+            _refuse_unfit(option, raw, place)
+    if not isinstance(raw, str):
+        raise place.wrong(option, f"is {shown(raw)}")
+    first, _, rest = raw.partition("/")
+    if first == "~":
+        if not place.home:
+            raise place.wrong(option, "starts with ~ and HOME is not set")
+        return Path(place.home, rest)
+    if first.startswith("~"):
+        raise place.wrong(option, f"starts with {shown(first)}, and only ~/ is understood")
+    return place.folder / raw
+
+
+def _texts(option: Option, raw: Any, place: Place) -> tuple[str, ...]:
+    if isinstance(raw, str):
+        if not place.textual:
+            raise place.wrong(option, f"is {shown(raw)} and not a list")
+        raw = raw.split(place.split) if place.split else [raw]
+    if not isinstance(raw, list | tuple) or not raw or len(raw) > 1_000:
+        raise place.wrong(option, "is an empty list" if raw in ([], ()) else f"is {shown(raw)}")
+    for item in raw:
+        if not isinstance(item, str):
+            raise place.wrong(option, f"has the member {shown(item)}")
+        _refuse_unfit(option, item, place)
+    return tuple(raw)
+
+
+def _switch(option: Option, raw: Any, place: Place) -> bool:
+    value = _YES_NO.get(raw.strip().lower()) if isinstance(raw, str) and place.textual else raw
+    if not isinstance(value, bool):
+        raise place.wrong(option, f"is {shown(raw)}")
+    return value
+
+
+def _address(option: Option, raw: Any, place: Place) -> str:
+    if not isinstance(raw, str):
+        raise place.wrong(option, f"is {shown(raw)}")
+    try:
+        parts = urlsplit(raw.strip())
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in raw.strip()
+        _ = parts.port
+    except ValueError:
+        good = False
+    if not good:
+        raise place.wrong(option, f"is {shown(without_login(raw))}")
+    return raw.strip()

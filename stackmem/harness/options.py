@@ -1,0 +1,180 @@
+"""Every setting, in one table: parsing, the flags' help, the refusals and docs/configuration.md are made from it.
+
+No row may let a project file widen what a run can reach: project files and tasks are written by others.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+Kind = Literal["text", "choice", "count", "amount", "path", "texts", "switch", "address"]
+
+PREFIX = "STACKMEM_"
+YEAR_SECONDS = 366 * 24 * 3600
+
+
+class Option(NamedTuple):
+    """A row; a plain tuple, because ``--help`` reads it and has no time to import a library.
+
+    Attributes:
+        kind: ``count`` is a whole number, ``amount`` any number above ``low``, ``texts`` a list, ``switch`` yes or no.
+        default: As the settings hold it; None is the absence that ``none_means`` words.
+        none_means: What the value ``none`` says; empty where ``none`` is no value.
+        project: Whether a project file or a task may set it.
+        low: Least value of a count; an amount is above it.
+        rule: The default in words, where it follows a rule that the bare value does not tell.
+
+    """
+
+    name: str
+    kind: Kind
+    default: str | int | float | bool | tuple[str, ...] | None
+    says: str
+    none_means: str = ""
+    project: bool = False
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+    rule: str = ""
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        return f"{PREFIX}{self.name.upper()}"
+
+    @property
+    def accepts(self) -> str:
+        """The accepted form, as a refusal and the documentation word it."""
+        forms = {
+            "text": "a text",
+            "choice": f"one of {', '.join(self.choices)}",
+            "count": f"a whole number from {self.low:,} to {self.high:,}",
+            "amount": f"a number above {self.low:,} and at most {self.high:,}",
+            "path": "a path",
+            "texts": "one or more names",
+            "switch": "true or false",
+            "address": "an address such as http://127.0.0.1:8000/v1",
+        }
+        return forms[self.kind] + (f", or none for {self.none_means}" if self.none_means else "")
+
+    @property
+    def shown_default(self) -> str:
+        match self.default:
+            case _ if self.rule:
+                return self.rule
+            case None | ():
+                return self.none_means or "none"
+            case bool():
+                return str(self.default).lower()
+            case _:
+                return f"{self.default:,}" if isinstance(self.default, int) else str(self.default).removesuffix(".0")
+
+    @property
+    def help_text(self) -> str:
+        """What ``--help`` prints beside the flag."""
+        form = "" if self.kind in {"text", "path", "switch"} and not self.none_means else f" Takes {self.accepts}."
+        return f"{self.says}{form} Default: {self.shown_default}."
+
+
+_TABLE = (
+    Option(
+        "model", "text", None, "The model that does the work: anthropic/NAME, openai/NAME, script:FILE, demo or human.",
+        none_means="the default", project=True, rule="Claude where a key is set, else demo",
+    ),
+    Option(
+        "strategy", "text", "stackheap", "What the model sees of its memory: NAME, or NAME:KEY=VALUE,KEY=VALUE.",
+        project=True,
+    ),
+    Option(
+        "isolation", "choice", "auto", "How the sandbox is made; auto takes bubblewrap, else namespaces, never less.",
+        choices=("auto", "bubblewrap", "namespaces", "landlock", "none", "memory"),
+    ),
+    Option("network", "choice", "none", "The network of commands in the sandbox.", choices=("none", "host")),
+    Option(
+        "check", "text", None, "A command that decides, out of the agent's reach, whether a folder's work is solved.",
+        none_means="no check", project=True,
+    ),
+    Option(
+        "include", "texts", (), "Ignored files or folders of the folder worked on that are copied along all the same.",
+        none_means="nothing more",
+    ),
+    Option(
+        "runs_dir", "path", None, "Where runs are kept.", none_means="the default",
+        rule="./runs in a stackmem checkout, else $XDG_STATE_HOME/stackmem/runs",
+    ),
+    Option(
+        "sandbox_dir", "path", None, "Where the workspaces of runs are kept.", none_means="the default",
+        rule="./sandbox/work in a stackmem checkout, else $XDG_STATE_HOME/stackmem/work",
+    ),
+    Option(
+        "max_steps", "count", 200, "Replies of the model, after which the run ends.", none_means="no limit",
+        project=True, low=1, high=1_000_000_000,
+    ),
+    Option(
+        "max_usd", "amount", 5.0, "What the model may cost in USD, where its prices are known.", none_means="no limit",
+        project=True, high=1_000_000,
+    ),
+    Option(
+        "max_tokens", "count", None, "Tokens of prompts and replies together.", none_means="no limit",
+        project=True, low=1, high=1_000_000_000_000,
+    ),
+    Option(
+        "max_seconds", "amount", None, "Seconds of wall time for the run.", none_means="no limit",
+        project=True, high=YEAR_SECONDS,
+    ),
+    Option(
+        "command_seconds", "amount", 30.0, "Seconds after which a command and all its processes are killed.",
+        project=True, high=86_400,
+    ),
+    Option(
+        "prompt", "path", None, "A file that replaces the system prompt.", none_means="the strategy's own",
+    ),
+    Option(
+        "profile", "path", None, "A sandbox profile: mounts, environment allow-list, limits of commands.",
+        none_means="the default", rule="sandbox/profile.toml in a stackmem checkout, else the same built in",
+    ),
+    Option(
+        "base_url", "address", None, "The server of an openai/NAME model.", none_means="the provider's own",
+    ),
+    Option(
+        "window_tokens", "count", None, "The model's context window, in tokens.",
+        none_means="what is known of the model", project=True, low=1_000, high=100_000_000,
+    ),
+    Option("apply", "switch", False, "Applies the patch to the folder when solved, or finished without a check."),
+    Option("yes", "switch", False, "Answers yes to what would be asked, such as copying a folder of over 1 GiB."),
+    Option("heap_chars", "count", 10_000, "Characters that the heap holds in all.", project=True, high=1_000_000),
+    Option("heap_chunks", "count", 64, "Chunks that the heap holds.", project=True, high=1_000),
+    Option("depth", "count", 5, "Frames that may be pushed on top of the root.", project=True, high=100),
+    Option(
+        "fsync", "choice", "step",
+        "When the trace is forced to the disk: once per step, or when the system likes (a power cut may lose the end).",
+        choices=("step", "none"),
+    ),
+)  # fmt: skip
+
+OPTIONS = {option.name: option for option in _TABLE}
+
+ELSEWHERE = {
+    "mounts": "profile",
+    "mount": "profile",
+    "env": "profile",
+    "environment": "profile",
+    "path": "profile",
+}
+"""Keys that are no settings of a configuration file, and the option that names the file they belong to."""
+
+NOT_SETTINGS = (f"{PREFIX}CAMPAIGN", f"{PREFIX}EXPECT_LEVEL")
+"""Variables that speak to the tests."""
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown key: the close match, else every known one."""
+    names = sorted(known)
+    near = difflib.get_close_matches(key[:100].lower().replace("-", "_"), names, n=1)
+    near = near or difflib.get_close_matches(key[:100].upper(), names, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"

@@ -1,0 +1,187 @@
+"""The settings of a run, each with the place it comes from.
+
+Rule 1: flag, then variable, then project file, then the user's own file, then task, then default; the first that says
+something holds.
+Rule 2: every source is checked whole, also what another one overrides.
+Rule 3: a project file and a task may set only what their rows in ``options.py`` allow them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from stackmem.core.budgets import Budgets, Limits
+from stackmem.errors import UsageError
+
+from .option_values import Place, read_value
+from .options import NOT_SETTINGS, OPTIONS, PREFIX, nearest
+from .settings_files import SettingsFile, project_file, user_file
+
+Layer = Literal["flag", "variable", "project", "user", "task", "default"]
+
+
+class Settings(Struct, frozen=True):
+    """What a run is asked to be; options.py says what each means. Paths are absolute."""
+
+    model: str | None = None
+    strategy: str = "stackheap"
+    isolation: Literal["auto", "bubblewrap", "namespaces", "landlock", "none", "memory"] = "auto"
+    network: Literal["none", "host"] = "none"
+    check: str | None = None
+    include: tuple[str, ...] = ()
+    runs_dir: Path | None = None
+    sandbox_dir: Path | None = None
+    max_steps: int | None = 200
+    max_usd: float | None = 5.0
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    command_seconds: float = 30.0
+    prompt: Path | None = None
+    profile: Path | None = None
+    base_url: str | None = None
+    window_tokens: int | None = None
+    apply: bool = False
+    yes: bool = False
+    heap_chars: int = 10_000
+    heap_chunks: int = 64
+    depth: int = 5
+    fsync: Literal["step", "none"] = "step"
+
+    @property
+    def budgets(self) -> Budgets:
+        return Budgets(depth=self.depth, heap_chars=self.heap_chars, heap_chunks=self.heap_chunks)
+
+
+class Value(Struct, frozen=True):
+    """A setting.
+
+    Attributes:
+        source: ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``, ``task.toml`` or ``default``.
+
+    """
+
+    name: str
+    value: Any
+    source: str
+    layer: Layer
+
+
+class Resolved(Struct, frozen=True):
+    """The settings in force, and their values in the order of the options."""
+
+    settings: Settings
+    values: tuple[Value, ...]
+
+    def value(self, name: str) -> Value:
+        return next(value for value in self.values if value.name == name)
+
+    def given(self, name: str) -> bool:
+        """Whether anything but the default speaks."""
+        return self.value(name).layer != "default"
+
+    def chosen(self, name: str) -> bool:
+        """Whether the person speaks, or a file where she stands: neither the task nor the default."""
+        return self.value(name).layer not in {"task", "default"}
+
+    def limits(self, cost: Literal["known", "free", "unknown"]) -> Limits:
+        """The limits of a run whose cost is ``known``, ``free`` (nobody is paid) or ``unknown``.
+
+        Raises:
+            UsageError: A limit of the cost was chosen and the cost cannot be known.
+
+        """
+        usd = self.settings.max_usd
+        if cost == "unknown" and usd is not None:
+            if self.chosen("max_usd"):
+                raise UsageError(
+                    f"{self.value('max_usd').source}: a limit of {usd:g} USD cannot be kept, as no price of the model "
+                    "is known; use --max-usd none and --max-tokens"
+                )
+            usd = None
+        wanted = self.settings
+        return Limits(steps=wanted.max_steps, tokens=wanted.max_tokens, usd=usd, seconds=wanted.max_seconds)
+
+
+def resolve(
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    cwd: Path,
+    home_config: Path | None,
+    task: Mapping[str, object],
+) -> Resolved:
+    """The settings in force.
+
+    Attributes:
+        flags: Option name to text, value, or list of texts; None and an empty list are a flag that was not given.
+        cwd: Where the person stands; absolute.
+        home_config: The user's own file (``user_path``); it need not exist.
+        task: Option name to value; None is not set.
+
+    Raises:
+        UsageError: A source has an unknown name, a value that is not accepted, or is not allowed to set it.
+
+    """
+    home = environ.get("HOME", "")
+    project = project_file(cwd, home)
+    own = user_file(home_config, cwd, home) if home_config else None
+    layers = (
+        _flags(flags, cwd, home),
+        _variables(environ, cwd, home),
+        _filed(project, "project", home),
+        _filed(own, "user", home),
+        _task(task, cwd, home),
+    )
+    found: dict[str, Value] = {}
+    for layer in layers:
+        for value in list(layer):
+            found.setdefault(value.name, value)
+    values = tuple(
+        found.get(name) or Value(name, option.default, "default", "default") for name, option in OPTIONS.items()
+    )
+    return Resolved(Settings(**{value.name: value.value for value in values}), values)
+
+
+def _flags(flags: Mapping[str, object], cwd: Path, home: str) -> Iterator[Value]:
+    for name, raw in flags.items():
+        if name not in OPTIONS:
+            raise UsageError(f"no setting {name!a}; {nearest(name, OPTIONS)}")
+        if raw is None or raw in ([], ()):
+            continue
+        option = OPTIONS[name]
+        yield Value(name, read_value(option, raw, Place(option.flag, folder=cwd, home=home)), option.flag, "flag")
+
+
+def _variables(environ: Mapping[str, str], cwd: Path, home: str) -> Iterator[Value]:
+    known = {option.variable: option for option in OPTIONS.values()}
+    for variable, raw in environ.items():
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
+            continue
+        if variable not in known:
+            raise UsageError(f"no setting has the variable {variable[:60]!a}; {nearest(variable, known)}, or unset it")
+        option = known[variable]
+        place = Place(variable, folder=cwd, home=home, split=":")
+        yield Value(option.name, read_value(option, raw, place), variable, "variable")
+
+
+def _filed(file: SettingsFile | None, layer: Literal["project", "user"], home: str) -> Iterator[Value]:
+    if file is None:
+        return
+    for key, raw in file.values.items():
+        source = file.place(key)
+        place = Place(source, folder=file.path.parent, home=home, key=key, textual=False)
+        yield Value(key, read_value(OPTIONS[key], raw, place), source, layer)
+
+
+def _task(task: Mapping[str, object], cwd: Path, home: str) -> Iterator[Value]:
+    for name, raw in task.items():
+        option = OPTIONS.get(name)
+        if option is None or not option.project:
+            allowed = [one.name for one in OPTIONS.values() if one.project]
+            raise UsageError(f"task.toml: {name[:60]!a} may not be set by a task; {nearest(name, allowed)}")
+        if raw is not None:
+            place = Place("task.toml", folder=cwd, home=home, key=name, textual=False)
+            yield Value(name, read_value(option, raw, place), "task.toml", "task")

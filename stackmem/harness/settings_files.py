@@ -1,0 +1,238 @@
+"""Reads the files that hold settings: the project's, written by anybody, and the user's own.
+
+A file is read whole or refused: unknown keys, keys that are not for this file, a second table, broken TOML.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+
+from .options import ELSEWHERE, OPTIONS, nearest
+
+MAX_FILE_BYTES = 256 * 1024
+_PROJECT_FILE, _PYPROJECT, _TABLE = "stackmem.toml", "pyproject.toml", ("tool", "stackmem")
+_PLACED_TRIES = 40
+
+
+class SettingsFile(Struct, frozen=True):
+    """A file with settings.
+
+    Attributes:
+        spelled: The path as messages name it: from where the person stands, or from her home.
+        table: The names of the tables around the settings, outermost first.
+        project: Whether it belongs to a project, and so may set only what is harmless.
+
+    """
+
+    path: Path
+    spelled: str
+    text: str
+    values: dict[str, Any]
+    table: tuple[str, ...] = ()
+    project: bool = False
+
+    def place(self, key: str) -> str:
+        """``stackmem.toml:3``; without the line where it cannot be told."""
+        line = line_of(self.text, (*self.table, key))
+        return f"{self.spelled}:{line}" if line else self.spelled
+
+
+def project_file(cwd: Path, home: str) -> SettingsFile | None:
+    """The settings nearest to where the person stands, from there up to the root of its git repository.
+
+    Outside of a repository only the folder itself is looked at. A pyproject.toml counts where it has
+    ``[tool.stackmem]``.
+
+    Raises:
+        UsageError: A file cannot be read, is broken, sets what a project may not set, or two in one folder do.
+
+    """
+    for folder in _folders(cwd):
+        own = _own_file(folder / _PROJECT_FILE, cwd, home, project=True)
+        shared = _table_of_pyproject(folder / _PYPROJECT, cwd, home)
+        if own and shared:
+            raise UsageError(
+                f"{own.spelled} and [tool.stackmem] in {shared.spelled} both hold settings; move them into one of them"
+            )
+        if found := own or shared:
+            _refuse_foreign_keys(found)
+            return found
+    return None
+
+
+def user_file(path: Path, cwd: Path, home: str) -> SettingsFile | None:
+    """The user's own settings, which may set everything.
+
+    Raises:
+        UsageError: The file cannot be read, is broken, or has an unknown key.
+
+    """
+    found = _own_file(path, cwd, home, project=False)
+    if found:
+        _refuse_foreign_keys(found)
+    return found
+
+
+def user_path(environ: Mapping[str, str]) -> Path | None:
+    """Where the user's own settings are; None where neither XDG_CONFIG_HOME nor HOME is an absolute path."""
+    return user_folder(environ, "XDG_CONFIG_HOME", ".config", "config.toml")
+
+
+def user_folder(environ: Mapping[str, str], variable: str, below_home: str, name: str) -> Path | None:
+    """``name`` in stackmem's part of an XDG directory; one that is not absolute is ignored, as that standard asks."""
+    if (root := environ.get(variable, "")).startswith("/"):
+        return Path(root, "stackmem", name)
+    home = environ.get("HOME", "")
+    return Path(home, below_home, "stackmem", name) if home.startswith("/") else None
+
+
+def spell(path: Path, cwd: Path, home: str) -> str:
+    """A path the short way: from where the person stands, else from her home, else whole."""
+    if path.is_relative_to(cwd) or (cwd.is_relative_to(path.parent) and path.parent != Path("/")):
+        return os.path.relpath(path, cwd)
+    if home.startswith("/") and path.is_relative_to(home):
+        return f"~/{path.relative_to(home)}"
+    return str(path)
+
+
+def _folders(cwd: Path) -> Iterator[Path]:
+    above = [cwd, *cwd.parents]
+    roots = (depth for depth, folder in enumerate(above) if os.path.lexists(folder / ".git"))
+    yield from above[: next(roots, 0) + 1]
+
+
+def _own_file(path: Path, cwd: Path, home: str, *, project: bool) -> SettingsFile | None:
+    spelled = spell(path, cwd, home)
+    raw = _read(path, spelled)
+    if raw is None:
+        return None
+    if len(raw) > MAX_FILE_BYTES:
+        raise UsageError(f"{spelled} is larger than {MAX_FILE_BYTES:,} bytes; shorten it")
+    text = _decoded(raw, spelled)
+    return SettingsFile(path, spelled, text, _parsed(text, spelled), project=project)
+
+
+def _table_of_pyproject(path: Path, cwd: Path, home: str) -> SettingsFile | None:
+    """The table for us; a file that does not name us is not ours to judge, broken or not."""
+    spelled = spell(path, cwd, home)
+    try:
+        raw = _read(path, spelled)
+    except UsageError:
+        return None
+    if raw is None or b"stackmem" not in raw:
+        return None
+    if len(raw) > MAX_FILE_BYTES:
+        raise UsageError(f"{spelled} is larger than {MAX_FILE_BYTES:,} bytes; put the settings into {_PROJECT_FILE}")
+    text = _decoded(raw, spelled)
+    values: Any = _parsed(text, spelled)
+    for name in _TABLE:
+        values = values.get(name) if isinstance(values, dict) else None
+    if values is None:
+        return None
+    if not isinstance(values, dict):
+        raise UsageError(f"{spelled}: tool.stackmem is no table; write the settings below [tool.stackmem]")
+    return SettingsFile(path, spelled, text, values, table=_TABLE, project=True)
+
+
+def _read(path: Path, spelled: str) -> bytes | None:
+    """The file up to a byte over the limit; None where there is none. A pipe or device is never waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink():
+            raise UsageError(f"{spelled} is a link to nothing; mend or remove it") from error
+        return None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{spelled} cannot be read ({reason}); make it readable or remove it") from error
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - the file that was opened above, whatever the path names now
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UsageError(f"{spelled} is not a regular file; remove it, or write settings into one")
+            return file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise UsageError(f"{spelled} cannot be read ({error.strerror}); make it readable or remove it") from error
+
+
+def _decoded(raw: bytes, spelled: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        col = error.start - raw.rfind(b"\n", 0, error.start)
+        raise UsageError(
+            f"{spelled}:{line}:{col}: byte 0x{raw[error.start]:02x} is not UTF-8; save it as UTF-8"
+        ) from error
+
+
+def _parsed(text: str, spelled: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, place = str(error), ""
+        if found := re.search(r" ?\(at line (\d+), column (\d+)\)", what):
+            what, place = what[: found.start()], f"{found[1]}:{found[2]}:"
+        elif what.endswith(" (at end of document)"):
+            what, place = what.removesuffix(" (at end of document)"), f"{text.count(chr(10)) + 1}:"
+        raise UsageError(f"{spelled}:{place} not TOML: {what.lower()}; correct it there") from error
+    except RecursionError as error:
+        raise UsageError(f"{spelled}: nested too deeply; settings are keys with plain values") from error
+    except ValueError as error:  # the parser lets a number of thousands of digits through to Python's own error
+        raise UsageError(f"{spelled}: a number that nobody can read; settings are keys with plain values") from error
+
+
+def _refuse_foreign_keys(file: SettingsFile) -> None:
+    for key in file.values:
+        option = OPTIONS.get(ELSEWHERE.get(key, key))
+        if option is None:
+            raise UsageError(f"{file.place(key)}: no setting {key[:60]!a}; {nearest(key, OPTIONS)}")
+        if file.project and not option.project:
+            raise UsageError(
+                f"{file.place(key)}: {key} may not be set by a project; use {option.flag}, {option.variable} "
+                "or your own configuration file"
+            )
+        if key in ELSEWHERE:
+            raise UsageError(f"{file.place(key)}: {key} belongs in a sandbox profile; name one with {option.name}")
+
+
+def line_of(text: str, keys: tuple[str, ...]) -> int | None:
+    """The line, from 1, on which the key at the end of ``keys`` is set; None where that cannot be told.
+
+    It is the line before which the text is whole without the key, and after which, as soon as it is whole again, it
+    has it: so neither a text of several lines nor another table that holds such a line misleads.
+    """
+    lines = text.split("\n")
+    named = [number for number, line in enumerate(lines) if keys[-1] in line]
+    for number in named[:_PLACED_TRIES]:
+        if _sets("\n".join(lines[:number]), keys) is not False:
+            continue
+        for end in range(number + 1, min(number + _PLACED_TRIES, len(lines)) + 1):
+            found = _sets("\n".join(lines[:end]), keys)
+            if found:
+                return number + 1
+            if found is False:
+                break
+    return None
+
+
+def _sets(text: str, keys: tuple[str, ...]) -> bool | None:
+    """Whether the text sets the key; None where it is no TOML."""
+    try:
+        values: Any = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    for key in keys:
+        if not isinstance(values, dict) or key not in values:
+            return False
+        values = values[key]
+    return True
