@@ -217,8 +217,8 @@ class Files:
         relative = self._spelled(self._relative(path))
         fd = self._open(self.fd, relative, _OPEN_DIRECTORY)
         try:
-            bare = relative.rstrip(b"/")
-            return Outcome(listing(fd, b"" if bare == b"." else bare + b"/", shown_bytes))
+            prefix = b"".join(part + b"/" for part in _parts(relative))
+            return Outcome(listing(fd, prefix, shown_bytes))
         finally:
             os.close(fd)
 

@@ -42,5 +42,7 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
             return f"{name} could not be followed while directories are being renamed; try again"
         case errno.ENOSPC | errno.EDQUOT:
             return f"the disk is full, and {name} is as it was; remove what is not needed with run_command"
+        case errno.EFBIG:
+            return f"{name} would be larger than a file may be here, and is as it was; write less"
         case _:
             return f"{name}: {error.strerror or 'unknown failure'}; try again, or use another path"

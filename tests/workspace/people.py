@@ -42,12 +42,12 @@ def as_user(uid: int, work: Callable[[], Any]) -> Any:
     child = os.fork()
     if child == 0:
         os.close(reader)
-        with open(writer, "wb") as pipe, contextlib.suppress(BaseException):
+        with os.fdopen(writer, "wb") as pipe, contextlib.suppress(BaseException):
             pipe.write(pickle.dumps(_report(uid, work)))
         os._exit(0)  # no clean-up of pytest's own here: this is its copy
     os.close(writer)
     try:
-        with open(reader, "rb") as pipe:
+        with os.fdopen(reader, "rb") as pipe:
             answer = pipe.read()
     finally:  # also on pytest's time-out
         with contextlib.suppress(ProcessLookupError):
@@ -67,7 +67,7 @@ def _report(uid: int, work: Callable[[], Any]) -> tuple[Any, str]:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         return work(), ""
-    except BaseException:  # an assertion, a skip, an exit: all go to the parent
+    except BaseException:  # noqa: BLE001 - an assertion, a skip, an exit: all go to the parent
         return None, traceback.format_exc()
 
 

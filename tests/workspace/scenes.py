@@ -27,7 +27,9 @@ def _has_openat2() -> bool:
 
 
 OPENERS = [
-    pytest.param(open_by_kernel, id="kernel", marks=pytest.mark.skipif(not _has_openat2(), reason="openat2 is refused")),
+    pytest.param(
+        open_by_kernel, id="kernel", marks=pytest.mark.skipif(not _has_openat2(), reason="openat2 is refused")
+    ),
     pytest.param(open_by_walk, id="walk"),
 ]
 each_opener = pytest.mark.parametrize("opener", OPENERS)

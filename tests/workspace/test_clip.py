@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from stackmem.workspace.clip import clean, clip, cut, meant_name, shown_name, visible
 
 HOSTILE = st.lists(
-    st.sampled_from(["\x1b", "[", "]", "31m", "P", "0;", "\x07", "\x1b\\", "\r", "\n", "\t", "\x9b", "\x9d", "\x9c", "\0",
-                     "\u202e", "\u200b", "é", "😀", "\ud800", "a", "\\", "x1b"]),
+    st.sampled_from(["\x1b", "[", "]", "31m", "P", "0;", "\x07", "\x1b\\", "\r", "\n", "\t", "\x9b", "\x9d", "\x9c",
+                     "\0", "\u202e", "\u200b", "é", "😀", "\ud800", "a", "\\", "x1b"]),
 ).map("".join)  # fmt: skip
 
 
 def controls(text):
-    return [one for one in text if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160 or one in "\u202e\u200b"]
+    return [
+        one for one in text if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160 or one in "\u202e\u200b"
+    ]
 
 
 @given(st.binary() | HOSTILE.map(lambda text: text.encode("utf-8", "surrogatepass")))
@@ -85,8 +87,18 @@ def test_a_file_s_text_is_shown_with_nothing_taken_away():
     assert visible("a\rb\x1b[31m\n\t\\") == "a\\rb\\x1b[31m\n\t\\"
 
 
-@pytest.mark.parametrize("raw", [b"\x1b[" * 500_000, b"\x1b]" * 500_000, b"\x1b[" + b"1" * 1_000_000, b"\x1bP" * 500_000,
-                                 b"\r" * 1_000_000, b"\x1b " * 500_000, b"\x1b[ " + b" " * 1_000_000])  # fmt: skip
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x1b[" * 500_000,
+        b"\x1b]" * 500_000,
+        b"\x1bP" * 500_000,
+        b"\x1b " * 500_000,
+        b"\x1b[" + b"1" * 1_000_000,
+        b"\x1b[ " + b" " * 1_000_000,
+        b"\r" * 1_000_000,
+    ],
+)
 def test_hostile_output_is_cleaned_in_time_that_grows_with_its_size_only(raw):
     start = time.process_time()
     clean(raw)
@@ -113,6 +125,8 @@ def test_any_text_can_be_shown_as_a_name(text):
     shown_name(text).encode()
 
 
-@pytest.mark.parametrize("spelling", [r"\x2e\x2e", r"a\x2fb", r"\ud800", r"\udc80", r"\UFFFFFFFF", r"\U00110000", r"\q", "\\", "plain"])
+@pytest.mark.parametrize(
+    "spelling", [r"\x2e\x2e", r"a\x2fb", r"\ud800", r"\udc80", r"\UFFFFFFFF", r"\U00110000", r"\q", "\\", "plain"]
+)
 def test_a_spelling_that_no_listing_shows_means_no_other_name(spelling):
     assert meant_name(spelling) is None

@@ -1,0 +1,125 @@
+"""A command that changes the tree while the file tools look at it.
+
+Each race runs until its count or its seconds are spent, and fails if the attacker never got in between: then it showed
+nothing.
+"""
+
+import os
+import signal
+import time
+
+from tests.workspace.people import for_everyone
+from tests.workspace.scenes import SECRET, each_opener, flipping, scene
+
+READS, WRITES, SECONDS = 40_000, 10_000, 3.0
+
+
+def rounds(count):
+    end = time.monotonic() + SECONDS
+    for number in range(count):
+        if time.monotonic() > end:
+            return
+        yield number
+
+
+def tally(outcomes):
+    """How often which answer came; the secret must never be one."""
+    seen = {}
+    for outcome in outcomes:
+        key = "failed" if outcome.failed else outcome.text
+        seen[key] = seen.get(key, 0) + 1
+    return seen
+
+
+@each_opener
+@for_everyone
+def test_a_directory_that_turns_into_a_link_lets_no_read_outside(place, opener):
+    at = scene(place, opener)
+    (at.ws / "link").symlink_to(at.outside)
+    (at.ws / "rel").symlink_to("../outside")
+    with flipping(at.ws / "d", at.ws / "rel"):
+        seen = tally(at.read("d/file") for _ in rounds(READS))
+    assert set(seen) == {"inside", "failed"}
+    assert sum(seen.values()) > 1000
+
+
+@each_opener
+@for_everyone
+def test_a_file_that_turns_into_a_link_lets_no_read_outside(place, opener):
+    at = scene(place, opener)
+    (at.ws / "d" / "link").symlink_to("../../outside/file")
+    with flipping(at.ws / "d" / "file", at.ws / "d" / "link"):
+        seen = tally(at.read("d/file") for _ in rounds(READS))
+    assert set(seen) == {"inside", "failed"}
+    assert sum(seen.values()) > 1000
+
+
+@each_opener
+@for_everyone
+def test_a_directory_that_is_moved_under_a_path_that_climbs_lets_nothing_outside(place, opener):
+    at = scene(place, opener)
+    (at.ws / "a" / "b").mkdir(parents=True)
+    (at.ws / "a" / "b" / "c").mkdir()
+    (at.ws / "other").mkdir()
+    with flipping(at.ws / "a" / "b", at.ws / "other"):
+        seen = tally(at.read("a/b/c/../../../d/file") for _ in rounds(READS // 4))
+        leaked = tally(at.read("a/b/c/../../../../outside/file") for _ in rounds(READS // 4))
+    assert "inside" in seen
+    assert set(leaked) == {"failed"}
+
+
+@each_opener
+@for_everyone
+def test_no_write_goes_outside_while_its_directory_turns_into_a_link(place, opener):
+    at = scene(place, opener)
+    (at.ws / "rel").symlink_to("../outside")
+    with flipping(at.ws / "d", at.ws / "rel"):
+        failed = {at.write("d/file", f"round {number}").failed for number in rounds(WRITES)}
+    assert failed == {True, False}
+    assert at.untouched()
+    assert sorted(os.listdir(at.ws)) == ["d", "rel"]
+    real = at.ws / ("rel" if (at.ws / "d").is_symlink() else "d")
+    assert os.listdir(real) == ["file"]
+
+
+@each_opener
+@for_everyone
+def test_no_write_goes_outside_while_the_file_turns_into_a_link(place, opener):
+    at = scene(place, opener)
+    (at.ws / "d" / "link").symlink_to("../../outside/file")
+    with flipping(at.ws / "d" / "file", at.ws / "d" / "link"):
+        tally(at.write("d/file", f"round {number}") for number in rounds(WRITES))
+    assert at.untouched()
+    assert sorted(os.listdir(at.ws / "d")) == ["file", "link"]
+
+
+@for_everyone
+def test_no_digest_or_listing_is_of_what_lies_outside(place):
+    at = scene(place)
+    secret = at.ws / "copy"
+    secret.write_text(SECRET)
+    forbidden = at.digest("copy")
+    (at.ws / "rel").symlink_to("../outside")
+    with flipping(at.ws / "d", at.ws / "rel"):
+        digests = {at.digest("d/file") for _ in rounds(READS // 4)}
+        sizes = {line for _ in rounds(READS // 40) for line in at.list().text.splitlines() if line.startswith("d/file")}
+    assert forbidden not in digests
+    assert "outside" in digests
+    assert sizes <= {"d/file  (6 bytes)"}
+
+
+@for_everyone
+def test_a_file_is_old_or_new_but_never_half_when_its_writer_is_killed(place):
+    at = scene(place)
+    contents = {"a" * 1_000_000, "b" * 1_000_000}
+    for _ in range(10):
+        at.write("d/file", min(contents))
+        child = os.fork()
+        if child == 0:
+            while True:
+                for content in contents:
+                    at.write("d/file", content)
+        time.sleep(0.02)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert (at.ws / "d" / "file").read_text() in contents
