@@ -190,7 +190,7 @@ def pushed(state: State, event: FramePushed, call: PushFrame, call_id: str, heap
         chars=_standing_chars(state.begun)
         + sum(map(len, (event.intent, event.return_spec, event.context, index(heap, state.begun.budgets)))),
     )
-    return replace(state, stack=(*state.stack, child), pushes=state.pushes + 1, heap=heap, pending=None)
+    return replace(state, stack=(*state.stack, child), pushes=state.pushes + 1, heap=heap, pending=None, idle=0)
 
 
 def popped(state: State, event: FramePopped, heap: Heap) -> State:
@@ -198,7 +198,7 @@ def popped(state: State, event: FramePopped, heap: Heap) -> State:
     frame = state.running
     done = PoppedFrame(frame, event.result, state.step, event.forced, event.verified)
     after = replace(
-        state, stack=state.stack[:-1], popped=state.popped.append(done), heap=heap, pending=None, failures=()
+        state, stack=state.stack[:-1], popped=state.popped.append(done), heap=heap, pending=None, failures=(), idle=0
     )
     if not after.stack:
         return replace(after, result=event.result)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeVar, overload
 
+from msgspec import json
+
 T = TypeVar("T")
 A = TypeVar("A")
 
@@ -26,6 +28,11 @@ class _Buffer:
         self.folds: dict[Hashable, tuple[int, Any]] = {}
 
 
+def _same(one: Any, other: Any) -> bool:
+    """Whether two items are one another's copies to the byte: ``1 == True``, but a prompt shows the difference."""
+    return one is other or (one == other and json.encode(one, enc_hook=list) == json.encode(other, enc_hook=list))
+
+
 class Log(Generic[T]):
     """An immutable sequence; ``append`` takes constant time and returns a new one."""
 
@@ -40,7 +47,7 @@ class Log(Generic[T]):
         if len(items) == self._length:
             items.append(item)
             buffer = self._buffer
-        elif items[self._length] == item:  # the same history, told again
+        elif _same(items[self._length], item):  # the same history, told again
             buffer = self._buffer
         else:
             buffer = _Buffer(items[: self._length])
