@@ -19,7 +19,7 @@ from .catalog import lookup
 from .endpoint import Endpoint
 from .estimate import estimated_usage
 from .event_stream import server_events
-from .failures import failed, kind_of_status
+from .failures import cause, failed, kind_of_status
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -86,7 +86,7 @@ class AnthropicModel:
         except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return failed("timeout", f"{self._endpoint.url}: {error or 'no answer in time'}", secret)
         except (anthropic.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            return failed("connection", f"{self._endpoint.url}: {_cause(error)}", secret)
+            return failed("connection", f"{self._endpoint.url}: {cause(error)}", secret)
         except anthropic.AnthropicError as error:
             return failed("rejected", str(error), secret)
 
@@ -101,9 +101,3 @@ class AnthropicModel:
                 api_key=self._endpoint.key, base_url=self._endpoint.url, max_retries=0, timeout=waits
             )
         return self._client
-
-
-def _cause(error: BaseException) -> str:
-    """The SDK says 'Connection error.'; what it wraps says which."""
-    cause = error.__cause__
-    return f"{error} ({cause})" if cause is not None and str(cause) else str(error) or type(error).__name__

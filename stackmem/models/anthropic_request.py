@@ -9,6 +9,7 @@ from typing import Any, assert_never
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
 
 from .json_text import whole, whole_value
+from .openai_messages import FOREIGN_THOUGHT
 
 Block = dict[str, Any]
 
@@ -63,6 +64,8 @@ def _block(part: Part) -> Block | None:
     match part:
         case Text():
             return {"type": "text", "text": whole(part.text)} if part.text.strip() else None
+        case Thinking() if part.raw.get("type") == FOREIGN_THOUGHT:
+            return None
         case Thinking():
             block: Block = whole_value(part.raw)
             return block

@@ -31,18 +31,18 @@ _STOPS: dict[str, Stop] = {
 
 
 class _Message(Struct):
-    id: str = ""
+    id: str | None = None
     usage: dict[str, Any] | None = None
 
 
 class _Delta(Struct):
     """The delta of a block, or of the message; each kind fills its own fields."""
 
-    type: str = ""
-    text: str = ""
-    partial_json: str = ""
-    thinking: str = ""
-    signature: str = ""
+    type: str | None = None
+    text: str | None = None
+    partial_json: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
     stop_reason: str | None = None
     stop_details: dict[str, Any] | None = None
 
@@ -109,7 +109,7 @@ def _take(reply: _Reply, event: _Event, secret: str) -> None:
     """Unknown kinds of event are left out, as the protocol asks of its readers."""
     match event.type:
         case "message_start" if event.message is not None:
-            reply.id = event.message.id
+            reply.id = event.message.id or ""
             _count(reply.usage, event.message.usage)
         case "content_block_start" if event.content_block is not None:
             reply.blocks[event.index] = _Block(event.content_block, [], [])
@@ -135,13 +135,13 @@ def _grow(reply: _Reply, index: int, delta: _Delta) -> None:
         raise ValueError(f"a delta for block {index}, which never began")
     match delta.type:
         case "text_delta":
-            block.texts.append(delta.text)
+            block.texts.append(delta.text or "")
         case "input_json_delta":
-            block.texts.append(delta.partial_json)
+            block.texts.append(delta.partial_json or "")
         case "thinking_delta":
-            block.texts.append(delta.thinking)
+            block.texts.append(delta.thinking or "")
         case "signature_delta":
-            block.signatures.append(delta.signature)
+            block.signatures.append(delta.signature or "")
 
 
 def _part(block: _Block, stop_reason: str) -> tuple[ReplyPart, ...]:

@@ -33,26 +33,44 @@ class Endpoint(Struct, frozen=True):
         return f"Endpoint(url={self.url!r}, key=...)"
 
 
-def endpoint(
-    environ: Mapping[str, str], key_variable: str, url_variable: str, default_url: str, base_url: str | None = None
-) -> Endpoint:
-    """The endpoint that ``base_url``, else the environment, else the default names.
+class Provider(Struct, frozen=True):
+    """The environment's names for a provider's key and address, and the address without any.
+
+    Attributes:
+        path: What the address of a server ends with; added or taken off, because people write both.
+
+    """
+
+    key_variable: str
+    url_variable: str
+    default_url: str
+    path: str
+
+
+ANTHROPIC = Provider("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "")
+OPENAI = Provider("OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com", "/v1")
+
+
+def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | None = None) -> Endpoint:
+    """The endpoint that ``base_url``, else the environment, else the provider's own address names.
 
     Raises:
         UsageError: The address is none, or the key is missing or holds what no key holds. A server on this machine
             needs no key.
 
     """
-    url = (base_url or environ.get(url_variable, "").strip() or default_url).rstrip("/")
-    given = "--base-url" if base_url else url_variable
-    host = _host(url, given)
-    key = environ.get(key_variable, "").strip()
+    variable = provider.key_variable
+    url = (base_url or environ.get(provider.url_variable, "").strip() or provider.default_url).rstrip("/")
+    host = _host(url, "--base-url" if base_url else provider.url_variable)
+    if urlsplit(url).path in {"", "/v1"}:
+        url = url.removesuffix("/v1") + provider.path
+    key = environ.get(variable, "").strip()
     if not key and _is_loopback(host):
         key = NO_KEY
     if not key:
-        raise UsageError(f"{key_variable} is not set; set it to your key, or use --model demo, which needs none")
+        raise UsageError(f"{variable} is not set; set it to your key, or use --model demo, which needs none")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise UsageError(f"{key_variable} holds characters that no key has; copy the key again")
+        raise UsageError(f"{variable} holds characters that no key has; copy the key again")
     return Endpoint(url, key)
 
 

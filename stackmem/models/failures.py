@@ -90,6 +90,12 @@ def one_line(text: str, secret: str = "") -> str:
     return text if len(text) <= _DETAIL_CHARS else text[: _DETAIL_CHARS - 1] + "…"
 
 
+def cause(error: BaseException) -> str:
+    """The SDK says 'Connection error.'; what it wraps says which."""
+    wrapped = error.__cause__
+    return f"{error} ({wrapped})" if wrapped is not None and str(wrapped) else str(error) or type(error).__name__
+
+
 def _number(text: str | None) -> float | None:
     try:
         number = float(text or "")

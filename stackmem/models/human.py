@@ -1,0 +1,126 @@
+"""The person at the terminal is the model: sees the prompt, types the call. For learning and debugging."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TextIO, assert_never
+
+from msgspec import json
+
+from stackmem.core.effects import AskModel
+from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage, View
+from stackmem.core.pricing import Price
+
+from .estimate import estimated_usage
+from .json_text import whole
+from .typed_call import BLOCK_END, Typed, read_typed, usage_of
+
+WINDOW_TOKENS = 200_000
+_NO_USAGE = Usage()
+_HELP = f"""\
+Type one call, in any of these forms:
+  read_file spec.md
+  read_file path=spec.md start_line=1
+  read_file {{"path": "spec.md"}}
+  write_file path=a.py content=<<      then the lines, then a line with only {BLOCK_END}
+Or: show (the whole prompt), say TEXT (a reply without a call), help. End of input stops the run; it can be resumed.
+The tools:
+"""
+
+
+class HumanModel:
+    """Prints what is new in the prompt, then reads until a call can be made of what was typed.
+
+    Attributes:
+        price: None, always.
+
+    """
+
+    def __init__(
+        self, source: TextIO | None = None, screen: TextIO | None = None, *, window_tokens: int | None = None
+    ) -> None:
+        """Default is standard input and standard error: standard output belongs to the result."""
+        self.name = "human"
+        self.window_tokens = window_tokens or WINDOW_TOKENS
+        self.price: Price | None = None
+        self._source = source
+        self._screen = screen
+        self._shown: list[Message] = []
+
+    def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
+        """The typed reply; kind ``script`` at the end of input. Ctrl-C goes through."""
+        self._show_new(request)
+        source = self._source or sys.stdin
+        while True:
+            self._print(f"step {request.step}, {request.frame} at depth {request.depth}; help, show, or a call")
+            line = source.readline()
+            if not line:
+                return ModelFailed("script", "the input ended while a call was awaited; resume the run to go on")
+            typed = line.strip()
+            match typed.partition(" ")[0]:
+                case "":
+                    continue
+                case "help":
+                    self._print(_HELP + "\n".join(f"  {usage_of(tool)}" for tool in request.view.tools))
+                case "show":
+                    self._print(_rendered(request.view, 0))
+                case "say":
+                    text = whole(typed.partition(" ")[2])
+                    parts = (Text(text),) if text else ()
+                    return estimated_usage(ModelReplied(parts, "end", _NO_USAGE), request.view)
+                case _:
+                    call = read_typed(typed, source, request.view.tools)
+                    if isinstance(call, Typed):
+                        made = ToolCall(f"typed_{request.facts}", call.name, call.arguments)
+                        return estimated_usage(ModelReplied((made,), "call", _NO_USAGE), request.view)
+                    self._print(call)
+
+    def _show_new(self, request: AskModel) -> None:
+        """Print the messages that were not there the last time; all of them in another conversation."""
+        messages = list(request.view.messages)
+        known = len(self._shown) if messages[: len(self._shown)] == self._shown else 0
+        self._print(_rendered(request.view, known))
+        self._shown = messages
+
+    def _print(self, text: str) -> None:
+        screen = self._screen or sys.stderr
+        print(visible(text), file=screen, flush=True)
+
+
+def visible(text: str) -> str:
+    """``text`` with every character that could steer a terminal or reorder a line spelled out."""
+    return "".join(char if char.isprintable() or char == "\n" else _spelled(char) for char in text)
+
+
+def _spelled(char: str) -> str:
+    return "    " if char == "\t" else f"\\u{{{ord(char):x}}}"
+
+
+def _rendered(view: View, first: int) -> str:
+    """The prompt from message number ``first`` on; its beginning brings the system prompt."""
+    return "\n".join(_sections(view, first))
+
+
+def _sections(view: View, first: int) -> Iterator[str]:
+    if first == 0:
+        yield f"══ system ══\n{view.system}"
+    for message in view.messages[first:]:
+        yield f"── {message.role} ──"
+        yield from (_part(part) for part in message.parts)
+
+
+def _part(part: Part) -> str:
+    match part:
+        case Text():
+            return part.text
+        case Thinking():
+            return f"(thought) {part.raw.get('thinking', '')}"
+        case ToolCall():
+            arguments = part.malformed if part.malformed is not None else json.encode(part.arguments).decode()
+            return f"→ {part.name} {arguments}"
+        case ToolResult():
+            return f"{'✗' if part.failed else '←'} {part.text}"
+        case _:
+            assert_never(part)

@@ -1,0 +1,157 @@
+"""The models by name. To add one: its file, and its line in ``MODELS``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from stackmem.core.effects import AskModel
+from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.pricing import Price
+from stackmem.errors import UsageError
+
+from .anthropic import AnthropicModel
+from .catalog import rows
+from .endpoint import ANTHROPIC, OPENAI, endpoint
+from .human import HumanModel
+from .openai import OpenAIModel
+from .scripted import ScriptedModel
+
+DEFAULT_MODEL = "claude-sonnet-5-5"
+_SCRIPT_WINDOW_TOKENS = 200_000
+
+
+class Model(Protocol):
+    """What a run asks for replies. One call is one attempt.
+
+    Attributes:
+        name: As the trace records it; ``open_model`` takes it again.
+        price: None where it is unknown; the cost then is, too.
+
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def window_tokens(self) -> int: ...
+    @property
+    def price(self) -> Price | None: ...
+    def reply(self, request: AskModel) -> ModelReplied | ModelFailed: ...
+
+
+class Wanted(Struct, frozen=True):
+    """What a factory makes a model from.
+
+    Attributes:
+        rest: The name without its prefix.
+        demo: The task's own script.
+
+    """
+
+    rest: str
+    environ: Mapping[str, str]
+    base_url: str | None = None
+    window_tokens: int | None = None
+    demo: Path | None = None
+
+
+class Scripted(Struct, frozen=True):
+    """A script under the name it was asked for by; it has no price."""
+
+    name: str
+    window_tokens: int
+    script: ScriptedModel
+    price: Price | None = None
+
+    def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
+        return self.script.reply(request)
+
+
+def open_model(
+    name: str,
+    environ: Mapping[str, str],
+    *,
+    base_url: str | None = None,
+    window_tokens: int | None = None,
+    demo: Path | None = None,
+) -> Model:
+    """The model that ``--model`` names; nothing is asked of anyone yet.
+
+    Raises:
+        UsageError: There is no such kind of model, its key is missing, its address or its script is none.
+
+    """
+    spelled = f"anthropic/{name}" if name.startswith("claude-") else name
+    prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)
+    if prefix is None:
+        raise UsageError(f"no model {name[:80]!r}; {_way_out(name)}")
+    if base_url is not None and prefix not in {"anthropic/", "openai/"}:
+        raise UsageError(f"--base-url goes with anthropic/NAME and openai/NAME, not with {name[:80]}; leave it out")
+    if window_tokens is not None and window_tokens < 1_000:
+        raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
+    return MODELS[prefix](Wanted(spelled[len(prefix) :], environ, base_url, window_tokens, demo))
+
+
+def default_model(environ: Mapping[str, str]) -> str:
+    """Claude where a key for it is set, else the task's own demo."""
+    return DEFAULT_MODEL if environ.get(ANTHROPIC.key_variable, "").strip() else "demo"
+
+
+def _anthropic(wanted: Wanted) -> Model:
+    found = endpoint(ANTHROPIC, wanted.environ, wanted.base_url)
+    return AnthropicModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens)
+
+
+def _openai(wanted: Wanted) -> Model:
+    found = endpoint(OPENAI, wanted.environ, wanted.base_url)
+    return OpenAIModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens)
+
+
+def _human(wanted: Wanted) -> Model:
+    return HumanModel(window_tokens=wanted.window_tokens)
+
+
+def _script(wanted: Wanted) -> Model:
+    if not wanted.rest:
+        raise UsageError("script: names no file; it looks like script:replies.yaml")
+    script = ScriptedModel.from_file(Path(wanted.rest))
+    return Scripted(f"script:{wanted.rest}", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
+
+
+def _demo(wanted: Wanted) -> Model:
+    if wanted.demo is None:
+        raise UsageError("this task has no demo.yaml; name a model, such as --model claude-sonnet-5-5 or script:FILE")
+    script = ScriptedModel.from_file(wanted.demo)
+    return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
+
+
+MODELS: dict[str, Callable[[Wanted], Model]] = {
+    "anthropic/": _anthropic,
+    "openai/": _openai,
+    "script:": _script,
+    "demo": _demo,
+    "human": _human,
+}
+"""Prefix (``/`` or ``:`` at its end) or whole name, to what makes the model."""
+
+
+def _has(name: str, prefix: str) -> bool:
+    return name.startswith(prefix) if prefix[-1] in "/:" else name == prefix
+
+
+def _provider_name(wanted: Wanted) -> str:
+    name = wanted.rest
+    if not name or not name.isprintable() or len(name) > 200 or name != name.strip():
+        raise UsageError(f"{name[:80]!r} names no model; stackmem models lists those that are known")
+    return name
+
+
+def _way_out(name: str) -> str:
+    kinds = "the kinds are anthropic/NAME, openai/NAME, script:FILE, demo and human"
+    known = [row.name for row in rows()]
+    near = difflib.get_close_matches(name, [*known, *(prefix.rstrip("/:") for prefix in MODELS)], 2, 0.7)
+    return f"{kinds}; did you mean {' or '.join(near)}?" if near else f"{kinds}; stackmem models lists the known names"
