@@ -108,12 +108,14 @@ def _escape_in_name(found: re.Match[str]) -> str:
 
 
 def meant_name(shown: str) -> bytes | None:
-    """The name that ``shown_name`` shows so; None where the text is no escaped spelling of another name."""
+    """The name that ``shown_name`` shows so; None where the text is no escaped spelling of a name a file can have."""
+    if "\\" not in shown:
+        return None
     try:
         name = _ESCAPED.sub(_unescape, shown).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return None
-    return name if "\\" in shown and shown_name(name) == shown else None
+    return name if shown_name(name) == shown and b"\0" not in name else None
 
 
 def _unescape(found: re.Match[str]) -> str:

@@ -23,7 +23,7 @@ from .clip import cut, meant_name, shown_name
 from .lines import scan, shown_lines
 from .listing import listing
 from .outcome import Outcome
-from .refusals import Asked, Refused, refusal
+from .refusals import Asked, Refused, named, other_kind, refusal
 from .replace import replace
 
 DIGESTED_BYTES = 8 * 1024 * 1024  # a larger file has no digest
@@ -38,7 +38,6 @@ _PROTECTED = (
     (b".git", frozenset({"config", "config.worktree", "hooks", "commondir"})),
     (b".", frozenset({".git", "stackmem.toml"})),
 )
-_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 class Files:
@@ -109,18 +108,18 @@ class Files:
         except Refused as refused:
             return Outcome(str(refused), failed=True)
         except OSError as error:
-            return Outcome(refusal(error, asked, _named(path), shown_name(self._inside)), failed=True)
+            return Outcome(refusal(error, asked, named(path), shown_name(self._inside)), failed=True)
 
     def _relative(self, path: str) -> bytes:
         """The path relative to the root; its own ``..`` and symlinks are the opener's concern."""
         try:
             raw = path.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise Refused(f"{_named(path)} holds a character that no file name can hold; leave it out") from None
+            raise Refused(f"{named(path)} holds a character that no file name can hold; leave it out") from None
         if not raw:
             raise Refused("the path is empty; use '.' for the workspace itself")
         if b"\0" in raw:
-            raise Refused(f"{_named(path)} holds a NUL character, which no file name can; leave it out")
+            raise Refused(f"{named(path)} holds a NUL character, which no file name can; leave it out")
         if not raw.startswith(b"/"):
             return raw
         own, parts = _parts(os.fsencode(self._inside)), _parts(raw)
@@ -151,18 +150,18 @@ class Files:
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise Refused(_other_kind(path, status))
+                raise Refused(other_kind(path, status))
             span = scan(fd, start, end_line, keep_bytes=max(4096, 2 * shown_bytes))
         finally:
             os.close(fd)
         size = max(status.st_size, span.read_bytes)
         if span.binary:
-            raise Refused(f"binary, {size} bytes: {_named(path)} is no UTF-8 text; look at it with run_command")
+            raise Refused(f"binary, {size} bytes: {named(path)} is no UTF-8 text; look at it with run_command")
         if span.lines == 0 and start == 1:
             return Outcome(cut("[empty file]", shown_bytes))
         if start > span.lines:
             there = f"has {span.lines} lines" if span.counted else f"is too long to search behind line {span.lines}"
-            raise Refused(f"start_line {start} is not to be had: {_named(path)} {there}; ask for an earlier one")
+            raise Refused(f"start_line {start} is not to be had: {named(path)} {there}; ask for an earlier one")
         ranged = start_line is not None or end_line is not None
         return Outcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes))
 
@@ -173,7 +172,7 @@ class Files:
             raise Refused(f"character {error.start + 1} of the content is half of one; write it whole") from None
         directory, _, last = self._relative(path).rpartition(b"/")
         if last in {b"", b".", b".."}:
-            raise Refused(f"{_named(path)} names a directory; end the path with a file name")
+            raise Refused(f"{named(path)} names a directory; end the path with a file name")
         parent = self._open(self.fd, self._spelled(directory or b"."), os.O_PATH | os.O_DIRECTORY)
         try:
             name, before = self._place(path, parent, last)
@@ -181,21 +180,21 @@ class Files:
         finally:
             os.close(parent)
         said = "it is new" if before is None else f"it had {before.st_size} bytes"
-        return Outcome(f"wrote {len(raw)} bytes to {_named(path)}; {said}")
+        return Outcome(f"wrote {len(raw)} bytes to {named(path)}; {said}")
 
     def _place(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
         """The name to write in the parent, and the regular file that has it now."""
         name, before = last, _status(parent, last)
-        if before is None and (meant := meant_name(last.decode("utf-8", "surrogateescape"))) and b"/" not in meant:
+        if before is None and (meant := meant_name(last.decode("utf-8", "surrogateescape"))):
             escaped = _status(parent, meant)
             name, before = (meant, escaped) if escaped else (last, None)
         if self._protected(parent, name):
-            raise Refused(f"{_named(path)} is protected, because git or stackmem act on it; leave it as it is")
+            raise Refused(f"{named(path)} is protected, because git or stackmem act on it; leave it as it is")
         if before is None or stat.S_ISREG(before.st_mode):
             return name, before
         if stat.S_ISLNK(before.st_mode):
-            raise Refused(f"{_named(path)} is a symlink; write to the file it points to, under that file's own path")
-        raise Refused(_other_kind(path, before))
+            raise Refused(f"{named(path)} is a symlink; write to the file it points to, under that file's own path")
+        raise Refused(other_kind(path, before))
 
     def _protected(self, parent: int, name: bytes) -> bool:
         """By identity: whatever path led to the parent, it is the directory it is."""
@@ -223,11 +222,6 @@ class Files:
             os.close(fd)
 
 
-def _named(path: str) -> str:
-    shown = shown_name(path)
-    return f"'{shown}'" if len(shown) <= 200 else f"'{cut(shown, 200)}…'"
-
-
 def _parts(path: bytes) -> list[bytes]:
     return [part for part in path.split(b"/") if part not in {b"", b"."}]
 
@@ -237,13 +231,6 @@ def _status(directory: int, name: bytes) -> os.stat_result | None:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
-
-
-def _other_kind(path: str, status: os.stat_result) -> str:
-    kind = stat.S_IFMT(status.st_mode)
-    if kind == stat.S_IFDIR:
-        return f"{_named(path)} is a directory; list_files shows what it holds"
-    return f"{_named(path)} is not a regular file, but {_KINDS.get(kind, 'of another kind')}; use another path"
 
 
 def _sha256(fd: int) -> str:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from typing import Literal
+
+from .clip import cut, shown_name
+
+_NAME_BYTES = 200  # of a path that is told back
+_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 Asked = Literal["read", "write", "list"]
 
@@ -46,3 +53,17 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
             return f"{name} would be larger than a file may be here, and is as it was; write less"
         case _:
             return f"{name}: {error.strerror or 'unknown failure'}; try again, or use another path"
+
+
+def named(path: str) -> str:
+    """The path in quotes, as it can be shown; a long one is cut."""
+    shown = shown_name(path)
+    return f"'{shown}'" if len(shown.encode()) <= _NAME_BYTES else f"'{cut(shown, _NAME_BYTES)}…'"
+
+
+def other_kind(path: str, status: os.stat_result) -> str:
+    """Words for a path where something else than a regular file stands."""
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFDIR:
+        return f"{named(path)} is a directory; list_files shows what it holds"
+    return f"{named(path)} is not a regular file, but {_KINDS.get(kind, 'of another kind')}; use another path"

@@ -21,6 +21,10 @@ def linked_files(root: Path) -> list[str]:
 
     At most ``LINKED_NAMES``, as ``shown_name`` spells them, relative to the root. Links among files of the tree itself
     are not meant. What cannot be read, and what lies deeper than a path can say, is left out.
+
+    Raises:
+        OSError: ``root`` is no directory.
+
     """
     names: dict[tuple[int, int], bytes] = {}
     links: dict[tuple[int, int], int] = {}

@@ -248,7 +248,7 @@ def test_a_file_that_is_spelled_like_an_escaped_name_is_the_one_that_is_meant(pl
 @for_everyone
 def test_an_escaped_spelling_leads_nowhere_that_a_plain_one_does_not(place):
     at = scene(place)
-    for path in (r"\x2e\x2e/outside/file", r"..\x2foutside\x2ffile", r"\x2fetc\x2fpasswd"):
+    for path in (r"\x2e\x2e/outside/file", r"..\x2foutside\x2ffile", r"\x2fetc\x2fpasswd", r"d\x00/x", r"a\x00"):
         assert refused(at.read(path), "does not exist")
         at.write(path)
     assert at.untouched()

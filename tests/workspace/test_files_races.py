@@ -4,9 +4,11 @@ Each race runs until its count or its seconds are spent, and fails if the attack
 nothing.
 """
 
+import errno
 import os
 import signal
 import time
+from pathlib import Path
 
 from tests.workspace.people import for_everyone
 from tests.workspace.scenes import SECRET, each_opener, flipping, scene
@@ -29,6 +31,25 @@ def tally(outcomes):
         key = "failed" if outcome.failed else outcome.text
         seen[key] = seen.get(key, 0) + 1
     return seen
+
+
+def check_then_open(root, path, flags):
+    """The way that is not taken: look where the path leads, then open it."""
+    base = os.fsencode(Path(f"/proc/self/fd/{root}").readlink())
+    full = base + b"/" + path
+    if os.path.commonpath([os.path.realpath(full), base]) != base:
+        raise OSError(errno.EXDEV, "outside")
+    return os.open(full, flags)
+
+
+@for_everyone
+def test_the_attack_succeeds_against_a_resolver_that_looks_before_it_opens(place):
+    at = scene(place, check_then_open)
+    (at.ws / "rel").symlink_to("../outside")
+    end = time.monotonic() + 30
+    with flipping(at.ws / "d", at.ws / "rel"):
+        while at.read("d/file").text != SECRET:
+            assert time.monotonic() < end, "the attacker never got in between, so the tests below show nothing"
 
 
 @each_opener
