@@ -25,7 +25,7 @@ _MOST_COMMAND_BYTES = 100_000
 
 
 def open_workspace(  # noqa: PLR0917 - which folder, seen as what, under which rules
-    isolation: str,
+    isolation: str | Level,
     root: Path,
     inside: str,
     profile: Profile,
@@ -38,6 +38,7 @@ def open_workspace(  # noqa: PLR0917 - which folder, seen as what, under which r
     """Open a folder as a workspace.
 
     Attributes:
+        isolation: As in ``--isolation``; a level itself is taken as it is, without a probe.
         inside: Absolute path that commands see, where the level can mount.
         env: Variables for every command; they stand over the built ones.
         scrub: Takes secrets out of output before it is clipped, since half a secret is no longer recognised.
@@ -50,7 +51,7 @@ def open_workspace(  # noqa: PLR0917 - which folder, seen as what, under which r
     if not root.is_dir():
         raise WorkspaceError(f"no folder {root}; make it, or name another workspace")
     tools = toolchain or build_toolchain(state_folder())
-    level = choose(isolation, profile, tools)
+    level = choose(isolation, profile, tools) if isinstance(isolation, str) else isolation
     folder = root.resolve()
     path = inside if level.mounts else str(folder)
     files = Files(folder, path)
@@ -89,8 +90,8 @@ class Workspace:
     def write_file(self, path: str, content: str) -> Outcome:
         return self._files.write(path, content)
 
-    def list_files(self, path: str) -> Outcome:
-        return self._files.list(path)
+    def list_files(self, path: str, shown_bytes: int) -> Outcome:
+        return self._files.list(path, shown_bytes)
 
     def digest(self, path: str) -> str:
         return self._files.digest(path)
