@@ -1,0 +1,1 @@
+"""Parcels of three carriers in one form; see spec.md."""

@@ -1,0 +1,4 @@
+#!/bin/sh
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+cp "$here"/parcels/*.py src/parcels/
