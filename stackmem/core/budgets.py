@@ -26,6 +26,7 @@ class Budgets(Struct, frozen=True):
     heap_chars: int = 10_000
     heap_chunks: int = 64
     description_chars: int = 200
+    source_chars: int = 200
 
 
 class Limits(Struct, frozen=True):

@@ -60,8 +60,9 @@ class RunCommand(Struct, frozen=True, tag="run_command"):
 
 
 class PushFrame(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame with a clean conversation for a distinct phase of several steps. The child sees its registers,
-    the context and the heap index, and nothing of your conversation; its result comes back as the result of this call.
+    """Start a child frame with a clean conversation for a distinct phase of several steps. The child sees its
+    registers, the context and the heap index, and nothing of your conversation; its result comes back as the result of
+    this call.
     Store on the heap what it needs, in this same call by `store`, and name the chunks in the objective.
     At most {{depth}} frames deep. Anything over its budget is refused.
     """

@@ -10,7 +10,7 @@ from .effects import DigestSources, Effect
 from .events import CallRejected, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, Event
 from .heap import Heap
 from .state import Pending, State
-from .text import clip_chars
+from .text import clip_bytes
 
 _STORING = (PushFrame, PopFrame, HeapAlloc, HeapRead, HeapWrite, HeapFree)
 
@@ -20,7 +20,7 @@ def allocate(state: State, call: HeapAlloc, pending: Pending) -> Event | Effect:
     if call.name in state.heap.chunks:
         return CallRejected("chunk_exists", f"heap_alloc refused: {call.name!r} exists; use heap_write to replace it")
     entry = StoreEntry(call.name, call.content, call.description, call.source)
-    blocked = blocked_by(state, "heap_alloc", entry, pending)
+    blocked = blocked_by(state, "heap_alloc", entry, pending, named=entry.source)
     return blocked if blocked is not None else ChunkAllocated(call.name, len(call.content))
 
 
@@ -28,7 +28,7 @@ def rewrite(state: State, call: HeapWrite, pending: Pending) -> Event | Effect:
     """The replaced chunk, the digest it needs first, or the refusal."""
     if call.name not in state.heap.chunks:
         return CallRejected("no_chunk", f"heap_write refused: {heaps.no_chunk(state.heap, call.name)}")
-    blocked = blocked_by(state, "heap_write", rewritten(state.heap, call), pending)
+    blocked = blocked_by(state, "heap_write", rewritten(state.heap, call), pending, named=call.source or "")
     return blocked if blocked is not None else ChunkWritten(call.name, len(call.content))
 
 
@@ -42,13 +42,18 @@ def rewritten(heap: Heap, call: HeapWrite) -> StoreEntry:
     )
 
 
-def blocked_by(state: State, tool: str, entry: StoreEntry, pending: Pending) -> Event | Effect | None:
-    """What stands between one entry and the heap."""
+def blocked_by(state: State, tool: str, entry: StoreEntry, pending: Pending, *, named: str) -> Event | Effect | None:
+    """What stands between one entry and the heap.
+
+    Args:
+        named: The source that the call itself names; one kept from before may be gone, and the chunk stays writable.
+
+    """
     found = heaps.faults(state.heap, (entry,), state.begun.budgets)
     if not found and entry.source:
         if pending.digests is None:
-            return DigestSources(tuple(sorted({entry.source, *state.heap.sources})))
-        found = heaps.source_faults((entry,), pending.digests)
+            return DigestSources(heaps.sources_with(state.heap, (entry,)))
+        found = heaps.source_faults((entry,), pending.digests) if named else []
     return CallRejected("heap_refused", f"{tool} refused: " + "; ".join(found)) if found else None
 
 
@@ -116,7 +121,7 @@ def _reading(state: State, call: HeapRead) -> str:
     head = f"heap {call.name!r}, {len(chunk.content):,} characters, last read step {state.step}"
     if state.heap.stale(chunk):
         head += f"; STALE: {chunk.source} has changed since this was stored, check it before you rely on it"
-    return f"{head}\n{clip_chars(text, state.shown_bytes)}"
+    return f"{head}\n{clip_bytes(text, state.shown_bytes)}"
 
 
 def _digest(state: State, source: str) -> str:

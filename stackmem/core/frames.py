@@ -8,21 +8,23 @@ Rule 3: a pop gives its result to the parent's own push call; the frame's conver
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from . import limits
 from .budgets import Budgets
 from .calls import EndRun, PopFrame, PushFrame, StoreEntry
-from .effects import DigestSources, Effect, Verify
+from .effects import DigestSources, Effect, ReadClock, Verify
 from .events import CallRejected, Event, FramePopped, FramePushed, RunStarted
-from .heap import Heap, faults, index, name_faults, source_faults
+from .heap import Heap, faults, index, name_faults, source_faults, sources_with
 from .log import Log
-from .messages import Text
+from .messages import Text, ToolCall
 from .state import Frame, Notice, Pending, PoppedFrame, Registers, Reply, Result, State, Turn
 from .text import clip_chars, edit_distance, mark_cut, tail
 
 ROOT_RETURNS = "What was built or changed, how it was verified, and what is open."
+NOT_VERIFIED = "not verified"
 _POINTER = re.compile(r"\bheap(?:\s+chunk)?\s*(['\"`])([A-Za-z0-9_./-]{1,64})\1", re.IGNORECASE)
 
 
@@ -52,47 +54,56 @@ def _standing_chars(start: RunStarted) -> int:
 def push(state: State, call: PushFrame, pending: Pending) -> Event | Effect:
     """The new frame, the digests it needs first, or the refusal."""
     budgets = state.begun.budgets
-    found = _push_faults(state, call, budgets)
+    found = _measured(asdict(call), budgets) + faults(state.heap, call.store, budgets) + _typos(state, call)
+    deepest = state.running.depth >= budgets.depth
+    if deepest:
+        found.insert(0, f"this frame is at depth {state.running.depth}, the deepest allowed; do the work here, or pop")
     if found:
-        return CallRejected("push_refused", "push_frame refused: " + "; ".join(found))
-    if state.running.depth >= budgets.depth:
-        return CallRejected(
-            "too_deep",
-            f"push_frame refused: this frame is at depth {state.running.depth}, the deepest allowed; "
-            "do the work here, or pop",
-        )
-    blocked = _sources(state, call.store, pending)
+        return CallRejected("too_deep" if deepest else "push_refused", "push_frame refused: " + "; ".join(found))
+    blocked = _sources(state, "push_frame", call.store, pending)
     if blocked is not None:
         return blocked
+    if limits.constraint(call.constraint).seconds is not None and not state.clock_fresh:
+        return ReadClock()  # the child's seconds count from now
     known = state.heap.chunks.keys() | {entry.name for entry in call.store}
     return FramePushed(
         frame=f"frame-{state.pushes + 1}",
         name=call.name,
         intent=call.objective,
         return_spec=call.return_spec,
-        constraint=call.constraint or limits.left(state),
+        constraint=call.constraint if call.constraint.strip() else limits.left(state),
         context=call.context,
         stored=tuple(entry.name for entry in call.store),
         missing=tuple(name for name in pointers(call) if name not in known),
     )
 
 
-def _push_faults(state: State, call: PushFrame, budgets: Budgets) -> list[str]:
-    found = name_faults("name", call.name, budgets)
+def unmeasured(asked: ToolCall, budgets: Budgets) -> str:
+    """What else is wrong with a push whose arguments do not even parse; every fault is told at once."""
+    if asked.name != "push_frame" or not isinstance(asked.arguments, dict):
+        return ""
+    found = _measured(asked.arguments, budgets)
+    return f". By its budgets: {'; '.join(found)}" if found else ""
+
+
+def _measured(given: Mapping[str, object], budgets: Budgets) -> list[str]:
+    """The faults of a push's texts, each with its length and its maximum; ``given`` may hold anything."""
+    name = given.get("name")
+    found = name_faults("name", name if isinstance(name, str) else "", budgets)
     rows = (
-        ("objective", call.objective, budgets.intent_chars, True),
-        ("context", call.context, budgets.context_chars, True),
-        ("return_spec", call.return_spec, budgets.return_chars, True),
-        ("constraint", call.constraint, budgets.constraint_chars, False),
-        ("verify", call.verify, budgets.verify_chars, False),
+        ("objective", budgets.intent_chars, True),
+        ("context", budgets.context_chars, True),
+        ("return_spec", budgets.return_chars, True),
+        ("constraint", budgets.constraint_chars, False),
+        ("verify", budgets.verify_chars, False),
     )
-    for label, text, most, needed in rows:
-        if len(text) > most:
+    for label, most, needed in rows:
+        text = given.get(label)
+        if isinstance(text, str) and len(text) > most:
             found.append(f"{label} is {len(text)} chars, maximum is {most}; move data to the heap and point to it")
-        elif needed and not text.strip():
+        elif needed and not (isinstance(text, str) and text.strip()):
             found.append(f"{label} is empty (0 chars), maximum is {most}; say what the child needs to know")
-    found += faults(state.heap, call.store, budgets)
-    return found or _typos(state, call)
+    return found
 
 
 def pointers(call: PushFrame) -> list[str]:
@@ -101,24 +112,27 @@ def pointers(call: PushFrame) -> list[str]:
 
 
 def _typos(state: State, call: PushFrame) -> list[str]:
-    known = [*state.heap.chunks, *(entry.name for entry in call.store)]
+    budgets = state.begun.budgets
+    if len(call.objective) > budgets.intent_chars or len(call.context) > budgets.context_chars:
+        return []  # the texts must change anyway, and their pointers are without number
+    known = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in call.store)]))
     found = []
     for name in pointers(call):
-        near = [] if name in known else [other for other in known if edit_distance(name, other, 2) <= 2]
+        nearby = [] if name in known else known[: 2 * budgets.heap_chunks]
+        near = [other for other in nearby if edit_distance(name, other[:80], 2) <= 2]
         if near:
             found.append(f"heap {name!r} does not exist; did you mean {', '.join(map(repr, near[:3]))}?")
     return found
 
 
-def _sources(state: State, entries: tuple[StoreEntry, ...], pending: Pending) -> Event | Effect | None:
+def _sources(state: State, tool: str, entries: tuple[StoreEntry, ...], pending: Pending) -> Event | Effect | None:
     """What stands between ``entries`` and the heap: the digests to take first, or a refusal by them."""
-    named = {entry.source for entry in entries if entry.source}
-    if not named:
+    if not any(entry.source for entry in entries):
         return None
     if pending.digests is None:
-        return DigestSources(tuple(sorted(named | set(state.heap.sources))))
+        return DigestSources(sources_with(state.heap, entries))
     found = source_faults(entries, pending.digests)
-    return CallRejected("bad_source", "refused: " + "; ".join(found)) if found else None
+    return CallRejected("bad_source", f"{tool} refused: " + "; ".join(found)) if found else None
 
 
 def pop(state: State, call: PopFrame | EndRun, pending: Pending) -> Event | Effect:
@@ -129,17 +143,17 @@ def pop(state: State, call: PopFrame | EndRun, pending: Pending) -> Event | Effe
     store = call.store if isinstance(call, PopFrame) else ()
     found = []
     if len(call.result) > most:
-        found.append(f"result is {len(call.result)} chars, maximum is {most}; leave data in files or on the heap")
+        found.append(f"result is {len(call.result)} chars, maximum is {most}; shorten it and point to where data is")
     elif not call.result.strip():
-        found.append(f"result is empty (0 chars), maximum is {most}; report in the shape R1 asks for")
+        found.append(f"result is empty (0 chars), maximum is {most}; report what was done, how verified, what is open")
     found += faults(state.heap, store, budgets)
     if found:
         return CallRejected("pop_refused", "pop_frame refused: " + "; ".join(found))
-    blocked = _sources(state, store, pending)
+    blocked = _sources(state, "pop_frame", store, pending)
     if blocked is not None:
         return blocked
     if frame.verify and pending.verified is None:
-        return Verify(frame.verify, state.heap.sources)
+        return Verify(frame.verify, sources_with(state.heap, store))
     verified = pending.verified.outcome if pending.verified else ""
     return FramePopped(frame.id, call.result, verified=verified, stored=tuple(entry.name for entry in store))
 
@@ -149,7 +163,7 @@ def forced_pop(state: State, code: str) -> FramePopped:
     frame = state.running
     most = state.begun.budgets.result_chars if frame.depth else state.begun.budgets.root_result_chars
     words = mark_cut(last_words(frame), most) or "(it left no text)"
-    return FramePopped(frame.id, words, forced=code, verified="not verified" if frame.verify else "")
+    return FramePopped(frame.id, words, forced=code, verified=NOT_VERIFIED if frame.verify else "")
 
 
 def last_words(frame: Frame) -> str:
@@ -180,7 +194,7 @@ def pushed(state: State, event: FramePushed, call: PushFrame, call_id: str, heap
         context=event.context,
         opened=heap,
         turns=Log(),
-        verify=call.verify,
+        verify=call.verify.strip(),
         missing=event.missing,
         call_id=call_id,
         parent=state.running.id,
@@ -213,7 +227,9 @@ def _report(frame: Frame, event: FramePopped, tested: str) -> str:
         said = (
             f"frame {frame.name!r} was popped by the harness (forced: {event.forced}); its last words:\n{event.result}"
         )
-    if event.verified:
+    if event.verified == NOT_VERIFIED:
+        said += f"\n[{NOT_VERIFIED}]"
+    elif event.verified:
         said += f"\n[verified: {event.verified}]" + (f"\n{tail(tested, 10, 1_000)}" if tested else "")
     if event.stored:
         said += f"\n[stored on the heap: {', '.join(event.stored)}]"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from difflib import get_close_matches
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from .calls import HeapRead, StoreEntry
 
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 UNKNOWN = ("unknown", "missing", "outside")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Chunk(Struct, frozen=True):
@@ -63,7 +65,7 @@ class Heap(Struct, frozen=True):
         return tuple(sorted({chunk.source for chunk in self.chunks.values() if chunk.source}))
 
     def put(self, entry: StoreEntry, step: int, digest: str) -> Heap:
-        """With the chunk added or overwritten; ``digest`` is its source's, now."""
+        """With the chunk added or overwritten; ``digest`` is its source's as the content was stored."""
         old = self.chunks.get(entry.name)
         chunk = Chunk(
             name=entry.name,
@@ -75,9 +77,8 @@ class Heap(Struct, frozen=True):
             digest=digest,
             read=old.read if old else None,
         )
-        current = {**self.current, entry.source: digest} if entry.source else self.current
         chars = self.chars + len(entry.content) - (len(old.content) if old else 0)
-        return Heap({**self.chunks, entry.name: chunk}, chars, current)
+        return replace(self, chunks={**self.chunks, entry.name: chunk}, chars=chars)
 
     def mark_read(self, name: str, step: int) -> Heap:
         return replace(self, chunks={**self.chunks, name: replace(self.chunks[name], read=step)})
@@ -116,9 +117,9 @@ def line(heap: Heap, chunk: Chunk) -> str:
 
 
 def shown(heap: Heap) -> tuple[tuple[object, ...], ...]:
-    """What of the heap must be printed anew once it differs: everything in the index but the reads."""
+    """What an index says of each chunk; a conversation that last said something else is told anew."""
     return tuple(
-        (chunk.name, len(chunk.content), chunk.description, chunk.source, chunk.written, heap.stale(chunk))
+        (chunk.name, len(chunk.content), chunk.description, chunk.source, chunk.written, chunk.read, heap.stale(chunk))
         for chunk in heap.chunks.values()
     )
 
@@ -129,12 +130,17 @@ def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> lis
     for entry in entries:
         found += name_faults("name", entry.name, budgets)
         if not entry.content:
-            found.append(f"the content of {entry.name!r} is empty; store what a later frame needs, or nothing")
+            found.append(f"the content of {entry.name[:80]!r} is empty; store what a later frame needs, or nothing")
         found += description_faults(entry.description, budgets)
-        if any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in entry.source):
-            found.append(f"the source of {entry.name!r} holds control characters; give the path of one workspace file")
-    names = [entry.name for entry in entries]
-    found += [f"{name!r} is stored twice in one call" for name in sorted({n for n in names if names.count(n) > 1})]
+        if len(entry.source) > budgets.source_chars:
+            found.append(
+                f"source is {len(entry.source)} chars, maximum is {budgets.source_chars}; "
+                "give the path of one workspace file, or leave it out"
+            )
+        elif _control_characters(entry.source):
+            found.append("source holds control characters; give the path of one workspace file")
+    twice = sorted(name for name, count in Counter(entry.name for entry in entries).items() if count > 1)
+    found += [f"{name[:80]!r} is stored twice in one call; name each chunk once" for name in twice]
     return found or _budget_faults(heap, entries, budgets)
 
 
@@ -152,9 +158,14 @@ def name_faults(label: str, name: str, budgets: Budgets) -> list[str]:
 def description_faults(description: str, budgets: Budgets) -> list[str]:
     if len(description) > budgets.description_chars:
         return [f"description is {len(description)} chars, maximum is {budgets.description_chars}; shorten it"]
-    if any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in description):
+    if _control_characters(description):
         return ["description holds line breaks or control characters; write one plain line"]
     return []
+
+
+def _control_characters(text: str) -> bool:
+    """Whether the text has characters that could end or hide a line of the index."""
+    return any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in text)
 
 
 def _budget_faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> list[str]:
@@ -173,15 +184,23 @@ def _budget_faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets
 
 
 def _freeable(heap: Heap) -> str:
+    if not heap.chunks:
+        return "the heap is empty; store less"
     never = [chunk.name for chunk in heap.chunks.values() if chunk.read is None]
     hint = f"never read so far: {', '.join(never)}" if never else "every chunk has been read"
     return f"free or shorten chunks first ({hint})"
 
 
+def sources_with(heap: Heap, entries: tuple[StoreEntry, ...]) -> tuple[str, ...]:
+    """The heap's sources, and those of the entries that are to join it."""
+    return tuple(sorted({*heap.sources, *(entry.source for entry in entries if entry.source)}))
+
+
 def source_faults(entries: tuple[StoreEntry, ...], digests: dict[str, str]) -> list[str]:
     told = {"missing": "does not exist", "outside": "is outside the workspace"}
     return [
-        f"source {entry.source!r} of {entry.name!r} {told[digests[entry.source]]}; name a workspace file or leave it out"
+        f"source {entry.source!r} of {entry.name!r} {told[digests[entry.source]]}; "
+        "name a file in the workspace, or leave source out"
         for entry in entries
         if digests.get(entry.source) in told
     ]
@@ -190,7 +209,7 @@ def source_faults(entries: tuple[StoreEntry, ...], digests: dict[str, str]) -> l
 def no_chunk(heap: Heap, name: str) -> str:
     """The refusal of a missing name, with the nearest ones."""
     if not heap.chunks:
-        return f"there is no chunk {name[:80]!r}; the heap is empty"
+        return f"there is no chunk {name[:80]!r}; the heap is empty, heap_alloc stores a first one"
     near = get_close_matches(name, heap.chunks, n=3, cutoff=0.4) or list(heap.chunks)[:5]
     return f"there is no chunk {name[:80]!r}; nearest: {', '.join(near)}"
 
@@ -200,9 +219,9 @@ def read_text(heap: Heap, call: HeapRead) -> tuple[str, str]:
     content = heap.chunks[call.name].content
     if call.start_line is None and call.end_line is None:
         return content, ""
-    lines = content.splitlines(keepends=True)
+    lines = _LINE.findall(content)
     first = 1 if call.start_line is None else call.start_line
     last = len(lines) if call.end_line is None else call.end_line
     if first < 1 or last < first or first > len(lines):
-        return "", f"lines {first} to {last} of {call.name!r} do not exist; it has {len(lines)}"
+        return "", f"lines {first} to {last} of {call.name!r} do not exist; ask for lines from 1 to {len(lines)}"
     return "".join(lines[first - 1 : last]), ""

@@ -19,7 +19,7 @@ WINDOW_TOLD_AT = 0.75
 WINDOW_CLOSES_AT = 0.85
 REFUSALS_BEFORE_POP = 3
 
-_CONSTRAINT = re.compile(r"(?:^|(?<=[\s,;]))(steps|tokens|seconds)=(\d{1,12})([kKmM]?)(?=$|[\s,;])")
+_CONSTRAINT = re.compile(r"(?:^|(?<=[\s,;]))(steps|tokens|seconds)=(\d{1,12})([kKmM]?)(?=$|[\s;]|,(?!\d))")
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -85,14 +85,14 @@ def notice(state: State) -> NoticeGiven | None:
             )
             return NoticeGiven(
                 name,
-                f"Only {amount} {word} are left in this run. Store what matters, finish, and pop with what you have.",
+                f"Only {amount} {word} are left in this run. Finish, and {_pop_now(state)}",
             )
     frame = state.running
     if "window" not in frame.told and frame.context_tokens >= WINDOW_TOLD_AT * state.begun.window_tokens:
         return NoticeGiven(
             "window",
-            f"This frame's conversation fills {WINDOW_TOLD_AT:.0%} of the model's window. At {WINDOW_CLOSES_AT:.0%} "
-            "only pop_frame and the heap tools work. Store what a later frame needs and pop with what you have.",
+            f"This frame's conversation fills {WINDOW_TOLD_AT:.0%} of the model's window. "
+            f"At {WINDOW_CLOSES_AT:.0%}, {_way_out(state)}",
         )
     return None
 
@@ -102,19 +102,27 @@ def closing(state: State) -> tuple[str, str] | None:
     for frame in reversed(state.stack):
         spent = _spent(state, frame)
         if spent:
-            whose = (
-                "this frame's"
-                if frame is state.running
-                else f"the constraint of frame {frame.name!r}, which called it,"
-            )
-            subject = f"{whose} constraint" if frame is state.running else whose
-            return "constraint", f"{subject} is spent ({spent}); only pop_frame and the heap tools work now"
+            whose = "this frame" if frame is state.running else f"frame {frame.name!r}, which waits for this one,"
+            return "constraint", f"the constraint of {whose} is spent ({spent}); {_way_out(state)}"
     if state.running.context_tokens >= WINDOW_CLOSES_AT * state.begun.window_tokens:
         return "window", (
-            f"this frame's conversation fills {WINDOW_CLOSES_AT:.0%} of the model's window; "
-            "only pop_frame and the heap tools work now"
+            f"this frame's conversation fills {WINDOW_CLOSES_AT:.0%} of the model's window; {_way_out(state)}"
         )
     return None
+
+
+def _way_out(state: State) -> str:
+    """What a closed frame may still do, by the tools the run offers."""
+    allowed = "pop_frame and the heap tools work" if _has_heap(state) else "pop_frame works"
+    return f"only {allowed}: {_pop_now(state)}"
+
+
+def _pop_now(state: State) -> str:
+    return ("store what a later frame needs, and " if _has_heap(state) else "") + "pop with what you have."
+
+
+def _has_heap(state: State) -> bool:
+    return any(tool.name == "heap_alloc" for tool in state.begun.tools)
 
 
 def _spent(state: State, frame: Frame) -> str:

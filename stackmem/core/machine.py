@@ -58,8 +58,10 @@ from .replies import CUT_SHORT, unusable
 from .retries import after_failure, wait_seconds
 from .state import Notice, Pending, Reply, Result, State
 from .strategy import MemoryStrategy
+from .text import clip_chars
 
 IDLE_REPLIES = 3
+REASON_CHARS = 8_000
 _UNCHECKED = ("model_error", "workspace_error", "interrupted")
 
 
@@ -78,7 +80,7 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if not state.stack:
         return RunEnded("popped", state.result)
     if state.pending is not None:
-        return settle(state, strategy, state.pending)
+        return _bounded(settle(state, strategy, state.pending))
     if state.failures:
         followed = after_failure(state)
         if followed is not None:
@@ -118,12 +120,13 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     """What the last reply comes to: its fact, its effect, or its refusal."""
     if pending.stop == "window":
         return frames.forced_pop(state, "window")
-    refusal = unusable(pending)
+    refusal = unusable(pending, state.running.turns[-1])
     if refusal is not None:
         return refusal
     call = parse(pending.calls[0], strategy.tools)
     if isinstance(call, tuple):
-        return CallRejected(*call)
+        code, reason = call
+        return CallRejected(code, reason + frames.unmeasured(pending.calls[0], state.begun.budgets))
     if not isinstance(call, PopFrame | EndRun | HeapAlloc | HeapRead | HeapWrite | HeapFree):
         closed = limits.closing(state)
         if closed is not None:
@@ -145,6 +148,13 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
             return free(state, call)
         case _:
             assert_never(call)
+
+
+def _bounded(settled: Event | Effect) -> Event | Effect:
+    """A refusal with thousands of faults is shortened: what refuses must not fill the window itself."""
+    if isinstance(settled, CallRejected) and len(settled.reason) > REASON_CHARS:
+        return replace(settled, reason=clip_chars(settled.reason, REASON_CHARS))
+    return settled
 
 
 def _use(state: State, call: WorkspaceCall) -> Event | Effect:
@@ -174,9 +184,8 @@ def evolve(state: State, event: Event) -> State:
             pending = replace(state.pending, verified=event) if state.pending else None
             return replace(state, heap=heap, pending=pending)
         case SourcesDigested():
-            heap = state.heap.seen({path: event.digests[path] for path in state.heap.sources if path in event.digests})
             pending = replace(state.pending, digests=event.digests) if state.pending else None
-            return replace(state, heap=heap, pending=pending)
+            return replace(state, heap=state.heap.seen(event.digests), pending=pending)
         case ClockRead():
             return replace(state, seconds=max(state.seconds, event.elapsed_seconds), clock_fresh=True)
         case ChecksReturned():
@@ -253,7 +262,7 @@ def _rejected(state: State, event: CallRejected) -> State:
     told = state
     for call in calls:
         told = frames.tell(told, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
-    frame = replace(told.running, refused=told.running.refused + (event.code in ("constraint", "window")))
+    frame = replace(told.running, refused=told.running.refused + (limits.closing(state) is not None))
     idle = state.idle + 1 if state.pending and state.pending.stop in CUT_SHORT else 0
     return replace(told, stack=(*told.stack[:-1], frame), pending=None, idle=idle)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .events import CallRejected, ReplyNudged, Stop
-from .state import Pending
+from .messages import Text
+from .state import Pending, Reply, Turn
 
 CUT_SHORT: dict[Stop, tuple[str, str]] = {
     "truncated": (
@@ -17,10 +18,11 @@ CUT_SHORT: dict[Stop, tuple[str, str]] = {
 }
 
 
-def unusable(pending: Pending) -> ReplyNudged | CallRejected | None:
+def unusable(pending: Pending, reply: Turn) -> ReplyNudged | CallRejected | None:
     """The answer to a reply with no call, several, or one that was cut off; None where it holds one whole call."""
     if not pending.calls:
-        return nudge(pending.stop)
+        parts = reply.parts if isinstance(reply, Reply) else ()
+        return nudge(pending.stop, empty=not any(isinstance(part, Text) and part.text.strip() for part in parts))
     if pending.stop in CUT_SHORT:
         return CallRejected(CUT_SHORT[pending.stop][0], f"not executed: {CUT_SHORT[pending.stop][1]}")
     if len(pending.calls) > 1:
@@ -31,12 +33,7 @@ def unusable(pending: Pending) -> ReplyNudged | CallRejected | None:
     return None
 
 
-def nudge(stop: Stop) -> ReplyNudged:
-    code, text = CUT_SHORT.get(
-        stop,
-        (
-            "no_call",
-            "No tool was called. Every reply makes exactly one tool call; if the work is done, call pop_frame.",
-        ),
-    )
-    return ReplyNudged(code, text)
+def nudge(stop: Stop, *, empty: bool) -> ReplyNudged:
+    code, said = ("empty", "Your reply was empty.") if empty else ("no_call", "No tool was called.")
+    rule = f"{said} Every reply makes exactly one tool call; if the work is done, call pop_frame."
+    return ReplyNudged(*CUT_SHORT.get(stop, (code, rule)))

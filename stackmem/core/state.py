@@ -34,7 +34,7 @@ class Reply(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The answer to one call. ``heap`` is the heap as it stood then, ``step`` that of the call's reply."""
+    """The answer to one call. ``heap`` and ``step`` are those of the moment it was given."""
 
     call_id: str
     text: str

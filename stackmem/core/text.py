@@ -13,10 +13,25 @@ def clip_chars(text: str, most: int) -> str:
     """Head and tail of ``text`` in at most ``most`` characters, and between them how much was left out."""
     if len(text) <= most:
         return text
-    mark = f"\n[... {len(text) - most:,} and a few of {len(text):,} characters left out ...]\n"
-    room = max(0, most - len(mark))
+    room = max(0, most - len(_left_out(len(text), len(text))))
     head = room - room // 3
-    return (text[:head] + mark + text[len(text) - (room - head) :])[:most]
+    return (text[:head] + _left_out(len(text) - room, len(text)) + text[len(text) - (room - head) :])[:most]
+
+
+def clip_bytes(text: str, most: int) -> str:
+    """As ``clip_chars``, in at most ``most`` bytes of UTF-8; no character is cut in two."""
+    raw = text.encode(errors="replace")
+    if len(raw) <= most:
+        return text
+    room = max(0, most - len(_left_out(len(text), len(text))))
+    head = raw[: room - room // 3].decode(errors="ignore")
+    end = raw[len(raw) - room // 3 :].decode(errors="ignore")
+    mark = _left_out(len(text) - len(head) - len(end), len(text))
+    return head + mark + end if room else mark[:most]
+
+
+def _left_out(chars: int, total: int) -> str:
+    return f"\n[... {chars:,} of {total:,} characters left out ...]\n"
 
 
 def tail(text: str, lines: int, chars: int) -> str:
