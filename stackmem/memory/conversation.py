@@ -7,13 +7,14 @@ the heap index included, is appended to the next user message.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.heap import Heap
 from ..core.log import Log
-from ..core.messages import Breakpoint, Message, Part, Text, ToolResult
+from ..core.messages import Breakpoint, Message, Part, Text, Thinking, ToolResult
 from ..core.state import Notice, Reply, Result, Turn
 
 _UNSAID = {
@@ -54,13 +55,31 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
     match turn:
         case Reply():
             closed = conversation.closed()
-            said = turn.parts or (Text(_UNSAID.get(turn.stop, "(an empty reply)")),)
-            return replace(closed, messages=closed.messages.append(Message("assistant", said)))
+            return replace(closed, messages=closed.messages.append(Message("assistant", _said(turn))))
         case Result():
             part: Part = ToolResult(turn.call_id, turn.text, turn.failed)
+            known = _with_reads(conversation.shown, turn)
+            return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=known)
         case Notice():
-            part = Text(turn.text)
-    return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap)
+            return replace(conversation, parts=(*conversation.parts, Text(turn.text)), heap=turn.heap)
+        case _:
+            assert_never(turn)
+
+
+def _said(reply: Reply) -> tuple[Part, ...]:
+    """The reply's parts without blank text, which providers refuse; a reply that says nothing says so."""
+    parts = tuple(part for part in reply.parts if not (isinstance(part, Text) and not part.text.strip()))
+    if all(isinstance(part, Thinking) for part in parts):
+        return (*parts, Text(_UNSAID.get(reply.stop, "(an empty reply)")))
+    return parts
+
+
+def _with_reads(known: Heap, result: Result) -> Heap:
+    """The heap as shown, and with the read that this result tells of by itself."""
+    for chunk in result.heap.chunks.values():
+        if chunk.read == result.step and chunk.name in known.chunks:
+            known = known.mark_read(chunk.name, result.step)
+    return known
 
 
 def rolling_breakpoints(messages: Log[Message], kept_parts: int) -> tuple[Breakpoint, ...]:
