@@ -1,0 +1,98 @@
+"""Running git so that nothing but its own program is executed: no hook, monitor, pager, filter or outside diff."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+from ..errors import UsageError, WorkspaceError
+
+ANSWER_SECONDS = 600
+_HERS = ("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER")
+
+_SAFE = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.pager=cat",
+    "core.quotePath=true",
+    "core.protectNTFS=false",  # names that only Windows cannot bear are names here
+    "core.protectHFS=false",
+    "core.bigFileThreshold=16m",  # a larger file is compared as bytes: line by line would take minutes
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "safe.directory=*",  # nothing of a foreign repository is executed, so its owner does not matter
+)
+
+
+@lru_cache(maxsize=1)
+def git_program() -> str:
+    """The absolute path of git.
+
+    Raises:
+        UsageError: There is none.
+
+    """
+    found = shutil.which("git")
+    if found is None:
+        raise UsageError("git is not installed, and stackmem keeps the files of a run with it; install the package git")
+    return os.path.realpath(found)
+
+
+def git_command(*arguments: str) -> list[str]:
+    return [git_program(), *(word for setting in _SAFE for word in ("-c", setting)), *arguments]
+
+
+def store_environment(git_dir: Path) -> dict[str, str]:
+    """For our own store: nobody's configuration, and no variable of the caller's."""
+    return {
+        "PATH": os.defpath,
+        "HOME": "/nonexistent",
+        "LC_ALL": "C",
+        "GIT_DIR": os.fspath(git_dir.absolute()),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+    }
+
+
+def her_environment() -> dict[str, str]:
+    """For reading the person's repository: her ignore rules count, but no variable that names another repository."""
+    theirs = {name: os.environ[name] for name in _HERS if name in os.environ}
+    return {
+        **theirs,
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+    }
+
+
+def git(*arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b"") -> bytes:
+    """What git prints.
+
+    Raises:
+        UsageError: git is not installed.
+        WorkspaceError: git failed, or has not ended after ``ANSWER_SECONDS``.
+
+    """
+    command = git_command(*arguments)
+    try:
+        ended = subprocess.run(
+            command, cwd=cwd, env=environment, input=stdin, capture_output=True, check=False, timeout=ANSWER_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WorkspaceError(f"git {arguments[0]} cannot run ({error}); see that git works in {cwd}") from error
+    if ended.returncode:
+        raise failure(arguments[0], cwd, ended.stderr)
+    return ended.stdout
+
+
+def failure(what: str, cwd: Path, stderr: bytes) -> WorkspaceError:
+    why = " ".join(stderr.decode("utf-8", "replace").split())[-300:] or "no reason given"
+    return WorkspaceError(f"git {what} failed in {cwd} ({why}); see that git works there")

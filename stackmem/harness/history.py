@@ -1,0 +1,198 @@
+"""What a workspace held at each moment, kept as git trees in a git directory of our own, outside the workspace.
+
+Rule 1: what the workspace starts with is kept, whatever its ``.gitignore`` says; what appears later is kept unless
+    ``.gitignore`` leaves it out at that moment. What was kept once stays kept until it is deleted, as in git.
+Rule 2: a file is kept byte for byte, with its executable bit, and a symlink as a link. Attributes of the workspace
+    (line ends, filters, encodings, textconv) change nothing, and nothing that it holds is executed.
+Rule 3: never kept: ``.git`` in any spelling, empty folders, times, other permissions, caches, installed dependencies
+    (``.venv``, ``node_modules``), sockets and FIFOs.
+Rule 4: what cannot be kept (too large, unreadable, a path too long) is named in ``left_out``. If an earlier version
+    was kept, that one stays in the tree, so that the change is unknown rather than a deletion.
+
+The store is not synced to disk: after a power cut, objects of the last seconds may be missing, which git names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import WorkspaceError
+from ..workspace.clip import shown_name
+from .census import Census, LeftOut, Seen
+from .git import git, store_environment
+from .objects import EXECUTABLE, FOLDER, Node, ObjectStore
+
+LARGEST_BYTES = 64 * 1024 * 1024  # of one file
+_STATE = "stackmem.json"
+
+
+class Change(Struct, frozen=True):
+    """One path that differs between two trees.
+
+    Attributes:
+        path: Relative to the workspace, spelled as ``shown_name`` does.
+        kind: ``mode`` where the executable bit alone differs.
+        before: Blob id of the old content (of a link: of its target); empty where the path was not there.
+        after: The same of the new content; empty where the path is gone.
+        before_mode: As git spells it (``100644``, ``100755``, ``120000``); empty where the path was not there.
+        after_mode: The same, afterwards.
+
+    """
+
+    path: str
+    kind: Literal["added", "modified", "deleted", "mode"]
+    before: str
+    after: str
+    before_mode: str
+    after_mode: str
+
+    @property
+    def executable(self) -> bool:
+        return self.after_mode == EXECUTABLE
+
+
+class _State(Struct, frozen=True):
+    """What must outlive the process: which files are kept, and which folders are not."""
+
+    tree: str
+    leave_out: tuple[str, ...]
+
+
+class History:
+    """The trees of one workspace. One process at a time may take snapshots.
+
+    Attributes:
+        left_out: What the last snapshot could not keep, by path.
+
+    """
+
+    def __init__(
+        self, git_dir: Path, work_tree: Path, leave_out: tuple[str, ...] = (), largest_bytes: int = LARGEST_BYTES
+    ) -> None:
+        """Open the store, or make it.
+
+        Args:
+            git_dir: Outside the workspace; made with its parents where it is missing.
+            work_tree: The workspace, as the host knows it.
+            leave_out: Folders that are never looked into, relative to the workspace and as ``Plan.folders`` spells
+                them; an opened store remembers its own.
+            largest_bytes: A larger file is left out.
+
+        Raises:
+            UsageError: git is not installed.
+            WorkspaceError: The store cannot be made or read.
+
+        """
+        self.left_out: tuple[LeftOut, ...] = ()
+        self._git_dir = git_dir
+        self._work_tree = work_tree
+        self._store = ObjectStore(git_dir)
+        state = self._remembered()
+        self._tree = state.tree
+        self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
+        self._census = Census(git_dir, work_tree, self._store, self._leave_out, largest_bytes)
+        self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
+
+    def snapshot(self) -> str:
+        """The tree id of the workspace now; the same id where nothing that is kept has changed.
+
+        Raises:
+            WorkspaceError: The workspace cannot be opened, or the store not be written.
+
+        """
+        seen, self.left_out = self._census.take(self._seen, first=not self._tree)
+        same = (
+            self._tree
+            and len(seen) == len(self._seen)
+            and all(path in self._seen and self._seen[path].node == now.node for path, now in seen.items())
+        )
+        if not same:
+            self._tree = self._store.add_folders((path, now.node) for path, now in seen.items())
+            self._remember()
+        self._seen = seen
+        return self._tree
+
+    def patch(self, before: str, after: str) -> bytes:
+        """What leads from one tree to the other, as ``git apply --binary`` takes it; empty where nothing differs.
+
+        Raises:
+            WorkspaceError: One of the trees is not in the store.
+
+        """
+        form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
+        return self._compare(before, after, *form)
+
+    def changed(self, before: str, after: str) -> list[Change]:
+        """The paths that differ, sorted as git sorts them, in the order of the patch.
+
+        Raises:
+            WorkspaceError: One of the trees is not in the store.
+
+        """
+        fields = self._compare(before, after, "--raw", "--no-abbrev", "-z").split(b"\0")
+        return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
+
+    def _compare(self, before: str, after: str, *form: str) -> bytes:
+        # The comparison of two trees in a bare repository reads no attributes of any workspace.
+        safe = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+        trees = ("--end-of-options", before, after)
+        return self._git("diff-tree", "-r", *safe, *form, *trees)
+
+    def _listed(self, tree: str) -> dict[bytes, Node]:
+        """Every file of a tree by its path."""
+        found: dict[bytes, Node] = {}
+        for line in self._git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")[:-1]:
+            described, _, path = line.partition(b"\t")
+            mode, _, name = described.decode().split()
+            found[path] = Node(mode, name)
+        return found
+
+    def _git(self, *arguments: str) -> bytes:
+        return git(*arguments, cwd=self._git_dir, environment=store_environment(self._git_dir))
+
+    def _remembered(self) -> _State:
+        path = self._git_dir / _STATE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_State)
+        except FileNotFoundError:
+            return _State("", ())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise WorkspaceError(
+                f"the history in {shown_name(str(self._git_dir))} cannot be read ({error}); start a new run"
+            ) from error
+
+    def _remember(self) -> None:
+        path = self._git_dir / _STATE
+        fresh = path.with_suffix(".new")
+        try:
+            fresh.write_bytes(msgspec.json.encode(_State(self._tree, self._leave_out)))
+            os.replace(fresh, path)  # noqa: PTH105
+        except OSError as error:
+            raise WorkspaceError(
+                f"cannot write {path} ({error.strerror}); make room, or choose another place"
+            ) from error
+
+
+def _change(record: str, path: bytes) -> Change:
+    """Read ``:OLD_MODE NEW_MODE OLD_ID NEW_ID LETTER``; zeros stand for nothing."""
+    before_mode, after_mode, before, after, letter = record.removeprefix(":").split()
+    kind: Literal["added", "modified", "deleted", "mode"]
+    if letter == "A":
+        kind = "added"
+    elif letter == "D":
+        kind = "deleted"
+    else:
+        kind = "mode" if before == after and FOLDER not in {before_mode, after_mode} else "modified"
+    return Change(
+        path=shown_name(path),
+        kind=kind,
+        before=before.strip("0") and before,
+        after=after.strip("0") and after,
+        before_mode=before_mode.strip("0") and before_mode,
+        after_mode=after_mode.strip("0") and after_mode,
+    )

@@ -1,0 +1,105 @@
+"""What the ``.gitignore`` files of a workspace leave out, as git itself understands them."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+
+from .git import ANSWER_SECONDS, failure, git_command, store_environment
+
+_SENT_BYTES = 16 * 1024  # at once: a pipe that is read up holds so much, so neither side waits for the other
+
+
+class IgnoreRules:
+    """One conversation with git about one state of a workspace; git is started by the first question.
+
+    The rules read are those of the workspace alone, not the person's.
+    """
+
+    def __init__(self, git_dir: Path, work_tree: Path) -> None:
+        self._git_dir = git_dir
+        self._work_tree = work_tree
+        self._talk: _Talk | None = None
+
+    def ignored(self, paths: list[bytes]) -> set[bytes]:
+        """Those of the paths, relative to the workspace, that are ignored.
+
+        Raises:
+            WorkspaceError: git fails, or does not answer.
+
+        """
+        found: set[bytes] = set()
+        batch: list[bytes] = []
+        size = 0
+        for path in paths:
+            if size + len(path) > _SENT_BYTES and batch:
+                found |= self._ask(batch)
+                batch, size = [], 0
+            batch.append(path)
+            size += len(path) + 3
+        return found | self._ask(batch) if batch else found
+
+    def close(self) -> None:
+        if self._talk is not None:
+            self._talk.end()
+            self._talk = None
+
+    def _ask(self, paths: list[bytes]) -> set[bytes]:
+        if self._talk is None:
+            self._talk = _Talk(self._git_dir, self._work_tree)
+        try:
+            return self._talk.ask(paths)
+        except (OSError, EOFError) as error:
+            raise failure("check-ignore", self._work_tree, self._talk.end()) from error
+
+
+class _Talk:
+    def __init__(self, git_dir: Path, work_tree: Path) -> None:
+        arguments = ("-c", "core.bare=false", "-c", "core.excludesFile=/dev/null", "check-ignore")
+        self._process = subprocess.Popen(
+            git_command(*arguments, "--no-index", "--stdin", "-z", "--verbose", "--non-matching"),
+            cwd=work_tree,
+            env=store_environment(git_dir) | {"GIT_WORK_TREE": str(work_tree.absolute())},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
+        self._timer = threading.Timer(ANSWER_SECONDS, self._process.kill)
+        self._timer.daemon = True
+        self._timer.start()
+        self._unread = b""
+
+    def ask(self, paths: list[bytes]) -> set[bytes]:
+        # A name like ":(top)" would be a pattern to git; behind "./" it is a name.
+        question = b"".join(b"./%s\0" % path for path in paths)
+        _write_all(self._process, question)
+        return {path for path in paths if self._answer()}
+
+    def _answer(self) -> bool:
+        """Git answers with four fields: file, line and text of the rule, and the path; no rule: the first are empty."""
+        _source, _line, rule, _path = (self._field() for _ in range(4))
+        return bool(rule) and not rule.startswith(b"!")
+
+    def _field(self) -> bytes:
+        while b"\0" not in self._unread:
+            more = self._process.stdout.read(_SENT_BYTES) if self._process.stdout else b""
+            if not more:
+                raise EOFError
+            self._unread += more
+        field, _, self._unread = self._unread.partition(b"\0")
+        return field
+
+    def end(self) -> bytes:
+        """End git, whatever it does; what it complained about."""
+        self._timer.cancel()
+        self._process.kill()
+        _, complaint = self._process.communicate()
+        return complaint
+
+
+def _write_all(process: subprocess.Popen[bytes], content: bytes) -> None:
+    left = memoryview(content)
+    while left and process.stdin is not None:
+        left = left[process.stdin.write(left) or 0 :]
