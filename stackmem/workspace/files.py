@@ -48,10 +48,13 @@ class Files:
 
     """
 
-    def __init__(self, root: Path, inside: str, opener: Opener | None = None) -> None:
+    def __init__(
+        self, root: Path, inside: str, opener: Opener | None = None, scrub: Callable[[str], str] = str
+    ) -> None:
         """Open the root, which commands and the model know as ``inside``, an absolute path.
 
-        ``opener`` is how paths are resolved; None is the best way that this kernel allows.
+        ``opener`` is how paths are resolved; None is the best way that this kernel allows. ``scrub`` takes secrets out
+        of a line before it is cut, since half a secret is no longer recognised; other text is left to the caller.
 
         Raises:
             WorkspaceError: ``root`` is no directory, or a symlink to one.
@@ -65,6 +68,7 @@ class Files:
                 f" ({error.strerror}); start the run with another one"
             ) from error
         self._inside = inside
+        self._scrub = scrub
         self._open: Opener = opener or opener_for(self.fd)
 
     def close(self) -> None:
@@ -163,7 +167,7 @@ class Files:
             there = f"has {span.lines} lines" if span.counted else f"is too long to search behind line {span.lines}"
             raise Refused(f"start_line {start} is not to be had: {named(path)} {there}; ask for an earlier one")
         ranged = start_line is not None or end_line is not None
-        return Outcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes))
+        return Outcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes, scrub=self._scrub))
 
     def _write(self, path: str, content: str) -> Outcome:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -89,7 +90,7 @@ def _no_text(raw: bytes) -> bool:
     return b"\0" in raw or undecodable > max(1, _UNDECODABLE * len(text))
 
 
-def shown_lines(span: Span, start: int, *, ranged: bool, shown_bytes: int) -> str:
+def shown_lines(span: Span, start: int, *, ranged: bool, shown_bytes: int, scrub: Callable[[str], str] = str) -> str:
     """The span as text of at most ``shown_bytes`` bytes, whole lines from its beginning.
 
     A whole small file of plain text stands alone. Else a first line in brackets says which lines of how many these
@@ -110,7 +111,7 @@ def shown_lines(span: Span, start: int, *, ranged: bool, shown_bytes: int) -> st
     total = str(span.lines) if span.counted else f"more than {span.lines}"
     if fitting == 0:
         said = [f"line {start} of {total} is too long: this is its beginning; run_command can cut out a part of it"]
-        body, after = cut(lines[0], room), start + 1
+        body, after = cut(scrub(lines[0]), room), start + 1
     else:
         said = [f"lines {start}-{start + fitting - 1} of {total}"]
         body, after = "".join(lines[:fitting]), start + fitting

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.workspace.clip import visible
+from stackmem.workspace.files import Files
 from stackmem.workspace.lines import SCANNED_BYTES, scan, shown_lines
 from stackmem.workspace.outcome import Outcome
 from tests.workspace.scenes import scene
@@ -111,6 +112,13 @@ def test_a_line_that_is_too_long_is_begun_and_the_next_one_is_named(at):
     assert shown.endswith("ééé")
     assert len(shown.encode()) <= 1000
     assert at.read("f", 3, None, 1000).text == "[lines 3-3 of 3]\nlast\n"
+
+
+def test_a_secret_is_taken_out_of_a_long_line_before_the_line_is_cut(at):
+    (at.ws / "f").write_text("x" * 590 + "sk-0123456789" + "y" * 10_000)
+    files = Files(at.ws, "/workspace", scrub=lambda text: text.replace("sk-0123456789", "[secret KEY]"))
+    assert "sk-0123" in at.read("f", shown_bytes=1000).text  # where the cut falls
+    assert "sk-" not in files.read("f", None, None, 1000).text
 
 
 @pytest.mark.parametrize("shown_bytes", [0, 1, 50, 200])
