@@ -1,6 +1,6 @@
 """Every setting, in one table: parsing, the flags' help, the refusals and docs/configuration.md are made from it.
 
-No row may let a project file widen what a run can reach: project files and tasks are written by others.
+No row may let a project file or a task widen what a run can reach: they are written by others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Option(NamedTuple):
         kind: ``count`` is a whole number, ``amount`` any number above ``low``, ``texts`` a list, ``switch`` yes or no.
         default: As the settings hold it; None is the absence that ``none_means`` words.
         none_means: What the value ``none`` says; empty where ``none`` is no value.
-        project: Whether a project file or a task may set it.
+        project: Whether a project file may set it.
         low: Least value of a count; an amount is above it.
         rule: The default in words, where it follows a rule that the bare value does not tell.
 
@@ -77,7 +77,7 @@ class Option(NamedTuple):
     @property
     def help_text(self) -> str:
         """What ``--help`` prints beside the flag."""
-        form = "" if self.kind in {"text", "path", "switch"} and not self.none_means else f" Takes {self.accepts}."
+        form = f" Takes {self.accepts}." if self.kind in {"choice", "count", "amount", "address"} else ""
         return f"{self.says}{form} Default: {self.shown_default}."
 
 
@@ -158,6 +158,9 @@ _TABLE = (
 )  # fmt: skip
 
 OPTIONS = {option.name: option for option in _TABLE}
+
+TASK_OPTIONS = ("max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds")
+"""What a task may set."""
 
 ELSEWHERE = {
     "mounts": "profile",

@@ -3,7 +3,7 @@
 Rule 1: flag, then variable, then project file, then the user's own file, then task, then default; the first that says
 something holds.
 Rule 2: every source is checked whole, also what another one overrides.
-Rule 3: a project file and a task may set only what their rows in ``options.py`` allow them.
+Rule 3: a project file and a task may set only what ``options.py`` allows them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stackmem.core.budgets import Budgets, Limits
 from stackmem.errors import UsageError
 
 from .option_values import Place, read_value
-from .options import NOT_SETTINGS, OPTIONS, PREFIX, nearest
+from .options import NOT_SETTINGS, OPTIONS, PREFIX, TASK_OPTIONS, nearest
 from .settings_files import SettingsFile, project_file, user_file
 
 Layer = Literal["flag", "variable", "project", "user", "task", "default"]
@@ -178,10 +178,8 @@ def _filed(file: SettingsFile | None, layer: Literal["project", "user"], home: s
 
 def _task(task: Mapping[str, object], cwd: Path, home: str) -> Iterator[Value]:
     for name, raw in task.items():
-        option = OPTIONS.get(name)
-        if option is None or not option.project:
-            allowed = [one.name for one in OPTIONS.values() if one.project]
-            raise UsageError(f"task.toml: {name[:60]!a} may not be set by a task; {nearest(name, allowed)}")
+        if name not in TASK_OPTIONS:
+            raise UsageError(f"task.toml: {name[:60]!a} may not be set by a task; {nearest(name, TASK_OPTIONS)}")
         if raw is not None:
             place = Place("task.toml", folder=cwd, home=home, key=name, textual=False)
-            yield Value(name, read_value(option, raw, place), "task.toml", "task")
+            yield Value(name, read_value(OPTIONS[name], raw, place), "task.toml", "task")

@@ -21,7 +21,9 @@ from .options import ELSEWHERE, OPTIONS, nearest
 
 MAX_FILE_BYTES = 256 * 1024
 _PROJECT_FILE, _PYPROJECT, _TABLE = "stackmem.toml", "pyproject.toml", ("tool", "stackmem")
-_PLACED_TRIES = 40
+_PLACED_CHARS, _PLACED_TRIES = 32 * 1024, 20
+# A key of 100,000 dots takes the parser 40 GB; a key stands on one line.
+_MAX_DOTS = 250
 
 
 class SettingsFile(Struct, frozen=True):
@@ -176,6 +178,9 @@ def _decoded(raw: bytes, spelled: str) -> str:
 
 
 def _parsed(text: str, spelled: str) -> dict[str, Any]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > _MAX_DOTS:
+            raise UsageError(f"{spelled}:{number}: more than {_MAX_DOTS} dots; break the line up")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -201,27 +206,39 @@ def _refuse_foreign_keys(file: SettingsFile) -> None:
                 f"{file.place(key)}: {key} may not be set by a project; use {option.flag}, {option.variable} "
                 "or your own configuration file"
             )
+        if file.project and key == "model" and str(file.values[key]).strip().startswith("script:"):
+            raise UsageError(
+                f"{file.place(key)}: a project may name a model, not a script that takes its place; use --model"
+            )
         if key in ELSEWHERE:
             raise UsageError(f"{file.place(key)}: {key} belongs in a sandbox profile; name one with {option.name}")
 
 
 def line_of(text: str, keys: tuple[str, ...]) -> int | None:
-    """The line, from 1, on which the key at the end of ``keys`` is set; None where that cannot be told.
+    """The line, from 1, on which the key at the end of ``keys`` is set; None where that cannot be told, or not soon.
 
     It is the line before which the text is whole without the key, and after which, as soon as it is whole again, it
     has it: so neither a text of several lines nor another table that holds such a line misleads.
     """
+    if len(text) > _PLACED_CHARS:
+        return None
     lines = text.split("\n")
-    named = [number for number, line in enumerate(lines) if keys[-1] in line]
-    for number in named[:_PLACED_TRIES]:
-        if _sets("\n".join(lines[:number]), keys) is not False:
+    parts = ("\n".join(lines[:number]) for number in range(len(lines) + 1))
+    before, start, tries = "", None, 0
+    for number, part in enumerate(parts):
+        named = number < len(lines) and keys[-1] in lines[number]
+        if start is None and not named:
             continue
-        for end in range(number + 1, min(number + _PLACED_TRIES, len(lines)) + 1):
-            found = _sets("\n".join(lines[:end]), keys)
-            if found:
-                return number + 1
-            if found is False:
-                break
+        tries += 1
+        if tries > _PLACED_TRIES:
+            return None
+        sets = _sets(part, keys)
+        if start is not None and sets:
+            return start + 1
+        if start is not None and sets is False:
+            start = None
+        if start is None and named and sets is False:
+            start = number
     return None
 
 

@@ -1,0 +1,34 @@
+"""``stackmem config``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Also heed what this task sets.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
+) -> None:
+    """Show every setting and where its value comes from."""
+    import os
+    from pathlib import Path
+
+    from ..harness.prepare import task_settings
+    from ..harness.settings import resolve
+    from ..harness.settings_files import user_path
+    from ..harness.subject import find_subject
+
+    cwd = Path.cwd()
+    own = task_settings(find_subject(task, None, cwd)) if task else {}
+    resolved = resolve({}, os.environ, cwd, user_path(os.environ), own)
+    if json:
+        import msgspec
+
+        rows = [{"name": row.name, "value": row.value, "source": row.source} for row in resolved.values]
+        typer.echo(msgspec.json.encode(rows, enc_hook=str).decode())
+        return
+    for row in resolved.values:
+        value = ", ".join(row.value) if isinstance(row.value, tuple) else row.value
+        typer.echo(f"{row.name:<16} {'none' if value in (None, '') else value!s:<28} {row.source}")
