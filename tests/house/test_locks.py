@@ -20,7 +20,7 @@ REGISTRIES = tuple(
         "proxy+golang", "quay+io", "ghcr+io", "docker+io", "anaconda+org", "nodesource+com",
     )
 )  # fmt: skip
-MACHINE = re.compile(r"/work/(?:main|shared|\.)|/root/\.|/opt/(?:pypi|wheels)")
+MACHINE = re.compile(r"/work/(?:main|shared|\.)|/root/\.(?:pyenv|config|cache|local|npmrc)|/opt/(?:pypi|wheels)")
 
 
 def pins(lock: str) -> dict[str, str]:
