@@ -19,16 +19,10 @@ def command(
     from ..harness.settings import resolve
     from ..harness.settings_files import user_path
     from ..harness.subject import find_subject
+    from .config_rows import config_json, config_rows, config_text
 
     cwd = Path.cwd()
     own = task_settings(find_subject(task, None, cwd)) if task else {}
     resolved = resolve({}, os.environ, cwd, user_path(os.environ), own)
-    if json:
-        import msgspec
-
-        rows = [{"name": row.name, "value": row.value, "source": row.source} for row in resolved.values]
-        typer.echo(msgspec.json.encode(rows, enc_hook=str).decode())
-        return
-    for row in resolved.values:
-        value = ", ".join(row.value) if isinstance(row.value, tuple) else row.value
-        typer.echo(f"{row.name:<16} {'none' if value in (None, '') else value!s:<28} {row.source}")
+    rows = config_rows(resolved, os.environ)
+    typer.echo(config_json(rows) if json else config_text(rows))

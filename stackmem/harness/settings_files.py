@@ -224,7 +224,8 @@ def line_of(text: str, keys: tuple[str, ...]) -> int | None:
         return None
     lines = text.split("\n")
     parts = ("\n".join(lines[:number]) for number in range(len(lines) + 1))
-    before, start, tries = "", None, 0
+    start: int | None = None
+    tries = 0
     for number, part in enumerate(parts):
         named = number < len(lines) and keys[-1] in lines[number]
         if start is None and not named:
