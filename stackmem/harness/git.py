@@ -81,6 +81,13 @@ def git(*arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = 
         WorkspaceError: git failed, or has not ended after ``ANSWER_SECONDS``.
 
     """
+    return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin)[0]
+
+
+def git_and_warnings(
+    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b""
+) -> tuple[bytes, bytes]:
+    """What git prints, and what it complains about though it succeeds; raises as ``git`` does."""
     command = git_command(*arguments)
     try:
         ended = subprocess.run(
@@ -90,7 +97,7 @@ def git(*arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = 
         raise WorkspaceError(f"git {arguments[0]} cannot run ({error}); see that git works in {cwd}") from error
     if ended.returncode:
         raise failure(arguments[0], cwd, ended.stderr)
-    return ended.stdout
+    return ended.stdout, ended.stderr
 
 
 def failure(what: str, cwd: Path, stderr: bytes) -> WorkspaceError:

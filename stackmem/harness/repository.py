@@ -1,0 +1,211 @@
+"""A copy of the person's folder to work in: what would be copied, shown first, and the copying."""
+
+# ruff: noqa: PTH - paths are bytes here, since a name need not be text
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..errors import StackmemError, UsageError, WorkspaceError
+from ..workspace.clip import shown_name
+from ..workspace.tree import remove_tree
+from .selection import Selection, select
+
+_FICLONE = 0x40049409  # ioctl_ficlone(2): share the blocks until one side writes
+_SMALL_BYTES = 128 * 1024  # one read and one write are quicker than asking for more
+_PART_BYTES = 64 * 1024 * 1024
+
+
+class Plan(Struct, frozen=True):
+    """What a copy will hold; every path is relative to the folder and spelled as ``shown_name`` does.
+
+    Attributes:
+        files: Regular files and links.
+        bytes: Of the regular files, as their lengths say; a sparse file may take less.
+        folders: Dependency folders among what is copied (``.venv``, ``venv``, ``node_modules``).
+        skipped: What is left behind on purpose: ``.env*``, sockets, FIFOs, devices, folders of stackmem's own.
+        outside_links: Links, copied as they are, whose target is not in the folder: it may be missing in the sandbox.
+
+    """
+
+    files: int
+    bytes: int
+    folders: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    outside_links: tuple[str, ...] = ()
+
+
+def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()) -> Plan:
+    """What ``copy_repository`` would copy now.
+
+    Args:
+        folder: Any folder: a git work tree, a part of one, or neither.
+        include: Paths below it that come along even where git ignores them.
+        own: stackmem's runs and sandbox folders, which are never copied.
+
+    Raises:
+        UsageError: There is no such folder, part of it cannot be read, or ``include`` names what cannot be copied.
+
+    """
+    root = _real(folder)
+    selection = select(root, include, _below(root, own))
+    regular = [status.st_size for status in selection.files.values() if stat.S_ISREG(status.st_mode)]
+    return Plan(
+        files=len(selection.files),
+        bytes=sum(regular),
+        folders=tuple(shown_name(path) for path in selection.dependencies),
+        skipped=tuple(shown_name(path) for path in selection.skipped),
+        outside_links=tuple(shown_name(path) for path in _outside(os.fsencode(root), selection)),
+    )
+
+
+def copy_repository(folder: Path, into: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()) -> None:
+    """Copy the folder's files to ``into``, a new folder; permissions and times are kept, hard links are not.
+
+    A file that vanishes meanwhile is left out. On a failure nothing of the copy remains.
+
+    Raises:
+        UsageError: As ``plan_copy``; or ``into`` is there already.
+        WorkspaceError: The copy cannot be written.
+
+    """
+    root = _real(folder)
+    selection = select(root, include, (*_below(root, own), *_below(root, (into,))))
+    try:
+        into.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"{into} is there already; a copy needs a new folder") from error
+    except OSError as error:
+        raise _unwritable(into, error) from error
+    try:
+        _copy(os.fsencode(root), os.fsencode(into), selection)
+    except BaseException:
+        with suppress(StackmemError):  # what stopped the copy is worth more than what stopped the clearing
+            remove_tree(into)
+        raise
+
+
+def _real(folder: Path) -> Path:
+    try:
+        root = folder.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"there is no folder {shown_name(str(folder))}; name one that exists") from error
+    if not root.is_dir():
+        raise UsageError(f"{shown_name(str(folder))} is a file; name the folder to work on")
+    return root
+
+
+def _below(root: Path, own: Iterable[Path]) -> list[Path]:
+    """Those of the folders that lie in the copied one; one that it lies in itself does not count."""
+    resolved = [path.resolve() for path in own]
+    return [path for path in resolved if path.is_relative_to(root) and path != root]
+
+
+def _outside(root: bytes, selection: Selection) -> list[bytes]:
+    """The links that lead out of the folder, but for those of installed packages, which do so by design."""
+    installed = tuple(path + b"/" for path in selection.dependencies)
+    found = []
+    for path, status in selection.files.items():
+        if stat.S_ISLNK(status.st_mode) and not path.startswith(installed):
+            with suppress(OSError):
+                at = root + b"/" + path
+                target = os.path.normpath(os.path.join(os.path.dirname(at), os.readlink(at)))
+                if target != root and not target.startswith(root + b"/"):
+                    found.append(path)
+    return found
+
+
+def _copy(root: bytes, into: bytes, selection: Selection) -> None:
+    made = {b""}
+    for path in selection.folders:
+        _make_folder(root, into, path, made)
+    for path, status in selection.files.items():
+        _make_folder(root, into, path.rpartition(b"/")[0], made)
+        source, target = root + b"/" + path, into + b"/" + path
+        if stat.S_ISLNK(status.st_mode):
+            with suppress(FileNotFoundError):
+                os.symlink(os.readlink(source), target)
+            continue
+        try:
+            fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # a file that vanishes now might as well have vanished before
+        except OSError as error:
+            raise UsageError(
+                f"cannot read {shown_name(path)} in {shown_name(root)} ({error.strerror}); make it readable"
+            ) from error
+        try:
+            _copy_file(fd, target)
+        except OSError as error:
+            raise _unwritable(Path(os.fsdecode(into)), error) from error
+        finally:
+            os.close(fd)
+
+
+def _make_folder(root: bytes, into: bytes, path: bytes, made: set[bytes]) -> None:
+    missing = []
+    while path not in made:
+        missing.append(path)
+        made.add(path)
+        path = path.rpartition(b"/")[0]
+    for folder in reversed(missing):
+        try:
+            mode = os.stat(root + b"/" + folder).st_mode
+        except OSError:  # it has just vanished
+            mode = 0o755
+        try:
+            os.mkdir(into + b"/" + folder)
+            os.chmod(into + b"/" + folder, mode & 0o777 | 0o700)  # what its owner cannot write into is no workspace
+        except OSError as error:
+            raise _unwritable(Path(os.fsdecode(into)), error) from error
+
+
+def _copy_file(source: int, target: bytes) -> None:
+    status = os.fstat(source)
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if status.st_size <= _SMALL_BYTES:
+            _write_all(fd, os.read(source, _SMALL_BYTES + 1))
+        elif not _shared(source, fd):
+            _copy_large(source, fd)
+        os.fchmod(fd, status.st_mode & 0o777)
+        os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))  # make, and compiled Python, go by these
+    finally:
+        os.close(fd)
+
+
+def _shared(source: int, target: int) -> bool:
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:  # another file system, or one without
+        return False
+    return True
+
+
+def _copy_large(source: int, target: int) -> None:
+    try:
+        while os.copy_file_range(source, target, _PART_BYTES):
+            pass
+    except OSError as error:
+        if error.errno not in {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}:
+            raise
+    while part := os.read(source, _PART_BYTES):  # nothing is left where the kernel copied
+        _write_all(target, part)
+
+
+def _write_all(fd: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def _unwritable(into: Path, error: OSError) -> WorkspaceError:
+    return WorkspaceError(f"the copy {into} cannot be written ({error.strerror}); make room, or choose --sandbox-dir")

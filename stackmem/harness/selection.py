@@ -1,0 +1,250 @@
+"""Which files of a folder go into a copy of it.
+
+In a git work tree: tracked and unignored files, those of nested repositories and submodules too, and ignored dependency
+folders; elsewhere: all files. What is included by name comes along in either case, ignored or not.
+Never: ``.git``, ``.env*`` at any depth, what is no file, folder or link, and the folders of stackmem's own runs.
+"""
+
+# ruff: noqa: PTH - paths are bytes here, since a name need not be text
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..errors import UsageError, WorkspaceError
+from ..workspace.clip import shown_name
+from .git import git, git_and_warnings, her_environment
+
+DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
+_CLOSED = b"warning: could not open directory '"
+_NAMED = 5  # paths in one message
+
+
+class Selection(Struct, frozen=True):
+    """What is to be copied, by path relative to the folder.
+
+    Attributes:
+        files: Regular files and links, with their status; each folder above them is implied.
+        folders: Folders to make even where they are empty.
+        dependencies: Folders of installed packages among them.
+        skipped: What was passed over, and why it is worth telling.
+
+    """
+
+    files: dict[bytes, os.stat_result]
+    folders: list[bytes]
+    dependencies: list[bytes]
+    skipped: list[bytes]
+
+
+def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Selection:
+    """Look through the folder.
+
+    Args:
+        folder: An absolute path without symlinks.
+        include: Paths below the folder.
+        own: Absolute folders that are never copied.
+
+    Raises:
+        UsageError: Something cannot be read, or ``include`` names what cannot be copied.
+
+    """
+    picked = _Picked(os.fsencode(folder), own)
+    if _in_work_tree(folder):
+        picked.from_git(folder, b"")
+    else:
+        picked.walk(b"")
+    for name in include:
+        picked.include(_included(folder, name), name)
+    picked.refuse_unreadable()
+    return Selection(picked.files, picked.folders, picked.dependencies(), sorted(picked.skipped))
+
+
+class _Picked:
+    def __init__(self, root: bytes, own: Iterable[Path]) -> None:
+        self.files: dict[bytes, os.stat_result] = {}
+        self.folders: list[bytes] = []
+        self.skipped: set[bytes] = set()
+        self._root = root
+        self._own = {os.path.relpath(os.fsencode(path), root) for path in own} - {b"."}
+        self._unreadable: list[bytes] = []
+        self._real: dict[bytes, bool] = {b"": True}
+        self._tracked_above: set[bytes] = set()  # folders with tracked files
+        self._installed: set[bytes] = set()
+
+    def from_git(self, folder: Path, below: bytes) -> None:
+        """Pick what git lists; a folder in its list is another repository, and asked for itself."""
+        tracked = self._listed(folder, "--cached")
+        for path in tracked:
+            self._note_tracked(below + path)
+        others = self._listed(folder, "--others", "--exclude-standard")
+        for path in (*tracked, *others):
+            whole = below + path.rstrip(b"/")
+            if self._add(whole) and os.path.lexists(self._at(whole + b"/.git")):
+                self.from_git(Path(os.fsdecode(self._at(whole))), whole + b"/")
+        for path in self._listed(folder, "--others", "--ignored", "--exclude-standard", "--directory"):
+            parts = path.rstrip(b"/").split(b"/")
+            depth = next((number for number, part in enumerate(parts) if part in DEPENDENCIES), None)
+            if depth is not None:
+                self._installed.add(below + b"/".join(parts[: depth + 1]))
+                self.walk(below + path.rstrip(b"/"))
+
+    def _listed(self, folder: Path, *which: str) -> list[bytes]:
+        found, warnings = git_and_warnings("ls-files", "-z", *which, cwd=folder, environment=her_environment())
+        for warning in warnings.splitlines():
+            if warning.startswith(_CLOSED):  # git lists the rest as if nothing were there
+                self._unreadable.append(warning.removeprefix(_CLOSED).split(b"'")[0].rstrip(b"/"))
+        return found.split(b"\0")[:-1]
+
+    def include(self, path: bytes, name: str) -> None:
+        """Pick what the person names, ignored or not."""
+        if self._never(path):
+            raise UsageError(f"--include {shown_name(name)} is never copied; choose another path")
+        if self._status(path) is None:
+            raise UsageError(f"--include {shown_name(name)} leads through a link; name the path it points to")
+        self.walk(path)
+
+    def walk(self, start: bytes) -> None:
+        """Pick everything at and below a path; the empty one is the whole folder."""
+        todo = [start]
+        if start and not self._add(start):
+            return
+        while todo:
+            folder = todo.pop()
+            if folder:
+                self.folders.append(folder)
+            try:
+                names = os.listdir(self._at(folder))
+            except OSError:
+                self._unreadable.append(folder)
+                continue
+            paths = [folder + b"/" + name if folder else name for name in names]
+            todo += [path for path in paths if self._add(path)]
+
+    def _at(self, path: bytes) -> bytes:
+        return self._root + b"/" + path if path else self._root
+
+    def _add(self, path: bytes) -> bool:
+        """Pick one path; true where it is a folder, which is the caller's to look into."""
+        if path in self.files or self._never(path):
+            return False
+        status = self._status(path)
+        if status is None:
+            return False  # tracked, and deleted
+        if stat.S_ISDIR(status.st_mode):
+            return True
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+            self.skipped.add(path)
+            return False
+        self.files[path] = status
+        return False
+
+    def _status(self, path: bytes) -> os.stat_result | None:
+        """The status of a path below real folders; None where it is not there, or reached through a link."""
+        try:
+            if not self._is_real(path.rpartition(b"/")[0]):
+                return None
+            return os.lstat(self._at(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            self._unreadable.append(path)
+            return None
+
+    def _is_real(self, folder: bytes) -> bool:
+        """Whether the folder, and each above it, is no link."""
+        unknown = []
+        while folder not in self._real:
+            unknown.append(folder)
+            folder = folder.rpartition(b"/")[0]
+        real = self._real[folder]
+        for path in reversed(unknown):
+            real = real and stat.S_ISDIR(os.lstat(self._at(path)).st_mode)
+            self._real[path] = real
+        return real
+
+    def _never(self, path: bytes) -> bool:
+        at = b""
+        for part in path.split(b"/"):
+            at = at + b"/" + part if at else part
+            if part.lower() == b".git":
+                return True
+            if part.lower().startswith(b".env") or at in self._own:
+                self.skipped.add(at)
+                return True
+        return False
+
+    def _note_tracked(self, path: bytes) -> None:
+        above = path.rpartition(b"/")[0]
+        while above and above not in self._tracked_above:
+            self._tracked_above.add(above)
+            above = above.rpartition(b"/")[0]
+
+    def dependencies(self) -> list[bytes]:
+        """Folders of installed packages: the ignored ones, and others of that name that hold nothing tracked."""
+        found = {path for path in self._installed if path not in self._tracked_above}
+        for path in (*self.folders, *self.files):
+            parts = path.split(b"/")
+            for number, part in enumerate(parts):
+                at = b"/".join(parts[: number + 1])
+                if part in DEPENDENCIES and at not in found and at not in self._tracked_above and self._holds(at, part):
+                    found.add(at)
+        return sorted(found)
+
+    def _holds(self, path: bytes, name: bytes) -> bool:
+        return path not in self.files and (name != b"venv" or path + b"/pyvenv.cfg" in self.files)
+
+    def refuse_unreadable(self) -> None:
+        """Say which files cannot be read, before anything is copied."""
+        root = self._root
+        closed = [path for path in self.files if not self._readable(path)]
+        wrong = sorted({*self._unreadable, *closed})
+        if wrong:
+            names = ", ".join(shown_name(path) or "." for path in wrong[:_NAMED])
+            more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            raise UsageError(
+                f"cannot read {names}{more} in {shown_name(root)}; make them readable, or name them in .gitignore"
+            )
+
+    def _readable(self, path: bytes) -> bool:
+        linked = stat.S_ISLNK(self.files[path].st_mode)
+        return linked or os.access(self._at(path), os.R_OK)
+
+
+def _in_work_tree(folder: Path) -> bool:
+    """Whether git knows the folder: as a work tree, or as a part of one that is not ignored as a whole."""
+    try:
+        answer = git("rev-parse", "--is-inside-work-tree", cwd=folder, environment=her_environment())
+    except WorkspaceError as error:
+        if b"not a git repository" in str(error).encode() and not os.path.lexists(folder / ".git"):
+            return False
+        raise UsageError(
+            f"git cannot read the repository of {folder}, so what it ignores is not known ({error}); repair it first"
+        ) from error
+    if answer.strip() != b"true":
+        return False
+    # A home directory kept in git often ignores everything that is not added to it: what lies there is on its own.
+    return bool(git("ls-files", "-z", cwd=folder, environment=her_environment())) or not _ignored(folder)
+
+
+def _ignored(folder: Path) -> bool:
+    try:
+        return bool(git("check-ignore", os.fspath(folder), cwd=folder.parent, environment=her_environment()))
+    except WorkspaceError:  # exit 1: it is not ignored; outside of any repository: nor is it
+        return False
+
+
+def _included(folder: Path, name: str) -> bytes:
+    """The path that ``--include`` names, relative to the folder."""
+    path = os.path.normpath(os.path.join(folder, name))
+    inside = Path(path).parent.resolve() / Path(path).name
+    if not name or path == str(folder) or not Path(path).is_relative_to(folder) or not inside.is_relative_to(folder):
+        raise UsageError(f"--include {shown_name(name)} is not below {folder}; name a path inside the folder")
+    if not os.path.lexists(path):
+        raise UsageError(f"--include {shown_name(name)} does not exist in {folder}; name a path inside the folder")
+    return os.path.relpath(os.fsencode(path), os.fsencode(folder))
