@@ -123,7 +123,7 @@ def failed(kind: Any = "overloaded", retry_after_seconds: float | None = None) -
 class World:
     """A workspace in memory, a clock that moves by itself, and checks with a fixed verdict.
 
-    A command `A > B` writes the text A into the file B; any other command answers what `outputs` holds for it.
+    The command `A > B` writes the text A into the file B, `rm B` removes B; any other answers as `outputs` says.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -177,6 +177,8 @@ class World:
                 text, written, path = command.partition(" > ")
                 if written:
                     self.files[path] = text
+                elif command.startswith("rm "):
+                    del self.files[command[3:]]
                 answer = self.outputs.get(command, ToolReturned("exit 0", exit_code=0))
                 return answer.text, answer.failed
             case _:
