@@ -1,0 +1,206 @@
+"""What the harness itself costs per step: python benchmarks/overhead.py [--steps 5000]
+
+A model that answers at once and a tool that does nothing, so that only our own work is left, beside the floor: a loop
+written by hand that appends a message, writes a JSON line and forces it to the disk. Prints a table; judges nothing.
+Work per step is the time from a reply to the next request, so it holds settling, folding, rendering, digests and the
+trace; what fsync takes is taken out or left in as the row says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from pathlib import Path
+
+from msgspec.structs import asdict
+
+from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.calls import spec
+from stackmem.core.effects import AskModel
+from stackmem.core.events import Event, ModelReplied, RunStarted
+from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.state import State
+from stackmem.harness.controller import run
+from stackmem.harness.interrupts import Interrupts
+from stackmem.harness.perform import World
+from stackmem.memory import open_strategy
+from stackmem.trace.store import TraceWriter
+from stackmem.workspace.outcome import Outcome
+
+OUTPUT = "x" * 400  # characters of each tool result
+FRAME_STEPS = 98  # and a push and a pop: frames of at most 100 steps
+
+
+class Nothing:
+    """A workspace in which nothing happens."""
+
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> Outcome:
+        return Outcome(OUTPUT, exit_code=0)
+
+    def digest(self, path: str) -> str:
+        return "unknown"
+
+
+class Instant:
+    """A model that answers at once, and notes when it was asked and when it answered."""
+
+    def __init__(self, steps: int, framed: bool) -> None:
+        self.steps, self.framed = steps, framed
+        self.asked: list[float] = []
+        self.answered: list[float] = []
+
+    def reply(self, request: AskModel) -> ModelReplied:
+        self.asked.append(time.perf_counter())
+        call = self._call(request)
+        self.answered.append(time.perf_counter())
+        return ModelReplied((call,), "call", Usage(uncached=1_000, output=50))
+
+    def _call(self, request: AskModel) -> ToolCall:
+        step = request.step
+        if step >= self.steps:
+            return ToolCall(f"c{step}", "pop_frame", {"result": "done"})
+        if self.framed and request.depth == 0:
+            words = {"name": "part", "objective": "Do a part.", "context": "None.", "return_spec": "Status."}
+            return ToolCall(f"c{step}", "push_frame", words)
+        if self.framed and step % (FRAME_STEPS + 2) == 0:
+            return ToolCall(f"c{step}", "pop_frame", {"result": "Part done."})
+        return ToolCall(f"c{step}", "run_command", {"command": "true"})
+
+
+def started(strategy_name: str) -> RunStarted:
+    strategy = open_strategy(strategy_name)
+    slots = {name: str(value) for name, value in asdict(Budgets()).items()} | {"command_seconds": "30"}
+    return RunStarted(
+        task="measure", task_name="overhead", model="instant", strategy=strategy.name, system="s" * 8_000,
+        tools=tuple(spec(tool, slots) for tool in strategy.tools), workspace="/workspace", isolation="none",
+        network="none", budgets=Budgets(), limits=Limits(steps=None), window_tokens=1_000_000_000, price=None,
+        checked=False, command_seconds=30.0, version="benchmark",
+    )  # fmt: skip
+
+
+def play(strategy: str, steps: int, folder: Path, *, sync: bool) -> tuple[list[float], list[float], float]:
+    """``(work, fsync, bytes)``: seconds of harness work and of fsync at each step, and trace bytes a step."""
+    model = Instant(steps, strategy != "full")
+    path = folder / f"{strategy}-{steps}-{sync}.jsonl"
+    writer = TraceWriter(path)
+    waits: list[float] = []
+
+    def force() -> None:
+        begun = time.perf_counter()
+        if sync:
+            writer.sync()
+        waits.append(time.perf_counter() - begun)
+
+    def record(event: Event, state: State) -> None:
+        writer.append(event)
+
+    world = World(model, Nothing(), None, str, force, 30.0)  # type: ignore[arg-type]
+    run(started(strategy), State(), open_strategy(strategy), world, record, Interrupts())
+    writer.close()
+    gaps = [after - before for before, after in zip(model.answered, model.asked[1:], strict=False)]
+    work = [gap - wait for gap, wait in zip(gaps, waits[1:], strict=False)]
+    return work, waits[1:], path.stat().st_size / steps
+
+
+def floor(steps: int, folder: Path, line_bytes: int) -> tuple[list[float], list[float]]:
+    """Seconds of work and of fsync at each step of a loop that keeps nothing but a list and a file."""
+    messages: list[dict[str, str]] = []
+    work, waits = [], []
+    filler = "y" * max(0, line_bytes - 60)
+    with (folder / "floor.jsonl").open("ab", buffering=0) as file:
+        for step in range(steps):
+            begun = time.perf_counter()
+            messages.append({"role": "tool", "content": OUTPUT})
+            file.write(json.dumps({"step": step, "content": filler}).encode() + b"\n")
+            written = time.perf_counter()
+            os.fdatasync(file.fileno())
+            waits.append(time.perf_counter() - written)
+            work.append(written - begun)
+    return work, waits
+
+
+def memory_per_step(strategy: str, steps: int, folder: Path) -> float:
+    """Growth of Python memory in KB a step, over the second half of a run."""
+    tracemalloc.start()
+    marks: dict[int, int] = {}
+    model = Instant(steps, strategy != "full")
+    writer = TraceWriter(folder / f"memory-{strategy}.jsonl")
+
+    def record(event: Event, state: State) -> None:
+        writer.append(event)
+        if isinstance(event, ModelReplied) and state.step in (steps // 2, steps - 1):
+            marks[state.step] = tracemalloc.get_traced_memory()[0]
+
+    world = World(model, Nothing(), None, str, lambda: None, 30.0)  # type: ignore[arg-type]
+    run(started(strategy), State(), open_strategy(strategy), world, record, Interrupts())
+    writer.close()
+    tracemalloc.stop()
+    return (marks[steps - 1] - marks[steps // 2]) / (steps - 1 - steps // 2) / 1024
+
+
+def help_ms(tries: int = 5) -> float:
+    """Least wall time of ``stackmem --help``."""
+    times = []
+    for _ in range(tries):
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "stackmem", "--help"], check=True, capture_output=True)
+        times.append(time.perf_counter() - begun)
+    return min(times) * 1000
+
+
+def median_ms(seconds: list[float]) -> float:
+    return statistics.median(seconds) * 1000
+
+
+def around(seconds: list[float], step: int, width: int) -> float:
+    return median_ms(seconds[max(0, step - width) : step + width])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=5_100)
+    parser.add_argument("--folder", type=Path, help="where the traces go; its disk is what fsync measures")
+    steps = parser.parse_args().steps
+    with tempfile.TemporaryDirectory(dir=parser.parse_args().folder) as name:
+        folder = Path(name)
+        play("stackheap", 300, folder, sync=False)  # warm
+        rows: list[tuple[str, str, str]] = []
+        work, _, line_bytes = play("stackheap", steps, folder, sync=False)
+        rows.append(("work per step without fsync, median", f"{median_ms(work):.3f} ms", "<= 0.5 ms"))
+        early = statistics.median(
+            value for start in range(0, 1_000, 100) for value in work[start + 5 : start + 15]
+        ) * 1000
+        late = statistics.median(
+            value for start in range(4_000, 5_000, 100) for value in work[start + 5 : start + 15]
+        ) * 1000
+        whole_early, whole_late = median_ms(work[5:105]), median_ms(work[4_900:5_000])
+        rows.append(("step 10 of a frame, runs' first 1,000 steps and steps 4,000 to 5,000", f"{early:.3f}, {late:.3f} ms, x{late / early:.2f}", "<= 1.2"))
+        rows.append(("all steps, first 100 and around step 5,000", f"{whole_early:.3f}, {whole_late:.3f} ms, x{whole_late / whole_early:.2f}", "<= 1.2"))
+        rows.append(("trace bytes a step (content of replies and results: about 560)", f"{line_bytes:.0f}", ""))
+        synced_steps = min(steps, 1_000)
+        with_sync, waits, _ = play("stackheap", synced_steps, folder, sync=True)
+        bare_work, bare_waits = floor(synced_steps, folder, int(line_bytes))
+        whole = [one + two for one, two in zip(with_sync, waits, strict=False)]
+        allowed = 0.5 + 1.5 * median_ms(bare_waits)
+        rows.append(("work per step with fsync, median", f"{median_ms(whole):.3f} ms", f"<= {allowed:.3f} ms (0.5 + 1.5 x bare fsync)"))
+        rows.append(("floor: work, bare fsync", f"{median_ms(bare_work):.3f} ms, {median_ms(bare_waits):.3f} ms", ""))
+        rows.append(("ratio to the floor with fsync", f"x{median_ms(whole) / (median_ms(bare_work) + median_ms(bare_waits)):.2f}", ""))
+        full, _, _ = play("full", steps, folder, sync=False)
+        rows.append(("full: work around steps 10, 1,000 and the last", ", ".join(f"{around(full, at, 20):.3f} ms" for at in (25, 1_000, len(full) - 20)), ""))
+        rows.append(("memory growth a step, stackheap", f"{memory_per_step('stackheap', 1_000, folder):.1f} KB", "<= 20 KB"))
+        rows.append(("memory growth a step, full", f"{memory_per_step('full', 1_000, folder):.1f} KB", ""))
+        rows.append(("stackmem --help, least of 5", f"{help_ms():.0f} ms", "<= 150 ms"))
+    width = max(len(row[0]) for row in rows)
+    for what, measured, wanted in rows:
+        print(f"{what:<{width}}  {measured:<34} {wanted}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""``stackmem doctor``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from .options import flag
+
+
+def command(
+    profile: str | None = flag("profile"),
+    runs_dir: str | None = flag("runs_dir"),
+    sandbox_dir: str | None = flag("sandbox_dir"),
+    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+) -> None:
+    """Say which isolation is active and by which probe, what each level guarantees, and how to get a better one."""
+    from ..harness.doctor import examine
+
+    found = examine({"profile": profile, "runs_dir": runs_dir, "sandbox_dir": sandbox_dir})
+    if json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        typer.echo(f"active: {found.active or 'none; commands are not run without --isolation'}")
+        typer.echo(f"workspaces: {found.sandbox_dir}\nruns:       {found.runs_dir}")
+        for level in found.levels:
+            typer.echo(
+                f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"
+            )
+            typer.echo(f"  probe:      {level.probe}")
+            if level.failure:
+                typer.echo(f"  it said:    {level.failure}")
+            typer.echo(f"  guarantees: {level.guarantees}\n  leaks:      {level.leaks}")
+            if level.remedy:
+                typer.echo(f"  to get it:  {level.remedy}")
+        for warning in found.warnings:
+            typer.echo(f"\nwarning: {warning}")
+    sys.exit(0 if found.active else 5)

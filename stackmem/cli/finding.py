@@ -1,0 +1,18 @@
+"""The run that a person names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..harness.directories import runs_dir as find_runs_dir
+from ..harness.rundir import find_run
+from ..harness.settings import resolve
+from ..harness.settings_files import user_path
+
+
+def run_folder(named: str, runs_dir: str | None) -> Path:
+    """Raises ``UsageError`` where no run, or several, are named so."""
+    cwd = Path.cwd()
+    settings = resolve({"runs_dir": runs_dir}, os.environ, cwd, user_path(os.environ), {}).settings
+    return find_run(named, find_runs_dir(settings, cwd, os.environ))

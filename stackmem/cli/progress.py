@@ -1,0 +1,115 @@
+"""A run as lines to read while it happens: one for each step, indented by depth; a fold over its events."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ..core.events import (
+    CallRejected,
+    ChecksReturned,
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    NoticeGiven,
+    ReplyNudged,
+    RunEnded,
+    RunStarted,
+    ToolReturned,
+)  # fmt: skip
+from ..core.messages import ToolCall
+from ..core.retries import wait_seconds
+from ..core.state import State
+
+_SHOWN = 100
+
+
+class Progress(Struct):
+    """Turns events into lines.
+
+    Attributes:
+        depth: Depth of the frame in which the step began.
+        step: The step being told.
+        call: Its call, as far as a line has room.
+
+    """
+
+    depth: int = 0
+    step: int = 0
+    call: str = ""
+
+    def lines(self, event: Event, state: State) -> list[str]:
+        """What is to be said of ``event``; ``state`` is the state it made."""
+        match event:
+            case RunStarted():
+                return [
+                    f"task {event.task_name} | model {event.model} | strategy {event.strategy} | "
+                    f"isolation {event.isolation} | network {event.network}"
+                ]
+            case ModelReplied():
+                self.step, self.depth = state.step, state.running.depth
+                calls = [_call(part) for part in event.parts if isinstance(part, ToolCall)]
+                self.call = "; ".join(calls) or "no call"
+                return []
+            case ModelFailed():
+                waits = wait_seconds(state.failures)
+                return [
+                    self._line(f"the provider failed: {event.kind}: {one_line(event.detail)}", f"next wait {waits:g} s")
+                ]
+            case ToolReturned():
+                ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"
+                last = event.text.strip().rsplit("\n", 1)[-1] if event.failed else ""
+                return [self._line(self.call, ended or last)]
+            case FramePushed():
+                return [
+                    self._line(self.call, event.frame),
+                    f"{'':>4}  {'  ' * self.depth}  R0 {one_line(event.intent)}",
+                ]
+            case FramePopped():
+                told = f"forced: {event.forced}" if event.forced else event.verified and f"verified: {event.verified}"
+                return [self._line(self.call, told)]
+            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed():
+                return [self._line(self.call, f"{event.chars:,} chars")]
+            case CallRejected():
+                return [self._line(f"refused {self.call}", event.reason)]
+            case ReplyNudged() | NoticeGiven():
+                return [self._line("told", event.text)]
+            case ChecksReturned():
+                return [f"checks: {event.error or ', '.join(f'{k} {v:g}' for k, v in event.rewards.items())}"]
+            case RunEnded():
+                return [f"ended: {event.ending}"]
+            case _:
+                return []
+
+    def _line(self, what: str, outcome: str) -> str:
+        arrow = f" -> {one_line(outcome)}" if outcome else ""
+        return f"{self.step:>4}  {'  ' * self.depth}{what}{arrow}"
+
+
+def status(state: State) -> str:
+    """Where the run stands, in one line."""
+    start = state.begun
+    stack = " > ".join(frame.name for frame in state.stack) or "done"
+    usage = f"{state.usage.total:,} tokens" + (" (estimated)" if state.usage.estimated else "")
+    cost = f"${state.usd:.4f}" if start.price else "cost unknown"
+    context = f"{state.running.context_tokens:,} of {start.window_tokens:,}" if state.stack else "-"
+    heap = f"{state.heap.chars:,} of {start.budgets.heap_chars:,} chars in {len(state.heap.chunks)}"
+    return f"{stack} | step {state.step} | context {context} | {usage} | {cost} | heap {heap}"
+
+
+def _call(call: ToolCall) -> str:
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    named = next((str(given[key]) for key in ("name", "path", "command", "result") if key in given), "")
+    return f"{one_line(call.name)} {one_line(named)}".strip()
+
+
+def one_line(text: str) -> str:
+    """Hostile text as one short line that can only be read."""
+    plain = "".join(char if char.isprintable() else " " for char in text[: 4 * _SHOWN])
+    short = " ".join(plain.split())
+    return short if len(short) <= _SHOWN else short[: _SHOWN - 1] + "…"

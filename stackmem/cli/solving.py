@@ -1,0 +1,102 @@
+"""What ``solve`` prints, before, while and after."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import typer
+
+from ..errors import UsageError
+from ..harness.prepare import Prepared, prepare
+from ..harness.result import RunResult
+from ..harness.rundir import PATCH
+from ..harness.solve import solve
+from .screen import open_screen
+
+_GIB = 1 << 30
+_PATCH_SHOWN_BYTES = 60_000
+
+
+def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, as_json: bool, quiet: bool) -> None:
+    """Solve, show, and exit with the run's code.
+
+    Raises:
+        StackmemError: As ``solve`` does.
+
+    """
+    prepared = prepare(subject, text, flags, os.environ, Path.cwd())
+    for warning in prepared.warnings:
+        _say(warning)
+    _ask_about_size(prepared, as_json=as_json)
+    with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
+        result = solve(prepared.resolved, prepared.subject, os.environ, prepared.folders, screen)
+    if as_json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        _show(result, folder=prepared.subject.folder is not None, checked=prepared.checked)
+    sys.exit(result.exit_code)
+
+
+def _ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
+    copy = prepared.copy
+    if copy is None:
+        return
+    more = f", with {', '.join(copy.folders)}" if copy.folders else ""
+    _say(
+        f"working in a copy of {prepared.subject.folder}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}"
+    )
+    if copy.bytes <= _GIB or prepared.resolved.settings.yes:
+        return
+    if as_json or not sys.stdin.isatty() or not typer.confirm("Copy more than 1 GiB?", err=True):
+        raise UsageError(
+            f"the copy would hold {copy.bytes / _GIB:.1f} GiB; say --yes to go on, or solve a smaller folder"
+        )
+
+
+def _show(result: RunResult, *, folder: bool, checked: bool) -> None:
+    cost = f"${result.cost_usd:.4f}" if result.cost_usd is not None else "cost unknown"
+    tokens = f"{result.usage.total:,} tokens{' (estimated)' if result.usage.estimated else ''}"
+    outcome = "finished, not checked" if result.outcome == "finished" and not checked else result.outcome
+    typer.echo(
+        f"{outcome} ({result.ending}) in {result.steps} steps, {result.frames} frames pushed, {tokens}, {cost}, "
+        f"{result.wall_seconds:.1f} s"
+    )
+    for label, said in (("result", result.result), ("checks", result.check_error), ("failed", result.failure)):
+        if said:
+            typer.echo(f"{label}: {readable(said)}")
+    if result.steps_with_secrets:
+        typer.echo(f"warning: replies of steps {result.steps_with_secrets} hold a secret of your environment")
+    typer.echo(f"run: {result.run_dir}")
+    if folder:
+        _show_patch(result)
+
+
+def _show_patch(result: RunResult) -> None:
+    if not result.changed:
+        typer.echo("no file changed")
+        return
+    raw = (Path(result.run_dir) / PATCH).read_bytes()
+    patch = raw[:_PATCH_SHOWN_BYTES].decode("utf-8", "replace")
+    typer.echo(f"\n{readable(patch)}")
+    if len(raw) > _PATCH_SHOWN_BYTES:
+        typer.echo(f"[... {len(raw) - _PATCH_SHOWN_BYTES:,} more bytes in {result.run_dir}/{PATCH} ...]")
+    if result.executed_by_host:
+        typer.echo("look at these before you use the folder, your machine may run them:")
+        for path in result.executed_by_host:
+            typer.echo(f"  {readable(path)}")
+    if result.applied_to:
+        typer.echo(f"applied to {result.applied_to}")
+    else:
+        typer.echo(f"apply it with: stackmem apply {result.run}")
+
+
+def readable(text: str) -> str:
+    """Text of a model or a tool that can do nothing to a terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

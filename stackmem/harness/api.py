@@ -1,0 +1,56 @@
+"""The two calls of the Python API that touch the world."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ..core.events import Event
+from ..core.state import State
+from .directories import runs_dir
+from .prepare import prepare
+from .replay import Replayed, replay_run
+from .result import RunResult
+from .rundir import find_run
+from .settings import resolve
+from .settings_files import user_path
+from .solve import solve as solve_prepared
+
+
+def solve(
+    task: str | os.PathLike[str],
+    text: str | None = None,
+    *,
+    observe: Callable[[Event, State], None] | None = None,
+    environ: Mapping[str, str] | None = None,
+    **settings: object,
+) -> RunResult:
+    """Solve a task, or work on a copy of a folder; the same as ``stackmem solve``.
+
+    Args:
+        task: A task's folder or name, or with ``text`` a folder of one's own.
+        text: What is to be done in a folder of one's own.
+        observe: Told of every fact and the state it makes, as it happens.
+        environ: Stands for the process's environment: keys, ``STACKMEM_*``.
+        settings: Any flag of ``stackmem solve`` with ``_`` for ``-``: ``model="demo"``, ``max_steps=50``.
+
+    Raises:
+        StackmemError: As the command line ends with exit 2, 5 or 7; a run that ends by itself never raises.
+    """
+    variables = os.environ if environ is None else environ
+    prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
+    return solve_prepared(prepared.resolved, prepared.subject, variables, prepared.folders, observe)
+
+
+def replay(run: str | os.PathLike[str]) -> Replayed:
+    """Verify every event and prompt of a run, given by folder, id, unique prefix or ``last``.
+
+    Raises:
+        TraceError: A line of the trace is broken.
+        RulesDiffer: Today's rules derive something else; names the record.
+        UsageError: There is no such run.
+    """
+    cwd = Path.cwd()
+    settings = resolve({}, os.environ, cwd, user_path(os.environ), {}).settings
+    return replay_run(find_run(os.fspath(run), runs_dir(settings, cwd, os.environ)))

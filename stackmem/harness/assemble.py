@@ -1,0 +1,179 @@
+"""Puts a run together: the one place that names concrete classes and reads prompt files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import metadata, resources
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ..core.budgets import Budgets, Limits
+from ..core.calls import spec
+from ..core.events import RunStarted
+from ..core.slots import fill
+from ..core.strategy import MemoryStrategy
+from ..errors import UsageError
+from ..memory import open_strategy
+from ..models.registry import Model, default_model, open_model
+from ..workspace.profile import Mount, Profile, read_profile
+from ..workspace.secrets import Scrubber
+from ..workspace.workspace import Workspace, open_workspace
+from .checks import Bench, CommandCheck, TaskChecks
+from .perform import World
+from .ports import Checks
+from .settings import Resolved, Settings
+from .subject import Subject
+
+CHECK_SECONDS = 600.0
+
+
+class Parts(Struct):
+    """A run put together, not yet begun."""
+
+    start: RunStarted
+    strategy: MemoryStrategy
+    world: World
+    workspace: Workspace
+    scrubber: Scrubber
+
+
+class Places(Struct, frozen=True):
+    """The folders of one run.
+
+    Attributes:
+        run: Its records.
+        work: The agent's workspace.
+        scratch: Where checks make their copies.
+
+    """
+
+    run: Path
+    work: Path
+    scratch: Path
+
+
+class Plan(Struct, frozen=True):
+    """What can be known, and refused, before any folder is made."""
+
+    model: Model
+    strategy: MemoryStrategy
+    limits: Limits
+    budgets: Budgets
+    profile: Profile
+    system: str
+
+
+def plan(resolved: Resolved, subject: Subject, environ: Mapping[str, str]) -> Plan:
+    """Everything a person can have got wrong is found here.
+
+    Raises:
+        UsageError: An unknown model, strategy or file; a missing key; a limit in USD without known prices.
+
+    """
+    settings = resolved.settings
+    strategy = open_strategy(settings.strategy)
+    demo = subject.task.demo if subject.task else None
+    model = open_model(
+        settings.model or default_model(environ),
+        environ,
+        base_url=settings.base_url,
+        window_tokens=settings.window_tokens,
+        demo=demo,
+    )
+    free = model.name in {"human", "demo"} or model.name.startswith("script:")
+    limits = resolved.limits("known" if model.price else "free" if free else "unknown")
+    budgets = settings.budgets
+    slots = _slots(budgets, settings.command_seconds)
+    return Plan(model, strategy, limits, budgets, _profile(settings, subject), _system(settings, strategy, slots))
+
+
+def assemble(
+    plan: Plan,
+    resolved: Resolved,
+    subject: Subject,
+    places: Places,
+    environ: Mapping[str, str],
+    sync: Callable[[], None],
+) -> Parts:
+    """Open the workspace and put the run together.
+
+    Raises:
+        WorkspaceError: The isolation asked for cannot be had.
+
+    """
+    settings = resolved.settings
+    scrubber = Scrubber(environ)
+
+    def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
+        return open_workspace(settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub)
+
+    workspace = open_at(places.work, (), {})
+    checks = _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)
+    world = World(
+        model=plan.model,
+        workspace=workspace,
+        checks=checks,
+        scrub=scrubber.scrub,
+        sync=sync,
+        command_seconds=settings.command_seconds,
+    )
+    slots = _slots(plan.budgets, settings.command_seconds)
+    start = RunStarted(
+        task=scrubber.scrub(subject.text),
+        task_name=subject.name,
+        model=plan.model.name,
+        strategy=plan.strategy.name,
+        system=plan.system,
+        tools=tuple(spec(tool, slots) for tool in plan.strategy.tools),
+        workspace=workspace.path,
+        isolation=workspace.level,
+        network=plan.profile.network,
+        budgets=plan.budgets,
+        limits=plan.limits,
+        window_tokens=plan.model.window_tokens,
+        price=plan.model.price,
+        checked=checks is not None,
+        command_seconds=settings.command_seconds,
+        version=metadata.version("stackmem"),
+    )
+    return Parts(start, plan.strategy, world, workspace, scrubber)
+
+
+def _slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
+    numbers = {**msgspec.structs.asdict(budgets), "command_seconds": command_seconds}
+    return {name: f"{number:,.10g}" for name, number in numbers.items()}
+
+
+def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, str]) -> str:
+    if settings.prompt is None:
+        return fill(
+            resources.files("stackmem.prompts").joinpath(f"{strategy.prompt}.md").read_text("utf-8"), slots
+        ).strip()
+    try:
+        return fill(settings.prompt.read_text("utf-8"), slots).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the prompt {settings.prompt} cannot be read ({error}); name a text file") from error
+    except KeyError as error:
+        raise UsageError(
+            f"the prompt {settings.prompt} has the slot {error}; known: {', '.join(sorted(slots))}"
+        ) from error
+
+
+def _profile(settings: Settings, subject: Subject) -> Profile:
+    profile = read_profile(settings.profile) if settings.profile else Profile()
+    toolchains = subject.task.toolchains if subject.task else ()
+    mounts = (*profile.mounts, *(Mount(path, path) for path in toolchains))
+    return msgspec.structs.replace(
+        profile, network=settings.network, command_seconds=settings.command_seconds, mounts=mounts
+    )
+
+
+def _checks(settings: Settings, subject: Subject, bench: Bench, places: Places) -> Checks | None:
+    if settings.check is not None:
+        return CommandCheck(bench, settings.check, CHECK_SECONDS)
+    task = subject.task
+    if task is None:
+        return None
+    return TaskChecks(bench, task.tests, places.run / "verifier", task.check_seconds, task.check_env)

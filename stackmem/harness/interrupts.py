@@ -1,0 +1,57 @@
+"""Ctrl-C and SIGTERM: the first one ends the run in good order, the second one ends it at once.
+
+A signal interrupts only what the world is asked to do; a fact that is being written is written whole.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+
+class Interrupts:
+    """Owns SIGINT and SIGTERM while it is entered; does nothing outside the main thread.
+
+    Attributes:
+        signal: The signal that came, 0 before one.
+
+    """
+
+    def __init__(self, stop: Callable[[int], Any] = os._exit) -> None:
+        self.signal = 0
+        self._open = False
+        self._stop = stop
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._came) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """A stretch that a signal may interrupt with ``KeyboardInterrupt``; also one that came before it."""
+        self._open = True
+        try:
+            if self.signal:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._open = False
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        if self.signal:
+            self._stop(128 + number)
+        self.signal = number
+        if self._open:
+            raise KeyboardInterrupt

@@ -1,0 +1,125 @@
+"""Touches the world: each effect is performed once, and what came of it is the fact that answers it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
+from ..core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from ..core.events import (
+    ChecksReturned,
+    ClockRead,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    SourcesDigested,
+    ToolReturned,
+    VerifyReturned,
+)  # fmt: skip
+from ..core.text import tail
+from ..errors import WorkspaceError
+from .ports import Checks, Model, Returned, Workspace
+
+_JITTER = 0.25
+VERIFY_SECONDS = 30.0
+
+
+class World(Struct):
+    """Everything outside the machine that one run uses.
+
+    Attributes:
+        checks: None where nothing judges the run.
+        scrub: Takes secrets out of text before it becomes a fact.
+        sync: Makes the trace durable; called before each request.
+        started: ``clock()`` at the start of the run.
+
+    """
+
+    model: Model
+    workspace: Workspace
+    checks: Checks | None
+    scrub: Callable[[str], str]
+    sync: Callable[[], None]
+    command_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    started: float = 0.0
+
+
+def perform(effect: Effect, world: World) -> Event:
+    """The fact that answers ``effect``.
+
+    Raises:
+        WorkspaceError: The sandbox failed; the run stays resumable.
+
+    """
+    match effect:
+        case AskModel():
+            return _ask(effect, world)
+        case UseTool():
+            outcome = _use(effect.call, effect.shown_bytes, world)
+            digests = _digests(effect.sources, world)
+            return ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests)
+        case Verify():
+            outcome = world.workspace.run_command(effect.command, min(VERIFY_SECONDS, world.command_seconds), 8_192)
+            text = tail(world.scrub(outcome.text), 10, 1_000)
+            return VerifyReturned(_verdict(outcome), text, _digests(effect.sources, world))
+        case DigestSources():
+            return SourcesDigested(_digests(effect.sources, world))
+        case ReadClock():
+            return ClockRead(round(max(0.0, world.clock() - world.started), 3))
+        case RunChecks():
+            return _judge(world)
+        case _:
+            assert_never(effect)
+
+
+def _ask(effect: AskModel, world: World) -> ModelReplied | ModelFailed:
+    world.sync()
+    if effect.wait_seconds:
+        world.sleep(effect.wait_seconds * random.uniform(1 - _JITTER, 1))  # noqa: S311 - spreads retries, guards nothing
+    answer = world.model.reply(effect)
+    if isinstance(answer, ModelFailed):
+        answer = replace(answer, detail=world.scrub(answer.detail))
+    return replace(answer, prompt_digest=effect.view.digest)
+
+
+def _use(call: WorkspaceCall, shown_bytes: int, world: World) -> Returned:
+    workspace = world.workspace
+    match call:
+        case ReadFile():
+            return workspace.read_file(call.path, call.start_line, call.end_line, shown_bytes)
+        case WriteFile():
+            return workspace.write_file(call.path, call.content)
+        case ListFiles():
+            return workspace.list_files(call.path, shown_bytes)
+        case RunCommand():
+            return workspace.run_command(call.command, world.command_seconds, shown_bytes)
+        case _:
+            assert_never(call)
+
+
+def _digests(sources: tuple[str, ...], world: World) -> dict[str, str]:
+    return {path: world.workspace.digest(path) for path in sources}
+
+
+def _verdict(outcome: Returned) -> str:
+    if outcome.exit_code is not None:
+        return f"exit {outcome.exit_code}"
+    return outcome.reason or "killed"
+
+
+def _judge(world: World) -> ChecksReturned:
+    if world.checks is None:
+        return ChecksReturned({}, "the run has no checks")
+    try:
+        verdict = world.checks.judge()
+    except WorkspaceError as error:
+        return ChecksReturned({}, f"the checks could not be run: {error}")
+    return replace(verdict, text=world.scrub(verdict.text), error=world.scrub(verdict.error))

@@ -1,0 +1,79 @@
+"""From what a person typed to what can be run, before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..models.endpoint import ANTHROPIC
+from ..models.registry import default_model
+from .directories import runs_dir, sandbox_dir
+from .repository import Plan as CopyPlan
+from .repository import plan_copy
+from .settings import Resolved, resolve
+from .settings_files import user_path
+from .subject import Subject, find_subject
+
+
+class Prepared(Struct, frozen=True):
+    """A request that can be run.
+
+    Attributes:
+        folders: The runs directory and the sandbox directory, both writable.
+        model: The model's name, the default chosen.
+        copy: What a folder of one's own will be copied as; None for a task.
+        warnings: Sentences for the person.
+
+    """
+
+    subject: Subject
+    resolved: Resolved
+    folders: tuple[Path, Path]
+    model: str
+    copy: CopyPlan | None
+    warnings: tuple[str, ...]
+
+    @property
+    def checked(self) -> bool:
+        return self.subject.task is not None or self.resolved.settings.check is not None
+
+
+def prepare(
+    named: str, text: str | None, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
+) -> Prepared:
+    """What is to be solved, under which settings, kept where.
+
+    Raises:
+        UsageError: The subject or a setting cannot be.
+
+    """
+    subject = find_subject(named, text, cwd)
+    resolved = resolve(flags, environ, cwd, user_path(environ), task_settings(subject))
+    settings = resolved.settings
+    warnings = list(subject.task.warnings) if subject.task else []
+    model = settings.model
+    if model is None:
+        model = default_model(environ)
+        if model == "demo":
+            warnings.append(
+                f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the model; "
+                "for a real one set the key, or say --model NAME (stackmem models lists them)"
+            )
+    copy = plan_copy(subject.folder, settings.include) if subject.folder else None
+    folders = (runs_dir(settings, cwd, environ), sandbox_dir(settings, cwd, environ))
+    return Prepared(subject, resolved, folders, model, copy, tuple(warnings))
+
+
+def task_settings(subject: Subject) -> dict[str, object]:
+    task = subject.task
+    if task is None:
+        return {}
+    return {
+        "max_steps": task.max_steps,
+        "max_usd": task.max_usd,
+        "max_tokens": task.max_tokens,
+        "max_seconds": task.agent_seconds,
+        "command_seconds": task.command_seconds,
+    }

@@ -1,0 +1,54 @@
+"""Replays a run from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..trace.replay import verify
+from ..trace.store import TraceReader
+from .rundir import TRACE
+
+
+class Replayed(Struct, frozen=True):
+    """What a replay found to hold.
+
+    Attributes:
+        prompts: Prompt digests that were compared and are equal.
+        outcome: ``running`` where the run was cut short.
+        torn_bytes: Bytes after the last whole record.
+
+    """
+
+    run: str
+    events: int
+    prompts: int
+    same_rules: bool
+    outcome: str
+    steps: int
+    frames: int
+    torn_bytes: int
+
+
+def replay_run(run_dir: Path) -> Replayed:
+    """Verify every event and prompt of a run.
+
+    Raises:
+        TraceError: A line is broken.
+        RulesDiffer: The rules derive something else today.
+
+    """
+    reader = TraceReader(run_dir / TRACE)
+    found = verify(reader)
+    state = found.state
+    return Replayed(
+        run=run_dir.name,
+        events=found.events,
+        prompts=found.prompts,
+        same_rules=found.same_rules,
+        outcome=state.outcome,
+        steps=state.step,
+        frames=state.pushes,
+        torn_bytes=reader.torn_bytes,
+    )

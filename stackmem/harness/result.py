@@ -1,0 +1,95 @@
+"""What a run came to, as ``--json`` prints it and ``result.json`` keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ..core.messages import Usage
+from ..core.state import State
+
+_STOPPED_CODES = {"model_error": 4, "workspace_error": 5}
+
+
+class RunResult(Struct, frozen=True):
+    """The outcome of a run.
+
+    Attributes:
+        run: Its id, the name of ``run_dir``.
+        ending: Why it ended.
+        outcome: ``solved`` or ``unsolved`` by its checks; without checks ``finished``, or the ending.
+        steps: Model replies.
+        frames: Frames pushed.
+        cost_usd: None where the model's price is unknown.
+        wall_seconds: From the first request to the end of the checks.
+        result: What the root frame returned, or what stood when the run was stopped.
+        check_error: Why the checks gave no verdict; empty otherwise.
+        failure: What the provider or the sandbox said that ended the run; empty otherwise.
+        changed: Files that differ from the start.
+        executed_by_host: Those of them that the host may run later: look before you use them.
+        steps_with_secrets: Steps whose reply holds a secret of the caller's environment.
+        records, digest: Length of the trace, and the digest of its last line.
+        signal: The signal that interrupted the run, 0 without one.
+
+    """
+
+    run: str
+    run_dir: str
+    task: str
+    model: str
+    strategy: str
+    ending: str
+    outcome: str
+    steps: int
+    frames: int
+    usage: Usage
+    cost_usd: float | None
+    wall_seconds: float
+    isolation: str
+    result: str
+    workspace: str
+    check_error: str = ""
+    failure: str = ""
+    changed: tuple[str, ...] = ()
+    executed_by_host: tuple[str, ...] = ()
+    steps_with_secrets: tuple[int, ...] = ()
+    applied_to: str = ""
+    records: int = 0
+    digest: str = ""
+    signal: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 solved or finished, 1 unsolved or stalled, 3 limit, 4 provider, 5 workspace, 128 and the signal."""
+        if self.ending in _STOPPED_CODES:
+            return _STOPPED_CODES[self.ending]
+        if self.ending == "interrupted" or self.signal:
+            return 128 + (self.signal or 2)
+        if self.outcome in ("solved", "finished"):
+            return 0
+        return 3 if self.ending.startswith("limit:") else 1
+
+
+def failure_of(state: State) -> str:
+    """What ended a run that the provider or the sandbox ended."""
+    if state.end is None:
+        return ""
+    if state.end.ending == "model_error" and state.failures:
+        last = state.failures[-1]
+        tries = f" ({len(state.failures)} attempts)" if len(state.failures) > 1 else ""
+        return f"{last.kind}: {last.detail}{tries}"
+    return state.end.result if state.end.ending == "workspace_error" else ""
+
+
+def write_result(result: RunResult, path: Path) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+
+
+def read_result(path: Path) -> RunResult | None:
+    """The result of a finished run; None where the run has none, or another version wrote it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunResult)
+    except (OSError, msgspec.DecodeError):
+        return None
