@@ -93,7 +93,9 @@ def one_line(text: str, secret: str = "") -> str:
 def cause(error: BaseException) -> str:
     """The SDK says 'Connection error.'; what it wraps says which."""
     wrapped = error.__cause__
-    return f"{error} ({wrapped})" if wrapped is not None and str(wrapped) else str(error) or type(error).__name__
+    if wrapped is None or str(wrapped) in {"", str(error)}:
+        return str(error) or type(error).__name__
+    return f"{error} ({wrapped})"
 
 
 def _number(text: str | None) -> float | None:

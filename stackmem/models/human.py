@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from typing import TextIO, assert_never
-
-from msgspec import json
 
 from stackmem.core.effects import AskModel
 from stackmem.core.events import ModelFailed, ModelReplied
@@ -118,7 +117,7 @@ def _part(part: Part) -> str:
         case Thinking():
             return f"(thought) {part.raw.get('thinking', '')}"
         case ToolCall():
-            arguments = part.malformed if part.malformed is not None else json.encode(part.arguments).decode()
+            arguments = part.malformed if part.malformed is not None else json.dumps(part.arguments, ensure_ascii=False)
             return f"→ {part.name} {arguments}"
         case ToolResult():
             return f"{'✗' if part.failed else '←'} {part.text}"

@@ -7,6 +7,7 @@ the same attempt: which fields a server knows is found out, not a failure.
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from stackmem.core.effects import AskModel
@@ -48,7 +49,14 @@ class OpenAIModel:
         window_tokens: int | None = None,
         max_output_tokens: int | None = None,
     ) -> None:
-        """The default window is 32,768 tokens, the longest reply a quarter of the window, at most 32,000."""
+        """The default window is 32,768 tokens, the longest reply a quarter of the window, at most 32,000.
+
+        Raises:
+            UsageError: The SDK is not installed.
+
+        """
+        if find_spec("openai") is None:
+            raise UsageError("openai/NAME needs the openai package; install it with: pip install 'stackmem[openai]'")
         self.name = f"openai/{model}"
         self.window_tokens = window_tokens or WINDOW_TOKENS
         self.price: Price | None = None
@@ -59,12 +67,7 @@ class OpenAIModel:
         self._client: OpenAI | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """One attempt. Ctrl-C goes through at once.
-
-        Raises:
-            UsageError: The SDK is not installed.
-
-        """
+        """One attempt. Ctrl-C goes through at once."""
         body = chat_body(request.view, self._model, self._max_tokens)
         answer = self._attempt(body, request.facts)
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
@@ -90,7 +93,7 @@ class OpenAIModel:
                 return self._attempt(body, facts)
             return failed(
                 kind_of_status(error.status_code, text),
-                f"HTTP {error.status_code}: {error.message}",
+                f"HTTP {error.status_code}: {_told(error.body) or error.message}",
                 secret,
                 error.response.headers,
             )
@@ -104,15 +107,16 @@ class OpenAIModel:
     def _connected(self) -> OpenAI:
         """The client, which takes nothing but the address and the key from any environment."""
         if self._client is None:
-            try:
-                import httpx2
-                import openai
-            except ImportError as error:
-                raise UsageError(
-                    "openai/… models need the openai package; install it with: pip install 'stackmem[openai]'"
-                ) from error
+            import httpx2
+            import openai
+
             waits = httpx2.Timeout(self._endpoint.silence_seconds, connect=self._endpoint.connect_seconds)
             self._client = openai.OpenAI(
                 api_key=self._endpoint.key, base_url=self._endpoint.url, max_retries=0, timeout=waits
             )
         return self._client
+
+
+def _told(body: object) -> str:
+    """What the server's error says, without the SDK's words around it."""
+    return str(body.get("message") or "") if isinstance(body, dict) else ""

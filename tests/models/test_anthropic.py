@@ -49,6 +49,12 @@ def test_every_request_asks_for_at_most_one_call_and_never_forces_one() -> None:
     assert (body["max_tokens"], body["thinking"]["type"]) == (32_000, "adaptive")
 
 
+def test_a_request_without_tools_asks_for_none() -> None:
+    with MessagesServer(says("hm")) as server:
+        replied(client(server).reply(asking(tools=(), system=" ")))
+        assert server.bodies[0].keys().isdisjoint({"tools", "tool_choice", "system"})
+
+
 def test_a_model_outside_the_table_is_asked_without_thinking() -> None:
     with MessagesServer(says("hm")) as server:
         client(server, "qwen-42").reply(asking())

@@ -1,0 +1,97 @@
+"""A server of Chat Completions on loopback that answers what it is told to: for what aimock cannot be made to do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from msgspec import Struct
+
+
+class Refusal(Struct, frozen=True):
+    status: int
+    message: str
+    error_type: str = "invalid_request_error"
+
+
+def chunks(*deltas: dict[str, Any], finish: str | None = "stop", usage: dict[str, Any] | None = None) -> bytes:
+    """A streamed reply, one chunk per delta, then the finish reason, then the usage."""
+    made: list[dict[str, Any]] = [{"id": "c1", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    if finish is not None:
+        made.append({"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    if usage is not None:
+        made.append({"id": "c1", "choices": [], "usage": usage})
+    return b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in made) + b"data: [DONE]\n\n"
+
+
+def call_piece(arguments: Any, *, index: int | None = 0, **other: Any) -> dict[str, Any]:
+    """A delta with a piece of a call."""
+    name = {"name": other.pop("name")} if "name" in other else {}
+    numbered = {} if index is None else {"index": index}
+    return {"tool_calls": [{**numbered, **other, "function": {**name, "arguments": arguments}}]}
+
+
+class ChatServer:
+    """Answers with ``answers`` in order; a ``Refusal`` is an error, bytes are the whole stream.
+
+    Attributes:
+        bodies: Every request, parsed.
+        unknown: Fields that this server refuses by name.
+
+    """
+
+    def __init__(self, *answers: bytes | Refusal, unknown: tuple[str, ...] = ()) -> None:
+        self.answers = list(answers)
+        self.unknown = unknown
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Connection)
+        self._http.daemon_threads = True
+        self._http.owner = self  # type: ignore[attr-defined]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def answer(self, body: dict[str, Any], key: str | None) -> bytes | Refusal:
+        self.bodies.append(body)
+        self.keys.append(key)
+        for name in self.unknown:
+            if name in body:
+                return Refusal(400, f"Unrecognized request argument supplied: {name}")
+        return self.answers.pop(0)
+
+
+class _Connection(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        owner: ChatServer = self.server.owner  # type: ignore[attr-defined]
+        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path != "/v1/chat/completions":
+            self._send(404, b'{"error": {"message": "no such path"}}')
+            return
+        answer = owner.answer(json.loads(raw), self.headers.get("authorization"))
+        if isinstance(answer, Refusal):
+            error = {"error": {"message": answer.message, "type": answer.error_type}}
+            self._send(answer.status, json.dumps(error).encode())
+        else:
+            self._send(200, answer)
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "text/event-stream" if status == 200 else "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: a test's output is its own."""

@@ -1,0 +1,59 @@
+"""The table of models and prices."""
+
+from __future__ import annotations
+
+import pytest
+
+from stackmem.core.messages import Usage
+from stackmem.core.pricing import cost_usd
+from stackmem.models.catalog import lookup, rows
+
+
+def test_every_row_has_a_dated_source_and_sizes_that_fit_each_other() -> None:
+    assert len(rows()) >= 15
+    for row in rows():
+        assert "2026" in row.source, row.name
+        assert row.min_cache in {512, 1_024, 2_048, 4_096}, row.name
+        assert row.max_output < row.window_tokens, row.name
+
+
+def test_a_write_costs_1_25_and_2_times_the_input_and_a_read_a_tenth_of_it_or_less() -> None:
+    for row in rows():
+        if (price := row.price) is not None:
+            assert price.cache_write_5m == pytest.approx(1.25 * price.input), row.name
+            assert price.cache_write_1h == pytest.approx(2 * price.input), row.name
+            assert 0 < price.cache_read <= price.input * 0.100_001, row.name
+            assert price.output == pytest.approx(5 * price.input), row.name
+
+
+def test_a_name_is_found_with_its_provider_before_it_and_its_day_after_it() -> None:
+    row = lookup("claude-haiku-4-5")
+    assert row is not None
+    assert lookup("anthropic/claude-haiku-4-5-20251001") == row
+    assert lookup("openai/claude-haiku-4-5") is None
+    assert lookup("claude-haiku") is None
+
+
+def test_a_model_without_a_published_price_has_none() -> None:
+    row = lookup("claude-fable-5-2")
+    assert row is not None
+    assert row.price is None
+
+
+def test_haiku_5_5_costs_five_times_as_much_above_100_000_tokens() -> None:
+    row = lookup("claude-haiku-5-5")
+    assert row is not None
+    assert row.price is not None
+    assert cost_usd(Usage(uncached=100_000, output=1_000), row.price) == pytest.approx(0.0105)
+    assert cost_usd(Usage(uncached=100_001, output=1_000), row.price) == pytest.approx(0.0525005)
+
+
+def test_one_hundred_steps_with_a_cache_cost_what_was_computed_by_hand() -> None:
+    """100 steps, 6,000 tokens at first, 1,500 more a step, 300 out, Sonnet 5.5: $1.47."""
+    row = lookup("claude-sonnet-5-5")
+    assert row is not None
+    assert row.price is not None
+    first = Usage(cache_write_5m=6_000, output=300)
+    later = [Usage(cache_read=6_000 + 1_500 * n, cache_write_5m=1_500, output=300) for n in range(99)]
+    total = sum(cost_usd(usage, row.price) for usage in [first, *later])
+    assert total == pytest.approx(1.47, abs=0.02)

@@ -1,0 +1,135 @@
+"""The person at the terminal as a model."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.messages import Text, ToolCall, ToolSpec
+from stackmem.models.human import HumanModel, visible
+
+from .views import READ_FILE, asking, called, result, user
+
+WRITE_FILE = ToolSpec(
+    "write_file",
+    "Write.",
+    '{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"},'
+    '"store":{"type":"array"}},"required":["path","content"]}',
+)
+TOOLS = (READ_FILE, WRITE_FILE)
+
+
+def typing(text: str) -> tuple[HumanModel, io.StringIO]:
+    screen = io.StringIO()
+    return HumanModel(io.StringIO(text), screen), screen
+
+
+def made(text: str) -> ToolCall:
+    model, screen = typing(text)
+    answer = model.reply(asking(tools=TOOLS))
+    assert isinstance(answer, ModelReplied), screen.getvalue()
+    (call,) = answer.parts
+    assert isinstance(call, ToolCall)
+    return call
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "arguments"),
+    [
+        ("read_file spec.md\n", "read_file", {"path": "spec.md"}),
+        ("read_file my notes.md\n", "read_file", {"path": "my notes.md"}),
+        ("read_file path=spec.md line=3\n", "read_file", {"path": "spec.md", "line": 3}),
+        ("  read_file path='a b' line=x\n", "read_file", {"path": "a b", "line": "x"}),
+        ('read_file {"path": "spec.md"}\n', "read_file", {"path": "spec.md"}),
+        ('{"name": "read_file", "arguments": {"path": "a"}}\n', "read_file", {"path": "a"}),
+        ('{"call": "read_file", "args": {"path": "a"}}\n', "read_file", {"path": "a"}),
+        ("read_file a=b\n", "read_file", {"path": "a=b"}),
+        ("read_file\n", "read_file", {}),
+        (
+            "write_file path=a.py content=<<\nx = 1\n..\n\ny\n.\n",
+            "write_file",
+            {"path": "a.py", "content": "x = 1\n.\n\ny\n"},
+        ),
+        (
+            'write_file path=a content="" store=\'[{"name":1}]\'\n',
+            "write_file",
+            {"path": "a", "content": "", "store": [{"name": 1}]},
+        ),
+    ],
+)
+def test_a_call_is_understood_in_every_form_it_is_typed(typed: str, name: str, arguments: object) -> None:
+    call = made(typed)
+    assert (call.name, call.arguments) == (name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("raed_file x", "did you mean read_file?"),
+        ("dance", "there are read_file, write_file"),
+        ("{not json", "this is no JSON object"),
+        ('{"name": 3}', "a call in JSON looks like"),
+        ("read_file path='a", "No closing quotation"),
+        ("read_file path=a b", "'b' is no parameter of read_file"),
+        ("read_file {broken", "no JSON object"),
+    ],
+)
+def test_what_is_no_call_is_answered_with_what_is_wrong_and_asked_again(typed: str, told: str) -> None:
+    model, screen = typing(f"{typed}\n\nread_file ok\n")
+    answer = model.reply(asking(tools=TOOLS))
+    assert isinstance(answer, ModelReplied)
+    assert told in screen.getvalue()
+
+
+@pytest.mark.parametrize("typed", ["", "\n\n", "write_file path=a content=<<\nhalf\n"])
+def test_the_end_of_input_ends_the_run_resumable(typed: str) -> None:
+    model, _ = typing(typed)
+    answer = model.reply(asking(tools=TOOLS))
+    assert isinstance(answer, ModelFailed)
+    assert (answer.kind, "resume" in answer.detail) == ("script", True)
+
+
+def test_only_what_is_new_is_shown_and_the_whole_on_demand() -> None:
+    model, screen = typing("read_file a\nshow\nread_file b\n")
+    model.reply(asking(user("the task")))
+    assert "You are an agent." in screen.getvalue()
+    screen.truncate(0)
+    model.reply(asking(user("the task"), called(1), result(1, "the result")))
+    first, whole = screen.getvalue().split("help, show, or a call", 1)
+    assert "the result" in first
+    assert "the task" not in first
+    assert "the task" in whole
+    assert "You are an agent." in whole
+
+
+def test_another_frame_is_shown_from_its_beginning() -> None:
+    model, screen = typing("read_file a\nread_file b\n")
+    model.reply(asking(user("root"), called(1), result(1)))
+    screen.truncate(0)
+    model.reply(asking(user("child task")))
+    assert "child task" in screen.getvalue()
+
+
+def test_help_names_every_tool_with_its_parameters() -> None:
+    model, screen = typing("help\nread_file a\n")
+    model.reply(asking(tools=TOOLS))
+    assert "read_file path [line]" in screen.getvalue()
+    assert "write_file path content [store]" in screen.getvalue()
+
+
+def test_a_reply_without_a_call_can_be_said() -> None:
+    model, _ = typing("say I am done\n")
+    answer = model.reply(asking())
+    assert isinstance(answer, ModelReplied)
+    assert (answer.parts, answer.stop, answer.usage.estimated) == ((Text("I am done"),), "end", True)
+
+
+def test_text_of_tools_cannot_steer_the_terminal() -> None:
+    hostile = "\x1b[2J\x1b]0;title\x07\r\x9b31m\u202eevil\u2066\x00\x08"
+    model, screen = typing("read_file a\n")
+    model.reply(asking(user("t"), called(1), result(1, hostile)))
+    assert all(char.isprintable() or char == "\n" for char in screen.getvalue())
+    assert r"\u{1b}[2J" in screen.getvalue()
+    assert visible("a\tb\nc") == "a    b\nc"

@@ -1,0 +1,136 @@
+"""Which model a name is, and what is said of a name that is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stackmem.errors import UsageError
+from stackmem.models.registry import MODELS, default_model, open_model
+
+KEY = {"ANTHROPIC_API_KEY": "sk-ant-1"}
+SCRIPT = "replies:\n  - text: hello\n"
+
+
+def test_a_claude_is_found_with_and_without_its_provider() -> None:
+    for name in ("claude-sonnet-5-5", "anthropic/claude-sonnet-5-5"):
+        model = open_model(name, KEY)
+        assert (model.name, model.window_tokens) == ("anthropic/claude-sonnet-5-5", 1_000_000)
+        assert model.price is not None
+
+
+def test_the_name_of_a_model_opens_it_again(tmp_path: Path) -> None:
+    script = tmp_path / "s.yaml"
+    script.write_text(SCRIPT)
+    for name in ("claude-opus-5-5", "openai/a/b:c", f"script:{script}", "demo", "human"):
+        environ = {**KEY, "OPENAI_API_KEY": "sk-2"}
+        opened = open_model(name, environ, demo=script)
+        assert open_model(opened.name, environ, demo=script).name == opened.name
+
+
+@pytest.mark.parametrize(
+    ("name", "window"), [("claude-unheard-of", 200_000), ("openai/qwen", 32_768), ("human", 200_000)]
+)
+def test_an_unknown_model_has_no_price_and_a_cautious_window_that_can_be_given(name: str, window: int) -> None:
+    environ = {**KEY, "OPENAI_API_KEY": "sk-2"}
+    assert open_model(name, environ).price is None
+    assert open_model(name, environ).window_tokens == window
+    assert open_model(name, environ, window_tokens=50_000).window_tokens == 50_000
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("claude-sonnet-5-5", "ANTHROPIC_API_KEY"), ("openai/x", "OPENAI_API_KEY")]
+)
+@pytest.mark.parametrize("key", ["", "  "])
+def test_a_missing_key_is_named(name: str, variable: str, key: str) -> None:
+    with pytest.raises(UsageError, match=f"^{variable} is not set; .*demo"):
+        open_model(name, {variable: key})
+
+
+@pytest.mark.parametrize("key", ["sk-ä", "sk-1\nsk-2", "sk 1", "sk-\x00"])
+def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(UsageError, match=r"^ANTHROPIC_API_KEY holds characters") as refused:
+        open_model("claude-sonnet-5-5", {"ANTHROPIC_API_KEY": key})
+    assert key not in str(refused.value)
+
+
+def test_a_key_with_a_line_end_after_it_is_the_key() -> None:
+    assert open_model("claude-sonnet-5-5", {"ANTHROPIC_API_KEY": "sk-ant-1\n"}).name
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://[::1", "http://a:b", "http://x\x1b"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match=r"it looks like http://127\.0\.0\.1:8000"):
+        open_model("openai/x", {"OPENAI_API_KEY": "k"}, base_url=url)
+    with pytest.raises(UsageError, match=r"^ANTHROPIC_BASE_URL "):
+        open_model("claude-sonnet-5-5", {**KEY, "ANTHROPIC_BASE_URL": url})
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://localhost:1/v1/", "http://[::1]:1"])
+def test_a_server_on_this_machine_needs_no_key(url: str) -> None:
+    assert open_model("anthropic/qwen", {}, base_url=url).name == "anthropic/qwen"
+    assert open_model("openai/qwen", {}, base_url=url).name == "openai/qwen"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1.evil.example", "http://localhost@evil.example", "http://10.0.0.1"])
+def test_no_other_machine_passes_for_this_one(url: str) -> None:
+    with pytest.raises(UsageError, match="OPENAI_API_KEY is not set"):
+        open_model("openai/qwen", {}, base_url=url)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, script:FILE, demo and human"),
+        ("humon", "did you mean human?"),
+        ("sonnet-5-5", "did you mean claude-sonnet-5-5"),
+        ("", "the kinds are"),
+        ("x" * 10_000, "the kinds are"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_kinds_and_what_is_near(name: str, says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        open_model(name, KEY)
+    assert says in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("name", ["anthropic/", "openai/", "openai/ x", "anthropic/a\nb", "script:"])
+def test_a_kind_without_a_name_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="names no"):
+        open_model(name, {**KEY, "OPENAI_API_KEY": "k"})
+
+
+def test_demo_needs_a_task_that_brings_one() -> None:
+    with pytest.raises(UsageError, match=r"no demo\.yaml; name a model"):
+        open_model("demo", {})
+
+
+def test_an_address_goes_only_with_a_model_behind_one() -> None:
+    with pytest.raises(UsageError, match="--base-url goes with"):
+        open_model("human", {}, base_url="http://127.0.0.1:1")
+
+
+def test_the_default_is_claude_where_its_key_is_set_and_the_demo_otherwise() -> None:
+    assert default_model(KEY) == "claude-sonnet-5-5"
+    assert default_model({"ANTHROPIC_API_KEY": " "}) == default_model({}) == "demo"
+
+
+def test_opening_every_kind_of_model_imports_no_sdk(tmp_path: Path) -> None:
+    script = tmp_path / "s.yaml"
+    script.write_text(SCRIPT)
+    code = (
+        "import sys; from pathlib import Path; from stackmem.models.registry import open_model\n"
+        "for name in ('claude-sonnet-5-5', 'openai/x', 'human', 'demo'):\n"
+        "    open_model(name, {'ANTHROPIC_API_KEY': 'k', 'OPENAI_API_KEY': 'k'}, demo=Path(sys.argv[1]))\n"
+        "print(sorted({'anthropic', 'openai', 'httpx2', 'tiktoken', 'pydantic'} & sys.modules.keys()))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_every_registered_kind_is_in_the_contract_tests() -> None:
+    assert set(MODELS) == {"anthropic/", "openai/", "script:", "demo", "human"}

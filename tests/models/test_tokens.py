@@ -1,0 +1,45 @@
+"""Token counts, made here from ranks in the package."""
+
+from __future__ import annotations
+
+import pytest
+import tiktoken
+
+from stackmem.models.tokens import TokenCount, count, learned_factor, o200k_tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("", 0), ("hello world", 2), ("tiktoken is great!", 6), ("<|endoftext|>", 7)],
+)
+def test_the_counts_are_those_of_o200k(text: str, tokens: int) -> None:
+    assert o200k_tokens(text) == tokens
+
+
+def test_tiktoken_finds_the_encoding_as_a_plug_in_and_downloads_nothing() -> None:
+    encoding = tiktoken.get_encoding("stackmem_o200k_base")
+    text = "Naïve 漢字 \U0001f600 and   spaces\n\n\tcode()"
+    assert encoding.decode(encoding.encode_ordinary(text)) == text
+    assert len(encoding.encode_ordinary(text)) == o200k_tokens(text)
+    assert encoding.n_vocab == 200_019
+
+
+def test_each_figure_says_how_it_was_come_by() -> None:
+    text = "hello world " * 100
+    plain = o200k_tokens(text)
+    assert count(text, "openai/gpt-5") == TokenCount(plain, "o200k")
+    assert count(text, "anthropic/claude-sonnet-5-5") == TokenCount(round(plain * 1.55), "o200k × 1.55")
+    assert count(text, "claude-haiku-4-5-20251001") == TokenCount(round(plain * 1.19), "o200k × 1.19")
+    assert count(text, "openai/qwen3") == TokenCount(480, "characters / 2.5")
+    learned = count(text, "openai/qwen3", factor=1.2)
+    assert learned == TokenCount(round(plain * 1.2), "o200k × 1.20, learned from this model's usage")
+
+
+def test_a_factor_is_the_median_of_what_was_reported() -> None:
+    assert learned_factor([(100, 150), (100, 160), (100, 900), (0, 5), (5, 0)]) == 1.6
+    assert learned_factor([(0, 10)]) is None
+
+
+@pytest.mark.parametrize("text", [" " * 3_000_000, "a" * 400_000, "\n" * 400_000, "\ud800" * 1_000, "\x00" * 1_000])
+def test_no_text_breaks_the_count(text: str) -> None:
+    assert 0 < o200k_tokens(text) <= len(text) * 3
