@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from subprocess import Popen
@@ -133,15 +133,17 @@ class Bubblewrap:
         return [
             *proc, *sealed, "--dev", "/dev",
             "--perms", "1777", "--size", str(profile.shm_mib << 20), "--tmpfs", "/dev/shm",  # noqa: S108
+            "--remount-ro", "/dev",  # a file system without a size, else
             "--perms", "1777", "--size", str(profile.tmp_mib << 20), "--tmpfs", "/tmp",  # noqa: S108
             "--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--dir", _HOME, "--dir", "/run",  # noqa: S108
         ]  # fmt: skip
 
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:
         for line in status.splitlines():
-            report = json.loads(line)
-            if "exit-code" in report:
-                return int(report["exit-code"])
+            with suppress(ValueError):  # a line that was cut when its writer was killed
+                report = json.loads(line)
+                if "exit-code" in report:
+                    return int(report["exit-code"])
         if process.returncode < 0:
             return None
         raise SetUpFailed(f"bubblewrap ended with {process.returncode} before the command ran")

@@ -17,6 +17,7 @@ class Process(Struct, frozen=True):
     state: str
     parent: int
     session: int
+    threads: int
     started: int
     resident_bytes: int
 
@@ -31,6 +32,7 @@ def read_process(pid: int) -> Process | None:
             state=fields[0].decode(),
             parent=int(fields[1]),
             session=int(fields[3]),
+            threads=int(fields[17]),
             started=int(fields[19]),
             resident_bytes=int(fields[21]) * PAGE_BYTES,
         )

@@ -43,7 +43,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         network: ``host`` shares the host's network; only the person may say so.
         command_seconds: Wall time of one command.
-        process_limit: Processes and threads of an ordinary user, processes of root.
+        process_limit: Processes and threads of one command together.
         memory_mib: Resident memory of all processes of a command together; pages they share count for each. Never more
             than nine tenths of the machine's memory.
         process_memory_mib: Private data of one process.

@@ -37,7 +37,7 @@ class Watchdog:
 
     def look(self, family: list[Process]) -> str:
         """Name the limit that is passed: ``processes``, ``memory`` or ``disk``; empty when none is."""
-        if len(family) > self._profile.process_limit:
+        if sum(process.threads for process in family) > self._profile.process_limit:
             return "processes"
         if sum(process.resident_bytes for process in family) > self._memory_limit:
             return "memory"

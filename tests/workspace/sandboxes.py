@@ -1,0 +1,181 @@
+"""Sandboxes at every level, for the hostile cases: a workspace, a host around it, and the people who own both."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackmem.workspace.bare import Bare
+from stackmem.workspace.bubblewrap import Bubblewrap
+from stackmem.workspace.landlock import Landlock
+from stackmem.workspace.levels import try_level
+from stackmem.workspace.namespaces import Namespaces
+from stackmem.workspace.outcome import Outcome
+from stackmem.workspace.profile import Profile
+from stackmem.workspace.python import Interpreter, Toolchain, build_toolchain, running_interpreter
+from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.workspace import Workspace, open_workspace
+from tests.workspace.people import Person, for_everyone
+
+LEVELS = {
+    "bubblewrap": Bubblewrap,
+    "bubblewrap (no /proc)": lambda: Bubblewrap(proc=False),
+    "namespaces": Namespaces,
+    "landlock": Landlock,
+    "none": Bare,
+}
+BUBBLEWRAP = ("bubblewrap",)
+MOUNTED = ("bubblewrap", "bubblewrap (no /proc)")
+CONTAINED = (*MOUNTED, "namespaces")
+CONFINED = (*CONTAINED, "landlock")
+ALL = tuple(LEVELS)
+SECRET = "what nobody may read"
+_PR_SET_DUMPABLE = 4
+
+
+def hostile(*levels: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A hostile case: it runs at these levels, as every person, and the summary counts it."""
+
+    def wrap(test: Callable[..., None]) -> Callable[..., None]:
+        marked = pytest.mark.parametrize("level", levels)(for_everyone(test))
+        marked.hostile = True  # type: ignore[attr-defined]
+        return marked
+
+    return wrap
+
+
+@pytest.fixture(scope="session")
+def toolchains() -> Iterator[dict[bool, Toolchain]]:
+    """The Python of commands, for whom may read the interpreter that runs the tests, and for whom may not."""
+    state = Path(tempfile.mkdtemp(prefix="stackmem-toolchain-"))
+    state.chmod(0o755)
+    mine = running_interpreter()
+    system = Path("/usr/bin") / f"python{mine.version}"
+    public = mine if _is_public(mine.prefix) else Interpreter(Path("/usr"), system, mine.version)
+    built = {False: build_toolchain(state, mine)}
+    if public.executable.exists():
+        built[True] = build_toolchain(state, public)
+    yield built
+    remove_tree(state)
+
+
+def _is_public(path: Path) -> bool:
+    return all(each.stat().st_mode & 0o005 == 0o005 for each in (path, *path.parents))
+
+
+@pytest.fixture
+def opened(person: Person, toolchains: dict[bool, Toolchain]) -> Callable[..., Any]:
+    """Open a level over ``place/ws``; call it in the test's body, where the person is who she is."""
+    public = person.uid != os.geteuid()
+    if public not in toolchains:
+        pytest.skip(f"{person.name} may not read {sys.base_prefix}, and there is no such Python in /usr/bin")
+    tools = toolchains[public]
+
+    @contextlib.contextmanager
+    def enter(place: Path, level: str, **rest: Any) -> Iterator[Workspace]:
+        # A process that gave up its privileges is closed to itself in /proc until it says otherwise.
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        root = place / "ws"
+        root.mkdir(exist_ok=True)
+        keywords = {name: rest.pop(name) for name in ("mounts", "env", "scrub") if name in rest}
+        inside = rest.pop("inside", "/workspace")
+        chosen = LEVELS[level]()
+        if failure := _failures(level, os.geteuid(), tools):
+            pytest.skip(f"{level} is not to be had here: {failure}")
+        workspace = open_workspace(chosen, root, inside, Profile(**rest), toolchain=tools, **keywords)
+        try:
+            yield workspace
+        finally:
+            workspace.close()
+
+    return enter
+
+
+_known: dict[tuple[str, int], str] = {}
+
+
+def _failures(level: str, uid: int, tools: Toolchain) -> str:
+    key = (level, uid)
+    if key not in _known:
+        _known[key] = try_level(LEVELS[level](), Profile(), tools).failure
+    return _known[key]
+
+
+def outside(place: Path) -> Path:
+    """A folder of the same person beside the workspace, with a secret in it."""
+    folder = place / "outside"
+    folder.mkdir()
+    (folder / "file").write_text(SECRET)
+    return folder
+
+
+def sh(workspace: Workspace, command: str, seconds: float = 20, shown_bytes: int = 20_000) -> Outcome:
+    return workspace.run_command(command, seconds, shown_bytes)
+
+
+def py(workspace: Workspace, program: str, seconds: float = 20) -> Outcome:
+    """Run a program from a file of the workspace."""
+    (workspace.root / "program.py").write_text(program)
+    return sh(workspace, "python program.py", seconds)
+
+
+@contextlib.contextmanager
+def bystander(environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the same person on the host, which a command must leave alone."""
+    process = subprocess.Popen(["/bin/sleep", "300"], env=environ, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def living(mark: str) -> list[int]:
+    """Processes on the host whose command line holds the mark."""
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdigit() and mark.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
+                found.append(int(name))
+    return found
+
+
+def soon(fact: Callable[[], bool], seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if fact():
+            return True
+        time.sleep(0.01)
+    return fact()
+
+
+def stands_still(file: Path, seconds: float = 0.3) -> bool:
+    """Nobody writes to the file any more."""
+    before = file.stat().st_size
+    time.sleep(seconds)
+    return file.stat().st_size == before
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Ctrl-C comes so long after the start."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
