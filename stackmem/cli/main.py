@@ -11,6 +11,7 @@ import sys
 import typer
 
 from ..errors import StackmemError
+from ..version import VERSION
 from . import apply, config, doctor, models, replay, solve, strategies, tasks
 
 EPILOG = """Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit
@@ -40,9 +41,7 @@ app.command("config")(config.command)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib import metadata
-
-        typer.echo(metadata.version("stackmem"))
+        typer.echo(VERSION)
         raise typer.Exit
 
 

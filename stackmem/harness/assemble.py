@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,7 @@ from ..core.strategy import MemoryStrategy
 from ..errors import UsageError
 from ..memory import open_strategy
 from ..models.registry import Model, default_model, open_model
+from ..version import VERSION
 from ..workspace.profile import Mount, Profile, read_profile
 from ..workspace.secrets import Scrubber
 from ..workspace.workspace import Workspace, open_workspace
@@ -136,7 +137,7 @@ def assemble(
         price=plan.model.price,
         checked=checks is not None,
         command_seconds=settings.command_seconds,
-        version=metadata.version("stackmem"),
+        version=VERSION,
     )
     return Parts(start, plan.strategy, world, workspace, scrubber)
 

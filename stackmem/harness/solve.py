@@ -14,6 +14,7 @@ from ..core.state import State
 from ..errors import UsageError
 from ..trace.store import TraceWriter
 from ..workspace.secrets import Scrubber
+from ..workspace.tree import remove_tree
 from .apply import apply_patch, executed_by_host
 from .assemble import Parts, Places, Plan, assemble, plan
 from .checks import copy_folder
@@ -64,6 +65,9 @@ def solve(
         return _run(planned, resolved, subject, environ, places, writer, observe)
     finally:
         writer.close()
+        if writer.count == 0:  # it never began: leave nothing behind
+            remove_tree(run_dir)
+            remove_tree(places.scratch)
 
 
 def _workspace(folder: Path, subject: Subject, resolved: Resolved) -> Path:
