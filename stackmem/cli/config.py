@@ -15,10 +15,11 @@ def command(
     import os
     from pathlib import Path
 
-    from ..harness.prepare import task_settings
-    from ..harness.settings import resolve
-    from ..harness.settings_files import user_path
-    from ..harness.subject import find_subject
+    from stackmem.harness.prepare import task_settings
+    from stackmem.harness.settings import resolve
+    from stackmem.harness.settings_files import user_path
+    from stackmem.harness.subject import find_subject
+
     from .config_rows import config_json, config_rows, config_text
 
     cwd = Path.cwd()

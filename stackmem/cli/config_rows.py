@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..harness.options import OPTIONS, PREFIX, Option
+from stackmem.harness.options import OPTIONS, PREFIX, Option
 
 if TYPE_CHECKING:  # what the settings need takes time that `--help` does not have
-    from ..harness.settings import Resolved, Value
+    from stackmem.harness.settings import Resolved, Value
 
 
 class Row(NamedTuple):
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 def config_rows(resolved: Resolved, environ: Mapping[str, str]) -> tuple[Row, ...]:
     """Every setting with where it comes from, without the secrets of ``environ`` and the logins of addresses."""
-    from ..workspace.secrets import Scrubber
+    from stackmem.workspace.secrets import Scrubber
 
     # Our own variables are settings, whatever word is in their names (STACKMEM_MAX_TOKENS).
     scrub = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)}).scrub
@@ -60,7 +60,7 @@ def options_table() -> str:
 
 
 def _row(value: Value, scrub: Callable[[str], str]) -> Row:
-    from ..harness.option_values import without_login
+    from stackmem.harness.option_values import without_login
 
     bare: Any = value.value
     option = OPTIONS[value.name]

@@ -157,18 +157,20 @@ def _read(path: Path, spelled: str) -> bytes | None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{spelled} cannot be read ({reason}); make it readable or remove it") from error
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - the file that was opened above, whatever the path names now
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise UsageError(f"{spelled} is not a regular file; remove it, or write settings into one")
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UsageError(f"{spelled} is not a regular file; remove it, or write settings into one")
+        with open(descriptor, "rb", closefd=False) as file:
             return file.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise UsageError(f"{spelled} cannot be read ({error.strerror}); make it readable or remove it") from error
+    except OSError as error:
+        raise UsageError(f"{spelled} cannot be read ({error.strerror}); make it readable or remove it") from error
+    finally:
+        os.close(descriptor)
 
 
 def _decoded(raw: bytes, spelled: str) -> str:
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         col = error.start - raw.rfind(b"\n", 0, error.start)
