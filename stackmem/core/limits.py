@@ -127,8 +127,9 @@ def _has_heap(state: State) -> bool:
 
 def _spent(state: State, frame: Frame) -> str:
     own = constraint(frame.registers.constraint)
+    settled = state.step - (state.pending is not None)  # of twenty steps, the twentieth is still worked
     rows = (
-        ("steps", state.step - frame.started_step, own.steps),
+        ("steps", settled - frame.started_step, own.steps),
         ("tokens", state.usage.total - frame.started_tokens, own.tokens),
         ("seconds", state.seconds - frame.started_seconds, own.seconds),
     )
