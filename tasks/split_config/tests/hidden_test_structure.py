@@ -93,13 +93,13 @@ def test_no_imports_go_in_a_circle(graph):
 def uses(tree, module, *names):
     """Whether a module takes one of the names from ``module``, or without names whether it imports it."""
     for node in ast.walk(tree):
-        if not names and isinstance(node, ast.Import) and any(alias.name == module for alias in node.names):
-            return True
-        if isinstance(node, ast.ImportFrom) and node.module == module:
-            if not names or any(alias.name in (*names, "*") for alias in node.names):
+        match node:
+            case ast.Import(names=imported) if not names and any(alias.name == module for alias in imported):
                 return True
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == module:
-            if node.attr in names:
+            case ast.ImportFrom(module=source, names=imported) if source == module:
+                if not names or any(alias.name in (*names, "*") for alias in imported):
+                    return True
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner == module and name in names:
                 return True
     return False
 
