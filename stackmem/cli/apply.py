@@ -14,7 +14,8 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Apply a run's patch to the folder it was copied from; refused, and nothing changed, where a file has changed."""
-    from ..harness.solve import apply_run
+    from stackmem.harness.patch import apply_run
+
     from .finding import run_folder
     from .solving import readable
 

@@ -17,7 +17,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
 ) -> None:
     """Say which isolation is active and by which probe, what each level guarantees, and how to get a better one."""
-    from ..harness.doctor import examine
+    from stackmem.harness.doctor import examine
 
     found = examine({"profile": profile, "runs_dir": runs_dir, "sandbox_dir": sandbox_dir})
     if json:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..harness.directories import runs_dir as find_runs_dir
-from ..harness.rundir import find_run
-from ..harness.settings import resolve
-from ..harness.settings_files import user_path
+from stackmem.harness.directories import runs_dir as find_runs_dir
+from stackmem.harness.rundir import find_run
+from stackmem.harness.settings import resolve
+from stackmem.harness.settings_files import user_path
 
 
 def run_folder(named: str, runs_dir: str | None) -> Path:

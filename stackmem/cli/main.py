@@ -10,8 +10,9 @@ import sys
 
 import typer
 
-from ..errors import StackmemError
-from ..version import VERSION
+from stackmem.errors import StackmemError
+from stackmem.version import VERSION
+
 from . import apply, config, doctor, models, replay, solve, strategies, tasks
 
 EPILOG = """Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit

@@ -11,7 +11,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
 ) -> None:
     """List the known models with their prices, and the kinds of models there are."""
-    from ..models.catalog import rows
+    from stackmem.models.catalog import rows
 
     if json:
         import msgspec

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from ..harness.options import OPTIONS
+from stackmem.harness.options import OPTIONS
 
 
 def flag(name: str) -> Any:

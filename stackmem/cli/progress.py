@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..core.events import (
+from stackmem.core.events import (
     CallRejected,
     ChecksReturned,
     ChunkAllocated,
@@ -22,9 +22,9 @@ from ..core.events import (
     RunStarted,
     ToolReturned,
 )  # fmt: skip
-from ..core.messages import ToolCall
-from ..core.retries import wait_seconds
-from ..core.state import State
+from stackmem.core.messages import ToolCall
+from stackmem.core.retries import wait_seconds
+from stackmem.core.state import State
 
 _SHOWN = 100
 

@@ -15,7 +15,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
 ) -> None:
     """Fold a run's trace and verify every event and prompt against today's rules."""
-    from ..harness.replay import replay_run
+    from stackmem.harness.replay import replay_run
+
     from .finding import run_folder
 
     folder = run_folder(run, runs_dir)

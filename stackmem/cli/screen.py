@@ -6,8 +6,9 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from ..core.events import Event
-from ..core.state import State
+from stackmem.core.events import Event
+from stackmem.core.state import State
+
 from .progress import Progress, status
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 import typer
 
-from ..errors import UsageError
-from ..harness.prepare import Prepared, prepare
-from ..harness.result import RunResult
-from ..harness.rundir import PATCH
-from ..harness.solve import solve
+from stackmem.errors import UsageError
+from stackmem.harness.prepare import Prepared, prepare
+from stackmem.harness.result import RunResult
+from stackmem.harness.rundir import PATCH
+from stackmem.harness.solve import solve
+
 from .screen import open_screen
 
 _GIB = 1 << 30
@@ -32,7 +33,7 @@ def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, 
         _say(warning)
     _ask_about_size(prepared, as_json=as_json)
     with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
-        result = solve(prepared.resolved, prepared.subject, os.environ, prepared.folders, screen)
+        result = solve(prepared, os.environ, screen)
     if as_json:
         typer.echo(msgspec.json.encode(result).decode())
     else:

@@ -9,8 +9,8 @@ def command() -> None:
     """List the memory strategies, what each shows the model, and its parameters."""
     import sys
 
-    from ..core.calls import tool_name
-    from ..memory import STRATEGIES
+    from stackmem.core.calls import tool_name
+    from stackmem.memory import STRATEGIES
 
     for name, make in sorted(STRATEGIES.items()):
         module = sys.modules[make.__module__]

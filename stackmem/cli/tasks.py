@@ -19,8 +19,8 @@ def list_command(
     """List the tasks that a bare name reaches."""
     from pathlib import Path
 
-    from ..tasks.find import list_tasks
-    from ..tasks.reader import read_task
+    from stackmem.tasks.find import list_tasks
+    from stackmem.tasks.reader import read_task
 
     found = [read_task(folder) for folder in list_tasks(Path.cwd())]
     if json:
@@ -44,8 +44,8 @@ def check_command(
     """Check that a task's solution passes, that doing nothing fails, and that its demo passes; each of them twice."""
     from pathlib import Path
 
-    from ..harness.task_check import check_task
-    from ..tasks.find import list_tasks
+    from stackmem.harness.task_check import check_task
+    from stackmem.tasks.find import list_tasks
 
     wrong = 0
     for task in named or [str(folder) for folder in list_tasks(Path.cwd())]:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ..core.events import Event
-from ..core.state import State
+from stackmem.core.events import Event
+from stackmem.core.state import State
+
 from .directories import runs_dir
 from .prepare import prepare
 from .replay import Replayed, replay_run
@@ -37,10 +38,11 @@ def solve(
 
     Raises:
         StackmemError: As the command line ends with exit 2, 5 or 7; a run that ends by itself never raises.
+
     """
     variables = os.environ if environ is None else environ
     prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
-    return solve_prepared(prepared.resolved, prepared.subject, variables, prepared.folders, observe)
+    return solve_prepared(prepared, variables, observe)
 
 
 def replay(run: str | os.PathLike[str]) -> Replayed:
@@ -50,6 +52,7 @@ def replay(run: str | os.PathLike[str]) -> Replayed:
         TraceError: A line of the trace is broken.
         RulesDiffer: Today's rules derive something else; names the record.
         UsageError: There is no such run.
+
     """
     cwd = Path.cwd()
     settings = resolve({}, os.environ, cwd, user_path(os.environ), {}).settings

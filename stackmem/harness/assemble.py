@@ -9,22 +9,25 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ..core.budgets import Budgets, Limits
-from ..core.calls import spec
-from ..core.events import RunStarted
-from ..core.slots import fill
-from ..core.strategy import MemoryStrategy
-from ..errors import UsageError
-from ..memory import open_strategy
-from ..models.registry import Model, default_model, open_model
-from ..version import VERSION
-from ..workspace.profile import Mount, Profile, read_profile
-from ..workspace.secrets import Scrubber
-from ..workspace.workspace import Workspace, open_workspace
+from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.calls import spec
+from stackmem.core.events import RunStarted
+from stackmem.core.slots import fill
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.errors import UsageError
+from stackmem.memory import open_strategy
+from stackmem.models.registry import Model, open_model
+from stackmem.version import VERSION
+from stackmem.workspace.profile import Mount, Profile, read_profile
+from stackmem.workspace.secrets import Scrubber
+from stackmem.workspace.workspace import Workspace, open_workspace
+
 from .checks import Bench, CommandCheck, TaskChecks
+from .directories import checkout
 from .perform import World
 from .ports import Checks
-from .settings import Resolved, Settings
+from .prepare import Prepared
+from .settings import Settings
 from .subject import Subject
 
 CHECK_SECONDS = 600.0
@@ -66,18 +69,19 @@ class Plan(Struct, frozen=True):
     system: str
 
 
-def plan(resolved: Resolved, subject: Subject, environ: Mapping[str, str]) -> Plan:
+def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     """Everything a person can have got wrong is found here.
 
     Raises:
         UsageError: An unknown model, strategy or file; a missing key; a limit in USD without known prices.
 
     """
+    resolved, subject = prepared.resolved, prepared.subject
     settings = resolved.settings
     strategy = open_strategy(settings.strategy)
     demo = subject.task.demo if subject.task else None
     model = open_model(
-        settings.model or default_model(environ),
+        prepared.model,
         environ,
         base_url=settings.base_url,
         window_tokens=settings.window_tokens,
@@ -87,16 +91,13 @@ def plan(resolved: Resolved, subject: Subject, environ: Mapping[str, str]) -> Pl
     limits = resolved.limits("known" if model.price else "free" if free else "unknown")
     budgets = settings.budgets
     slots = _slots(budgets, settings.command_seconds)
-    return Plan(model, strategy, limits, budgets, _profile(settings, subject), _system(settings, strategy, slots))
+    return Plan(
+        model, strategy, limits, budgets, _profile(settings, subject, prepared.cwd), _system(settings, strategy, slots)
+    )
 
 
 def assemble(
-    plan: Plan,
-    resolved: Resolved,
-    subject: Subject,
-    places: Places,
-    environ: Mapping[str, str],
-    sync: Callable[[], None],
+    plan: Plan, prepared: Prepared, places: Places, environ: Mapping[str, str], sync: Callable[[], None]
 ) -> Parts:
     """Open the workspace and put the run together.
 
@@ -104,7 +105,7 @@ def assemble(
         WorkspaceError: The isolation asked for cannot be had.
 
     """
-    settings = resolved.settings
+    settings, subject = prepared.resolved.settings, prepared.subject
     scrubber = Scrubber(environ)
 
     def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
@@ -162,13 +163,27 @@ def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, st
         ) from error
 
 
-def _profile(settings: Settings, subject: Subject) -> Profile:
-    profile = read_profile(settings.profile) if settings.profile else Profile()
+def _profile(settings: Settings, subject: Subject, cwd: Path) -> Profile:
+    profile = profile_of(settings, cwd)
     toolchains = subject.task.toolchains if subject.task else ()
     mounts = (*profile.mounts, *(Mount(path, path) for path in toolchains))
     return msgspec.structs.replace(
         profile, network=settings.network, command_seconds=settings.command_seconds, mounts=mounts
     )
+
+
+def profile_of(settings: Settings, cwd: Path) -> Profile:
+    """The profile that was named, else the checkout's own, else the built-in one.
+
+    Raises:
+        UsageError: The file cannot be read, or a key in it is wrong.
+
+    """
+    home = checkout(cwd)
+    own = home / "sandbox" / "profile.toml" if home else None
+    if settings.profile is not None:
+        return read_profile(settings.profile)
+    return read_profile(own) if own is not None and own.is_file() else Profile()
 
 
 def _checks(settings: Settings, subject: Subject, bench: Bench, places: Places) -> Checks | None:

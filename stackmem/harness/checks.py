@@ -12,13 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..core.events import ChecksReturned
-from ..core.text import tail
-from ..errors import WorkspaceError
-from ..tasks.judge import judge
-from ..workspace.profile import Mount
-from ..workspace.tree import remove_tree
-from ..workspace.workspace import Workspace
+from stackmem.core.events import ChecksReturned
+from stackmem.core.text import tail
+from stackmem.errors import WorkspaceError
+from stackmem.tasks.judge import judge
+from stackmem.workspace.profile import Mount
+from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.workspace import Workspace
 
 _SHOWN_BYTES = 16_384
 _TESTS, _VERIFIER = "/tests", "/logs/verifier"

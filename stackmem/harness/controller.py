@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..core.effects import Effect
-from ..core.events import ChecksReturned, Event, RunEnded
-from ..core.frames import so_far
-from ..core.machine import advance, evolve
-from ..core.state import State
-from ..core.strategy import MemoryStrategy
-from ..errors import WorkspaceError
+from stackmem.core.effects import Effect
+from stackmem.core.events import ChecksReturned, Event, RunEnded
+from stackmem.core.frames import so_far
+from stackmem.core.machine import advance, evolve
+from stackmem.core.state import State
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.errors import WorkspaceError
+
 from .interrupts import Interrupts
 from .perform import World, perform
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..workspace.probe import Finding, survey
-from ..workspace.profile import Profile, read_profile
+from stackmem.workspace.probe import Finding, survey
+from stackmem.workspace.profile import Profile, read_profile
+
 from .directories import runs_dir, sandbox_dir
 from .settings import resolve
 from .settings_files import user_path

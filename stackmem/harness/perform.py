@@ -10,9 +10,9 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
-from ..core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
-from ..core.events import (
+from stackmem.core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
+from stackmem.core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
     Event,
@@ -22,8 +22,9 @@ from ..core.events import (
     ToolReturned,
     VerifyReturned,
 )  # fmt: skip
-from ..core.text import tail
-from ..errors import WorkspaceError
+from stackmem.core.text import tail
+from stackmem.errors import WorkspaceError
+
 from .ports import Checks, Model, Returned, Workspace
 
 _JITTER = 0.25

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..core.effects import AskModel
-from ..core.events import ChecksReturned, ModelFailed, ModelReplied
-from ..core.state import State
+from stackmem.core.effects import AskModel
+from stackmem.core.events import ChecksReturned, ModelFailed, ModelReplied
+from stackmem.core.state import State
 
 
 class Model(Protocol):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..models.endpoint import ANTHROPIC
-from ..models.registry import default_model
+from stackmem.models.endpoint import ANTHROPIC
+from stackmem.models.registry import default_model
+
 from .directories import runs_dir, sandbox_dir
 from .repository import Plan as CopyPlan
 from .repository import plan_copy
@@ -21,6 +22,7 @@ class Prepared(Struct, frozen=True):
     """A request that can be run.
 
     Attributes:
+        cwd: Where the person stands.
         folders: The runs directory and the sandbox directory, both writable.
         model: The model's name, the default chosen.
         copy: What a folder of one's own will be copied as; None for a task.
@@ -30,6 +32,7 @@ class Prepared(Struct, frozen=True):
 
     subject: Subject
     resolved: Resolved
+    cwd: Path
     folders: tuple[Path, Path]
     model: str
     copy: CopyPlan | None
@@ -58,12 +61,12 @@ def prepare(
         model = default_model(environ)
         if model == "demo":
             warnings.append(
-                f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the model; "
-                "for a real one set the key, or say --model NAME (stackmem models lists them)"
+                f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the model; for a "
+                "real one set the key, or say --model NAME (stackmem models lists them)"
             )
-    copy = plan_copy(subject.folder, settings.include) if subject.folder else None
     folders = (runs_dir(settings, cwd, environ), sandbox_dir(settings, cwd, environ))
-    return Prepared(subject, resolved, folders, model, copy, tuple(warnings))
+    copy = plan_copy(subject.folder, settings.include, folders) if subject.folder else None
+    return Prepared(subject, resolved, cwd, folders, model, copy, tuple(warnings))
 
 
 def task_settings(subject: Subject) -> dict[str, object]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..trace.replay import verify
-from ..trace.store import TraceReader
+from stackmem.trace.replay import verify
+from stackmem.trace.store import TraceReader
+
 from .rundir import TRACE
 
 

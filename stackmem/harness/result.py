@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ..core.messages import Usage
-from ..core.state import State
+from stackmem.core.messages import Usage
+from stackmem.core.state import State
 
 _STOPPED_CODES = {"model_error": 4, "workspace_error": 5}
 

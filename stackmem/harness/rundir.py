@@ -7,7 +7,7 @@ import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..errors import UsageError
+from stackmem.errors import UsageError
 
 TRACE = "trace.jsonl"
 RUN = "run.json"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import UsageError
-from ..tasks.find import find_task
-from ..tasks.reader import Task, read_task
+from stackmem.errors import UsageError
+from stackmem.tasks.find import find_task
+from stackmem.tasks.reader import Task, read_task
 
 TASK_PLACE = "/workspace"
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..core.events import ChecksReturned
-from ..core.state import State
-from ..errors import UsageError
-from ..tasks.reader import Task
-from ..workspace.profile import Mount, Profile
-from ..workspace.tree import remove_tree
-from ..workspace.workspace import Workspace, open_workspace
+from stackmem.core.events import ChecksReturned
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.tasks.reader import Task
+from stackmem.workspace.profile import Mount, Profile
+from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.workspace import Workspace, open_workspace
+
 from .checks import Bench, TaskChecks, copy_folder
 from .prepare import prepare
 from .solve import solve
@@ -107,7 +108,7 @@ def _demo(task: Task, level: str, scratch: Path, cwd: Path) -> tuple[bool, str]:
         "fsync": "none",
     }
     prepared = prepare(str(task.folder), None, flags, os.environ, cwd)
-    result = solve(prepared.resolved, prepared.subject, os.environ, prepared.folders)
+    result = solve(prepared, os.environ)
     return result.outcome == "solved", result.check_error or result.failure or result.result
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..core.strategy import MemoryStrategy
-from ..errors import UsageError
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.errors import UsageError
+
 from .full import full
 from .stackheap import stackheap
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..core.events import RunStarted
+from stackmem.core.events import RunStarted
 
 _LEVELS = {
     "bubblewrap": "commands run in a sandbox: they see the workspace, system programs read-only, and a private /tmp",

@@ -12,10 +12,10 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.heap import Heap
-from ..core.log import Log
-from ..core.messages import Breakpoint, Message, Part, Text, Thinking, ToolResult
-from ..core.state import Notice, Reply, Result, Turn
+from stackmem.core.heap import Heap
+from stackmem.core.log import Log
+from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolResult
+from stackmem.core.state import Notice, Reply, Result, Turn
 
 _UNSAID = {
     "truncated": "(the reply was cut off before it said anything)",

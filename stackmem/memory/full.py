@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..core.calls import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
-from ..core.effects import Effect
-from ..core.heap import Heap
-from ..core.log import Log
-from ..core.messages import Text, View
-from ..core.state import State
+from stackmem.core.calls import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+from stackmem.core.effects import Effect
+from stackmem.core.heap import Heap
+from stackmem.core.log import Log
+from stackmem.core.messages import Text, View
+from stackmem.core.state import State
+
 from .constants import run_constants
 from .conversation import Conversation, extend, rolling_breakpoints
 from .parameters import choices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import UsageError
+from stackmem.errors import UsageError
 
 
 def choices(strategy: str, text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:

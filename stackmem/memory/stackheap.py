@@ -16,8 +16,8 @@ from functools import lru_cache, partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.budgets import Budgets
-from ..core.calls import (
+from stackmem.core.budgets import Budgets
+from stackmem.core.calls import (
     Call,
     HeapAlloc,
     HeapFree,
@@ -30,11 +30,12 @@ from ..core.calls import (
     RunCommand,
     WriteFile,
 )  # fmt: skip
-from ..core.effects import Effect
-from ..core.heap import Heap, index, line, shown
-from ..core.log import Log
-from ..core.messages import Message, Text, View
-from ..core.state import Frame, State
+from stackmem.core.effects import Effect
+from stackmem.core.heap import Heap, index, line, shown
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, Text, View
+from stackmem.core.state import Frame, State
+
 from .constants import run_constants
 from .conversation import Conversation, extend, rolling_breakpoints
 from .parameters import choices

@@ -11,8 +11,8 @@ import hashlib
 import msgspec
 from msgspec import Struct
 
-from ..core.events import Event
-from ..errors import TraceError
+from stackmem.core.events import Event
+from stackmem.errors import TraceError
 
 _MARK = b',"digest":"'
 _TAIL_BYTES = len(_MARK) + 64 + len(b'"}')

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
-from ..core.events import (
+from stackmem.core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.events import (
     RULES,
     CallRejected,
     ChecksReturned,
@@ -26,11 +26,12 @@ from ..core.events import (
     ToolReturned,
     VerifyReturned,
 )  # fmt: skip
-from ..core.machine import advance, evolve
-from ..core.state import State
-from ..core.strategy import MemoryStrategy
-from ..errors import RulesDiffer, TraceError, UsageError
-from ..memory import open_strategy
+from stackmem.core.machine import advance, evolve
+from stackmem.core.state import State
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.errors import RulesDiffer, TraceError, UsageError
+from stackmem.memory import open_strategy
+
 from .record import Record
 
 _ANSWERS: dict[type, tuple[type, ...]] = {

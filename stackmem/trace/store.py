@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..core.events import Event
-from ..errors import TraceError
+from stackmem.core.events import Event
+from stackmem.errors import TraceError
+
 from .record import Record, read_line, write_line
 
 
