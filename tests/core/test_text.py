@@ -1,0 +1,48 @@
+"""Cutting and comparing text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackmem.core.text import clip_bytes, clip_chars, edit_distance, mark_cut, tail
+
+
+@given(st.text(max_size=400), st.integers(0, 300))
+def test_no_cut_is_ever_longer_than_asked(text, most):
+    assert len(clip_chars(text, most)) <= most
+    assert len(mark_cut(text, most)) <= most
+    assert len(clip_bytes(text, most).encode()) <= most
+
+
+@given(st.text(max_size=400), st.integers(60, 300))
+def test_a_clip_keeps_head_and_tail_and_counts_what_it_left_out(text, most):
+    for clip, size in ((clip_chars, len(text)), (clip_bytes, len(text.encode()))):
+        clipped = clip(text, most)
+        if size <= most:
+            assert clipped == text
+            continue
+        head, mark, end = clipped.partition("\n[... ")[0], "left out ...]\n", clipped.rpartition("left out ...]\n")[2]
+        assert mark in clipped
+        assert text.startswith(head)
+        assert text.endswith(end)
+        assert f"[... {len(text) - len(head) - len(end):,} of {len(text):,} characters" in clipped
+
+
+def test_the_tail_is_bounded_in_lines_and_characters():
+    assert tail("a\nb\nc\n", 2, 100) == "b\nc"
+    assert tail("abcdef", 10, 3) == "def"
+    assert tail("", 10, 3) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"),
+    [("spec", "spec", 0), ("spec", "spce", 2), ("spec", "spe", 1), ("", "ab", 2), ("abc", "xyz", 3), ("a", "abcd", 3)],
+)
+def test_the_edit_distance_is_levenshteins_up_to_a_bound(one, other, distance):
+    assert edit_distance(one, other, 2) == distance
+    assert edit_distance(other, one, 2) == distance
+
+
+@given(st.text("ab", max_size=6), st.text("ab", max_size=6))
+def test_the_bounded_distance_agrees_with_the_unbounded_one(one, other):
+    assert min(edit_distance(one, other, 9), 3) == edit_distance(one, other, 2)
