@@ -74,7 +74,7 @@ class AnthropicModel:
         import anthropic  # more than a second
         import httpx2
 
-        secret = self._endpoint.key
+        secret = self._endpoint.secret
         deadline = time.monotonic() + self._endpoint.reply_seconds
         try:
             with self._connected().messages.with_streaming_response.create(**body, stream=True) as response:

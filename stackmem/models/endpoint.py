@@ -29,8 +29,16 @@ class Endpoint(Struct, frozen=True):
     silence_seconds: float = 300.0
     reply_seconds: float = 1_800.0
 
+    @property
+    def secret(self) -> str:
+        """The key where it is one; what stands for none may be told to everyone."""
+        return "" if self.key == NO_KEY else self.key
+
     def __repr__(self) -> str:
         return f"Endpoint(url={self.url!r}, key=...)"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("url", self.url), ("key", "...")]
 
 
 class Provider(Struct, frozen=True):

@@ -13,6 +13,9 @@ from stackmem.core.events import FailureKind, ModelFailed
 from .json_text import whole
 
 _DETAIL_CHARS = 500
+_KEY_CHARS = 8
+"""No provider's key is shorter, and a shorter text would be cut out of words it is no key in."""
+
 _NO_WAIT: dict[str, str] = {}
 
 _BY_STATUS: dict[int, FailureKind] = {
@@ -83,7 +86,7 @@ def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) ->
 
 def one_line(text: str, secret: str = "") -> str:
     """At most 500 characters without line ends, control characters or ``secret``."""
-    if secret:
+    if len(secret) >= _KEY_CHARS:
         text = text.replace(secret, "[key]")
     text = "".join(char if char.isprintable() else " " for char in whole(text[: _DETAIL_CHARS * 8]))
     text = " ".join(text.split())

@@ -24,7 +24,7 @@ Type one call, in any of these forms:
   read_file path=spec.md start_line=1
   read_file {{"path": "spec.md"}}
   write_file path=a.py content=<<      then the lines, then a line with only {BLOCK_END}
-Or: show (the whole prompt), say TEXT (a reply without a call), help. End of input stops the run; it can be resumed.
+Or: show (the whole prompt), say TEXT (a reply without a call), help. End of input ends the run.
 The tools:
 """
 
@@ -56,7 +56,9 @@ class HumanModel:
             self._print(f"step {request.step}, {request.frame} at depth {request.depth}; help, show, or a call")
             line = source.readline()
             if not line:
-                return ModelFailed("script", "the input ended while a call was awaited; resume the run to go on")
+                return ModelFailed(
+                    "script", "the input ended while a call was awaited; the run ends here, with its trace whole"
+                )
             typed = line.strip()
             match typed.partition(" ")[0]:
                 case "":

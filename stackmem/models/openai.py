@@ -79,7 +79,7 @@ class OpenAIModel:
         import httpx2
         import openai
 
-        secret = self._endpoint.key
+        secret = self._endpoint.secret
         deadline = time.monotonic() + self._endpoint.reply_seconds
         sent = {name: value for name, value in body.items() if name not in self._refused}
         try:

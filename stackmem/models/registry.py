@@ -89,8 +89,9 @@ def open_model(
     prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)
     if prefix is None:
         raise UsageError(f"no model {name[:80]!r}; {_way_out(name)}")
-    if base_url is not None and prefix not in {"anthropic/", "openai/"}:
-        raise UsageError(f"--base-url goes with anthropic/NAME and openai/NAME, not with {name[:80]}; leave it out")
+    if base_url is not None and prefix != "openai/":
+        way_out = f"set {ANTHROPIC.url_variable}" if prefix == "anthropic/" else "leave it out"
+        raise UsageError(f"a base URL goes with openai/NAME, not with {name[:80]}; {way_out}, or give --base-url none")
     if window_tokens is not None and window_tokens < 1_000:
         raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
     return MODELS[prefix](Wanted(spelled[len(prefix) :], environ, base_url, window_tokens, demo))
@@ -102,7 +103,7 @@ def default_model(environ: Mapping[str, str]) -> str:
 
 
 def _anthropic(wanted: Wanted) -> Model:
-    found = endpoint(ANTHROPIC, wanted.environ, wanted.base_url)
+    found = endpoint(ANTHROPIC, wanted.environ)
     return AnthropicModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens)
 
 

@@ -1,7 +1,7 @@
 """How many tokens a text is, counted here: for reports and estimates, never for the rules.
 
-Order of truth: what the API reported with a reply; its count_tokens; o200k times a factor; characters / 2.5.
-The first two are in the trace. This file is the last two, and says with each figure which it is.
+Order of truth: what the API reported with a reply, which is in the trace; the API's own count of a text, which is not
+asked for; o200k times a factor; characters / 2.5. This file is the last two, and says with each figure which it is.
 """
 
 from __future__ import annotations

@@ -132,6 +132,7 @@ def test_the_harness_fills_the_prompt_digest_and_no_model_does(kind: Opened, tmp
 def test_a_provider_that_is_not_there_is_a_fact_and_not_an_exception(name: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        answer = open_model(name, {}, base_url=f"http://127.0.0.1:{unused.getsockname()[1]}").reply(asking())
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        answer = open_model(name, {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": url}).reply(asking())
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "connection"

@@ -14,7 +14,7 @@ BOTH = pytest.mark.parametrize("name", ["claude-sonnet-5-5", "openai/local"])
 
 
 def client(name: str, address: str) -> Model:
-    return open_model(name, {}, base_url=address)
+    return open_model(name, {"ANTHROPIC_BASE_URL": address, "OPENAI_BASE_URL": address})
 
 
 def replied(model: Model, *messages: Message | str) -> ModelReplied:

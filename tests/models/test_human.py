@@ -84,11 +84,11 @@ def test_what_is_no_call_is_answered_with_what_is_wrong_and_asked_again(typed: s
 
 
 @pytest.mark.parametrize("typed", ["", "\n\n", "write_file path=a content=<<\nhalf\n"])
-def test_the_end_of_input_ends_the_run_resumable(typed: str) -> None:
+def test_the_end_of_input_is_a_failure_that_is_not_asked_again(typed: str) -> None:
     model, _ = typing(typed)
     answer = model.reply(asking(tools=TOOLS))
     assert isinstance(answer, ModelFailed)
-    assert (answer.kind, "resume" in answer.detail) == ("script", True)
+    assert (answer.kind, "trace whole" in answer.detail) == ("script", True)
 
 
 def test_only_what_is_new_is_shown_and_the_whole_on_demand() -> None:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.pretty import pretty_repr
 
 from stackmem.errors import UsageError
+from stackmem.models.endpoint import ANTHROPIC, endpoint
 from stackmem.models.registry import MODELS, default_model, open_model
 
 KEY = {"ANTHROPIC_API_KEY": "sk-ant-1"}
@@ -71,7 +73,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://localhost:1/v1/", "http://[::1]:1"])
 def test_a_server_on_this_machine_needs_no_key(url: str) -> None:
-    assert open_model("anthropic/qwen", {}, base_url=url).name == "anthropic/qwen"
+    assert open_model("anthropic/qwen", {"ANTHROPIC_BASE_URL": url}).name == "anthropic/qwen"
     assert open_model("openai/qwen", {}, base_url=url).name == "openai/qwen"
 
 
@@ -109,9 +111,21 @@ def test_demo_needs_a_task_that_brings_one() -> None:
         open_model("demo", {})
 
 
-def test_an_address_goes_only_with_a_model_behind_one() -> None:
-    with pytest.raises(UsageError, match="--base-url goes with"):
-        open_model("human", {}, base_url="http://127.0.0.1:1")
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [("claude-sonnet-5-5", "set ANTHROPIC_BASE_URL"), ("human", "leave it out"), ("demo", "leave it out")],
+)
+def test_a_base_url_goes_only_with_openai_so_that_no_other_key_goes_there(name: str, way_out: str) -> None:
+    with pytest.raises(UsageError, match=f"a base URL goes with openai/NAME, not with {name}; {way_out}"):
+        open_model(name, KEY, base_url="http://127.0.0.1:1")
+
+
+def test_no_way_of_printing_an_endpoint_shows_its_key() -> None:
+    found = endpoint(ANTHROPIC, {"ANTHROPIC_API_KEY": "sk-ant-secret"})
+    assert found.key == "sk-ant-secret"
+    for printed in (repr(found), str(found), f"{found}", pretty_repr(found)):
+        assert "secret" not in printed
+        assert "https://api.anthropic.com" in printed
 
 
 def test_the_default_is_claude_where_its_key_is_set_and_the_demo_otherwise() -> None:
