@@ -1,0 +1,38 @@
+"""Solve the calculator with its scripted model, and watch the facts go by.
+
+The model is the task's own script; the sandbox and the checks are the real ones. No key is needed.
+"""
+
+import tempfile
+from pathlib import Path
+
+import stackmem
+from stackmem.core.events import ChunkAllocated, FramePopped, FramePushed
+from stackmem.core.state import State
+
+
+def observe(event: stackmem.Event, state: State) -> None:
+    """Called after each fact is in the trace; ``state`` is the state that the fact made."""
+    match event:
+        case FramePushed(name=name, intent=intent):
+            print(f"step {state.step:>2}  push {name}: {intent[:60]}…")
+        case FramePopped(frame=frame, result=result):
+            print(f"step {state.step:>2}  pop {frame}: {result[:60]}…")
+        case ChunkAllocated(name=name, chars=chars):
+            print(f"step {state.step:>2}  heap {name!r}, {chars} characters")
+        case _:
+            pass
+
+
+with tempfile.TemporaryDirectory() as folder:
+    result = stackmem.solve(
+        "tasks/calculator",
+        model="demo",
+        runs_dir=Path(folder, "runs"),
+        sandbox_dir=Path(folder, "work"),
+        observe=observe,
+    )
+    print(f"{result.outcome} ({result.ending}) in {result.steps} steps, {result.frames} frames, at {result.isolation}")
+
+if result.outcome != "solved":
+    raise SystemExit(f"not solved: {result}")

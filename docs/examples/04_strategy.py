@@ -1,0 +1,97 @@
+"""Write a memory strategy, and run it with a script.
+
+``masked`` shows one conversation, as ``full`` does, but of old tool results only their length. It edits what was sent
+before, so it declares that its prefix is not stable, and it leaves out thinking blocks, which providers sign over the
+messages before them.
+"""
+
+import tempfile
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+import stackmem
+from stackmem.core.calls import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+from stackmem.core.effects import Effect
+from stackmem.core.heap import Heap
+from stackmem.core.log import Log
+from stackmem.core.messages import Text, Thinking, View
+from stackmem.core.state import Reply, Result, State, Turn
+from stackmem.memory.constants import run_constants
+from stackmem.memory.conversation import Conversation, extend, rolling_breakpoints
+from stackmem.memory.parameters import choices
+
+
+class Masked(Struct, frozen=True):
+    """Attributes: ``keep`` is how many of the newest results stand whole."""
+
+    keep: int = 2
+    name: str = "masked"
+    tools: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand, EndRun)
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        start, frame = state.begun, state.running
+        opening = (Text(run_constants(start)), Text(f"TASK\n{frame.task}"))
+        conversation = Conversation(Log(), opening, Heap(), Heap(), self.news)
+        results = [turn.step for turn in frame.turns if isinstance(turn, Result)]
+        first_whole = results[-self.keep] if len(results) >= self.keep else 0
+        for turn in frame.turns:
+            conversation = extend(conversation, self.masked(turn, first_whole))
+        messages = conversation.closed().messages
+        return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
+
+    def masked(self, turn: Turn, first_whole: int) -> Turn:
+        if isinstance(turn, Result) and turn.step < first_whole:
+            return replace(turn, text=f"[{len(turn.text)} characters left out; ask again if you need them]")
+        if isinstance(turn, Reply):
+            return replace(turn, parts=tuple(part for part in turn.parts if not isinstance(part, Thinking)))
+        return turn
+
+    def news(self, shown: Heap, heap: Heap) -> str:
+        return ""
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+
+def masked(parameters: str) -> Masked:
+    """What stands after the colon in ``--strategy masked:…``; this strategy takes nothing."""
+    choices("masked", parameters, {})
+    return Masked()
+
+
+stackmem.STRATEGIES["masked"] = masked
+
+SCRIPT = """\
+replies:
+  - {call: read_file, args: {path: note.txt}}
+  - {call: run_command, args: {command: wc -c note.txt}}
+  - {call: write_file, args: {path: done.txt, content: "twenty\\n"}, expect: {contains: a note of some sort}}
+  - call: pop_frame
+    args: {result: The note has 20 characters; done.txt says so.}
+    expect: {contains: characters left out, absent: a note of some sort}
+"""
+
+with tempfile.TemporaryDirectory() as folder:
+    project = Path(folder, "project")
+    project.mkdir()
+    Path(project, "note.txt").write_text("a note of some sort\n")
+    script = Path(folder, "script.yaml")
+    script.write_text(SCRIPT)
+    result = stackmem.solve(
+        project,
+        "Count the characters of note.txt.",
+        model=f"script:{script}",
+        strategy="masked",
+        check="grep -q twenty done.txt",
+        runs_dir=Path(folder, "runs"),
+        sandbox_dir=Path(folder, "work"),
+    )
+    print(f"{result.outcome} in {result.steps} steps with {result.strategy}: {result.result}")
+    print(f"replayed: {stackmem.replay(result.run_dir).prompts} prompts are equal")
+
+if result.outcome != "solved":
+    raise SystemExit(f"not solved: {result}")
