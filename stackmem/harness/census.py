@@ -15,9 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import WorkspaceError
-from ..workspace.beneath import Opener, opener_for
-from ..workspace.clip import meant_name, shown_name
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.beneath import Opener, opener_for
+from stackmem.workspace.clip import meant_name, shown_name
+
 from .ignored import IgnoreRules
 from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
 

@@ -8,7 +8,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-from ..errors import UsageError, WorkspaceError
+from stackmem.errors import UsageError, WorkspaceError
 
 ANSWER_SECONDS = 600
 _HERS = ("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER")

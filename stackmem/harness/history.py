@@ -21,8 +21,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from ..errors import WorkspaceError
-from ..workspace.clip import shown_name
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.clip import shown_name
+
 from .census import Census, LeftOut, Seen
 from .git import git, store_environment
 from .objects import EXECUTABLE, FOLDER, Node, ObjectStore

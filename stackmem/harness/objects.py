@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import WorkspaceError
+from stackmem.errors import WorkspaceError
 
 FILE, EXECUTABLE, LINK, FOLDER = "100644", "100755", "120000", "40000"
 

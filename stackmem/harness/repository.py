@@ -1,6 +1,7 @@
 """A copy of the person's folder to work in: what would be copied, shown first, and the copying."""
 
-# ruff: noqa: PTH - paths are bytes here, since a name need not be text
+# Paths are bytes here, since a name need not be text.
+# ruff: noqa: PTH101, PTH102, PTH115, PTH116, PTH118, PTH120, PTH211
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import StackmemError, UsageError, WorkspaceError
-from ..workspace.clip import shown_name
-from ..workspace.tree import remove_tree
+from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.workspace.clip import shown_name
+from stackmem.workspace.tree import remove_tree
+
 from .selection import Selection, select
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2): share the blocks until one side writes

@@ -5,7 +5,8 @@ folders; elsewhere: all files. What is included by name comes along in either ca
 Never: ``.git``, ``.env*`` at any depth, what is no file, folder or link, and the folders of stackmem's own runs.
 """
 
-# ruff: noqa: PTH - paths are bytes here, since a name need not be text
+# Paths are bytes here, since a name need not be text.
+# ruff: noqa: PTH118
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import UsageError, WorkspaceError
-from ..workspace.clip import shown_name
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.workspace.clip import shown_name
+
 from .git import git, git_and_warnings, her_environment
 
 DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
@@ -192,8 +194,11 @@ class _Picked:
             parts = path.split(b"/")
             for number, part in enumerate(parts):
                 at = b"/".join(parts[: number + 1])
-                if part in DEPENDENCIES and at not in found and at not in self._tracked_above and self._holds(at, part):
+                if at in found:
+                    break
+                if part in DEPENDENCIES and at not in self._tracked_above and self._holds(at, part):
                     found.add(at)
+                    break
         return sorted(found)
 
     def _holds(self, path: bytes, name: bytes) -> bool:

@@ -1,0 +1,186 @@
+"""Bringing what a run changed back into the folder it was copied from: all of it, or nothing.
+
+Rule 1: a file that is neither as the run found it nor as the run left it is the person's work: named, and nothing done.
+Rule 2: nothing is written through a link, outside the folder, or into ``.git``.
+Rule 3: every file is at any moment either as before or as after, so an apply that was killed can be run again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..errors import UsageError, WorkspaceError
+from ..workspace.clip import shown_name
+from ..workspace.tree import remove_tree
+from .census import path_bytes
+from .exchange import Exchange, Here, look
+from .history import Change
+from .objects import Node
+from .patching import contents_after, sections
+
+STAGE = ".stackmem-apply"  # in the folder itself: what is renamed must lie on the same file system
+_NAMED = 10  # files in one message
+
+# What a person's tools run, or take orders from, without being asked for it by name.
+_FOLDERS = re.compile(
+    r"\.git(hub|lab|ea|hooks)|\.(husky|circleci|buildkite|woodpecker|ci|vscode|idea|fleet|zed|devcontainer|cargo|mvn"
+    r"|yarn|claude|cursor|codex|gemini|direnv)|bin|scripts?|hooks"
+)
+_FILES = re.compile(
+    r"(gnu)?makefile|.*\.mk|\.?justfile|taskfile\.ya?ml|rakefile|vagrantfile|jenkinsfile|procfile|(docker|container)file.*"
+    r"|.*\.dockerfile|(docker-)?compose.*\.ya?ml|tiltfile|earthfile"
+    r"|conftest\.py|setup\.(py|cfg)|pyproject\.toml|tox\.ini|pytest\.(ini|toml)|noxfile\.py|tasks\.py|fabfile\.py|dodo\.py"
+    r"|(site|user)customize\.py|manage\.py|.*\.pth|pip\.conf|requirements.*\.txt"
+    r"|package\.json|\.(npm|yarn|pnpm)rc.*|\.pnpmfile\.cjs|binding\.gyp|(gulp|grunt)file\..*|.*\.config\.[cm]?[jt]s"
+    r"|\.[a-z]+rc\.[cm]?js|deno\.jsonc?|bunfig\.toml"
+    r"|build\.rs|cargo\.toml|.*\.gradle(\.kts)?|gradle.*\.properties|pom\.xml|build\.xml|cmakelists\.txt|.*\.cmake"
+    r"|cmake.*presets\.json|configure(\.ac)?|meson\.build|sconstruct|workspace(\.bazel)?|build(\.bazel)?|.*\.bzl|\.bazelrc"
+    r"|gemfile|.*\.gemspec|\.irbrc|\.pryrc|composer\.json|mix\.exs|package\.swift|.*\.nix|build\.zig|.*\.(cs|fs|vb)proj"
+    r"|directory\.build\..*|.*\.(sh|bash|zsh|fish|bat|cmd|ps1)"
+    r"|\.env.*|\.(bash|zsh|k?sh|c?sh|fish)(rc|_profile|env)|\.(bash_)?profile|\.z(login|profile)|\.(n|l)?vimrc|\.exrc"
+    r"|\.nvim\.lua|\.dir-locals\.el|\.(gdb|lldb)init|\.tmux\.conf|\.tool-versions|mise\.toml|\.mise\.toml"
+    r"|\.git(attributes|modules|config)|\.lfsconfig|\.pre-commit-config\.yaml|\.?lefthook.*\.ya?ml"
+    r"|(\.|azure-|bitbucket-|cloudbuild).*(ci|pipelines|build|travis|drone|woodpecker)\.ya?ml|action\.ya?ml"
+    r"|\.mcp\.json|.*\.code-workspace|stackmem\.toml"
+)
+
+
+def executed_by_host(changes: Iterable[Change]) -> list[str]:
+    """The changed files that tools on the host run or obey: build files, hooks, CI, editor tasks, executables.
+
+    A list to read before the files are used; a module that her own program imports is not on it.
+    """
+    return [change.path for change in changes if change.after and _is_run(change)]
+
+
+def _is_run(change: Change) -> bool:
+    parts = os.fsdecode(path_bytes(change.path)).lower().split("/")
+    return (
+        change.executable or any(_FOLDERS.fullmatch(part) for part in parts) or _FILES.fullmatch(parts[-1]) is not None
+    )
+
+
+def apply_patch(patch: bytes, changes: list[Change], origin: Path) -> None:
+    """Bring the changes into ``origin``, a folder of any kind; a change that is there already is left as it is.
+
+    Args:
+        patch: As ``History.patch`` made it.
+        changes: As ``History.changed`` listed them between the same two trees.
+        origin: The folder that was copied.
+
+    Raises:
+        UsageError: A file differs from what the run started from, or the patch does not fit; nothing is changed.
+        WorkspaceError: A file cannot be written; what was changed until then is put back.
+
+    """
+    if not changes and not patch:
+        return
+    parts = sections(patch)
+    if len(parts) != len(changes):
+        raise UsageError("changes.patch is not the patch that this run made; apply it by hand with git apply")
+    todo = [_Task(_checked(change.path), change, part) for change, part in zip(changes, parts, strict=True)]
+    try:
+        place = origin.resolve()
+        root = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(
+            f"the folder {origin} cannot be opened ({error.strerror}); its run still has the patch"
+        ) from error
+    try:
+        with _staged(place) as stage:
+            _exchange(todo, place, root, stage)
+    except OSError as error:
+        named = f", {shown_name(error.filename)}" if error.filename else ""
+        raise WorkspaceError(
+            f"{shown_name(str(place))} cannot be changed ({error.strerror}{named}), and is as it was;"
+            " make it writable, and apply again"
+        ) from error
+    finally:
+        os.close(root)
+
+
+class _Task(Struct, frozen=True):
+    path: bytes
+    change: Change
+    patch: bytes
+
+    @property
+    def before(self) -> Node | None:
+        return Node(self.change.before_mode, self.change.before) if self.change.before else None
+
+    @property
+    def after(self) -> Node | None:
+        return Node(self.change.after_mode, self.change.after) if self.change.after else None
+
+
+def _checked(path: str) -> bytes:
+    name = path_bytes(path)
+    parts = name.split(b"/")
+    if any(part in {b"", b".", b".."} or part.lower() == b".git" or b"\0" in part for part in parts):
+        raise UsageError(f"the patch names {path}, which no patch of ours may write; do not apply it")
+    if parts[0] == STAGE.encode():
+        raise UsageError(f"the patch names {path}, where changes are prepared; apply it by hand with git apply")
+    return name
+
+
+@contextmanager
+def _staged(origin: Path) -> Iterator[int]:
+    """An empty folder in ``origin`` that one apply at a time may use; what a killed one left is removed."""
+    stage = origin / STAGE
+    stage.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = stage.stat().st_ino == os.fstat(lock).st_ino  # another apply removes its folder as it ends
+        except (BlockingIOError, FileNotFoundError):
+            mine = False
+        if not mine:
+            raise UsageError(f"another apply is at work in {origin}; wait until it has ended, and apply again")
+        try:
+            remove_tree(stage / "work")
+            os.mkdir("work", 0o700, dir_fd=lock)
+            work = os.open("work", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=lock)
+            try:
+                yield work
+            finally:
+                os.close(work)
+        finally:
+            remove_tree(stage)
+    finally:
+        os.close(lock)
+
+
+def _exchange(todo: list[_Task], origin: Path, root: int, stage: int) -> None:
+    here = {task.path: look(root, task.path) for task in todo}
+    pending = [task for task in todo if here[task.path].node != task.after]
+    gone = {task.path for task in todo if task.after is None}
+    changed = [task.change.path for task in pending if _has_changed(here[task.path], task, gone)]
+    if changed:
+        names = ", ".join(changed[:_NAMED]) + (f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else "")
+        raise UsageError(
+            f"{names} changed in {shown_name(str(origin))} since the run started, so nothing is applied;"
+            " put it back, or apply the run's changes.patch by hand with git apply --3way"
+        )
+    if pending:
+        before = {task.path: (task.before, here[task.path].content) for task in pending if task.before}
+        after = {task.path: task.after for task in pending}
+        patch = b"".join(task.patch for task in pending)
+        contents = contents_after(patch, before, {path: node for path, node in after.items() if node})
+        Exchange(root, stage).run(here, after, contents)
+
+
+def _has_changed(here: Here, task: _Task, gone: set[bytes]) -> bool:
+    """Whether a path is not as the run found it; what the same patch takes away may stand in the way."""
+    if here.node != task.before:
+        return True
+    if here.obstacle == task.path:
+        return not any(path.startswith(task.path + b"/") for path in gone)
+    return bool(here.obstacle) and here.obstacle not in gone

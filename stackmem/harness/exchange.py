@@ -1,0 +1,243 @@
+"""Exchanging files of a folder for others, all or none, through no link."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from msgspec import Struct
+
+from .objects import EXECUTABLE, FILE, LINK, Node, object_id
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Here(Struct, frozen=True):
+    """What a path of the folder holds.
+
+    Attributes:
+        node: None where there is no file or link.
+        content: Of a link, its target.
+        obstacle: The path of what stands where a file or a folder would have to be: the path itself if that is a
+            folder or a FIFO, or the file or link among the folders above it; empty where nothing does.
+        permissions: Of a regular file.
+        owner: User and group.
+
+    """
+
+    node: Node | None
+    content: bytes = b""
+    obstacle: bytes = b""
+    permissions: int = 0
+    owner: tuple[int, int] = (-1, -1)
+
+
+def look(root: int, path: bytes) -> Here:
+    """Look at one path below an open folder, following no link.
+
+    Raises:
+        OSError: It cannot be read.
+
+    """
+    folder = os.dup(root)
+    try:
+        at = b""
+        *above, name = path.split(b"/")
+        for part in above:
+            at = at + b"/" + part if at else part
+            try:
+                inner = os.open(part, _FOLDER, dir_fd=folder)
+            except FileNotFoundError:
+                return Here(None)
+            except NotADirectoryError:
+                return Here(None, obstacle=at)
+            os.close(folder)
+            folder = inner
+        return _look_at(folder, name, path)
+    finally:
+        os.close(folder)
+
+
+def _look_at(folder: int, name: bytes, path: bytes) -> Here:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return Here(None)
+    owner = (status.st_uid, status.st_gid)
+    if stat.S_ISLNK(status.st_mode):
+        target = os.readlink(name, dir_fd=folder)
+        return Here(Node(LINK, object_id("blob", target)), target, owner=owner)
+    if not stat.S_ISREG(status.st_mode):
+        return Here(None, obstacle=path)
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(fd, "rb") as file:
+        content = file.read()
+    mode = EXECUTABLE if status.st_mode & 0o100 else FILE
+    return Here(Node(mode, object_id("blob", content)), content, permissions=status.st_mode & 0o777, owner=owner)
+
+
+class Exchange:
+    """One exchange: prepared aside, then done by renaming, each step with the step that takes it back."""
+
+    def __init__(self, root: int, stage: int) -> None:
+        """``root`` and ``stage`` are open folders of one file system; ``stage`` is empty."""
+        self._root = root
+        self._stage = stage
+        self._undo: list[Callable[[], None]] = []
+
+    def run(
+        self, before: Mapping[bytes, Here], after: Mapping[bytes, Node | None], contents: Mapping[bytes, bytes]
+    ) -> None:
+        """Replace what ``before`` describes with what ``after`` does; None: nothing is to be there.
+
+        Raises:
+            OSError: A step failed; the folder is as it was.
+
+        """
+        fresh = [path for path, node in after.items() if node is not None]
+        gone = [path for path, node in after.items() if node is None]
+        for number, path in enumerate(fresh):
+            node = after[path]
+            if node is not None:
+                self._prepare(b"new%d" % number, node, contents[path], before[path])
+        try:
+            for number, path in enumerate(gone):
+                self._remove(path, b"gone%d" % number)
+            for number, path in enumerate(fresh):
+                if before[path].obstacle == path:
+                    self._clear(path)
+                self._place(path, b"new%d" % number, b"old%d" % number, before[path])
+        except BaseException:
+            for step in reversed(self._undo):
+                step()
+            raise
+        for path in gone:
+            self._prune(path)
+
+    def _prepare(self, name: bytes, node: Node, content: bytes, before: Here) -> None:
+        """Write the new file aside, with the permissions and the owner of the one it replaces."""
+        if node.mode == LINK:
+            os.symlink(content, name, dir_fd=self._stage)
+            return
+        executable = node.mode == EXECUTABLE
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o777 if executable else 0o666, dir_fd=self._stage)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            if before.permissions:
+                kept = before.permissions & ~0o111
+                same = bool(before.permissions & 0o100) == executable
+                os.fchmod(fd, before.permissions if same else kept | (kept & 0o444) >> 2 if executable else kept)
+            self._give(fd, before.owner)
+
+    def _give(self, file: int, owner: tuple[int, int]) -> None:
+        """Root's new files belong to whom the folder does, everybody's changed ones to whom they did."""
+        if owner == (-1, -1) and os.geteuid() == 0:
+            status = os.fstat(self._root)
+            owner = status.st_uid, status.st_gid
+        with suppress(PermissionError):
+            os.chown(file, *owner)
+
+    def _remove(self, path: bytes, aside: bytes) -> None:
+        with self._above(path) as (folder, name):
+            os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._stage)
+        self._undo.append(partial(self._put, aside, path))
+
+    def _place(self, path: bytes, new: bytes, old: bytes, before: Here) -> None:
+        with self._above(path, make=True) as (folder, name):
+            if before.node is None:
+                _link_or_rename(new, name, self._stage, folder)
+                self._undo.append(partial(self._take_away, path))
+            else:
+                _link_or_copy(name, old, folder, self._stage, before)
+                os.rename(new, name, src_dir_fd=self._stage, dst_dir_fd=folder)
+                self._undo.append(partial(self._put, old, path))
+
+    def _put(self, aside: bytes, path: bytes) -> None:
+        with self._above(path) as (folder, name):
+            os.rename(aside, name, src_dir_fd=self._stage, dst_dir_fd=folder)
+
+    def _take_away(self, path: bytes) -> None:
+        with self._above(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def _make_folder(self, parent: int, name: bytes, path: bytes) -> None:
+        os.mkdir(name, dir_fd=parent)
+        self._undo.append(partial(self._remove_folder, path))
+        if os.geteuid() == 0:
+            status = os.fstat(self._root)
+            os.chown(name, status.st_uid, status.st_gid, dir_fd=parent, follow_symlinks=False)
+
+    def _remove_folder(self, path: bytes) -> None:
+        with self._above(path) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+
+    def _clear(self, path: bytes) -> None:
+        """Remove a folder where a file is to be; it holds nothing but folders by now, or the exchange fails."""
+        for at, names, _, folder in os.fwalk(path, topdown=False, dir_fd=self._root):
+            for name in names:
+                self._remove_empty(folder, name, at + b"/" + name)
+        with self._above(path) as (folder, name):
+            self._remove_empty(folder, name, path)
+
+    def _remove_empty(self, parent: int, name: bytes, path: bytes) -> None:
+        os.rmdir(name, dir_fd=parent)
+        self._undo.append(partial(self._make_again, path))
+
+    def _make_again(self, path: bytes) -> None:
+        with self._above(path) as (folder, name):
+            os.mkdir(name, dir_fd=folder)
+
+    def _prune(self, path: bytes) -> None:
+        """Remove the folders above a removed file that are empty now, as git does."""
+        with suppress(OSError):
+            while path := path.rpartition(b"/")[0]:
+                self._remove_folder(path)
+
+    @contextmanager
+    def _above(self, path: bytes, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
+        """The open folder that a path lies in, and its name there."""
+        *above, last = path.split(b"/")
+        folder = os.dup(self._root)
+        try:
+            for number, name in enumerate(above):
+                try:
+                    inner = os.open(name, _FOLDER, dir_fd=folder)
+                except FileNotFoundError:
+                    if not make:
+                        raise
+                    self._make_folder(folder, name, b"/".join(above[: number + 1]))
+                    inner = os.open(name, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            yield folder, last
+        finally:
+            os.close(folder)
+
+
+def _link_or_rename(new: bytes, name: bytes, stage: int, folder: int) -> None:
+    """Bring a new file into place; a link, unlike a renaming, replaces nothing that has come up meanwhile."""
+    try:
+        os.link(new, name, src_dir_fd=stage, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        os.rename(new, name, src_dir_fd=stage, dst_dir_fd=folder)
+
+
+def _link_or_copy(name: bytes, old: bytes, folder: int, stage: int, before: Here) -> None:
+    """Keep the file that is about to be replaced."""
+    try:
+        os.link(name, old, src_dir_fd=folder, dst_dir_fd=stage, follow_symlinks=False)
+        return
+    except OSError:  # a file system without links, or a file of somebody else's
+        pass
+    if before.node is not None and before.node.mode == LINK:
+        os.symlink(before.content, old, dir_fd=stage)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(old, flags, before.permissions, dir_fd=stage), "wb") as file:
+        file.write(before.content)
