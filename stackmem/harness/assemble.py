@@ -12,11 +12,13 @@ from msgspec import Struct
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.calls import spec
 from stackmem.core.events import RunStarted
+from stackmem.core.messages import ToolSpec
 from stackmem.core.slots import fill
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.models.registry import Model, open_model
+from stackmem.tasks.reader import Task
 from stackmem.version import VERSION
 from stackmem.workspace.profile import Mount, Profile, read_profile
 from stackmem.workspace.secrets import Scrubber
@@ -24,6 +26,7 @@ from stackmem.workspace.workspace import Workspace, open_workspace
 
 from .checks import Bench, CommandCheck, TaskChecks
 from .directories import checkout
+from .options import PREFIX
 from .perform import World
 from .ports import Checks
 from .prepare import Prepared
@@ -31,6 +34,9 @@ from .settings import Settings
 from .subject import Subject
 
 CHECK_SECONDS = 600.0
+
+
+_TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
 
 
 class Parts(Struct):
@@ -67,6 +73,7 @@ class Plan(Struct, frozen=True):
     budgets: Budgets
     profile: Profile
     system: str
+    tools: tuple[ToolSpec, ...]
 
 
 def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
@@ -90,10 +97,10 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     free = model.name in {"human", "demo"} or model.name.startswith("script:")
     limits = resolved.limits("known" if model.price else "free" if free else "unknown")
     budgets = settings.budgets
-    slots = _slots(budgets, settings.command_seconds)
-    return Plan(
-        model, strategy, limits, budgets, _profile(settings, subject, prepared.cwd), _system(settings, strategy, slots)
-    )
+    profile = _profile(prepared)
+    slots = _slots(budgets, profile.command_seconds)
+    tools = tuple(spec(tool, slots) for tool in strategy.tools)
+    return Plan(model, strategy, limits, budgets, profile, _system(settings, strategy, slots), tools)
 
 
 def assemble(
@@ -106,7 +113,7 @@ def assemble(
 
     """
     settings, subject = prepared.resolved.settings, prepared.subject
-    scrubber = Scrubber(environ)
+    scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
 
     def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub)
@@ -119,16 +126,15 @@ def assemble(
         checks=checks,
         scrub=scrubber.scrub,
         sync=sync,
-        command_seconds=settings.command_seconds,
+        command_seconds=plan.profile.command_seconds,
     )
-    slots = _slots(plan.budgets, settings.command_seconds)
     start = RunStarted(
         task=scrubber.scrub(subject.text),
         task_name=subject.name,
         model=plan.model.name,
         strategy=plan.strategy.name,
         system=plan.system,
-        tools=tuple(spec(tool, slots) for tool in plan.strategy.tools),
+        tools=plan.tools,
         workspace=workspace.path,
         isolation=workspace.level,
         network=plan.profile.network,
@@ -137,7 +143,7 @@ def assemble(
         window_tokens=plan.model.window_tokens,
         price=plan.model.price,
         checked=checks is not None,
-        command_seconds=settings.command_seconds,
+        command_seconds=plan.profile.command_seconds,
         version=VERSION,
     )
     return Parts(start, plan.strategy, world, workspace, scrubber)
@@ -163,13 +169,30 @@ def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, st
         ) from error
 
 
-def _profile(settings: Settings, subject: Subject, cwd: Path) -> Profile:
-    profile = profile_of(settings, cwd)
-    toolchains = subject.task.toolchains if subject.task else ()
-    mounts = (*profile.mounts, *(Mount(path, path) for path in toolchains))
-    return msgspec.structs.replace(
-        profile, network=settings.network, command_seconds=settings.command_seconds, mounts=mounts
-    )
+def _profile(prepared: Prepared) -> Profile:
+    """The profile with what the settings say over it, and the toolchains of the task."""
+    resolved = prepared.resolved
+    profile = profile_of(resolved.settings, prepared.cwd)
+    task = prepared.subject.task
+    toolchains = tuple(_toolchain(task, path) for path in task.toolchains) if task else ()
+    profile = msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains))
+    if resolved.given("network"):
+        profile = msgspec.structs.replace(profile, network=resolved.settings.network)
+    if resolved.given("command_seconds"):
+        profile = msgspec.structs.replace(profile, command_seconds=resolved.settings.command_seconds)
+    return profile
+
+
+def _toolchain(task: Task, path: str) -> Mount:
+    """A task is somebody else's text: what it may have mounted holds programs, never a person's files."""
+    real = Path(path).resolve()
+    if not any(real.is_relative_to(place) for place in _TOOLCHAIN_PLACES):
+        places = ", ".join(map(str, _TOOLCHAIN_PLACES))
+        raise UsageError(
+            f"the task {task.short_name} asks for the toolchain {path}, which is not under {places}; "
+            "grant it yourself by a mount in a profile (--profile FILE)"
+        )
+    return Mount(str(real), path)
 
 
 def profile_of(settings: Settings, cwd: Path) -> Profile:

@@ -9,8 +9,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.workspace.probe import Finding, survey
-from stackmem.workspace.profile import Profile, read_profile
 
+from .assemble import profile_of
 from .directories import runs_dir, sandbox_dir
 from .settings import resolve
 from .settings_files import user_path
@@ -39,7 +39,7 @@ def examine(flags: Mapping[str, object]) -> Examined:
     """
     cwd = Path.cwd()
     settings = resolve(flags, os.environ, cwd, user_path(os.environ), {}).settings
-    profile = read_profile(settings.profile) if settings.profile else Profile()
+    profile = profile_of(settings, cwd)
     levels = tuple(survey(profile))
     active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
     warnings = []
