@@ -16,14 +16,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import UsageError, WorkspaceError
-from ..workspace.clip import shown_name
-from ..workspace.tree import remove_tree
-from .census import path_bytes
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.workspace.clip import shown_name
+from stackmem.workspace.tree import remove_tree
+
 from .exchange import Exchange, Here, look
 from .history import Change
 from .objects import Node
 from .patching import contents_after, sections
+from .walk import path_bytes
 
 STAGE = ".stackmem-apply"  # in the folder itself: what is renamed must lie on the same file system
 _NAMED = 10  # files in one message

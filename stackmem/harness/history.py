@@ -24,9 +24,10 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
-from .census import Census, LeftOut, Seen
+from .census import Census, Seen
 from .git import git, store_environment
 from .objects import EXECUTABLE, FOLDER, Node, ObjectStore
+from .walk import LeftOut
 
 LARGEST_BYTES = 64 * 1024 * 1024  # of one file
 _STATE = "stackmem.json"

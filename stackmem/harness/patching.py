@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import UsageError, WorkspaceError
+from stackmem.errors import UsageError, WorkspaceError
+
 from .git import git, store_environment
 from .objects import Node, ObjectStore
 

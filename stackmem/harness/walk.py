@@ -1,0 +1,206 @@
+"""One walk through a workspace that may be hostile: no link followed, no FIFO waited for, nothing outside opened."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterator
+
+from msgspec import Struct
+
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.beneath import Opener, opener_for
+from stackmem.workspace.clip import meant_name, shown_name
+
+from .ignored import IgnoreRules
+
+CACHES = frozenset(
+    {b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache", b".hypothesis", b".ipynb_checkpoints"}
+)
+# Folders that hold what was installed, and the files by which an installer's work is told from a folder of that name.
+_MARKS = {
+    b".venv": (b"pyvenv.cfg",),
+    b"venv": (b"pyvenv.cfg",),
+    b"node_modules": (b".package-lock.json", b".yarn-integrity", b".yarn-state.yml", b".modules.yaml"),
+}
+_READ_BYTES = 1024 * 1024  # at once
+GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV}  # another kind of thing than a moment before
+
+
+class LeftOut(Struct, frozen=True):
+    """A path that could not be kept.
+
+    Attributes:
+        path: As ``shown_name`` spells it.
+        reason: In words, for a report.
+        bytes: Its size; 0 where it is not known, or a folder.
+
+    """
+
+    path: str
+    reason: str
+    bytes: int = 0
+
+
+class _Folder(Struct, frozen=True):
+    """The entries of one folder that may be kept."""
+
+    folders: list[bytes]
+    files: list[tuple[bytes, os.stat_result]]
+
+
+class Walk:
+    """Folder by folder, level by level, so that git is asked few questions.
+
+    Attributes:
+        left_out: What could not be kept, so far.
+
+    """
+
+    def __init__(self, root: int, before: Collection[bytes], leave_out: set[bytes], rules: IgnoreRules | None) -> None:
+        self.left_out: list[LeftOut] = []
+        self._root = root
+        self._open: Opener = opener_for(root)
+        self._before = before
+        self._known_folders = _folders_of(before)
+        self._leave_out_folders = leave_out
+        self._first = rules is None
+        self._rules = rules
+        self._kept: list[bytes] = []  # what is left as it was: paths, and folders that end in "/"
+
+    def files(self) -> Iterator[tuple[bytes, os.stat_result]]:
+        level = [b""]
+        while level:
+            found = [self._folder(path) for path in level]
+            ignored = self._ignored(found)
+            level = []
+            for folder in found:
+                level += [path for path in folder.folders if path not in ignored]
+                yield from (file for file in folder.files if file[0] not in ignored)
+
+    def leave_out(self, path: bytes, reason: str, size: int = 0) -> None:
+        self.left_out.append(LeftOut(shown_name(path), reason, size))
+        self._kept.append(path)
+
+    def kept_as_before(self, seen: Collection[bytes]) -> list[bytes]:
+        """The known files that are at or below something that was left out."""
+        exact = {path for path in self._kept if path in self._before}
+        folders = tuple(path + b"/" for path in self._kept if path in self._known_folders)
+        below = (path for path in self._before if folders and path.startswith(folders))
+        return [path for path in exact.union(below) if path not in seen]
+
+    def content(self, path: bytes, most: int) -> bytes:
+        """At most so many bytes of a regular file.
+
+        Raises:
+            OSError: It cannot be read, or is another kind of thing by now (ENOENT).
+
+        """
+        fd = self._open(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.ENOENT, "no regular file any more")
+            parts: list[bytes] = []
+            while most > 0 and (part := os.read(fd, min(most, _READ_BYTES))):
+                parts.append(part)
+                most -= len(part)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
+
+    def target(self, path: bytes) -> bytes:
+        fd = self._open(self._root, path, os.O_PATH | os.O_NOFOLLOW)
+        try:
+            return os.readlink(b"", dir_fd=fd)
+        finally:
+            os.close(fd)
+
+    def _folder(self, path: bytes) -> _Folder:
+        folder = _Folder([], [])
+        try:
+            fd = self._open(self._root, path or b".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            if not path:
+                raise WorkspaceError(f"the workspace cannot be read ({error.strerror}); make it readable") from error
+            if error.errno not in GONE:
+                self.leave_out(path, why(error))
+            return folder
+        try:
+            self._sort_entries(fd, path, folder)
+        except OSError as error:
+            self.leave_out(path, why(error))
+            return _Folder([], [])
+        finally:
+            os.close(fd)
+        return folder
+
+    def _sort_entries(self, fd: int, path: bytes, folder: _Folder) -> None:
+        prefix = path + b"/" if path else b""
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                name = os.fsencode(entry.name)
+                if name.lower() == b".git":
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                child = prefix + name
+                if stat.S_ISDIR(status.st_mode):
+                    if child in self._known_folders or not self._passed_over(fd, child, name):
+                        folder.folders.append(child)
+                elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                    if stat.S_ISLNK(status.st_mode) and name.lower() == b".gitmodules":
+                        self.leave_out(child, "git refuses a link of this name")
+                        continue
+                    folder.files.append((child, status))
+                elif name == b".gitignore":
+                    self._rules = None  # git would wait for a FIFO for ever
+                    self.leave_out(child, "no file; no .gitignore is read now")
+
+    def _passed_over(self, parent: int, path: bytes, name: bytes) -> bool:
+        """Whether a folder that holds nothing known is one of those that are not looked into.
+
+        What the workspace starts with may be anybody's folder of that name (fixtures, the package ``Lib/venv``), so
+        there an installer must have left its mark.
+        """
+        if name in CACHES or path in self._leave_out_folders:
+            return True
+        if name not in _MARKS or (name != b"venv" and not self._first):
+            return name in _MARKS
+        return any(_is_there(parent, name + b"/" + mark) for mark in _MARKS[name])
+
+    def _ignored(self, found: list[_Folder]) -> set[bytes]:
+        if self._rules is None:
+            return set()
+        new = [path for folder in found for path in folder.folders if path not in self._known_folders]
+        new += [path for folder in found for path, _ in folder.files if path not in self._before]
+        return self._rules.ignored(new)
+
+
+def path_bytes(shown: str) -> bytes:
+    """The path that ``shown_name`` shows so."""
+    return (meant_name(shown) if "\\" in shown else None) or os.fsencode(shown)
+
+
+def _folders_of(files: Collection[bytes]) -> set[bytes]:
+    found: set[bytes] = set()
+    for path in files:
+        above = path.rpartition(b"/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition(b"/")[0]
+    return found
+
+
+def _is_there(parent: int, path: bytes) -> bool:
+    try:
+        os.stat(path, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def why(error: OSError) -> str:
+    return f"cannot be read: {error.strerror}"
