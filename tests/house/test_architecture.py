@@ -80,8 +80,9 @@ def test_a_planted_import_that_goes_up_is_seen(tmp_path):
 def test_the_public_names_are_sorted_and_complete():
     import stackmem
 
-    public = stackmem.__all__
-    assert list(public) == sorted(set(public))
+    public = list(stackmem.__all__)
+    # The linter's order: CONSTANTS, then Classes, then functions, each by the alphabet.
+    assert public == sorted(set(public), key=lambda one: (not one.isupper(), one[0].islower(), one))
     assert [one for one in public if not hasattr(stackmem, one)] == []
     submodules = {path.stem for path in (ROOT / "stackmem").iterdir()}
     beside = {one for one in vars(stackmem) if not one.startswith("_")} - set(public) - submodules
