@@ -15,7 +15,6 @@ import subprocess
 import time
 from concurrent.futures import Future
 from contextlib import ExitStack, nullcontext, suppress
-from pathlib import Path
 from subprocess import Popen
 
 from msgspec import Struct
@@ -23,6 +22,7 @@ from msgspec import Struct
 from . import confine
 from .capture import Capture
 from .ending import Tree, uncontained
+from .family import first_to_go
 from .launch import Launch, Level, Seat, SetUpFailed
 from .spawner import spawn, spawn_confined
 from .watchdog import LOOK_SECONDS, Watchdog
@@ -112,9 +112,7 @@ class _Running:
         except OSError as error:
             raise SetUpFailed(f"{launch.argv[0]} cannot be started ({error.strerror})") from error
         if not self._contains:
-            # When memory runs out, this one goes first; a confined command cannot say so itself.
-            with suppress(OSError):
-                Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", "ascii")
+            first_to_go([process.pid])  # a confined command cannot say so itself
         return process
 
     def listen(self, process: Popen[bytes], seconds: float) -> str:
@@ -128,10 +126,14 @@ class _Running:
             if fd >= 0:
                 poll.register(fd, select.POLLIN)
         look_at = time.monotonic() + LOOK_SECONDS
+        seen: set[int] = set()
         while (now := time.monotonic()) < deadline:
             if now >= look_at:
                 look_at = now + LOOK_SECONDS
-                if reason := watchdog.look(self._tree.members(process)):
+                members = self._tree.members(process)
+                first_to_go(each.pid for each in members if each.pid not in seen)
+                seen |= {each.pid for each in members}
+                if reason := watchdog.look(members):
                     return reason
             ready = {fd for fd, _ in poll.poll(max(0.0, min(deadline, look_at) - now) * 1000)}
             if self._output in ready and not self._read():

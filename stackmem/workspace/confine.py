@@ -5,9 +5,10 @@ packages (``python -I -S confine.py ORDER_FD STARTED_FD COMMAND…``), as the fi
 nothing but the standard library.
 
 An order is JSON: ``abi``, ``grants`` (pairs of a path and ``read``, ``write`` or ``device``), ``tcp`` and ``scope``
-(whether these are restricted), ``filter`` (base64 of the program).
+(whether these are restricted), ``loopback`` (whether to switch it on, in a network namespace of one's own), ``filter``
+(base64 of the program).
 
-Source: landlock(7), capset(2), seccomp(2).
+Source: landlock(7), capset(2), seccomp(2), netdevice(7).
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ def apply(order: bytes) -> None:
 
     """
     wanted = json.loads(order)
+    if wanted["loopback"]:
+        _switch_loopback_on()
     _check("no_new_privs", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _drop_capabilities()
     if wanted["abi"]:
@@ -65,6 +68,15 @@ def _check(what: str, result: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
     return result
+
+
+def _switch_loopback_on() -> None:
+    import fcntl
+    import socket
+
+    up = struct.pack("16sH14x", b"lo", 1)  # struct ifreq with IFF_UP
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, 0x8914, up)  # SIOCSIFFLAGS
 
 
 def _drop_capabilities() -> None:

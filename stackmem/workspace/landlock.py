@@ -30,8 +30,11 @@ _ETC = ("passwd", "group", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "g
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
-def build_order(seat: Seat, tmp: Path, *, families: tuple[int, ...], tracing: bool) -> bytes:
+def build_order(seat: Seat, tmp: Path, *, families: tuple[int, ...], tracing: bool, own_network: bool = False) -> bytes:
     """Spell out what a command may touch, for ``confine.apply``.
+
+    Attributes:
+        own_network: The command has a network namespace, in which it may use loopback as it likes.
 
     Raises:
         WorkspaceError: The kernel has no Landlock, or one that is too old.
@@ -52,7 +55,8 @@ def build_order(seat: Seat, tmp: Path, *, families: tuple[int, ...], tracing: bo
     order = {
         "abi": abi,
         "grants": grants,
-        "tcp": not network,
+        "tcp": not network and not own_network,
+        "loopback": own_network,
         "scope": True,
         "filter": base64.b64encode(program).decode("ascii"),
     }

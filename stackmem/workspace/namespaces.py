@@ -33,11 +33,12 @@ class Namespaces:
         order = os.memfd_create("order", os.MFD_CLOEXEC)
         stack.callback(os.close, order)
         families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
-        os.write(order, build_order(seat, tmp, families=families, tracing=True))
+        own = seat.profile.network != "host"
+        os.write(order, build_order(seat, tmp, families=families, tracing=True, own_network=own))
         started_read, started_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, started_read)
         stack.callback(os.close, started_write)
-        kinds = ("-U", "-r", "-p", "-f", "-i", *(() if seat.profile.network == "host" else ("-n",)))
+        kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if own else ()))
         return Launch(
             argv=(
                 setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",

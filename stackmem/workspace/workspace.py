@@ -24,7 +24,7 @@ from .skeleton import build_skeleton
 _MOST_COMMAND_BYTES = 100_000
 
 
-def open_workspace(  # noqa: PLR0917 - which folder, seen as what, under which rules
+def open_workspace(
     isolation: str | Level,
     root: Path,
     inside: str,
@@ -100,11 +100,13 @@ class Workspace:
         """Run a command with the workspace as its folder; the last line of the text says how it ended.
 
         Raises:
-            WorkspaceError: The sandbox failed, also at a second try; the command never ran.
+            WorkspaceError: The folder is gone, or the sandbox failed, also at a second try; the command never ran.
 
         """
         if refused := _refusal(command):
             return Outcome(refused, failed=True)
+        if os.fstat(self._seat.fd).st_nlink == 0:
+            raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)):
             ended = self._run(command, seconds)
         text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)))

@@ -87,6 +87,8 @@ def opened(person: Person, toolchains: dict[bool, Toolchain]) -> Callable[..., A
         root = place / "ws"
         root.mkdir(exist_ok=True)
         keywords = {name: rest.pop(name) for name in ("mounts", "env", "scrub") if name in rest}
+        if "granted" in rest:
+            rest["env"] = rest.pop("granted")
         inside = rest.pop("inside", "/workspace")
         chosen = LEVELS[level]()
         if failure := _failures(level, os.geteuid(), tools):

@@ -222,7 +222,14 @@ def test_commands_may_be_started_from_threads_that_end(place, level, opened):
 
 @hostile(*ALL)
 def test_a_fork_bomb_is_stopped_and_the_next_command_runs(place, level, opened):
-    bomb = "import os, time\nfor _ in range(300):\n    if os.fork() == 0:\n        time.sleep(2); os._exit(0)\ntime.sleep(2)"
+    bomb = """
+import os, time
+for _ in range(300):
+    if os.fork() == 0:
+        time.sleep(2)
+        os._exit(0)
+time.sleep(2)
+"""
     with opened(place, level, process_limit=60) as workspace:
         done = py(workspace, bomb)
         assert done.failed

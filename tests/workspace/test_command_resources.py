@@ -1,0 +1,120 @@
+"""Memory, disk and files: each bomb is stopped, and each is bounded by itself as well."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.workspace.sandboxes import ALL, BUBBLEWRAP, MOUNTED, hostile, py, sh
+
+
+@hostile(*ALL)
+def test_one_allocation_over_the_limit_is_refused_to_the_program(place, level, opened):
+    with opened(place, level, process_memory_mib=512) as workspace:
+        done = py(workspace, "try:\n    bytearray(600 << 20)\nexcept MemoryError:\n    print('refused')")
+    assert done.text == "refused\n[exit 0]"
+
+
+@hostile(*ALL)
+def test_processes_that_together_take_too_much_memory_are_killed(place, level, opened):
+    program = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        block = b"x" * (100 << 20)
+        time.sleep(3)
+        os._exit(0)
+time.sleep(3)
+"""
+    with opened(place, level, memory_mib=250) as workspace:
+        assert py(workspace, program).reason == "memory"
+        assert sh(workspace, "echo well").text == "well\n[exit 0]"
+
+
+@hostile(*BUBBLEWRAP, "landlock")
+def test_memory_files_that_belong_to_no_process_are_counted(place, level, opened):
+    program = """
+import os, time
+fd = os.memfd_create("fill")
+for _ in range(400):
+    os.write(fd, b"x" * (1 << 20))
+time.sleep(3)
+"""
+    with opened(place, level, memory_mib=100, tmp_mib=1, shm_mib=1) as workspace:
+        assert py(workspace, program).reason == "memory"
+
+
+@hostile(*MOUNTED)
+def test_private_file_systems_have_their_size(place, level, opened):
+    with opened(place, level, tmp_mib=4, shm_mib=2) as workspace:
+        done = sh(workspace, "for d in /tmp /dev/shm; do head -c 20M /dev/zero > $d/x; wc -c < $d/x; rm $d/x; done")
+    assert done.text.count("No space left on device") == 2
+    assert str(4 << 20) in done.text
+    assert str(2 << 20) in done.text
+
+
+@hostile(*ALL)
+def test_one_file_stops_growing_at_its_limit(place, level, opened):
+    with opened(place, level, file_mib=3) as workspace:
+        done = sh(workspace, "head -c 20M /dev/zero > big")
+        assert done.failed
+        assert (workspace.root / "big").stat().st_size == 3 << 20
+
+
+@hostile(*ALL)
+def test_a_flood_of_files_is_stopped_and_reported(place, level, opened):
+    program = "import time\nfor i in range(3000): open(f'f{i}', 'w').close()\ntime.sleep(3)"
+    if os.statvfs(place).f_files == 0:
+        pytest.skip("the file system of the temporary folder counts no files")
+    with opened(place, level, new_files=1000) as workspace:
+        done = py(workspace, program)
+    assert done.reason == "disk"
+    assert "filled the disk" in done.text
+
+
+@hostile(*ALL)
+def test_a_command_that_takes_too_much_disk_is_stopped(place, level, opened):
+    with opened(place, level, disk_mib=50) as workspace:
+        done = sh(workspace, "for i in 1 2 3 4 5 6; do head -c 20M /dev/urandom > f$i; done; sync -f .; sleep 3")
+    assert done.reason == "disk"
+
+
+@hostile(*ALL)
+def test_no_core_is_dumped(place, level, opened):
+    with opened(place, level) as workspace:
+        assert sh(workspace, "ulimit -c; bash -c 'kill -SEGV $$'; exit 0").text.startswith("0\n")
+        assert os.listdir(workspace.root) == []
+
+
+@hostile(*ALL)
+def test_limits_cannot_be_raised_again(place, level, opened):
+    with opened(place, level, file_mib=3, open_files=100, process_memory_mib=600) as workspace:
+        limits = sh(workspace, "ulimit -c -f -n -d | awk '{print $NF}' | tr '\\n' ' '").text
+        raised = sh(workspace, "ulimit -n 200 || ulimit -f unlimited || ulimit -d unlimited || echo kept").text
+    assert limits.startswith("0 3072 100 614400")
+    if level not in ("none",) or os.geteuid():  # root without a sandbox may raise what it likes
+        assert raised.endswith("kept\n[exit 0]")
+
+
+@hostile(*BUBBLEWRAP)
+def test_the_harness_stays_quick_while_a_command_takes_all_processors(place, level, opened):
+    longest = 0.0
+    with opened(place, level) as workspace:
+        thread = threading.Thread(
+            target=sh, args=(workspace, "for i in 1 2 3 4; do (while :; do :; done) & done; wait", 0.6)
+        )
+        thread.start()
+        while thread.is_alive():
+            before = time.monotonic()
+            time.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+    assert longest < 0.5
+
+
+@hostile(*BUBBLEWRAP)
+def test_memory_bombs_leave_other_processes_alone(place, level, opened):
+    with opened(place, level) as workspace:
+        assert sh(workspace, "sleep 0.6; cat /proc/$$/oom_score_adj").text == "1000\n[exit 0]"
+    assert Path("/proc/self/oom_score_adj").read_text().strip() != "1000"

@@ -1,0 +1,128 @@
+"""Secrets are taken out of text: the person's own values, and keys of a known shape."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackmem.workspace.environment import build_environment, is_secret, refusal
+from stackmem.workspace.secrets import Scrubber
+
+VALUES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=8, max_size=30)
+KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + ("QUJD" * 16 + "\n") * 5 + "QQ==\n-----END RSA PRIVATE KEY-----"
+SHAPES = {
+    "ANTHROPIC_KEY": "sk-ant-api03-" + "aB3-_" * 12,
+    "OPENAI_KEY": "sk-proj-" + "aB3" * 12,
+    "GITHUB_TOKEN": "ghp_" + "a1B" * 12,
+    "GITLAB_TOKEN": "glpat-" + "a1B" * 7,
+    "AWS_KEY": "AKIA" + "A1B2" * 4,
+    "SLACK_TOKEN": "xoxb-123456789012-abcdef",
+    "GOOGLE_KEY": "AIza" + "a1B2_" * 7,
+    "STRIPE_KEY": "sk_live_" + "a1B2" * 6,
+    "NPM_TOKEN": "npm_" + "a1B2" * 9,
+    "PYPI_TOKEN": "pypi-" + "a1B2" * 15,
+    "HUGGINGFACE_TOKEN": "hf_" + "a1B2" * 9,
+    "PRIVATE_KEY": KEY,
+}
+
+
+@pytest.mark.parametrize(("name", "secret"), SHAPES.items())
+def test_a_key_of_a_known_shape_is_replaced_by_its_name(name, secret):
+    scrubber = Scrubber({})
+    assert scrubber.scrub(f"before {secret} after") == f"before [secret {name}] after"
+    assert scrubber.holds(f"x={secret}") == [name]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        KEY,
+        KEY.replace("\n", "\r\n"),
+        KEY.replace("\n", "\\n"),
+        KEY.replace("KEY-----\nQ", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00FF\n\nQ"),
+        KEY.replace("RSA PRIVATE KEY", "OPENSSH PRIVATE KEY"),
+        KEY.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK").replace("QQ==", "QQ==\n=ab12"),
+        KEY[: KEY.index("QQ==")],
+    ],
+)
+def test_a_private_key_is_replaced_whole_however_it_is_written(block):
+    text = Scrubber({}).scrub(f"see:\n{block}\n\nand then some prose.")
+    assert "QUJD" not in text
+    assert text.startswith("see:\n[secret PRIVATE_KEY]")
+    assert text.endswith("and then some prose.")
+
+
+@given(st.lists(VALUES, max_size=6), st.lists(st.text(max_size=40), min_size=1, max_size=7))
+def test_no_value_of_a_secret_name_is_left_in_any_text(values, pieces):
+    scrubber = Scrubber({f"KEY_{index}": value for index, value in enumerate(values)})
+    woven = "-".join(piece + value for piece, value in zip(pieces, [*values, *pieces], strict=False))
+    text = scrubber.scrub(woven)
+    assert not any(value in text for value in values)
+    assert scrubber.holds(text) == []
+    assert scrubber.scrub(text) == text
+
+
+@given(st.text(max_size=2000))
+def test_text_without_secrets_is_left_as_it_is(text):
+    scrubber = Scrubber({"PATH": "/usr/bin:/bin", "API_KEY": "short", "HOME": "/home/ann", "EMPTY_TOKEN": " " * 20})
+    assert (scrubber.scrub(text) == text) == (scrubber.holds(text) == [])
+
+
+def test_of_two_values_that_begin_alike_the_longer_one_counts():
+    scrubber = Scrubber({"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefghijkl"})
+    assert scrubber.scrub("abcdefghijkl abcdefgh") == "[secret B_TOKEN] [secret A_TOKEN]"
+
+
+def test_a_value_with_the_signs_of_patterns_is_taken_literally():
+    assert Scrubber({"DB_PASS": "a.*(b|c)+[d]$"}).scrub("x a.*(b|c)+[d]$ aXXb") == "x [secret DB_PASS] aXXb"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["sk-", "sk-ant-", "ghp_", "xoxb-", "github_pat_", "AKIA", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "\\n",
+     "abc-", "-----BEGIN PRIVATE KEY-----\n\n\n", "-----BEGIN PRIVATE KEY-----AAAAAAAAAAAAAAA ", "Aa: b\n",
+     "=", "A" * 15 + "\n"],
+)  # fmt: skip
+def test_time_is_linear_in_hostile_text(piece):
+    scrubber = Scrubber({"API_KEY": "abc-abc-abc-abc-abd"})
+    for start in ("", "-----BEGIN PRIVATE KEY-----\n"):
+        text = start + piece * (1_000_000 // len(piece))
+        before = time.process_time()
+        scrubber.scrub(text)
+        assert time.process_time() - before < 3  # some hundredths; a quadratic pattern would take hours
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["OPENAI_API_KEY", "aws_secret_access_key", "GH_TOKEN", "PGPASSWORD", "MY_PASSPHRASE",
+     "GOOGLE_APPLICATION_CREDENTIALS", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "GIT_SSH_COMMAND"],
+)  # fmt: skip
+def test_names_of_secrets_are_known(name):
+    assert is_secret(name)
+    assert refusal(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSTARTUP", "A=B", "", "1A", "A\0"]
+)
+def test_names_that_steer_or_are_none_cannot_be_granted(name):
+    assert not is_secret(name)
+    assert refusal(name)
+
+
+def test_the_environment_is_built_from_nothing_and_the_deny_list_stands_over_grants():
+    caller = {
+        "SOURCE_DATE_EPOCH": "1",
+        "API_KEY": "x",
+        "LD_PRELOAD": "x",
+        "OTHER": "x",
+        "PATH": "/evil",
+        "HOME": "/evil",
+    }
+    granted = ("SOURCE_DATE_EPOCH", "API_KEY", "LD_PRELOAD", "MISSING", "PATH", "HOME")
+    built = build_environment(path=("/tools/bin",), home="/h", tmp="/t", granted=granted, caller=caller)
+    assert built["SOURCE_DATE_EPOCH"] == "1"
+    assert built["PATH"].startswith("/tools/bin:/usr/local/sbin:")
+    assert (built["HOME"], built["TMPDIR"]) == ("/h", "/t")
+    assert not {"API_KEY", "LD_PRELOAD", "OTHER", "MISSING"} & set(built)
