@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 import typer
 
@@ -56,21 +58,50 @@ def root(
 def main() -> None:
     """Run the command line; every failure is one sentence on stderr and the exit code of its kind."""
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
     except StackmemError as error:
-        fail(error)
+        fail(str(error), error.exit_code)
+    except typer.TyperException as error:
+        _fail_usage(error)
+    except typer.Abort:
+        fail("the question was not answered; give the answer as a flag (--yes)", 2)
     except BrokenPipeError:  # the reader of our output went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _hush()
         sys.exit(141)
+    except OSError as error:
+        _hush()
+        place = str(error.filename) if error.filename else "the output"
+        fail(f"{place} cannot be written or read ({error.strerror or error}); make room or rights there", 2)
     except KeyboardInterrupt:
         sys.exit(130)
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
 
 
-def fail(error: StackmemError) -> None:
-    """Print the error, as one JSON object on stdout too where ``--json`` was asked for, and exit."""
-    print(f"stackmem: {error}", file=sys.stderr)  # noqa: T201
+def fail(says: str, code: int) -> NoReturn:
+    """Print what is wrong, as one JSON object on stdout too where ``--json`` was asked for, and exit."""
+    readable = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in says)
+    with suppress(OSError):
+        print(f"stackmem: {readable}", file=sys.stderr)  # noqa: T201
     if "--json" in sys.argv[1:]:
         import json
 
-        print(json.dumps({"outcome": "error", "error": str(error)}))  # noqa: T201
-    sys.exit(error.exit_code)
+        with suppress(OSError):
+            print(json.dumps({"outcome": "error", "error": says}), flush=True)  # noqa: T201
+    sys.exit(code)
+
+
+def _fail_usage(error: typer.TyperException) -> NoReturn:
+    """What typer says of a wrong call, as one sentence; a call without a command is answered with the help."""
+    says = " ".join(error.format_message().split())
+    command = getattr(getattr(error, "ctx", None), "command_path", "stackmem")
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+    fail(f"{says[:1].lower()}{says[1:].rstrip('.')}; {command} --help shows what there is", 2)
+
+
+def _hush() -> None:
+    """Nothing more can be said on stdout, nor need the interpreter try as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

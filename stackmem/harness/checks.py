@@ -52,7 +52,7 @@ class TaskChecks:
         self._env = env
 
     def judge(self) -> ChecksReturned:
-        self._verifier.mkdir(parents=True)
+        _empty(self._verifier)
         tests = Mount(str(self._tests), _TESTS)
         verifier = Mount(str(self._verifier), _VERIFIER, writable=True)
         places = {"TESTS_DIR": self._bench.place(tests), "VERIFIER_DIR": self._bench.place(verifier)}
@@ -83,7 +83,10 @@ def _run(
     bench: Bench, command: str, seconds: float, mounts: tuple[Mount, ...], env: Mapping[str, str]
 ) -> tuple[int | None, str, str]:
     """``(exit code, end of the output, why it was killed)`` of a command over a fresh copy of the workspace."""
-    folder = Path(tempfile.mkdtemp(prefix="check-", dir=bench.scratch))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="check-", dir=bench.scratch))
+    except OSError as error:
+        raise WorkspaceError(f"{bench.scratch} takes no copy to check ({error.strerror}); make room there") from error
     try:
         copy = copy_folder(bench.work, folder / "workspace")
         workspace = bench.open(copy, mounts, env)
@@ -94,6 +97,15 @@ def _run(
         return outcome.exit_code, tail(outcome.text, 60, 4_000), outcome.reason
     finally:
         remove_tree(folder)
+
+
+def _empty(folder: Path) -> None:
+    """Make the folder, without what an earlier judgement left in it."""
+    try:
+        remove_tree(folder)
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise WorkspaceError(f"{folder} cannot be made ({error.strerror}); make room there") from error
 
 
 def copy_folder(source: Path, target: Path) -> Path:

@@ -54,4 +54,5 @@ class Interrupts:
             self._stop(128 + number)
         self.signal = number
         if self._open:
+            self._open = False  # what cleans up behind the interruption is not interrupted again
             raise KeyboardInterrupt

@@ -122,5 +122,5 @@ def _judge(world: World) -> ChecksReturned:
     try:
         verdict = world.checks.judge()
     except WorkspaceError as error:
-        return ChecksReturned({}, f"the checks could not be run: {error}")
+        verdict = ChecksReturned({}, f"the checks could not be run: {error}")
     return replace(verdict, text=world.scrub(verdict.text), error=world.scrub(verdict.error))
