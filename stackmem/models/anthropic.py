@@ -58,7 +58,7 @@ class AnthropicModel:
         self._model = model
         self._endpoint = endpoint
         self._thinking = row.thinking if row else None
-        most = min(_REPLY_TOKENS, row.max_output if row else _REPLY_TOKENS, self.window_tokens // 4)
+        most = min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS, self.window_tokens // 4)
         self._max_tokens = max_output_tokens or most
         self._client: Anthropic | None = None
 

@@ -18,13 +18,13 @@ _PROVIDER = re.compile(r"^anthropic/")
 _DAY = re.compile(r"-20\d{6}$")
 
 
-class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename={"window_tokens": "window"}):
-    """One model of the table; the unit of its sizes is tokens.
+class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda name: name.removesuffix("_tokens")):
+    """One model of the table, whose columns are in tokens and do not say so again.
 
     Attributes:
         name: As the provider spells it, without a date.
-        max_output: The longest reply the model gives, thinking included.
-        min_cache: A shorter prefix is not cached.
+        max_output_tokens: The longest reply the model gives, thinking included.
+        min_cache_tokens: A shorter prefix is not cached.
         thinking: ``adaptive`` is asked for; ``manual`` is not.
         price: None where no source names one.
 
@@ -32,8 +32,8 @@ class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename={"window_
 
     name: str
     window_tokens: int
-    max_output: int
-    min_cache: int
+    max_output_tokens: int
+    min_cache_tokens: int
     forced_tool_use: bool
     thinking: Literal["adaptive", "manual"]
     source: str

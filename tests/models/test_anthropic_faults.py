@@ -155,10 +155,10 @@ def test_a_silent_server_is_a_timeout() -> None:
 
 
 def test_a_server_that_trickles_for_ever_is_given_up_at_the_deadline() -> None:
-    with MessagesServer(says("x" * 300, pause_seconds=0.1)) as server:
+    with MessagesServer(says("x" * 300, pause_seconds=0.3)) as server:
         began = time.monotonic()
         assert failure(ask(server, reply_seconds=0.4)).kind == "timeout"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 8
 
 
 def test_nobody_at_the_address_is_a_connection_failure_that_names_it() -> None:

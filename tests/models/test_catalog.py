@@ -13,8 +13,8 @@ def test_every_row_has_a_dated_source_and_sizes_that_fit_each_other() -> None:
     assert len(rows()) >= 15
     for row in rows():
         assert "2026" in row.source, row.name
-        assert row.min_cache in {512, 1_024, 2_048, 4_096}, row.name
-        assert row.max_output < row.window_tokens, row.name
+        assert row.min_cache_tokens in {512, 1_024, 2_048, 4_096}, row.name
+        assert row.max_output_tokens < row.window_tokens, row.name
 
 
 def test_a_write_costs_1_25_and_2_times_the_input_and_a_read_a_tenth_of_it_or_less() -> None:
