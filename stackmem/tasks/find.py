@@ -21,19 +21,19 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
     """
     if not name_or_path or "\0" in name_or_path:
         raise UsageError("an empty task; name a task ('stackmem tasks list') or a folder")
-    given = cwd / Path(name_or_path).expanduser()
+    given = cwd / _expanded(name_or_path)
     if _is_task(given):
         return given
     if _NAME.fullmatch(name_or_path):
         for place in _places(cwd):
             if _is_task(place / name_or_path):
                 return place / name_or_path
-    if given.is_dir():
+    if _is_folder(given):
         return None
     known = sorted(path.name for path in list_tasks(cwd))
     near = difflib.get_close_matches(Path(name_or_path).name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-    raise UsageError(f"no task and no folder {name_or_path!r}; {hint}")
+    raise UsageError(f"no task and no folder {name_or_path[:200]!r}; {hint}")
 
 
 def list_tasks(cwd: Path) -> tuple[Path, ...]:
@@ -58,8 +58,22 @@ def _places(cwd: Path) -> tuple[Path, Path]:
     return cwd / "tasks", shipped_tasks()
 
 
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # a ~name that nobody has
+        return Path(path)
+
+
 def _is_task(folder: Path) -> bool:
     try:
         return (folder / "task.toml").is_file()
     except OSError:  # a name longer than the file system takes
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
         return False

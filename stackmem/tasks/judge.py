@@ -57,10 +57,13 @@ def _read(path: Path) -> str | None:
         return None
     except OSError as error:
         raise _NoVerdict(f"{path.name} cannot be read ({error.strerror})") from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise _NoVerdict(f"{path.name} is not a regular file")
-        raw = file.read(MAX_REWARD_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            raw = file.read(MAX_REWARD_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(raw) > MAX_REWARD_BYTES:
         raise _NoVerdict(f"{path.name} is larger than {MAX_REWARD_BYTES:,} bytes")
     try:

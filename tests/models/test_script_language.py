@@ -1,0 +1,184 @@
+"""The script language: what a script says, and the place of everything it says wrongly."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackmem.core.messages import Usage
+from stackmem.errors import UsageError
+from stackmem.models.script_language import PlannedCall, parse_script, read_script
+from stackmem.models.script_source import MAX_SCRIPT_BYTES
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse_script(text, "play.yaml")
+    return str(caught.value)
+
+
+def only_reply(text: str):
+    (reply,) = parse_script("replies:\n" + text, "play.yaml").replies
+    return reply
+
+
+def test_a_call_passes_its_arguments_as_they_are():
+    reply = only_reply("- call: no_such_tool\n  args: {n: 1, deep: [a, {b: null}], flag: true}\n")
+    assert reply.calls == (PlannedCall("no_such_tool", {"n": 1, "deep": ["a", {"b": None}], "flag": True}),)
+
+
+@pytest.mark.parametrize(("written", "value"), [("[1]", [1]), ("text", "text"), ("null", None), ("3.5", 3.5)])
+def test_arguments_need_not_be_an_object(written, value):
+    assert only_reply(f"- call: read_file\n  args: {written}\n").calls[0].args == value
+
+
+def test_arguments_left_out_are_an_empty_object():
+    assert only_reply("- call: list_files\n").calls[0].args == {}
+
+
+def test_a_block_text_keeps_its_lines():
+    reply = only_reply(
+        "- call: write_file\n  args:\n    path: a.py\n    content: |\n      if x:\n          y()\n\n      z()\n"
+    )
+    assert reply.calls[0].args["content"] == "if x:\n    y()\n\nz()\n"
+
+
+def test_values_are_pythons_own_types():
+    args = only_reply("- call: x\n  args: {s: 'q', i: 0x10, f: 1e3, l: [1], m: {a: b}}\n").calls[0].args
+    assert [type(value) for value in args.values()] == [str, int, float, list, dict]
+
+
+def test_several_calls_stand_in_their_order():
+    reply = only_reply("- text: both\n  calls:\n  - {call: a}\n  - {call: b, args: {x: 1}}\n")
+    assert (reply.text, [call.tool for call in reply.calls]) == ("both", ["a", "b"])
+
+
+def test_an_expectation_takes_one_text_or_a_list():
+    expect = only_reply(
+        "- text: x\n  expect: {contains: a, absent: [b, c], depth: 0, heap_has: spec, frame: root}\n"
+    ).expect
+    assert (expect.contains, expect.absent, expect.depth) == (("a",), ("b", "c"), 0)
+    assert (expect.heap_has, expect.frame) == (("spec",), "root")
+
+
+def test_usage_and_waiting_are_read():
+    reply = only_reply("- fault: 429\n  retry_after_seconds: 2\n  latency_seconds: 0.5\n  usage: {output: 7}\n")
+    assert (reply.fault, reply.retry_after_seconds, reply.latency_seconds) == ("429", 2.0, 0.5)
+    assert reply.usage == Usage(output=7)
+
+
+def test_an_entry_knows_its_line():
+    script = parse_script("description: two\nreplies:\n- text: a\n\n- text: b\n", "play.yaml")
+    assert [reply.line for reply in script.replies] == [3, 5]
+
+
+REFUSED = {
+    "": ("1:1", "empty"),
+    "# only a comment\n": ("1:1", "empty"),
+    "- text: a\n": ("1:1", "a mapping"),
+    "just text": ("1:1", "a mapping"),
+    "replies: 3\n": ("1:1", "a list"),
+    "replies: []\n": ("1:1", "empty"),
+    "description: x\n": ("1:1", "'replies' is missing"),
+    "replies:\n- text: a\nrepiles: 1\n": ("3:1", "unknown key 'repiles'"),
+    "replies:\n- cal: read_file\n": ("2:3", "unknown key 'cal'"),
+    "replies:\n- call: 3\n": ("2:3", "'call' is a text"),
+    "replies:\n- call: a\n  call: b\n": ("3:3", "duplicate key"),
+    "replies:\n- args: {}\n": ("2:3", "'args' without 'call'"),
+    "replies:\n- {}\n": ("2:3", "says nothing"),
+    "replies:\n- expect: {depth: 0}\n": ("2:3", "says nothing"),
+    "replies:\n- null\n": ("2:3", "a mapping"),
+    "replies:\n- call: a\n  calls: [{call: b}]\n": ("2:3", "exclude each other"),
+    "replies:\n- calls: []\n": ("2:3", "empty"),
+    "replies:\n- calls: [{args: {}}]\n": ("2:11", "'call' is missing"),
+    "replies:\n- calls:\n  - call: a\n    text: b\n": ("4:5", "unknown key 'text'"),
+    "replies:\n- fault: 430\n": ("2:3", "known: 429, 529"),
+    "replies:\n- fault: [429]\n": ("2:3", "no fault"),
+    "replies:\n- fault: 429\n  call: a\n": ("2:3", "leaves no reply"),
+    "replies:\n- fault: no_call\n  call: a\n": ("2:3", "without a call"),
+    "replies:\n- fault: two_calls\n  calls: [{call: a}, {call: b}]\n": ("2:3", "its own second call"),
+    "replies:\n- text: a\n  retry_after_seconds: 1\n": ("3:3", "goes with fault"),
+    "replies:\n- fault: 429\n  retry_after_seconds: -1\n": ("3:3", "a number of seconds"),
+    "replies:\n- text: a\n  latency_seconds: .nan\n": ("3:3", "a number of seconds"),
+    "replies:\n- text: a\n  latency_seconds: true\n": ("3:3", "a number of seconds"),
+    "replies:\n- text: [a]\n": ("2:3", "'text' is a text"),
+    "replies:\n- text: a\n  expect: {}\n": ("3:3", "asks nothing"),
+    "replies:\n- text: a\n  expect: {contain: x}\n": ("3:12", "unknown key 'contain'"),
+    "replies:\n- text: a\n  expect: {contains: ''}\n": ("3:12", "none empty"),
+    "replies:\n- text: a\n  expect: {heap_has: [1]}\n": ("3:12", "a list of texts"),
+    "replies:\n- text: a\n  expect: {depth: one}\n": ("3:12", "a whole number"),
+    "replies:\n- text: a\n  expect: {depth: true}\n": ("3:12", "a whole number"),
+    "replies:\n- text: a\n  usage: {tokens: 3}\n": ("3:11", "unknown key 'tokens'"),
+    "replies:\n- text: a\n  usage: {output: -3}\n": ("3:11", "a whole number"),
+    "replies:\n- call: a\n  args: {when: 2026-01-01}\n": ("3:10", "a date is no JSON value"),
+    "replies:\n- call: a\n  args: {n: .inf}\n": ("3:10", "no JSON value"),
+    "replies:\n- call: a\n  args: {1: x}\n": ("3:10", "is not a text"),
+    "replies:\n- call: a\n  args: !!python/object/apply:os.system [ls]\n": ("3:3", "tags are not part"),
+    "replies:\n- text: *nobody\n": ("2:9", "undefined alias"),
+    "replies:\n- text: 'open\n": ("3:1", "not the YAML of a script"),
+    "a: b: c\n": ("1:5", "not the YAML of a script"),
+    "---\nreplies: [{text: a}]\n---\nreplies: [{text: b}]\n": ("3:1", "another document"),
+    "replies:\n- text: \x07\n": ("2:9", "does not allow"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=repr)
+def test_what_the_language_does_not_know_is_refused_with_its_place(text):
+    place, reason = REFUSED[text]
+    message = refusal(text)
+    assert message.startswith(f"play.yaml:{place}: ")
+    assert reason in message
+
+
+def test_an_error_shows_its_line_with_a_caret():
+    assert refusal("replies:\n- cal: x\n").splitlines()[1:] == ["    - cal: x", "      ^"]
+
+
+def test_nesting_without_end_is_refused():
+    assert "nested too deeply" in refusal("replies: " + "[" * 20_000)
+
+
+def test_aliases_that_multiply_are_refused():
+    lines = ["replies:", "- call: x", "  args:", "    a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"    a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert "use fewer aliases" in refusal("\n".join(lines))
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_script_or_refused(text):
+    outcome = ""
+    try:
+        assert parse_script("replies:\n- text: " + text).replies
+    except UsageError as error:
+        outcome = str(error)
+    assert not outcome or outcome.startswith("script:")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"no script .*nowhere\.yaml"):
+        read_script(tmp_path / "nowhere.yaml")
+
+
+def test_a_folder_is_no_script(tmp_path):
+    with pytest.raises(UsageError, match="not a regular file"):
+        read_script(tmp_path)
+
+
+def test_bytes_that_are_not_utf8_are_refused_with_their_place(tmp_path):
+    path = tmp_path / "play.yaml"
+    path.write_bytes(b"replies:\n- text: a\xff\n")
+    with pytest.raises(UsageError, match=r"play\.yaml:2:10: byte 0xff is not UTF-8"):
+        read_script(path)
+
+
+def test_a_huge_file_is_refused_unread(tmp_path):
+    path = tmp_path / "play.yaml"
+    with path.open("wb") as file:
+        file.truncate(MAX_SCRIPT_BYTES + 1)
+    with pytest.raises(UsageError, match="larger than"):
+        read_script(path)
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path):
+    path = tmp_path / "play.yaml"
+    path.write_text("replies:\n- text: a\n", encoding="utf-8-sig")
+    assert read_script(path).replies[0].text == "a"

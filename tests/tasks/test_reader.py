@@ -1,0 +1,130 @@
+"""A task folder becomes a Task, or one sentence that says what is wrong with it."""
+
+import re
+
+import pytest
+
+from stackmem.errors import UsageError
+from stackmem.tasks.reader import MAX_TEXT_BYTES, read_task
+
+from .folders import TOML, make_task
+
+
+def refusal(folder) -> str:
+    with pytest.raises(UsageError) as caught:
+        read_task(folder)
+    return str(caught.value)
+
+
+def test_a_small_task_is_read(tmp_path):
+    task = read_task(make_task(tmp_path / "small"))
+    assert (task.name, task.short_name, task.instruction) == ("somebody/small", "small", "Do it.")
+    assert task.tests == tmp_path / "small" / "tests"
+    assert (task.workspace, task.solution, task.demo) == (None, None, None)
+    assert (task.check_seconds, task.agent_seconds, task.max_steps) == (600.0, None, None)
+    assert task.warnings == ()
+
+
+def test_what_a_folder_holds_is_found(tmp_path):
+    folder = make_task(tmp_path / "small")
+    (folder / "environment" / "workspace").mkdir(parents=True)
+    (folder / "solution").mkdir()
+    (folder / "solution" / "solve.sh").write_text("true\n")
+    (folder / "demo.yaml").write_text("replies: [{text: a}]\n")
+    task = read_task(folder)
+    assert task.workspace == folder / "environment" / "workspace"
+    assert (task.solution, task.demo) == (folder / "solution", folder / "demo.yaml")
+
+
+def test_limits_are_read_from_their_tables(tmp_path):
+    toml = TOML + (
+        "[agent]\ntimeout_sec = 90\n[verifier]\ntimeout_sec = 5.5\nenv = {A = '${B:-c}'}\n"
+        "[metadata.stackmem]\nmax_steps = 7\nmax_tokens = 1000\nmax_usd = 0.5\ncommand_seconds = 60\n"
+        "toolchains = ['/opt/node']\n"
+    )
+    task = read_task(make_task(tmp_path / "t", toml))
+    assert (task.agent_seconds, task.check_seconds, task.check_env) == (90.0, 5.5, {"A": "${B:-c}"})
+    assert (task.max_steps, task.max_tokens, task.max_usd, task.command_seconds) == (7, 1000, 0.5, 60.0)
+    assert task.toolchains == ("/opt/node",)
+
+
+def test_a_task_without_a_name_has_its_folders(tmp_path):
+    assert read_task(make_task(tmp_path / "plain", "schema_version = '1.4'\n")).name == "plain"
+
+
+def test_unknown_keys_are_warnings(tmp_path):
+    toml = TOML + "workdirs = 1\n[agents]\nx = 1\n[metadata]\nanything = 1\n[metadata.stackmem]\nmax_step = 3\n"
+    warnings = read_task(make_task(tmp_path / "t", toml)).warnings
+    assert [re.search(r"'(.*)'", warning)[1] for warning in warnings] == [
+        "environment.workdirs", "agents", "metadata.stackmem.max_step"
+    ]  # fmt: skip
+
+
+def test_unknown_keys_in_lists_of_tables_are_found(tmp_path):
+    toml = TOML + "[[verifier.collect]]\ncommand = 'x'\nafter = 1\n"
+    assert "'verifier.collect.after'" in read_task(make_task(tmp_path / "t", toml)).warnings[0]
+
+
+@pytest.mark.parametrize("line", ["docker_image = 'x'", "gpus = 1", "mcp_servers = [{name = 'x'}]", "env = {A = 'b'}"])
+def test_what_the_sandbox_does_not_give_is_a_warning(tmp_path, line):
+    assert "is not honoured" in read_task(make_task(tmp_path / "t", TOML + line + "\n")).warnings[0]
+
+
+def test_a_task_that_wants_a_network_is_warned_of(tmp_path):
+    assert "--network" in read_task(make_task(tmp_path / "t", "")).warnings[0]
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    assert refusal(tmp_path / "nowhere").startswith(f"no task folder {tmp_path / 'nowhere'};")
+
+
+@pytest.mark.parametrize("missing", ["task.toml", "instruction.md", "tests/test.sh"])
+def test_a_missing_file_is_named(tmp_path, missing):
+    folder = make_task(tmp_path / "t")
+    (folder / missing).unlink()
+    assert missing in refusal(folder)
+
+
+def test_broken_toml_is_shown_with_its_place(tmp_path):
+    folder = make_task(tmp_path / "t", '[task]\nname = "a\n')
+    assert refusal(folder).startswith(f"{folder / 'task.toml'}:2:")
+
+
+def test_toml_that_is_no_text_is_shown_with_its_line(tmp_path):
+    folder = make_task(tmp_path / "t")
+    (folder / "task.toml").write_bytes(b"[task]\nname = '\xff'\n")
+    assert f"{folder / 'task.toml'}:2: byte 0xff is not UTF-8" in refusal(folder)
+
+
+def test_nesting_without_end_is_refused(tmp_path):
+    assert "nested too deeply" in refusal(make_task(tmp_path / "t", "x = " + "[" * 20_000))
+
+
+def test_a_huge_instruction_is_refused(tmp_path):
+    assert "larger than" in refusal(make_task(tmp_path / "t", instruction="x" * (MAX_TEXT_BYTES + 1)))
+
+
+def test_an_empty_instruction_is_refused(tmp_path):
+    assert "is empty" in refusal(make_task(tmp_path / "t", instruction=" \n"))
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [
+        ("task = 1\n", "task must be a table"),
+        ("[task]\nname = 1\n", "[task] name must be a text"),
+        ("[agent]\ntimeout_sec = '5'\n", "[agent] timeout_sec must be a number above 0"),
+        ("[agent]\ntimeout_sec = 0\n", "[agent] timeout_sec must be a number above 0"),
+        ("[agent]\ntimeout_sec = true\n", "[agent] timeout_sec must be a number above 0"),
+        ("[verifier]\ntimeout_sec = inf\n", "[verifier] timeout_sec must be a number above 0"),
+        ("[verifier]\ntimeout_sec = nan\n", "[verifier] timeout_sec must be a number above 0"),
+        ("[verifier]\nenv = {A = 1}\n", "[verifier] env must be a table of texts"),
+        ("[metadata.stackmem]\nmax_steps = 0\n", "[metadata.stackmem] max_steps must be a whole number from 1"),
+        ("[metadata.stackmem]\nmax_steps = 1.5\n", "[metadata.stackmem] max_steps must be a whole number from 1"),
+        ("[metadata.stackmem]\ntoolchains = 'x'\n", "[metadata.stackmem] toolchains must be a list of texts"),
+        ("[environment]\nos = 'windows'\n", "runs tasks for Linux"),
+        ("[[steps]]\nname = 'a'\n", "multi-step"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_table(tmp_path, toml, told):
+    assert told in refusal(make_task(tmp_path / "t", toml))
