@@ -23,7 +23,7 @@ from stackmem.core.events import (
     ToolReturned,
 )  # fmt: skip
 from stackmem.core.messages import ToolCall
-from stackmem.core.retries import wait_seconds
+from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import State
 
 _SHOWN = 100
@@ -48,7 +48,7 @@ class Progress(Struct):
         match event:
             case RunStarted():
                 return [
-                    f"task {event.task_name} | model {event.model} | strategy {event.strategy} | "
+                    f"task {one_line(event.task_name)} | model {one_line(event.model)} | strategy {event.strategy} | "
                     f"isolation {event.isolation} | network {event.network}"
                 ]
             case ModelReplied():
@@ -57,10 +57,9 @@ class Progress(Struct):
                 self.call = "; ".join(calls) or "no call"
                 return []
             case ModelFailed():
-                waits = wait_seconds(state.failures)
-                return [
-                    self._line(f"the provider failed: {event.kind}: {one_line(event.detail)}", f"next wait {waits:g} s")
-                ]
+                told = f"the provider failed: {event.kind}: {one_line(event.detail)}"
+                again = after_failure(state) is None
+                return [self._line(told, f"next wait {wait_seconds(state.failures):g} s" if again else "")]
             case ToolReturned():
                 ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"
                 last = event.text.strip().rsplit("\n", 1)[-1] if event.failed else ""
@@ -80,7 +79,8 @@ class Progress(Struct):
             case ReplyNudged() | NoticeGiven():
                 return [self._line("told", event.text)]
             case ChecksReturned():
-                return [f"checks: {event.error or ', '.join(f'{k} {v:g}' for k, v in event.rewards.items())}"]
+                rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
+                return [f"checks: {one_line(event.error or rewards)}"]
             case RunEnded():
                 return [f"ended: {event.ending}"]
             case _:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -24,7 +26,7 @@ class Screen(Protocol):
 
 
 class PlainScreen:
-    """Lines on stderr; nothing at all where ``quiet``."""
+    """Lines on stderr; nothing at all where ``quiet``. A run goes on where they cannot be written."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -33,7 +35,8 @@ class PlainScreen:
     def __call__(self, event: Event, state: State) -> None:
         if not self._quiet:
             for line in self._progress.lines(event, state):
-                print(line, file=sys.stderr, flush=True)  # noqa: T201 - this is the screen
+                with suppress(OSError):
+                    print(line, file=sys.stderr, flush=True)  # noqa: T201 - this is the screen
 
     def __enter__(self) -> Self:
         return self
@@ -74,3 +77,11 @@ def open_screen(*, quiet: bool, asks: bool) -> Screen:
     if quiet or asks or not sys.stderr.isatty():
         return PlainScreen(quiet=quiet)
     return LiveScreen()
+
+
+def stop_at_once(code: int) -> None:
+    """End the program as it stands, but give a terminal its cursor back."""
+    if sys.stderr.isatty():
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
+    os._exit(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from stackmem.harness.result import RunResult
 from stackmem.harness.rundir import PATCH
 from stackmem.harness.solve import solve
 
-from .screen import open_screen
+from .screen import open_screen, stop_at_once
 
 _GIB = 1 << 30
 _PATCH_SHOWN_BYTES = 60_000
@@ -33,7 +34,9 @@ def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, 
         _say(warning)
     _ask_about_size(prepared, as_json=as_json)
     with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
-        result = solve(prepared, os.environ, screen)
+        result = solve(prepared, os.environ, screen, stop_at_once)
+    if result.failure:
+        _say(f"stackmem: {readable(result.failure)}")
     if as_json:
         typer.echo(msgspec.json.encode(result).decode())
     else:
@@ -46,9 +49,8 @@ def _ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
     if copy is None:
         return
     more = f", with {', '.join(copy.folders)}" if copy.folders else ""
-    _say(
-        f"working in a copy of {prepared.subject.folder}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}"
-    )
+    place = readable(str(prepared.subject.folder))
+    _say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
     if copy.bytes <= _GIB or prepared.resolved.settings.yes:
         return
     if as_json or not sys.stdin.isatty() or not typer.confirm("Copy more than 1 GiB?", err=True):
@@ -65,17 +67,21 @@ def _show(result: RunResult, *, folder: bool, checked: bool) -> None:
         f"{outcome} ({result.ending}) in {result.steps} steps, {result.frames} frames pushed, {tokens}, {cost}, "
         f"{result.wall_seconds:.1f} s"
     )
-    for label, said in (("result", result.result), ("checks", result.check_error), ("failed", result.failure)):
+    for label, said in (("result", result.result), ("checks", result.check_error)):
         if said:
             typer.echo(f"{label}: {readable(said)}")
     if result.steps_with_secrets:
         typer.echo(f"warning: replies of steps {result.steps_with_secrets} hold a secret of your environment")
-    typer.echo(f"run: {result.run_dir}")
+    typer.echo(f"run: {readable(result.run_dir)}")
     if folder:
         _show_patch(result)
 
 
 def _show_patch(result: RunResult) -> None:
+    if result.not_kept:
+        typer.echo("left out of the patch:")
+        for path in result.not_kept:
+            typer.echo(f"  {readable(path)}")
     if not result.changed:
         typer.echo("no file changed")
         return
@@ -100,4 +106,5 @@ def readable(text: str) -> str:
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    with suppress(OSError):
+        typer.echo(text, err=True)

@@ -133,7 +133,7 @@ def assemble(
         task_name=subject.name,
         model=plan.model.name,
         strategy=plan.strategy.name,
-        system=plan.system,
+        system=scrubber.scrub(plan.system),
         tools=plan.tools,
         workspace=workspace.path,
         isolation=workspace.level,

@@ -35,6 +35,7 @@ def keep_patch(result: RunResult, prepared: Prepared, history: History, before: 
     return replace(
         result,
         changed=tuple(change.path for change in changes),
+        not_kept=tuple(f"{left.path} ({left.reason})" for left in history.left_out),
         executed_by_host=tuple(executed_by_host(list(changes))),
     )
 

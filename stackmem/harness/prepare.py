@@ -15,7 +15,7 @@ from .repository import Plan as CopyPlan
 from .repository import plan_copy
 from .settings import Resolved, resolve
 from .settings_files import user_path
-from .subject import Subject, find_subject
+from .subject import Subject, find_subject, must_be_text
 
 
 class Prepared(Struct, frozen=True):
@@ -61,10 +61,13 @@ def prepare(
         model = default_model(environ)
         if model == "demo":
             warnings.append(
-                f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the model; for a "
-                "real one set the key, or say --model NAME (stackmem models lists them)"
+                f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the "
+                "model; for a real one set the key, or say --model NAME (stackmem models lists them)"
             )
+    must_be_text(model, "the name of the model")
     folders = (runs_dir(settings, cwd, environ), sandbox_dir(settings, cwd, environ))
+    for folder in folders:
+        must_be_text(str(folder), f"the path {folder}")
     copy = plan_copy(subject.folder, settings.include, folders) if subject.folder else None
     return Prepared(subject, resolved, cwd, folders, model, copy, tuple(warnings))
 

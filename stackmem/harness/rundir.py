@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from stackmem.errors import UsageError
 
@@ -48,14 +51,14 @@ def find_run(named: str, runs_dir: Path) -> Path:
         UsageError: None is named so, or several are.
 
     """
-    given = Path(named).expanduser()
-    if given.name == TRACE and given.is_file():
+    given = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
+    if given.name == TRACE and _is_file(given):
         return given.parent
-    if (given / TRACE).is_file():
+    if _is_file(given / TRACE):
         return given
     runs = sorted(path.name for path in _folders(runs_dir))
     if named == "last" and runs:
-        return runs_dir / max(runs, key=lambda name: (name[:16], (runs_dir / name).stat().st_mtime_ns))
+        return runs_dir / max(runs, key=lambda name: (name[:16], _started(runs_dir / name)))
     found = [name for name in runs if name == named] or [name for name in runs if named and name.startswith(named)]
     if len(found) == 1:
         return runs_dir / found[0]
@@ -66,6 +69,26 @@ def find_run(named: str, runs_dir: Path) -> Path:
 
 def _folders(runs_dir: Path) -> list[Path]:
     try:
-        return [path for path in runs_dir.iterdir() if (path / TRACE).is_file()]
+        return [path for path in runs_dir.iterdir() if _is_file(path / TRACE)]
     except OSError:
         return []
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long for a name, or in a folder that is closed to us
+        return False
+
+
+def _started(folder: Path) -> float:
+    """When the first record of a run was written, which tells runs of one second apart; 0 where there is none."""
+    try:
+        with (folder / TRACE).open("rb") as trace:
+            return msgspec.json.decode(trace.readline(), type=_First).at
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return 0.0
+
+
+class _First(msgspec.Struct):
+    at: float

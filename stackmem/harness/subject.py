@@ -30,6 +30,20 @@ class Subject(Struct, frozen=True):
     folder: Path | None = None
 
 
+def must_be_text(value: str, what: str) -> str:
+    """``value``, which the trace must be able to hold.
+
+    Raises:
+        UsageError: It holds bytes that are no UTF-8.
+
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{what} holds bytes that are no UTF-8 text; give it another name or spelling") from error
+    return value
+
+
 def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
     """The subject that ``named`` and ``-t`` give.
 
@@ -46,4 +60,5 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
     folder = (cwd / Path(named).expanduser()).resolve()
     if text is None or not text.strip():
         raise UsageError(f"{named} is a folder without task.toml; say what is to be done there with -t TEXT")
-    return Subject(folder.name or "root", text, str(folder), folder=folder)
+    must_be_text(text, "the text of -t")
+    return Subject(folder.name or "root", text, must_be_text(str(folder), "the folder's path"), folder=folder)
