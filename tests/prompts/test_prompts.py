@@ -21,7 +21,7 @@ RULES = {
     "look at the index, R0, R1 and the history before each call": r"heap index.*\n2\. R0.*\n3\. R1.*\n4\. This conv",
     "what to check before a push": r"# Before every push\n\n1\. .*stored\?.*\n2\. .*`env`.*\n3\. .*name.*\n4\. .*files",
     "discover, store, push": r"discover, store, push",
-    "what to check before a pop": r"# Before every pop\n\n1\. .*fail.*\n2\. .*sibling.*\n3\. .*environment.*\n4\. .*verify",
+    "what to check before a pop": r"every pop\n\n1\. .*fail.*\n2\. .*sibling.*\n3\. .*environment.*\n4\. .*verify",
     "what is worth storing": r"# What is worth storing\n\nAsk: would a fresh frame need more than one attempt",
     "what rediscovery of the environment costs": r"\*\*the environment\*\*.*Three to eight wasted steps",
     "what rediscovery of files costs": r"\*\*the essence of files\*\*.*One step and all the file's tokens",
