@@ -244,17 +244,17 @@ def _replied(state: State, event: ModelReplied) -> State:
     )
 
 
-def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = False) -> State:
+def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: str = "") -> State:
     """The state with the one pending call answered."""
     heap = state.heap.seen(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
-    return frames.tell(answered, Result(call_id, text, failed, heap, state.step))
+    return frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
 
 
 def _heap_changed(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
     heap, text = changed_by(state, event)
-    return _answer(replace(state, heap=heap), text, {})
+    return _answer(replace(state, heap=heap), text, {}, read=event.name if isinstance(event, ChunkRead) else "")
 
 
 def _rejected(state: State, event: CallRejected) -> State:

@@ -34,13 +34,20 @@ class Reply(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The answer to one call. ``heap`` and ``step`` are those of the moment it was given."""
+    """The answer to one call.
+
+    Attributes:
+        heap, step: Those of the moment it was given.
+        read: The chunk that it brought into the conversation, if any.
+
+    """
 
     call_id: str
     text: str
     failed: bool
     heap: Heap
     step: int
+    read: str = ""
 
 
 class Notice(Struct, frozen=True):

@@ -31,6 +31,8 @@ class Conversation(Struct, frozen=True):
         shown: The heap as the messages last showed it.
         heap: The heap as of the last turn.
         news: What the next user message says of the heap, given what was shown and what is.
+        thoughts: Whether the model's thinking goes back to it. A provider may sign it over the whole prompt before it
+            and refuse it once that has changed, so a strategy that rewrites leaves it out.
 
     """
 
@@ -39,6 +41,7 @@ class Conversation(Struct, frozen=True):
     shown: Heap
     heap: Heap
     news: Callable[[Heap, Heap], str]
+    thoughts: bool = True
 
     def closed(self) -> Conversation:
         """With the unfinished user message finished, the heap's news at its end."""
@@ -55,31 +58,31 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
     match turn:
         case Reply():
             closed = conversation.closed()
-            return replace(closed, messages=closed.messages.append(Message("assistant", _said(turn))))
+            return replace(
+                closed, messages=closed.messages.append(Message("assistant", _said(turn, thoughts=closed.thoughts)))
+            )
         case Result():
             part: Part = ToolResult(turn.call_id, turn.text, turn.failed)
-            known = _with_reads(conversation.shown, turn)
-            return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=known)
+            shown = conversation.shown
+            if turn.read in shown.chunks:  # the result tells of its read by itself
+                shown = shown.mark_read(turn.read, turn.step)
+            return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=shown)
         case Notice():
             return replace(conversation, parts=(*conversation.parts, Text(turn.text)), heap=turn.heap)
         case _:
             assert_never(turn)
 
 
-def _said(reply: Reply) -> tuple[Part, ...]:
+def _said(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
     """The reply's parts without blank text, which providers refuse; a reply that says nothing says so."""
-    parts = tuple(part for part in reply.parts if not (isinstance(part, Text) and not part.text.strip()))
+    parts = tuple(
+        part
+        for part in reply.parts
+        if not (isinstance(part, Text) and not part.text.strip()) and (thoughts or not isinstance(part, Thinking))
+    )
     if all(isinstance(part, Thinking) for part in parts):
         return (*parts, Text(_UNSAID.get(reply.stop, "(an empty reply)")))
     return parts
-
-
-def _with_reads(known: Heap, result: Result) -> Heap:
-    """The heap as shown, and with the read that this result tells of by itself."""
-    for chunk in result.heap.chunks.values():
-        if chunk.read == result.step and chunk.name in known.chunks:
-            known = known.mark_read(chunk.name, result.step)
-    return known
 
 
 def rolling_breakpoints(messages: Log[Message], kept_parts: int) -> tuple[Breakpoint, ...]:
