@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Meta, Struct, json
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from .messages import ToolCall, ToolSpec
 from .slots import fill
@@ -202,7 +202,7 @@ def _faults(kind: type[Struct], given: dict[str, Any], place: str) -> list[str]:
     """What keeps ``given`` from being ``kind``, in the order of its fields."""
     found = []
     hints = _hints(kind)
-    for field in fields(kind):
+    for field in _fields(kind):
         value = given.get(field.name)
         if value is not None:
             found += _mistyped(hints[field.name], value, place + field.name)
@@ -236,6 +236,11 @@ def _build(kind: type[Call], given: dict[str, Any]) -> Call:
             for entry in values["store"]
         )
     return kind(**values)
+
+
+@lru_cache
+def _fields(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    return fields(kind)
 
 
 @lru_cache
