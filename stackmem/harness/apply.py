@@ -31,7 +31,7 @@ _NAMED = 10  # files in one message
 
 # What a person's tools run, or take orders from, without being asked for it by name.
 _FOLDERS = re.compile(
-    r"\.git(hub|lab|ea|hooks)|\.(husky|circleci|buildkite|woodpecker|ci|vscode|idea|fleet|zed|devcontainer|cargo|mvn"
+    r"\.git(hub|lab|ea|-?hooks)|\.(husky|circleci|buildkite|woodpecker|ci|vscode|idea|fleet|zed|devcontainer|cargo|mvn"
     r"|yarn|claude|cursor|codex|gemini|direnv)|bin|scripts?|hooks"
 )
 _FILES = re.compile(

@@ -15,12 +15,14 @@ _HEADER = b"diff --git "
 
 
 def sections(patch: bytes) -> list[bytes]:
-    """The patch cut into one part for each path, in its order.
+    """The patch cut into one part for each path, in its order; empty where it is no patch of git's.
 
     No line of content can be taken for a header: it begins with a sign, and a line of binary content has no spaces.
     Where a file became a link, or the other way round, both of its headers are in one part.
     """
-    starts = [0] if patch.startswith(_HEADER) else []
+    if not patch.startswith(_HEADER):
+        return []
+    starts = [0]
     at = patch.find(b"\n" + _HEADER)
     while at >= 0:
         starts.append(at + 1)

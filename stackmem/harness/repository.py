@@ -122,7 +122,7 @@ def _outside(root: bytes, selection: Selection) -> list[bytes]:
                 target = os.path.normpath(os.path.join(os.path.dirname(at), os.readlink(at)))
                 if target != root and not target.startswith(root + b"/"):
                     found.append(path)
-    return found
+    return sorted(found)
 
 
 def _copy(root: bytes, into: bytes, selection: Selection) -> None:

@@ -24,6 +24,7 @@ _MARKS = {
     b"venv": (b"pyvenv.cfg",),
     b"node_modules": (b".package-lock.json", b".yarn-integrity", b".yarn-state.yml", b".modules.yaml"),
 }
+_LEVELS = 256  # of folders; a path of two thousand costs git, and the kernel, seconds
 _READ_BYTES = 1024 * 1024  # at once
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV}  # another kind of thing than a moment before
 
@@ -71,13 +72,15 @@ class Walk:
 
     def files(self) -> Iterator[tuple[bytes, os.stat_result]]:
         level = [b""]
-        while level:
+        for _ in range(_LEVELS):
             found = [self._folder(path) for path in level]
             ignored = self._ignored(found)
             level = []
             for folder in found:
                 level += [path for path in folder.folders if path not in ignored]
                 yield from (file for file in folder.files if file[0] not in ignored)
+        for path in level:
+            self.leave_out(path, f"below {_LEVELS} folders")
 
     def leave_out(self, path: bytes, reason: str, size: int = 0) -> None:
         self.left_out.append(LeftOut(shown_name(path), reason, size))
