@@ -30,6 +30,7 @@ from .watchdog import LOOK_SECONDS, Watchdog
 _PIPE_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 _GRACE_SECONDS = 0.5
+_START_SECONDS = 10
 
 
 class Ended(Struct, frozen=True):
@@ -59,11 +60,11 @@ def run(level: Level, seat: Seat, command: str, seconds: float) -> Ended:
         try:
             process = running.start()
             reason = running.listen(process, seconds)
+            if not running.end(process):
+                reason = "unkillable"
         except BaseException:
             running.abandon()
             raise
-        if not running.end(process):
-            reason = "unkillable"
         running.drain()
         if reason:
             return Ended(running.capture, None, reason)
@@ -82,7 +83,7 @@ class _Running:
         self._launch, self._seat, self._stack = launch, seat, stack
         self._contains = level.contains
         self._tree = Tree(contains=level.contains)
-        self._future: Future[Popen[bytes]] | None = None
+        self._job: Future[Popen[bytes]] = Future()
         self.capture = Capture()
         self.status = b""
         self._output, self._write_end = os.pipe2(os.O_CLOEXEC)
@@ -106,9 +107,12 @@ class _Running:
                 os.close(write_end)
 
         order = launch.confinement
-        self._future = spawn(popen) if order is None else spawn_confined(lambda: confine.apply(order), popen)
+        if order is None:
+            spawn(popen, self._job)
+        else:
+            spawn_confined(lambda: confine.apply(order), popen, self._job)
         try:
-            process = self._future.result()
+            process = self._job.result()
         except OSError as error:
             raise SetUpFailed(f"{launch.argv[0]} cannot be started ({error.strerror})") from error
         if not self._contains:
@@ -163,10 +167,12 @@ class _Running:
                 break
 
     def abandon(self) -> None:
-        """End a command whose run was interrupted, also when its start is still under way."""
-        if self._future is not None:
-            with suppress(Exception):
-                self.end(self._future.result(timeout=10))
+        """End a command whose run was interrupted; one whose start is under way is awaited first."""
+        if self._job.cancel():
+            os.close(self._write_end)
+            return
+        with suppress(Exception):  # a start that failed has nothing to end
+            self.end(self._job.result(_START_SECONDS))
 
     def _read(self) -> bool:
         with suppress(BlockingIOError):

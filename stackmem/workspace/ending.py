@@ -51,6 +51,12 @@ class Tree:
             inner: First process of the sandbox as the host counts it, where the sandbox told.
 
         """
+        over = process.returncode is not None or self._kill(process, inner)
+        if inner:
+            _collect(inner)
+        return over and (self._contains or self._sweep())
+
+    def _kill(self, process: Popen[bytes], inner: int | None) -> bool:
         waiting = [os.pidfd_open(process.pid)]
         try:
             if self._contains:
@@ -58,8 +64,7 @@ class Tree:
                 waiting += _open_all(pids - {0})
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with suppress(ProcessLookupError):
-                process.kill()
+            process.kill()
             for fd in waiting[1:]:
                 with suppress(OSError):
                     signal.pidfd_send_signal(fd, signal.SIGKILL)
@@ -69,9 +74,7 @@ class Tree:
                 os.close(fd)
         with suppress(subprocess.TimeoutExpired):
             process.wait(GONE_SECONDS if over else 0.01)
-        if inner:
-            _collect(inner)
-        return over and (self._contains or self._sweep())
+        return over
 
     def _strays(self) -> list[Process]:
         """Our descendants in sessions of their own that were not there before the command."""

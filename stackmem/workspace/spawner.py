@@ -19,23 +19,20 @@ Start = Callable[[], Popen[bytes]]
 class _Spawner:
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._jobs: queue.SimpleQueue[tuple[Start, Future[Popen[bytes]]]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[tuple[Start, Future[Popen[bytes]]]] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="stackmem-spawner", daemon=True).start()
-
-    def submit(self, start: Start) -> Future[Popen[bytes]]:
-        job: Future[Popen[bytes]] = Future()
-        self._jobs.put((start, job))
-        return job
 
     def _work(self) -> None:
         while True:
-            start, job = self._jobs.get()
-            run_job(start, job)
+            start, job = self.jobs.get()
+            _run(start, job)
             del start, job
 
 
-def run_job(start: Start, job: Future[Popen[bytes]]) -> None:
-    """Call ``start`` and keep its process, or what it raised."""
+def _run(start: Start, job: Future[Popen[bytes]]) -> None:
+    """Call ``start`` and keep its process, or what it raised; a job that was cancelled in time never starts."""
+    if not job.set_running_or_notify_cancel():
+        return
     try:
         job.set_result(start())
     except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
@@ -46,22 +43,23 @@ _lock = threading.Lock()
 _spawner: _Spawner | None = None
 
 
-def spawn(start: Start) -> Future[Popen[bytes]]:
-    """Start a process from the long-lived thread; the caller owns the process."""
+def spawn(start: Start, job: Future[Popen[bytes]]) -> None:
+    """Start a process from the long-lived thread.
+
+    The job comes from the caller, who therefore can cancel or await it even when Ctrl-C falls into this very call.
+    """
     global _spawner  # noqa: PLW0603 - one thread per program, made at first need
     with _lock:
         if _spawner is None or _spawner.pid != os.getpid():  # a fork takes no threads along
             _spawner = _Spawner()
-        return _spawner.submit(start)
+        _spawner.jobs.put((start, job))
 
 
-def spawn_confined(confine: Callable[[], None], start: Start) -> Future[Popen[bytes]]:
+def spawn_confined(confine: Callable[[], None], start: Start, job: Future[Popen[bytes]]) -> None:
     """Start a process from a thread of its own, which takes restrictions upon itself first and then ends."""
-    job: Future[Popen[bytes]] = Future()
 
     def work() -> Popen[bytes]:
         confine()
         return start()
 
-    threading.Thread(target=run_job, args=(work, job), name="stackmem-confined", daemon=True).start()
-    return job
+    threading.Thread(target=_run, args=(work, job), name="stackmem-confined", daemon=True).start()
