@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests import network
+from tests.stage import Stage
 
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
 # What the person who runs the tests says to the tests; every other variable of ours is hers, not theirs.
@@ -73,3 +74,15 @@ def refused_connections() -> Iterator[list[str]]:
     yield network.refused
     if network.refused:
         pytest.fail(f"the test reached for the network: {', '.join(network.refused)}")
+
+
+@pytest.fixture(scope="session")
+def _toolchain_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture
+def stage(home: Path, tmp_path: Path, _toolchain_state: Path) -> Stage:
+    """A stage; the Python of the sandbox is made once for all of them."""
+    os.environ["XDG_STATE_HOME"] = str(_toolchain_state)
+    return Stage(tmp_path)

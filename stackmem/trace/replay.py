@@ -26,6 +26,7 @@ from stackmem.core.events import (
     ToolReturned,
     VerifyReturned,
 )  # fmt: skip
+from stackmem.core.frames import so_far
 from stackmem.core.machine import advance, evolve
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
@@ -100,11 +101,13 @@ def _check(state: State, strategy: MemoryStrategy, record: Record) -> int:
 
     """
     event = record.event
-    if isinstance(event, RunEnded) and event.ending in _FROM_OUTSIDE and state.end is None:
-        return 0
     derived = advance(state, strategy)
     same_rules = state.begun.rules == RULES
     if isinstance(derived, Effect):
+        if isinstance(event, RunEnded) and event.ending in _FROM_OUTSIDE and state.end is None:
+            if event.ending == "interrupted" and same_rules and event.result != so_far(state):
+                raise _differs(record, RunEnded("interrupted", so_far(state)))
+            return 0
         if not isinstance(event, _ANSWERS[type(derived)]):
             raise _differs(record, derived)
         if isinstance(derived, AskModel) and isinstance(event, ModelReplied | ModelFailed) and same_rules:

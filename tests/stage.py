@@ -1,0 +1,158 @@
+"""A stage for whole runs: small tasks, scripts, and the program started as a person starts it.
+
+Scripts are given as Python lists and written as JSON, which is YAML too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import stackmem
+from stackmem import Record, RunResult, TraceReader
+from stackmem.trace.record import write_line
+
+ROOT = Path(__file__).parents[1]
+TASKS = ROOT / "tasks"
+SOLVED = 'echo 1 > "$VERIFIER_DIR/reward.txt"\n'
+UNSOLVED = 'echo 0 > "$VERIFIER_DIR/reward.txt"\n'
+TOML = 'schema_version = "1.4"\n[task]\nname = "somebody/{name}"\n[environment]\nnetwork_mode = "no-network"\n{more}'
+
+Reply = dict[str, Any]
+
+
+def call(tool: str, /, **args: Any) -> Reply:
+    return {"call": tool, "args": args}
+
+
+def pop(result: str = "Done.", **more: Any) -> Reply:
+    return call("pop_frame", result=result, **more)
+
+
+def command(text: str) -> Reply:
+    return call("run_command", command=text)
+
+
+def push(name: str = "child", **more: Any) -> Reply:
+    return call(
+        "push_frame", **{"name": name, "objective": "Do the part.", "context": "None.", "return_spec": "All."} | more
+    )
+
+
+def fails(kind: str, **more: Any) -> Reply:
+    return {"fault": kind, **more}
+
+
+class Stage:
+    """A place of its own with runs and workspaces in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs = root / "runs"
+        self.work = root / "work"
+        self.elsewhere = root / "elsewhere"
+        self.elsewhere.mkdir()
+
+    def task(
+        self, *replies: Reply, name: str = "small", test: str = SOLVED, more: str = "", text: str = "Do it.\n",
+        files: Mapping[str, str] | None = None,
+    ) -> Path:  # fmt: skip
+        """A task whose demo gives these replies, and whose checks are ``test``."""
+        folder = self.root / name
+        (folder / "tests").mkdir(parents=True)
+        (folder / "task.toml").write_text(TOML.format(name=name, more=more), encoding="utf-8")
+        (folder / "instruction.md").write_text(text, encoding="utf-8")
+        (folder / "tests" / "test.sh").write_text(test, encoding="utf-8")
+        if replies:
+            (folder / "demo.yaml").write_text(json.dumps({"replies": replies}), encoding="utf-8")
+        for path, content in (files or {}).items():
+            place = folder / "environment" / "workspace" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content, encoding="utf-8")
+        return folder
+
+    def script(self, *replies: Reply, name: str = "script.yaml") -> str:
+        path = self.root / name
+        path.write_text(json.dumps({"replies": replies}), encoding="utf-8")
+        return f"script:{path}"
+
+    def solve(self, subject: Path | str, text: str | None = None, **settings: Any) -> RunResult:
+        """A run in this process."""
+        given = {"model": "demo", "runs_dir": str(self.runs), "sandbox_dir": str(self.work), "fsync": "none"}
+        return stackmem.solve(str(subject), text, **{**given, **settings})
+
+    def arguments(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "stackmem", *map(str, arguments)]
+
+    def environ(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        places = {"STACKMEM_RUNS_DIR": str(self.runs), "STACKMEM_SANDBOX_DIR": str(self.work)}
+        return {**os.environ, "PYTHONPATH": str(ROOT), **places, **(more or {})}
+
+    def run(
+        self, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """The program, run to its end."""
+        return subprocess.run(
+            self.arguments(*arguments), cwd=cwd or self.elsewhere, env=self.environ(env), capture_output=True,
+            text=True, stdin=subprocess.DEVNULL, check=False, timeout=100, **more,
+        )  # fmt: skip
+
+    def start(self, *arguments: object, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+        """The program, started in a process group of its own, as a terminal does."""
+        given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        return subprocess.Popen(
+            self.arguments(*arguments), cwd=self.elsewhere, env=self.environ(env), text=True, process_group=0,
+            **{**given, **more},
+        )  # fmt: skip
+
+    def only_run(self) -> Path:
+        (run,) = self.runs.iterdir()
+        return run
+
+    def left_behind(self) -> list[str]:
+        """What stands in the runs and sandbox folders."""
+        return sorted(path.name for place in (self.runs, self.work) if place.is_dir() for path in place.iterdir())
+
+
+def records(run: Path | str) -> list[Record]:
+    return list(TraceReader(Path(run) / "trace.jsonl"))
+
+
+def events(run: Path | str, *kinds: type) -> list[Any]:
+    return [record.event for record in records(run) if not kinds or isinstance(record.event, kinds)]
+
+
+def rechain(path: Path, kept: list[Record]) -> None:
+    """Write the records as a trace whose chain is whole, whatever they say."""
+    previous, lines = "", []
+    for record in kept:
+        line, previous = write_line(record, previous)
+        lines.append(line)
+    path.write_bytes(b"".join(lines))
+
+
+def kept_texts(run: Path) -> bytes:
+    """Everything a run keeps but its patch and the files themselves."""
+    return b"".join((run / name).read_bytes() for name in ("trace.jsonl", "run.json", "result.json"))
+
+
+def shown(result: RunResult) -> dict[str, Any]:
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(result))
+    return decoded
+
+
+def eventually(holds: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+    """What ``holds`` returns once it is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what or holds}"
+        time.sleep(0.02)
+    return found
