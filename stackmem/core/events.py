@@ -47,6 +47,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         checked: True where checks decide the outcome.
         command_seconds: Limit of each command.
         version: The stackmem that started the run.
+        thinking: Whether the model is sent its own thinking back.
 
     """
 
@@ -67,6 +68,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     command_seconds: float
     version: str
     rules: int = RULES
+    thinking: Literal["kept", "dropped"] = "kept"
 
 
 class ModelReplied(Struct, frozen=True, tag=True):

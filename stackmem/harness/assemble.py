@@ -145,6 +145,7 @@ def assemble(
         checked=checks is not None,
         command_seconds=plan.profile.command_seconds,
         version=VERSION,
+        thinking="kept" if plan.strategy.prefix_stable else "dropped",
     )
     return Parts(start, plan.strategy, world, workspace, scrubber)
 

@@ -6,6 +6,8 @@ Where the index stands is the one parameter:
 - ``delta``: one line per change instead;
 - ``tail``: at the end of every prompt, never kept;
 - ``system``: in the system prompt, which costs the provider's cache at every change.
+
+The last two change what stands before earlier replies, so they do not send the model's thinking back.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class StackHeap(Struct, frozen=True):
         budgets = start.budgets
         in_messages = self.place in ("on_change", "delta")
         opening = (Text(run_constants(start)), Text(_opening(frame, budgets, in_messages)))
-        begun = Conversation(Log(), opening, frame.opened, frame.opened, _news(self.place, budgets))
+        begun = Conversation(Log(), opening, frame.opened, frame.opened, _news(self.place, budgets), self.prefix_stable)
         messages = frame.turns.fold(extend, begun, self.name).closed().messages
         kept = len(messages[-1].parts)
         if self.place == "tail":

@@ -70,15 +70,7 @@ def thoughtless(answer: Answer) -> Answer:
     return replace_dataclass(answer, blocks=tuple(block for block in answer.blocks if "thinking" not in block["type"]))
 
 
-REWRITES = "its prompts change what stood before a thought, and still send the thought back, which a signature forbids"
-
-
-def with_thoughts(strategy: str) -> object:
-    broken = not open_strategy(strategy).prefix_stable
-    return pytest.param(strategy, marks=pytest.mark.xfail(reason=REWRITES) if broken else ())
-
-
-@pytest.mark.parametrize("strategy", [with_thoughts(strategy) for strategy in SPELLED])
+@pytest.mark.parametrize("strategy", SPELLED)
 def test_no_thought_is_sent_back_behind_a_prompt_that_changed(strategy: str) -> None:
     with MessagesServer(*STORY) as server:
         run(open_model("claude-sonnet-5-5", server.environ), strategy)
