@@ -100,7 +100,18 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     profile = _profile(prepared)
     slots = _slots(budgets, profile.command_seconds)
     tools = tuple(spec(tool, slots) for tool in strategy.tools)
-    return Plan(model, strategy, limits, budgets, profile, _system(settings, strategy, slots), tools)
+    system = _system(settings, strategy, slots)
+    _refuse_small_window(model, system, tools, subject.text)
+    return Plan(model, strategy, limits, budgets, profile, system, tools)
+
+
+def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...], task: str) -> None:
+    chars = len(system) + len(task) + sum(len(tool.description) + len(tool.schema) for tool in tools)
+    if chars / 2.5 > model.window_tokens / 2:
+        raise UsageError(
+            f"the prompt and the task take about {chars / 2.5:,.0f} tokens, more than half of the window of {model.name} "
+            f"({model.window_tokens:,}); use a larger model, --strategy full, or a shorter --prompt"
+        )
 
 
 def assemble(
