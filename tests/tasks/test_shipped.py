@@ -121,7 +121,7 @@ def test_the_demo_passes_twice_with_the_same_verdict(task, tmp_path):
 
 def test_the_calculator_has_forty_hidden_cases_and_more():
     cases = shipped_tasks() / "calculator" / "tests" / "hidden_test_evaluate.py"
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "--noconftest"]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "--noconftest"]
     where = ["-c", str(cases.with_name("pytest.ini")), "--rootdir", str(cases.parent), str(cases)]
     done = subprocess.run([*command, *where], env=environ(WORKSPACE="/"), capture_output=True, text=True, check=True)
     assert done.stdout.count("::test_") >= 40
@@ -161,6 +161,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 # What an agent might leave behind so that the checks pass without the work; each file with its content.
 GREEN = "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"
+LEAVE = "import os\nos._exit(0)\n"
 FAKES = {
     "a conftest": {"conftest.py": GREEN, "src/conftest.py": GREEN, "tests/conftest.py": GREEN},
     "settings of pytest": {
@@ -168,11 +169,9 @@ FAKES = {
         for name, section in [("pytest.ini", "pytest"), ("tox.ini", "pytest"), ("setup.cfg", "tool:pytest")]
     },
     "a pyproject": {"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--collect-only"\n'},
-    "a sitecustomize": {
-        name: "import os\nos._exit(0)\n" for name in ("sitecustomize.py", "usercustomize.py", "src/sitecustomize.py")
-    },
+    "a sitecustomize": dict.fromkeys(("sitecustomize.py", "usercustomize.py", "src/sitecustomize.py"), LEAVE),
     "modules that shadow": {
-        f"{folder}{name}.py": "import os\nos._exit(0)\n"
+        f"{folder}{name}.py": LEAVE
         for folder in ("", "src/", "tests/")
         for name in ("pytest", "json", "subprocess", "pathlib")
     },
