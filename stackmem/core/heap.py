@@ -223,5 +223,6 @@ def read_text(heap: Heap, call: HeapRead) -> tuple[str, str]:
     first = 1 if call.start_line is None else call.start_line
     last = len(lines) if call.end_line is None else call.end_line
     if first < 1 or last < first or first > len(lines):
-        return "", f"lines {first} to {last} of {call.name!r} do not exist; ask for lines from 1 to {len(lines)}"
+        asked = f"lines from {first}" if call.end_line is None else f"lines {first} to {last}"
+        return "", f"{asked} of {call.name!r} do not exist; ask for lines from 1 to {len(lines)}"
     return "".join(lines[first - 1 : last]), ""

@@ -85,7 +85,7 @@ def notice(state: State) -> NoticeGiven | None:
             )
             return NoticeGiven(
                 name,
-                f"Only {amount} {word} are left in this run. Finish, and {_pop_now(state)}",
+                f"Only {amount} {word} are left in this run. Finish, then {_pop_now(state)}",
             )
     frame = state.running
     if "window" not in frame.told and frame.context_tokens >= WINDOW_TOLD_AT * state.begun.window_tokens:
@@ -118,7 +118,7 @@ def _way_out(state: State) -> str:
 
 
 def _pop_now(state: State) -> str:
-    return ("store what a later frame needs, and " if _has_heap(state) else "") + "pop with what you have."
+    return ("store what a later frame needs and " if _has_heap(state) else "") + "pop with what you have."
 
 
 def _has_heap(state: State) -> bool:

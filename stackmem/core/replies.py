@@ -9,11 +9,12 @@ from .state import Pending, Reply, Turn
 CUT_SHORT: dict[Stop, tuple[str, str]] = {
     "truncated": (
         "truncated",
-        "Your reply was cut off at the output limit before it called a tool. Make one call, with less text before it.",
+        "Your reply was cut off at the output limit, and nothing of it was executed. Make one call with less text.",
     ),
     "refused": (
         "refused",
-        "The provider refused to complete that reply. Go on another way, or pop and say why it cannot be done.",
+        "The provider refused to complete that reply, and nothing of it was executed. Go on another way, or call "
+        "pop_frame and say why it cannot be done.",
     ),
 }
 
@@ -24,7 +25,7 @@ def unusable(pending: Pending, reply: Turn) -> ReplyNudged | CallRejected | None
         parts = reply.parts if isinstance(reply, Reply) else ()
         return nudge(pending.stop, empty=not any(isinstance(part, Text) and part.text.strip() for part in parts))
     if pending.stop in CUT_SHORT:
-        return CallRejected(CUT_SHORT[pending.stop][0], f"not executed: {CUT_SHORT[pending.stop][1]}")
+        return CallRejected(*CUT_SHORT[pending.stop])
     if len(pending.calls) > 1:
         return CallRejected(
             "several_calls",
