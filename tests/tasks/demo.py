@@ -67,7 +67,6 @@ class PlainFolder(Struct, frozen=True):
             case ReadFile():
                 return (self.root / call.path).read_text(encoding="utf-8"), None
             case WriteFile():
-                (self.root / call.path).parent.mkdir(parents=True, exist_ok=True)
                 (self.root / call.path).write_text(call.content, encoding="utf-8")
                 return f"wrote {call.path}", None
             case ListFiles():
