@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.core import events, machine
+from stackmem.harness.result import RunResult
 from stackmem.memory import STRATEGIES
 from tests.house.sources import ROOT, files
 from tests.house.test_docs import commands, read, unknown_words
@@ -56,6 +57,11 @@ def test_the_examples_in_tables_name_only_what_exists():
     cells = re.findall(r"`(stackmem [^`]+)`", read(DOCS / "cli.md"))
     lines = [line for line in cells if not re.search(r"\b(RUN|DIR|TASK)\b", line)]
     assert {line: words for line in lines if (words := unknown_words(line))} == {}
+
+
+def test_every_field_of_the_result_is_named():
+    page = read(DOCS / "cli.md")
+    assert [name for name in RunResult.__struct_fields__ if f"`{name}`" not in page] == []
 
 
 def refusal_codes() -> set[str]:
