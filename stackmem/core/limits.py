@@ -79,7 +79,7 @@ def notice(state: State) -> NoticeGiven | None:
     """What the running frame must be told before its next prompt and has not been told."""
     for word, name, used, allowed in _used(state):
         near = allowed - used <= 3 if word == "steps" else used >= TOLD_AT * allowed
-        if near and name not in state.told:
+        if near and name not in state.running.told:  # each frame: none sees what another was told
             amount = (
                 f"{allowed - used:.0f} of {allowed:,.0f}" if word != "USD" else f"{allowed - used:.2f} of {allowed:.2f}"
             )

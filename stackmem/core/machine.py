@@ -269,7 +269,5 @@ def _rejected(state: State, event: CallRejected) -> State:
 
 def _noticed(state: State, event: NoticeGiven) -> State:
     told = frames.tell(state, Notice(event.text, state.heap))
-    if event.code == "window":
-        frame = replace(told.running, told=told.running.told | {event.code})
-        return replace(told, stack=(*told.stack[:-1], frame))
-    return replace(told, told=told.told | {event.code})
+    frame = replace(told.running, told=told.running.told | {event.code})
+    return replace(told, stack=(*told.stack[:-1], frame))

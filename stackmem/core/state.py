@@ -146,7 +146,6 @@ class State(Struct, frozen=True):
         usd: Cost of all replies; 0.0 where the price is unknown.
         seconds: The last clock reading.
         clock_fresh: The clock was read since the last model fact.
-        told: Codes of the run's notices that were given.
         result: The root's result.
 
     """
@@ -165,7 +164,6 @@ class State(Struct, frozen=True):
     usd: float = 0.0
     seconds: float = 0.0
     clock_fresh: bool = False
-    told: frozenset[str] = frozenset()
     result: str = ""
     end: RunEnded | None = None
     checks: ChecksReturned | None = None

@@ -49,6 +49,13 @@ def test_a_run_is_told_three_steps_before_the_step_limit_once():
     assert played.state.end.ending == "limit:steps"
 
 
+def test_the_parent_is_told_too_what_its_child_was_told():
+    played = play(push(), do("list_files"), pop(), do("list_files"), start=within(steps=5))
+    assert [event.text.split(" are")[0] for event in played.of(NoticeGiven)] == [
+        "Only 3 of 5 steps", "Only 2 of 5 steps",
+    ]  # fmt: skip
+
+
 def test_the_last_step_may_pop():
     played = play(do("list_files"), pop(), start=within(steps=2))
     assert played.state.outcome == "finished"
