@@ -3,12 +3,13 @@
 import json
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
 from stackmem import replay
 from stackmem.core.events import ChecksReturned
-from tests.stage import TASKS, Stage, command, events, fails, pop, push, records
+from tests.stage import TASKS, Stage, call, command, events, fails, pop, push, records
 
 FIELDS = (
     "run", "run_dir", "task", "model", "strategy", "ending", "outcome", "steps", "frames", "usage", "cost_usd",
@@ -38,11 +39,9 @@ def test_the_calculator_is_solved_by_its_demo_and_json_is_all_of_stdout(stage: S
 
 
 def test_a_wrong_calculator_is_found_by_the_hidden_checks_and_exits_1(stage: Stage):
-    demo = (TASKS / "calculator" / "demo.yaml").read_text("utf-8")
-    assert demo.count("found.append(float(number))") == 1
-    wrong = stage.root / "wrong.yaml"
-    wrong.write_text(demo.replace("found.append(float(number))", "found.append(float(number) + 1)"), encoding="utf-8")
-    ran = stage.run("solve", TASKS / "calculator", "--model", f"script:{wrong}", "--json")
+    wrong = "def evaluate(text):\n    return eval(text)\n"
+    script = stage.script(push(), call("write_file", path="src/calculator.py", content=wrong), pop(), pop("All done!"))
+    ran = stage.run("solve", TASKS / "calculator", "--model", script, "--json")
     assert (ran.returncode, json.loads(ran.stdout)["outcome"]) == (1, "unsolved")
 
 
@@ -108,11 +107,11 @@ def test_a_reader_that_goes_away_does_not_take_the_run_along(stage: Stage):
 
 @pytest.mark.parametrize("format_flag", ["--json", "--quiet"])
 def test_a_full_disk_under_stdout_is_told_and_the_result_is_kept(stage: Stage, format_flag):
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         process = stage.start("solve", stage.task(pop()), "--model", "demo", format_flag, stdout=full)
         _, stderr = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "stackmem: the output cannot be written (No space left on device)" in stderr
+    assert "stackmem: the output cannot be written or read (No space left on device)" in stderr
     assert "Traceback" not in stderr
     assert (stage.only_run() / "result.json").exists()
 
