@@ -35,10 +35,11 @@ def run_own_tests(folder, module):
     """The exit code of the agent's tests with a module in place of its own."""
     shutil.copytree(WORKSPACE / "tests", folder / "tests", symlinks=True)
     (folder / "src").mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # and pytest looks no further up
     (folder / "src" / "calculator.py").write_text(module, encoding="utf-8")
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--noconftest"]
     done = subprocess.run(
-        [*command, "-c", os.devnull, "--rootdir", str(folder), "../tests/test_calculator.py"],
+        [*command, "-c", str(folder / "pytest.ini"), "--rootdir", str(folder), "../tests/test_calculator.py"],
         cwd=folder / "src",
         capture_output=True,
         text=True,

@@ -116,9 +116,10 @@ def test_the_command_line_is_what_it_was(played, case):
 def test_the_tests_that_were_there_still_pass(tmp_path):
     shutil.copytree(WORKSPACE / "relay", tmp_path / "relay", symlinks=True)
     shutil.copytree(HERE / "project" / "tests", tmp_path / "tests")
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # and pytest looks no further up
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini"]
     done = subprocess.run(
-        [*command, "--rootdir", str(tmp_path), "tests"],
+        [*command, "tests"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
