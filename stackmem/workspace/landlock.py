@@ -10,7 +10,7 @@ import base64
 import json
 import os
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from subprocess import Popen
 
@@ -65,10 +65,19 @@ def build_order(seat: Seat, tmp: Path, *, families: tuple[int, ...], tracing: bo
 
 def private_tmp(stack: ExitStack) -> Path:
     """A temporary folder with a home in it, for one command."""
-    tmp = Path(tempfile.mkdtemp(prefix="stackmem-tmp-")).resolve()
-    stack.callback(remove_tree, tmp)
+    tmp = Path(tempfile.gettempdir()).resolve() / f"stackmem-tmp-{os.urandom(8).hex()}"
+    stack.callback(_remove, tmp)  # before it is there: Ctrl-C may come between
+    tmp.mkdir(mode=0o700)
     (tmp / "home").mkdir()
     return tmp
+
+
+def _remove(tmp: Path) -> None:
+    with suppress(OSError):
+        (tmp / "home").rmdir()
+        tmp.rmdir()  # most commands leave it empty, and this starts no process
+    if tmp.exists():
+        remove_tree(tmp)
 
 
 def host_environment(seat: Seat, tmp: Path) -> dict[str, str]:

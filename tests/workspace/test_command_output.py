@@ -84,7 +84,7 @@ def test_the_shown_size_holds_for_every_size(place, level, opened):
 def test_a_secret_is_taken_out_before_the_cut_could_halve_it(place, level, opened):
     with opened(place, level, scrub=lambda text: text.replace("s3cr3t-value", "[secret X]")) as workspace:
         (workspace.root / ".env").write_text("s3cr3t-value")
-        for size in range(40, 90):
+        for size in range(40, 90, 4):
             text = sh(workspace, "cat .env; echo; cat .env .env .env .env .env; echo", shown_bytes=size).text
             assert "s3cr" not in text
             assert "alue" not in text

@@ -4,7 +4,7 @@ import contextlib
 import os
 
 from stackmem.workspace.profile import Profile
-from tests.workspace.sandboxes import ALL, CONFINED, MOUNTED, bystander, hostile, py, sh
+from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, MOUNTED, bystander, hostile, py, sh
 
 CANARY = "canary-1f0e7a"
 SECRETS = ("ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PGPASSWORD", "GOOGLE_APPLICATION_CREDENTIALS")
@@ -82,12 +82,16 @@ def test_variables_of_a_task_reach_its_commands(place, level, opened):
 def test_the_packages_of_the_harness_cannot_be_imported_and_pytest_can(place, level, opened):
     program = "import importlib\nfor name in ('anthropic', 'msgspec', 'stackmem', 'httpx', 'typer', 'pytest'):\n"
     program += "    try:\n        importlib.import_module(name); print(name)\n    except ImportError: pass"
-    test = "import calc\n\ndef test_it():\n    assert calc.one == 1\n"
     with opened(place, level) as workspace:
         assert py(workspace, program).text == "pytest\n[exit 0]"
+
+
+@hostile(*BUBBLEWRAP, "namespaces", "landlock")
+def test_pytest_runs_as_a_program_and_as_a_module_beside_a_path_of_the_task(place, level, opened):
+    with opened(place, level) as workspace:
         (workspace.root / "src").mkdir()
         (workspace.root / "src/calc.py").write_text("one = 1\n")
-        (workspace.root / "test_calc.py").write_text(test)
+        (workspace.root / "test_calc.py").write_text("import calc\n\ndef test_it():\n    assert calc.one == 1\n")
         for call in ("pytest -q", "python3 -m pytest -q"):
             done = sh(workspace, f"PYTHONPATH=src {call}")
             assert "1 passed" in done.text, done.text

@@ -6,6 +6,7 @@ import pty
 import select
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -126,11 +127,17 @@ def test_processes_of_the_host_are_not_listed(place, level, opened):
 @hostile(*ALL)
 def test_programs_that_ask_get_no_answer_and_end(place, level, opened):
     asks = ["cat", "read x", "python -c 'input()'", "head -c1 /dev/tty", "ssh -o ConnectTimeout=1 localhost true",
-            "git init -q g; cd g; git commit --allow-empty", "less program.py", "vi -c q </dev/null", "sudo true",
+            "git init -q g; cd g; git commit --allow-empty", "less program.py", "sudo true",
             "bash -i -c 'read x'", "python -c 'import getpass; getpass.getpass()'"]  # fmt: skip
     with opened(place, level) as workspace:
         done = sh(workspace, "; ".join(f"({each})" for each in asks), seconds=15)
     assert done.reason == ""
+
+
+@hostile(*BUBBLEWRAP)
+def test_an_editor_without_a_terminal_ends(place, level, opened):
+    with opened(place, level) as workspace:
+        assert sh(workspace, "vi -c q", seconds=15).reason == ""  # it waits two seconds of its own
 
 
 @hostile(*ALL)
@@ -182,7 +189,7 @@ def test_a_command_that_closes_its_output_is_still_waited_for(place, level, open
 @hostile(*ALL)
 def test_ctrl_c_at_any_moment_leaves_no_process_behind(place, level, opened):
     # Unusual seconds mark our sleeps among the host's processes.
-    mark = f"9{os.getpid()}{ALL.index(level)}"
+    mark = f"9{os.getpid()}{len(level)}"
     with opened(place, level) as workspace:
         for trial in range(CANCELS):
             with contextlib.suppress(KeyboardInterrupt), interrupted_after(0.0002 + 0.012 * trial / CANCELS):
@@ -194,9 +201,10 @@ def test_ctrl_c_at_any_moment_leaves_no_process_behind(place, level, opened):
 
 @hostile(*CONTAINED)
 def test_a_command_dies_with_a_harness_that_is_killed(place, level, opened):
-    mark = f"8{os.getpid()}{ALL.index(level)}"
+    mark = f"8{os.getpid()}{len(level)}"
     harness = os.fork()
     if harness == 0:
+        tempfile.tempdir = str(place)  # a process that is killed leaves its temporary folders
         with contextlib.suppress(BaseException), opened(place, level) as workspace:
             sh(workspace, f"(setsid sleep {mark} &) ; sleep {mark}", seconds=30)
         os._exit(0)
