@@ -117,6 +117,10 @@ class Stage:
         (run,) = self.runs.iterdir()
         return run
 
+    def written(self) -> int:
+        """How many records the runs here have written."""
+        return sum(trace.read_bytes().count(b"\n") for trace in self.runs.glob("*/trace.jsonl"))
+
     def left_behind(self) -> list[str]:
         """What stands in the runs and sandbox folders."""
         return sorted(path.name for place in (self.runs, self.work) if place.is_dir() for path in place.iterdir())
