@@ -7,14 +7,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from stackmem.core import events, machine
 from stackmem.harness.result import RunResult
 from stackmem.memory import STRATEGIES
-from stackmem.models.script_language import _EXPECT_KEYS, _REPLY_KEYS, _USAGE_KEYS, Fault, parse_script
 from tests.house.sources import ROOT, files
 from tests.house.test_docs import commands, read, unknown_words
 
@@ -64,18 +62,6 @@ def test_the_examples_in_tables_name_only_what_exists():
 def test_every_field_of_the_result_is_named():
     page = read(DOCS / "cli.md")
     assert [name for name in RunResult.__struct_fields__ if f"`{name}`" not in page] == []
-
-
-def test_the_script_shown_is_a_script():
-    page = read(DOCS / "scripts.md")
-    shown = re.findall(r"```yaml\n(.*?)```", page, re.S)
-    assert [len(parse_script(text).replies) for text in shown] == [4]
-
-
-def test_every_word_of_the_script_language_is_explained():
-    page = read(DOCS / "scripts.md")
-    words = (*_REPLY_KEYS, *_EXPECT_KEYS, *_USAGE_KEYS, *get_args(Fault))
-    assert [word for word in words if f"`{word}`" not in page] == []
 
 
 def refusal_codes() -> set[str]:
