@@ -28,13 +28,10 @@ def played(text):
     model = ScriptedModel(parse_script(text, "page.yaml"))
     state, events = evolve(State(), start), []
     while (upcoming := advance(state, strategy)) is not None:
-        match upcoming:
-            case AskModel():
-                event = model.reply(upcoming)
-            case Effect():
-                event = world.perform(upcoming)
-            case _:
-                event = upcoming
+        if isinstance(upcoming, AskModel):
+            event = model.reply(upcoming)
+        else:
+            event = world.perform(upcoming) if isinstance(upcoming, Effect) else upcoming
         events.append(event)
         state = evolve(state, event)
     return events

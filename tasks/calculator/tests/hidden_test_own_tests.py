@@ -1,10 +1,10 @@
 """The agent's own tests: they pass with its module, and each broken calculator makes one of them fail."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,23 +31,13 @@ BROKEN = {
 }
 
 
-def run_own_tests(folder, module):
-    """The exit code of the agent's tests with a module in place of its own."""
+def prepared(folder, module):
+    """A folder with the agent's tests and a module in place of its own."""
     shutil.copytree(WORKSPACE / "tests", folder / "tests", symlinks=True)
     (folder / "src").mkdir()
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # and pytest looks no further up
     (folder / "src" / "calculator.py").write_text(module, encoding="utf-8")
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--noconftest"]
-    done = subprocess.run(
-        [*command, "-c", str(folder / "pytest.ini"), "--rootdir", str(folder), "../tests/test_calculator.py"],
-        cwd=folder / "src",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    print(done.stdout[-1500:], done.stderr[-500:])
-    return done.returncode
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +47,13 @@ def exit_codes(tmp_path_factory):
     for rule, (right, wrong) in BROKEN.items():
         assert right in REFERENCE, rule
         modules[rule] = REFERENCE.replace(right, wrong)
-    with ThreadPoolExecutor(2) as pool:
-        codes = pool.map(lambda module: run_own_tests(tmp_path_factory.mktemp("own"), module), modules.values())
-        return dict(zip(modules, codes, strict=True))
+    folders = {name: str(prepared(tmp_path_factory.mktemp("own"), module)) for name, module in modules.items()}
+    runner = Path(__file__).with_name("run_own_tests.py")
+    done = subprocess.run(
+        [sys.executable, "-P", "-B", str(runner), *folders.values()], stdout=subprocess.PIPE, text=True, check=False
+    )
+    codes = json.loads(done.stdout or "{}")
+    return {name: codes.get(folder) for name, folder in folders.items()}
 
 
 @pytest.mark.parametrize("module", ["its own module", "the reference"])
