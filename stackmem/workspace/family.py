@@ -62,4 +62,4 @@ def first_to_go(pids: Iterable[int]) -> None:
     """Tell the kernel to take these first when the machine's memory runs out; their children inherit it."""
     for pid in pids:
         with suppress(OSError):
-            Path(f"/proc/{pid}/oom_score_adj").write_text("1000", "ascii")
+            Path(f"/proc/{pid}/oom_score_adj").write_text("1000", "utf-8")

@@ -58,9 +58,9 @@ def build_order(seat: Seat, tmp: Path, *, families: tuple[int, ...], tracing: bo
         "tcp": not network and not own_network,
         "loopback": own_network,
         "scope": True,
-        "filter": base64.b64encode(program).decode("ascii"),
+        "filter": base64.b64encode(program).decode(),
     }
-    return json.dumps(order).encode("ascii")
+    return json.dumps(order).encode()
 
 
 def private_tmp(stack: ExitStack) -> Path:

@@ -122,4 +122,4 @@ def _remedy(isolation: str, failure: str) -> str:
 
 def _namespaces_forbidden() -> bool:
     limit = Path("/proc/sys/user/max_user_namespaces")
-    return limit.exists() and limit.read_text("ascii").strip() == "0"
+    return limit.exists() and limit.read_text("utf-8").strip() == "0"

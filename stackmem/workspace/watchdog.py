@@ -60,5 +60,5 @@ class Watchdog:
 
 def _machine_memory() -> dict[str, int]:
     """``/proc/meminfo`` in bytes."""
-    lines = (line.split() for line in Path("/proc/meminfo").read_text("ascii").splitlines())
+    lines = (line.split() for line in Path("/proc/meminfo").read_text("utf-8").splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
