@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,13 +21,13 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree
 
-from .exchange import Exchange, Here, look
+from .exchange import STAGE, Exchange, Here, look
 from .history import Change
 from .objects import Node
 from .patching import contents_after, sections
 from .walk import path_bytes
 
-STAGE = ".stackmem-apply"  # in the folder itself: what is renamed must lie on the same file system
+_TRIES, _TRY_SECONDS = 20, 0.05  # for the lock
 _NAMED = 10  # files in one message
 
 # What a person's tools run, or take orders from, without being asked for it by name.
@@ -138,12 +139,7 @@ def _staged(origin: Path) -> Iterator[int]:
     stage.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = stage.stat().st_ino == os.fstat(lock).st_ino  # another apply removes its folder as it ends
-        except (BlockingIOError, FileNotFoundError):
-            mine = False
-        if not mine:
+        if not _locked(lock, stage):
             raise UsageError(f"another apply is at work in {origin}; wait until it has ended, and apply again")
         try:
             remove_tree(stage / "work")
@@ -157,6 +153,19 @@ def _staged(origin: Path) -> Iterator[int]:
             remove_tree(stage)
     finally:
         os.close(lock)
+
+
+def _locked(lock: int, stage: Path) -> bool:
+    """Whether the open folder is ours alone; a program that a killed apply was starting may hold it for a moment."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return stage.stat().st_ino == os.fstat(lock).st_ino  # another apply removes its folder as it ends
+        except BlockingIOError:
+            time.sleep(_TRY_SECONDS)
+        except FileNotFoundError:
+            return False
+    return False
 
 
 def _exchange(todo: list[_Task], origin: Path, root: int, stage: int) -> None:

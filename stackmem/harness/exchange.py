@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from .objects import EXECUTABLE, FILE, LINK, Node, object_id
 
+STAGE = ".stackmem-apply"  # in the folder itself: what is renamed must lie on the same file system
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

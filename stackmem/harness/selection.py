@@ -20,9 +20,11 @@ from msgspec import Struct
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.clip import shown_name
 
+from .exchange import STAGE
 from .git import git, git_and_warnings, her_environment
 
 DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
+_STAGE = os.fsencode(STAGE)  # of an apply that was killed
 _CLOSED = b"warning: could not open directory '"
 _NAMED = 5  # paths in one message
 
@@ -174,7 +176,7 @@ class _Picked:
         at = b""
         for part in path.split(b"/"):
             at = at + b"/" + part if at else part
-            if part.lower() == b".git":
+            if part.lower() == b".git" or part == _STAGE:
                 return True
             if part.lower().startswith(b".env") or at in self._own:
                 self.skipped.add(at)

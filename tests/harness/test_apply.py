@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.harness.apply import STAGE, apply_patch, executed_by_host
-from stackmem.harness.exchange import Exchange, look
+from stackmem.harness.apply import apply_patch, executed_by_host
+from stackmem.harness.exchange import STAGE, Exchange, look
 from stackmem.harness.history import Change, History
 from stackmem.harness.objects import FILE, Node, object_id
 from stackmem.harness.patching import sections

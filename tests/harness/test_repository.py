@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.harness.exchange import STAGE
 from stackmem.harness.repository import copy_repository, plan_copy
 from stackmem.workspace.tree import remove_tree
 from tests.harness.folders import folder, holds, names, repository, run_git
@@ -217,6 +218,11 @@ def test_folders_of_stackmems_own_stay_behind(tmp_path):
     own = (source / "runs", source / "sandbox", tmp_path / "elsewhere")
     assert plan_copy(source, (), own).skipped == ("runs", "sandbox")
     assert names(copied(source, tmp_path, own=own)) == {"a", "sub/runs/mine"}
+
+
+def test_what_a_killed_apply_left_stays_behind(tmp_path):
+    source = folder(tmp_path / "p", {"a": "a", f"{STAGE}/work/new0": "n"})
+    assert names(copied(source, tmp_path)) == {"a"}
 
 
 def test_a_folder_inside_a_sandbox_can_be_copied_itself(tmp_path):
