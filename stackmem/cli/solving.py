@@ -63,8 +63,9 @@ def _show(result: RunResult, *, folder: bool, checked: bool) -> None:
     cost = f"${result.cost_usd:.4f}" if result.cost_usd is not None else "cost unknown"
     tokens = f"{result.usage.total:,} tokens{' (estimated)' if result.usage.estimated else ''}"
     outcome = "finished, not checked" if result.outcome == "finished" and not checked else result.outcome
+    ended = "" if result.ending == result.outcome else f" ({result.ending})"
     typer.echo(
-        f"{outcome} ({result.ending}) in {result.steps} steps, {result.frames} frames pushed, {tokens}, {cost}, "
+        f"{outcome}{ended} in {result.steps} steps, {result.frames} frames pushed, {tokens}, {cost}, "
         f"{result.wall_seconds:.1f} s"
     )
     for label, said in (("result", result.result), ("checks", result.check_error)):

@@ -92,7 +92,7 @@ _TABLE = (
     ),
     Option(
         "isolation", "choice", "auto", "How the sandbox is made; auto takes bubblewrap, else namespaces, never less.",
-        choices=("auto", "bubblewrap", "namespaces", "landlock", "none", "memory"),
+        choices=("auto", "bubblewrap", "namespaces", "landlock", "none"),
     ),
     Option("network", "choice", "none", "The network of commands in the sandbox.", choices=("none", "host")),
     Option(

@@ -46,11 +46,11 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[Finding
     level = isolation or "auto"
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:
-        yield _twice(task, "doing nothing", [_judged(task, level, scratch, solved_by=None) for _ in range(2)], False)
+        yield _twice(task, "doing nothing", [_judged(task, level, scratch, solved=False) for _ in range(2)], False)
         if task.solution is None:
             yield Finding(task.short_name, False, "it has no solution/solve.sh")
         else:
-            verdicts = [_judged(task, level, scratch, solved_by=task.solution) for _ in range(2)]
+            verdicts = [_judged(task, level, scratch, solved=True) for _ in range(2)]
             yield _twice(task, "the solution", verdicts, True)
         if task.demo is None:
             yield Finding(task.short_name, False, "it has no demo.yaml")
@@ -70,7 +70,7 @@ def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool
     return Finding(task.short_name, True, f"{says}, twice")
 
 
-def _judged(task: Task, level: str, scratch: Path, solved_by: Path | None) -> tuple[bool, str]:
+def _judged(task: Task, level: str, scratch: Path, *, solved: bool) -> tuple[bool, str]:
     """Whether the checks pass after ``solve.sh`` (or after nothing), and the end of what they print."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     work = folder / "workspace"
@@ -83,10 +83,10 @@ def _judged(task: Task, level: str, scratch: Path, solved_by: Path | None) -> tu
     def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(level, root, TASK_PLACE, profile, mounts, env)
 
-    solution = Mount(str(solved_by), _SOLUTION)
-    workspace = open_at(work, (solution,) if solved_by else (), {})
+    solution = Mount(str(task.solution or task.folder), _SOLUTION)
+    workspace = open_at(work, (solution,) if solved else (), {})
     try:
-        if solved_by is not None:
+        if solved:
             script = f"{workspace.place(solution)}/solve.sh"
             outcome = workspace.run_command(f"bash '{script}'", _SOLUTION_SECONDS, 4_096)
             if outcome.failed:
