@@ -46,6 +46,7 @@ class Expectation(Struct, frozen=True):
         contains: Texts that the system prompt or a message holds.
         absent: Texts that neither holds.
         heap_has: Chunks that stand on the heap.
+
     """
 
     contains: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class ScriptedReply(Struct, frozen=True):
     Attributes:
         line: Where the entry stands in its file, from 1; 0 where it was made in Python.
         usage: None is the estimate, characters / 2.5.
+
     """
 
     text: str = ""
@@ -86,6 +88,7 @@ def read_script(path: Path) -> Script:
 
     Raises:
         UsageError: The file cannot be read, or is no script; the message starts ``path:line:col:``.
+
     """
     return parse_script(read_text(path), str(path))
 
@@ -95,6 +98,7 @@ def parse_script(text: str, path: str = "script") -> Script:
 
     Raises:
         UsageError: As ``read_script``.
+
     """
     source = Source(text, path)
     root = source.load()

@@ -19,6 +19,7 @@ def read_text(path: Path) -> str:
 
     Raises:
         UsageError: It is missing, no regular file, too large, or not UTF-8.
+
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -56,9 +57,9 @@ class Source:
         return UsageError(f"{self.path}:{line + 1}:{col + 1}: {message}{caret}")
 
     def load(self) -> Any:
-        from ruamel.yaml import YAML  # noqa: PLC0415 - 22 ms that only scripted runs pay
-        from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415
-        from ruamel.yaml.reader import ReaderError  # noqa: PLC0415
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import MarkedYAMLError, YAMLError
+        from ruamel.yaml.reader import ReaderError
 
         try:
             return YAML(typ="rt", pure=True).load(self.text)
