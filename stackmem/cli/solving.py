@@ -51,6 +51,9 @@ def _ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
     more = f", with {', '.join(copy.folders)}" if copy.folders else ""
     place = readable(str(prepared.subject.folder))
     _say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
+    for label, paths in (("left behind", copy.skipped), ("links that lead out of the copy", copy.outside_links)):
+        if paths:
+            _say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
     if copy.bytes <= _GIB or prepared.resolved.settings.yes:
         return
     if as_json or not sys.stdin.isatty() or not typer.confirm("Copy more than 1 GiB?", err=True):

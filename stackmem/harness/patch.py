@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError
+from stackmem.history.apply import apply_patch, executed_by_host
+from stackmem.history.history import Change, History
 
-from .apply import apply_patch, executed_by_host
-from .history import Change, History
 from .prepare import Prepared
 from .result import RunResult
 from .rundir import CHANGES, PATCH

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.history.repository import Plan as CopyPlan
+from stackmem.history.repository import plan_copy
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import default_model
 
 from .directories import runs_dir, sandbox_dir
-from .repository import Plan as CopyPlan
-from .repository import plan_copy
 from .settings import Resolved, resolve
 from .settings_files import user_path
 from .subject import Subject, find_subject, must_be_text

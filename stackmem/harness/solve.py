@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from stackmem.core.events import Event, ModelReplied, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.history.history import History
+from stackmem.history.repository import copy_repository
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.tree import remove_tree
@@ -22,11 +24,9 @@ from stackmem.workspace.tree import remove_tree
 from .assemble import Parts, Places, assemble, plan
 from .checks import copy_folder
 from .controller import run
-from .history import History
 from .interrupts import Interrupts
 from .patch import apply_run, keep_patch
 from .prepare import Prepared
-from .repository import copy_repository
 from .result import RunResult, failure_of, write_result
 from .rundir import HISTORY, RESULT, RUN, TRACE, new_run
 

@@ -14,13 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.harness.apply import apply_patch, executed_by_host
-from stackmem.harness.exchange import STAGE, Exchange, look
-from stackmem.harness.history import Change, History
-from stackmem.harness.objects import FILE, Node, object_id
-from stackmem.harness.patching import sections
-from stackmem.harness.repository import copy_repository
-from tests.harness.folders import Content, folder, holds, repository, run_git
+from stackmem.history.apply import apply_patch, executed_by_host
+from stackmem.history.exchange import STAGE, Exchange, look
+from stackmem.history.history import Change, History
+from stackmem.history.objects import FILE, Node, object_id
+from stackmem.history.patching import sections
+from stackmem.history.repository import copy_repository
+from tests.history.folders import Content, folder, holds, repository, run_git
 from tests.workspace.people import NOBODY, as_user, for_everyone
 
 START: dict[str, Content] = {

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.errors import WorkspaceError
-from stackmem.harness.history import Change, History
-from tests.harness.folders import folder, holds, repository, run_git
+from stackmem.history.history import Change, History
+from tests.history.folders import folder, holds, repository, run_git
 from tests.workspace.people import for_everyone
 
 CONVERTING = (

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.harness.exchange import STAGE
-from stackmem.harness.repository import copy_repository, plan_copy
+from stackmem.history.exchange import STAGE
+from stackmem.history.repository import copy_repository, plan_copy
 from stackmem.workspace.tree import remove_tree
-from tests.harness.folders import folder, holds, names, repository, run_git
+from tests.history.folders import folder, holds, names, repository, run_git
 from tests.workspace.people import NOBODY, as_user
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
