@@ -52,5 +52,5 @@ def _perform(effect: Effect, state: State, world: World, interrupts: Interrupts)
         if state.end is not None:
             return ChecksReturned({}, "the checks were interrupted")
         return RunEnded("interrupted", so_far(state))
-    except WorkspaceError as error:
+    except (WorkspaceError, OSError) as error:  # an OSError: of files, pipes or memory, where nothing better is known
         return RunEnded("workspace_error", world.scrub(str(error)))

@@ -122,6 +122,6 @@ def _judge(world: World) -> ChecksReturned:
         return ChecksReturned({}, "the run has no checks")
     try:
         verdict = world.checks.judge()
-    except WorkspaceError as error:
+    except (WorkspaceError, OSError) as error:
         verdict = ChecksReturned({}, f"the checks could not be run: {error}")
     return replace(verdict, text=world.scrub(verdict.text), error=world.scrub(verdict.error))

@@ -71,6 +71,11 @@ def solve(
             if interrupts.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
             raise
+        except OSError as error:
+            place = error.filename or places.scratch
+            raise WorkspaceError(
+                f"the run cannot be set up at {place} ({error.strerror}); make room or rights there"
+            ) from error
         stack.callback(parts.workspace.close)
         result = _keep(_play(parts, places, writer, interrupts, observe), prepared, history, before)
         if prepared.resolved.settings.apply and prepared.subject.folder and result.outcome in ("solved", "finished"):
