@@ -102,7 +102,12 @@ def test_the_wall_clock_is_read_before_each_request_and_ends_the_run():
 def test_the_clock_is_read_again_before_a_failed_request_is_asked_again():
     played = play(failed(), failed(), world=World(tick_seconds=40.0), start=within(seconds=100.0))
     assert played.state.end.ending == "limit:seconds"
-    assert not played.of(NoticeGiven), "what is asked again keeps its bytes"
+
+
+def test_a_limit_that_comes_near_between_two_attempts_changes_no_byte_of_what_is_asked_again():
+    played = play(failed(), failed(), world=World(tick_seconds=30.0), start=within(seconds=100.0))
+    assert played.state.seconds == 90.0
+    assert len({asked.view.digest for asked in played.asked}) == 1
 
 
 def test_a_clock_that_goes_back_takes_nothing_back():
