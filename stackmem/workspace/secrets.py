@@ -6,8 +6,9 @@ Rule 2: what takes a secret's place is ``[secret NAME]``, so that reader and mod
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from .environment import is_secret
 
@@ -33,6 +34,14 @@ _SHAPES = {
 }
 
 
+def _spellings(value: str) -> Iterator[str]:
+    """The value as it is, and as JSON and Python write it: a quote or a backslash in it does not hide it."""
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield repr(value)[1:-1]
+
+
 class Scrubber:
     """Knows the secrets of one environment, and the shapes of well-known keys."""
 
@@ -41,7 +50,8 @@ class Scrubber:
         self._names: dict[str, str] = {}
         for name, value in sorted(environ.items()):
             if is_secret(name) and len(value.strip()) >= _SHORTEST:
-                self._names.setdefault(value.strip(), name)
+                for spelling in _spellings(value.strip()):
+                    self._names.setdefault(spelling, name)
         values = sorted(self._names, key=len, reverse=True)  # of two that begin alike the longer one counts
         shapes = [f"(?P<{name}>{shape})" for name, shape in _SHAPES.items()]
         own = [f"(?P<OWN>{'|'.join(map(re.escape, values))})"] if values else []
