@@ -150,7 +150,7 @@ def reply(rng: Random) -> ModelReplied:
     parts: tuple[ReplyPart, ...] = (call(rng),)
     if rng.random() < 0.2:
         parts = tuple(Text(text(rng)) if rng.random() < 0.5 else call(rng) for _ in range(rng.randrange(4)))
-    usage = Usage(rng.randrange(2_500), rng.randrange(900), output=rng.randrange(300))
+    usage = Usage(rng.randrange(rng.choice((500, 2_500, 6_000))), rng.randrange(900), output=rng.randrange(300))
     return ModelReplied(parts, "call" if rng.random() < 0.92 else rng.choice(CUT), usage)
 
 
