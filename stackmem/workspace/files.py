@@ -17,7 +17,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import WorkspaceError
+from stackmem.errors import WorkspaceError
+
 from .beneath import Opener, opener_for
 from .clip import cut, meant_name, shown_name
 from .lines import scan, shown_lines

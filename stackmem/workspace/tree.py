@@ -8,7 +8,8 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from ..errors import WorkspaceError
+from stackmem.errors import WorkspaceError
+
 from .beneath import opener_for
 from .clip import shown_name
 
