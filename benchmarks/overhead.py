@@ -163,43 +163,76 @@ def around(seconds: list[float], step: int, width: int) -> float:
     return median_ms(seconds[max(0, step - width) : step + width])
 
 
+Row = tuple[str, str, str]
+"""What was measured, its figure, the bound it is held against."""
+
+
+def work_rows(steps: int, folder: Path) -> tuple[list[Row], float]:
+    """Work without fsync, early and late; and the trace's bytes a step."""
+    work, _, line_bytes = play("stackheap", steps, folder, sync=False)
+
+    def tenth(first: int) -> float:
+        """Median of steps 5 to 15 of each frame among a thousand steps, in ms."""
+        return median_ms(
+            [value for start in range(first, first + 1_000, 100) for value in work[start + 5 : start + 15]]
+        )
+
+    early, late = tenth(0), tenth(steps - 1_100)
+    first, last = median_ms(work[5:105]), median_ms(work[-200:-100])
+    return [
+        ("work per step without fsync, median", f"{median_ms(work):.3f} ms", "<= 0.5 ms"),
+        (
+            "  step 10 of a frame, first and last 1,000 steps",
+            f"{early:.3f}, {late:.3f} ms, x{late / early:.2f}",
+            "<= x1.2",
+        ),
+        ("  all steps, first 100 and last 100", f"{first:.3f}, {last:.3f} ms, x{last / first:.2f}", "<= x1.2"),
+        ("trace bytes a step (replies and results: about 560)", f"{line_bytes:.0f}", ""),
+    ], line_bytes
+
+
+def sync_rows(steps: int, folder: Path, line_bytes: float) -> list[Row]:
+    """Work with fsync, beside the floor that forces as many bytes to the same disk."""
+    work, waits, _ = play("stackheap", steps, folder, sync=True)
+    bare, bare_waits = floor(steps, folder, int(line_bytes))
+    whole = median_ms([one + two for one, two in zip(work, waits, strict=False)])
+    least, wait = median_ms(bare), median_ms(bare_waits)
+    return [
+        (
+            "work per step with fsync, median",
+            f"{whole:.3f} ms",
+            f"<= {0.5 + 1.5 * wait:.3f} ms (0.5 + 1.5 x bare fsync)",
+        ),
+        ("floor: work, bare fsync", f"{least:.3f} ms, {wait:.3f} ms", ""),
+        ("ratio to the floor, both with fsync", f"x{whole / (least + wait):.2f}", ""),
+    ]
+
+
+def growth_rows(steps: int, folder: Path) -> list[Row]:
+    """How the baseline grows, and memory."""
+    full, _, _ = play("full", steps, folder, sync=False)
+    places = ", ".join(f"{around(full, at, 20):.3f}" for at in (25, 1_000, len(full) - 20))
+    return [
+        ("full: work around steps 25, 1,000 and the last", f"{places} ms", ""),
+        ("memory growth a step, stackheap", f"{memory_per_step('stackheap', 1_000, folder):.1f} KB", "<= 20 KB"),
+        ("memory growth a step, full", f"{memory_per_step('full', 1_000, folder):.1f} KB", ""),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5_100)
     parser.add_argument("--folder", type=Path, help="where the traces go; its disk is what fsync measures")
-    steps = parser.parse_args().steps
-    with tempfile.TemporaryDirectory(dir=parser.parse_args().folder) as name:
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
         folder = Path(name)
         play("stackheap", 300, folder, sync=False)  # warm
-        rows: list[tuple[str, str, str]] = []
-        work, _, line_bytes = play("stackheap", steps, folder, sync=False)
-        rows.append(("work per step without fsync, median", f"{median_ms(work):.3f} ms", "<= 0.5 ms"))
-        early = statistics.median(
-            value for start in range(0, 1_000, 100) for value in work[start + 5 : start + 15]
-        ) * 1000
-        late = statistics.median(
-            value for start in range(4_000, 5_000, 100) for value in work[start + 5 : start + 15]
-        ) * 1000
-        whole_early, whole_late = median_ms(work[5:105]), median_ms(work[4_900:5_000])
-        rows.append(("step 10 of a frame, runs' first 1,000 steps and steps 4,000 to 5,000", f"{early:.3f}, {late:.3f} ms, x{late / early:.2f}", "<= 1.2"))
-        rows.append(("all steps, first 100 and around step 5,000", f"{whole_early:.3f}, {whole_late:.3f} ms, x{whole_late / whole_early:.2f}", "<= 1.2"))
-        rows.append(("trace bytes a step (content of replies and results: about 560)", f"{line_bytes:.0f}", ""))
-        synced_steps = min(steps, 1_000)
-        with_sync, waits, _ = play("stackheap", synced_steps, folder, sync=True)
-        bare_work, bare_waits = floor(synced_steps, folder, int(line_bytes))
-        whole = [one + two for one, two in zip(with_sync, waits, strict=False)]
-        allowed = 0.5 + 1.5 * median_ms(bare_waits)
-        rows.append(("work per step with fsync, median", f"{median_ms(whole):.3f} ms", f"<= {allowed:.3f} ms (0.5 + 1.5 x bare fsync)"))
-        rows.append(("floor: work, bare fsync", f"{median_ms(bare_work):.3f} ms, {median_ms(bare_waits):.3f} ms", ""))
-        rows.append(("ratio to the floor with fsync", f"x{median_ms(whole) / (median_ms(bare_work) + median_ms(bare_waits)):.2f}", ""))
-        full, _, _ = play("full", steps, folder, sync=False)
-        rows.append(("full: work around steps 10, 1,000 and the last", ", ".join(f"{around(full, at, 20):.3f} ms" for at in (25, 1_000, len(full) - 20)), ""))
-        rows.append(("memory growth a step, stackheap", f"{memory_per_step('stackheap', 1_000, folder):.1f} KB", "<= 20 KB"))
-        rows.append(("memory growth a step, full", f"{memory_per_step('full', 1_000, folder):.1f} KB", ""))
-        rows.append(("stackmem --help, least of 5", f"{help_ms():.0f} ms", "<= 150 ms"))
-    width = max(len(row[0]) for row in rows)
-    for what, measured, wanted in rows:
-        print(f"{what:<{width}}  {measured:<34} {wanted}")
+        rows, line_bytes = work_rows(asked.steps, folder)
+        rows += sync_rows(min(asked.steps, 1_000), folder, line_bytes)
+        rows += growth_rows(asked.steps, folder)
+    rows.append(("stackmem --help, least of 5", f"{help_ms():.0f} ms", "<= 150 ms"))
+    for what, measured, bound in rows:
+        print(f"{what:<54}{measured:<28}{bound}")
 
 
 if __name__ == "__main__":

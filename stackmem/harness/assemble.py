@@ -109,8 +109,8 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
     chars = len(system) + len(task) + sum(len(tool.description) + len(tool.schema) for tool in tools)
     if chars / 2.5 > model.window_tokens / 2:
         raise UsageError(
-            f"the prompt and the task take about {chars / 2.5:,.0f} tokens, more than half of the window of {model.name} "
-            f"({model.window_tokens:,}); use a larger model, --strategy full, or a shorter --prompt"
+            f"the prompt and the task take about {chars / 2.5:,.0f} tokens, more than half of the window of "
+            f"{model.name} ({model.window_tokens:,}); use a larger model, --strategy full, or a shorter --prompt"
         )
 
 

@@ -54,7 +54,7 @@ def open_workspace(
     level = choose(isolation, profile, tools) if isinstance(isolation, str) else isolation
     folder = root.resolve()
     path = inside if level.mounts else str(folder)
-    files = Files(folder, path)
+    files = Files(folder, path, scrub=scrub)
     skeleton = build_skeleton(network=profile.network == "host")
     seat = Seat(folder, files.fd, path, profile, mounts, dict(env or {}), tools, skeleton)
     return Workspace(level, files, seat, scrub)

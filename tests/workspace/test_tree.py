@@ -3,7 +3,7 @@ import os
 import pytest
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.tree import LINKED_NAMES, linked_files, remove_tree
+from stackmem.workspace.tree import remove_tree
 from tests.workspace.people import for_everyone
 
 
@@ -65,26 +65,3 @@ def test_what_is_left_is_an_error_with_a_way_out(place, person):
     else:
         remove_tree(place / "tree")
         assert not (place / "tree").exists()
-
-
-@for_everyone
-def test_files_with_another_name_outside_are_found_and_others_are_not(place):
-    ws = place / "ws"
-    (ws / "sub").mkdir(parents=True)
-    (place / "outside").touch()
-    os.link(place / "outside", ws / "sub" / "a\nlinked")
-    (ws / "twice").touch()
-    os.link(ws / "twice", ws / "sub" / "again")
-    (ws / "plain").touch()
-    (ws / "loop").symlink_to(".")
-    assert linked_files(ws) == [r"sub/a\nlinked"]
-
-
-@for_everyone
-def test_many_linked_files_are_named_in_part_and_a_deep_tree_ends(place):
-    ws = place / "ws"
-    deep(ws, 3000)
-    for number in range(50):
-        (place / f"{number:02}").touch()
-        os.link(place / f"{number:02}", ws / f"{number:02}")
-    assert linked_files(ws) == [f"{number:02}" for number in range(LINKED_NAMES)]
