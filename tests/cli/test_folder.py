@@ -1,0 +1,203 @@
+"""Her own folder: worked on as a copy, patched when she says so, and never touched otherwise."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.history.folders import folder, holds, repository, run_git
+from tests.stage import Stage, call, command, eventually, pop
+
+START = {"app.py": "VALUE = 1\n", "README.md": "An app.\n", ".gitignore": "*.log\n.env\nbuild/\n"}
+EDITS = [
+    call("write_file", path="app.py", content="VALUE = 2\n"),
+    command(
+        "mkdir -p .github/workflows && echo 'on: push' > .github/workflows/ci.yml && printf 'made\\n' > 'a new.txt'"
+    ),
+    pop("Changed."),
+]
+CHANGED = [".github/workflows/ci.yml", "a new.txt", "app.py"]
+
+
+@pytest.fixture
+def hers(stage: Stage) -> Path:
+    return repository(stage.root / "hers", dict(START))
+
+
+def solve(stage: Stage, where: Path, *flags: object, replies=EDITS, named: str = ".", **more):
+    return stage.run(
+        "solve", named, "-t", "Set VALUE to 2.", "--model", stage.script(*replies), *flags, cwd=where, **more
+    )
+
+
+def untouched(hers: Path) -> None:
+    assert {name: content for name, content in holds(hers).items() if name in START or name in CHANGED} == {
+        name: text.encode() for name, text in START.items()
+    }
+    assert run_git(hers, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_the_patch_is_shown_and_nothing_applied_until_she_says_so(stage: Stage, hers: Path):
+    ran = solve(stage, hers)
+    assert ran.returncode == 0, ran.stderr
+    assert "working in a copy of " in ran.stderr
+    assert "3 files" in ran.stderr
+    assert ran.stdout.startswith("finished, not checked (popped)")
+    assert "-VALUE = 1\n+VALUE = 2\n" in ran.stdout
+    assert (
+        "look at these before you use the folder, your machine may run them:\n  .github/workflows/ci.yml\n"
+        in ran.stdout
+    )
+    assert "apply it with: stackmem apply " in ran.stdout
+    untouched(hers)
+    applied = stage.run("apply", "last", cwd=hers)
+    assert applied.returncode == 0, applied.stderr
+    assert applied.stdout.startswith(f"applied to {hers}: 3 files")
+    assert (hers / "app.py").read_text("utf-8") == "VALUE = 2\n"
+    assert (hers / "a new.txt").read_text("utf-8") == "made\n"
+    again = stage.run("apply", "last", cwd=hers)
+    assert again.returncode == 0, again.stderr  # what is there already is left as it is
+    assert (hers / "app.py").read_text("utf-8") == "VALUE = 2\n"
+
+
+def test_apply_is_refused_after_a_touched_file_changed_names_it_and_changes_nothing(stage: Stage, hers: Path):
+    assert solve(stage, hers).returncode == 0
+    (hers / "app.py").write_text("VALUE = 3  # hers\n", encoding="utf-8")
+    before = holds(hers)
+    ran = stage.run("apply", "last")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "app.py" in ran.stderr
+    assert "README.md" not in ran.stderr
+    assert holds(hers) == before
+
+
+def test_apply_is_no_matter_of_files_that_the_run_did_not_touch(stage: Stage, hers: Path):
+    assert solve(stage, hers).returncode == 0
+    (hers / "README.md").write_text("Hers.\n", encoding="utf-8")
+    assert stage.run("apply", "last").returncode == 0
+    assert (hers / "README.md").read_text("utf-8") == "Hers.\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "code", "outcome", "applied"),
+    [(None, 0, "finished", True), ("grep -q 2 app.py", 0, "solved", True), ("grep -q 9 app.py", 1, "unsolved", False)],
+    ids=["not checked", "solved", "unsolved"],
+)
+def test_apply_at_once_only_what_is_solved_or_finished(stage: Stage, hers: Path, check, code, outcome, applied):
+    ran = solve(stage, hers, "--apply", "--json", *(["--check", check] if check else []))
+    result = json.loads(ran.stdout)
+    assert (ran.returncode, result["outcome"], result["changed"]) == (code, outcome, CHANGED)
+    assert result["executed_by_host"] == [".github/workflows/ci.yml"]
+    assert (result["applied_to"] == str(hers)) is applied
+    kept = json.loads((Path(result["run_dir"]) / "result.json").read_text("utf-8"))
+    assert kept == result
+    assert (hers / "app.py").read_text("utf-8") == ("VALUE = 2\n" if applied else "VALUE = 1\n")
+
+
+def test_a_run_that_did_not_end_well_is_not_applied(stage: Stage, hers: Path):
+    ran = solve(stage, hers, "--apply", "--json", replies=EDITS[:1])
+    assert (ran.returncode, json.loads(ran.stdout)["applied_to"]) == (4, "")
+    untouched(hers)
+
+
+def test_the_check_runs_on_a_copy_out_of_the_agents_reach(stage: Stage, hers: Path):
+    check = "echo spoiled > app.py; test -f 'a new.txt'"
+    ran = solve(stage, hers, "--check", check, "--apply", "--json")
+    assert json.loads(ran.stdout)["outcome"] == "solved"
+    assert (hers / "app.py").read_text("utf-8") == "VALUE = 2\n"
+
+
+def test_a_check_that_hangs_is_ended_by_ctrl_c_with_the_patch_kept(stage: Stage, hers: Path):
+    script = stage.script(*EDITS)
+    process = stage.start("solve", hers, "-t", "Go.", "--model", script, "--check", "sleep 1000", "--json", "--apply")
+    eventually(lambda: stage.written() >= 7)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=20)
+    result = json.loads(stdout)
+    assert (process.returncode, result["outcome"], result["changed"]) == (130, "unsolved", CHANGED), stderr
+    untouched(hers)
+
+
+def test_what_git_ignores_stays_behind_unless_included_and_env_files_always(stage: Stage, hers: Path):
+    folder(hers, {"debug.log": "x", ".env": "SECRET=1", ".env.local": "SECRET=2", "build/out": "x", "fresh.py": ""})
+    look = [command("ls -A | sort | tr '\\n' ' ' > seen; ls build >> seen; cat seen"), pop()]
+    solved = json.loads(solve(stage, hers, "--json", "--include", "build", replies=look).stdout)
+    seen = (Path(solved["workspace"]) / "seen").read_text("utf-8")
+    assert seen.split() == [".gitignore", "README.md", "app.py", "build", "fresh.py", "seen", "out"]
+
+
+def test_the_copy_stands_at_the_folders_own_path(stage: Stage, hers: Path):
+    solved = json.loads(solve(stage, hers, "--json", replies=[command("pwd > where"), pop()]).stdout)
+    assert (Path(solved["workspace"]) / "where").read_text("utf-8") == f"{hers}\n"
+    assert solved["isolation"] == "bubblewrap" or (Path(solved["workspace"]) / "where").exists()
+
+
+def test_a_part_of_a_repository_is_worked_on_and_patched_as_such(stage: Stage):
+    whole = repository(stage.root / "whole", {"part/app.py": "VALUE = 1\n", "other.py": "OTHER = 1\n"})
+    ran = solve(stage, whole / "part", "--apply", replies=[EDITS[0], command("ls -A .. > seen"), pop()])
+    assert ran.returncode == 0, ran.stderr
+    assert (whole / "part" / "app.py").read_text("utf-8") == "VALUE = 2\n"
+    assert "other.py" not in (whole / "part" / "seen").read_text("utf-8")
+    assert (whole / "other.py").read_text("utf-8") == "OTHER = 1\n"
+
+
+@pytest.mark.parametrize("name", ["plain", "-x", "two  words", "ünï¢ode", "quo'te\"s", "$HOME", "%n{}"])
+def test_a_folder_outside_git_and_named_strangely_is_worked_on_like_any_other(stage: Stage, name):
+    place = folder(stage.root / name, {"app.py": "VALUE = 1\n"})
+    result = stage.solve(place, "Go.", model=stage.script(*EDITS), apply=True)
+    assert (result.outcome, result.changed, result.applied_to) == ("finished", tuple(CHANGED), str(place))
+    assert (place / "app.py").read_text("utf-8") == "VALUE = 2\n"
+
+
+def test_a_folder_whose_name_begins_with_a_dash_is_named_behind_two(stage: Stage):
+    place = folder(stage.root / "-x", {"app.py": "VALUE = 1\n"})
+    ran = stage.run("solve", "-t", "Go.", "--model", stage.script(*EDITS), "--", place.name, cwd=stage.root)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_runs_and_sandboxes_below_the_folder_are_never_copied(stage: Stage, hers: Path):
+    flags = ["--runs-dir", hers / "runs", "--sandbox-dir", hers / "boxes", "--json"]
+    look = [command("ls -A > seen"), pop()]
+    first = json.loads(solve(stage, hers, *flags, replies=look).stdout)
+    second = json.loads(solve(stage, hers, *flags, replies=look).stdout)
+    assert (Path(second["workspace"]) / "seen").read_text("utf-8") == (Path(first["workspace"]) / "seen").read_text(
+        "utf-8"
+    )
+    assert second["changed"] == ["seen"]
+
+
+def test_a_run_of_a_task_has_no_folder_to_apply_to(stage: Stage):
+    result = stage.solve(stage.task(command("touch made"), pop()))
+    ran = stage.run("apply", result.run)
+    assert ran.returncode == 2
+    assert "solved a task, not a folder of yours" in ran.stderr
+
+
+def test_a_run_that_was_cut_short_has_no_patch_to_apply(stage: Stage, hers: Path):
+    result = stage.solve(hers, "Go.", model=stage.script(*EDITS))
+    (Path(result.run_dir) / "changes.json").write_bytes(b"{")
+    ran = stage.run("apply", "last")
+    assert ran.returncode == 2
+    assert "has no patch to apply" in ran.stderr
+    untouched(hers)
+
+
+def test_hostile_names_and_contents_reach_the_terminal_as_text(stage: Stage, hers: Path):
+    hostile = [
+        command("printf '\\033]0;owned\\007' > \"$(printf 'x\\033[2Jy')\"; printf 'VALUE = \\033[31m\\n' > app.py"),
+        pop(),
+    ]
+    ran = solve(stage, hers, replies=hostile)
+    assert ran.returncode == 0, ran.stderr
+    assert not set(ran.stdout + ran.stderr) & set("\x1b\x07")
+    applied = stage.run("apply", "last")
+    assert applied.returncode == 0, applied.stderr
+    assert not set(applied.stdout) & set("\x1b\x07")
+
+
+def test_a_patch_of_megabytes_is_shown_in_part_and_kept_whole(stage: Stage, hers: Path):
+    ran = solve(stage, hers, replies=[command("seq 100000 > numbers"), pop()])
+    assert len(ran.stdout) < 70_000
+    assert "more bytes in " in ran.stdout
+    assert (stage.only_run() / "changes.patch").stat().st_size > 500_000
