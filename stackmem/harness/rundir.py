@@ -57,8 +57,10 @@ def find_run(named: str, runs_dir: Path) -> Path:
     if _is_file(given / TRACE):
         return given
     runs = sorted(path.name for path in _folders(runs_dir))
-    if named == "last" and runs:
-        return runs_dir / max(runs, key=lambda name: (name[:16], _started(runs_dir / name)))
+    if named == "last":
+        begun = [(name[:16], started, name) for name in runs if (started := _started(runs_dir / name))]
+        if begun:
+            return runs_dir / max(begun)[2]
     found = [name for name in runs if name == named] or [name for name in runs if named and name.startswith(named)]
     if len(found) == 1:
         return runs_dir / found[0]
