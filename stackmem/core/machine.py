@@ -78,7 +78,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
         wanted = state.start.checked and state.checks is None and state.end.ending not in _UNCHECKED
         return RunChecks() if wanted else None
     if not state.stack:
-        return RunEnded("popped", state.result)
+        forced = bool(state.popped[-1].forced)  # nobody said that the work is done
+        return RunEnded("stalled" if forced else "popped", state.result)
     if state.pending is not None:
         return _bounded(settle(state, strategy, state.pending))
     if state.failures:
