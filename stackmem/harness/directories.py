@@ -1,6 +1,8 @@
 """Where runs and their workspaces are kept, made and tried before anything else happens.
 
-In a checkout of stackmem they are in the checkout, elsewhere in the user's state directory.
+In a checkout of stackmem they are in the checkout, elsewhere in the user's state directory. A level that cannot mount
+shows commands the workspace where it lies, and pytest, git and others read the settings of every folder above: there,
+workspaces stay out of the checkout.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.workspace.levels import choose
+from stackmem.workspace.profile import Profile
 
 from .options import OPTIONS
 from .settings import Settings
@@ -50,7 +54,18 @@ def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], sourc
         UsageError: It cannot be made, or nothing can be written into it.
 
     """
-    return _place("sandbox_dir", settings.sandbox_dir, Path("sandbox/work"), "work", checkout(cwd, source), environ)
+    home = checkout(cwd, source) if settings.sandbox_dir is None else None
+    if home is not None and not _mounts(settings):
+        home = None
+    return _place("sandbox_dir", settings.sandbox_dir, Path("sandbox/work"), "work", home, environ)
+
+
+def _mounts(settings: Settings) -> bool:
+    """Whether commands will see the workspace at a path of our choosing; True where no run can begin at all."""
+    try:
+        return choose(settings.isolation, Profile(network=settings.network)).mounts
+    except WorkspaceError:
+        return True
 
 
 def _place(

@@ -89,14 +89,15 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
     key = (isolation, profile.network, tools)
     if key in _chosen:
         return _chosen[key]
-    failures = []
+    failures: dict[str, str] = {}  # the words of a failure, once, to the level that said them first
     for make in (make for name in names for make in WORKSPACES[name]):
         probe = try_level(make(), profile, tools)
         if not probe.failure:
             _chosen[key] = probe.level
             return probe.level
-        failures.append(f"{probe.level.name}: {probe.failure}")
-    raise WorkspaceError(f"no isolation here ({'; '.join(failures)}); {_way_out(names)}")
+        failures.setdefault(probe.failure, probe.level.name)
+    said = "; ".join(f"{name}: {failure.rstrip('.')}" for failure, name in failures.items())
+    raise WorkspaceError(f"no isolation here ({said}); {_way_out(names)}")
 
 
 def forget() -> None:

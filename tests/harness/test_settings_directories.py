@@ -4,8 +4,15 @@ import stat
 import pytest
 
 from stackmem.errors import UsageError
+from stackmem.harness.api import solve
 from stackmem.harness.directories import SOURCE, checkout, runs_dir, sandbox_dir
 from stackmem.harness.settings import Settings
+from stackmem.workspace.confine import landlock_abi
+from stackmem.workspace.landlock import NEEDED_ABI
+
+NEEDS_LANDLOCK = pytest.mark.skipif(
+    landlock_abi() < NEEDED_ABI, reason="this kernel has no Landlock that is new enough"
+)
 
 
 @pytest.fixture
@@ -22,8 +29,24 @@ def test_in_a_checkout_runs_and_workspaces_are_in_it_wherever_one_stands(source)
     below = source / "tasks" / "calculator"
     below.mkdir(parents=True)
     assert runs_dir(Settings(), below, {}, source) == source / "runs"
-    assert sandbox_dir(Settings(), source, {}, source) == source / "sandbox" / "work"
+    mounting = Settings(isolation="bubblewrap")
+    assert sandbox_dir(mounting, source, {}, source) == source / "sandbox" / "work"
     assert (source / "runs").is_dir()
+
+
+@NEEDS_LANDLOCK
+def test_where_commands_see_the_workspace_at_its_own_place_it_is_not_in_the_checkout(source, tmp_path):
+    environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    assert runs_dir(Settings(isolation="landlock"), source, environ, source) == source / "runs"
+    work = sandbox_dir(Settings(isolation="landlock"), source, environ, source)
+    assert work == tmp_path / "state" / "stackmem" / "work"
+
+
+@NEEDS_LANDLOCK
+def test_in_a_checkout_a_task_is_solved_without_mounts_too(tmp_path, home, monkeypatch):
+    monkeypatch.chdir(SOURCE)
+    result = solve("tasks/calculator", model="demo", isolation="landlock", runs_dir=tmp_path)
+    assert (result.outcome, result.failure, result.isolation) == ("solved", "", "landlock")
 
 
 def test_elsewhere_they_are_in_the_state_directory_and_nobody_elses_business(source, tmp_path):
