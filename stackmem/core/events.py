@@ -1,7 +1,7 @@
 """The facts of a run, in the past tense. A trace is a list of them; the state is a fold over them.
 
-From outside: ``RunStarted ModelReplied ModelFailed ToolReturned VerifyReturned SourcesDigested ClockRead
-ChecksReturned``, and ``RunEnded`` when a person or a broken sandbox ends a run.
+From outside: ``RunStarted RunResumed RunForked ModelReplied ModelFailed ToolReturned VerifyReturned SourcesDigested
+ClockRead ChecksReturned``, and ``RunEnded`` when a person or a broken sandbox ends a run.
 Derived by the rules, and checked against them in replay: all others.
 """
 
@@ -48,6 +48,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         command_seconds: Limit of each command.
         version: The stackmem that started the run.
         thinking: Whether the model is sent its own thinking back.
+        tree: The workspace at the start, as the run's history names it; empty where none is kept.
 
     """
 
@@ -69,6 +70,51 @@ class RunStarted(Struct, frozen=True, tag=True):
     version: str
     rules: int = RULES
     thinking: Literal["kept", "dropped"] = "kept"
+    tree: str = ""
+
+
+class RunResumed(Struct, frozen=True, tag=True):
+    """A run that had stopped goes on; what it had ended with is taken back.
+
+    Attributes:
+        limits: In force from here on; they count from the run's start.
+        isolation: The level in force from here on.
+        version: The stackmem that resumed it.
+
+    """
+
+    limits: Limits
+    isolation: str
+    version: str
+
+
+class ChunkSet(Struct, frozen=True):
+    """A chunk as a fork puts it on the heap."""
+
+    name: str
+    content: str
+    description: str = ""
+
+
+class RunForked(Struct, frozen=True, tag=True):
+    """A run began where another one stood; the other's records up to ``at`` come before its own.
+
+    Attributes:
+        parent: Id of the other run.
+        at: Sequence number of the last record shared.
+        digest: That record's digest: it stands for all before it.
+        start: What holds from here on: strategy, model, prompt, limits.
+        chunks: Put on the heap, over what had their names.
+        dropped: Names taken from the heap.
+
+    """
+
+    parent: str
+    at: int
+    digest: str
+    start: RunStarted
+    chunks: tuple[ChunkSet, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 class ModelReplied(Struct, frozen=True, tag=True):
@@ -113,6 +159,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
         failed: The tool did not do what was asked; a command with a non-zero exit did.
         exit_code: Of a command; None where it was killed, and for the other tools.
         digests: Path to SHA-256 of the heap's sources, or ``unknown``, ``missing``, ``outside``.
+        tree: The workspace after a call that may change it, as the run's history names it; else empty.
 
     """
 
@@ -120,6 +167,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
     failed: bool = False
     exit_code: int | None = None
     digests: dict[str, str] = {}
+    tree: str = ""
 
 
 class VerifyReturned(Struct, frozen=True, tag=True):
@@ -128,6 +176,7 @@ class VerifyReturned(Struct, frozen=True, tag=True):
     outcome: str
     text: str
     digests: dict[str, str] = {}
+    tree: str = ""
 
 
 class SourcesDigested(Struct, frozen=True, tag=True):
@@ -251,7 +300,7 @@ class RunEnded(Struct, frozen=True, tag=True):
 
 
 Event = (
-    RunStarted | ModelReplied | ModelFailed | ToolReturned | VerifyReturned | SourcesDigested | ClockRead
-    | ChecksReturned | FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
+    RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ToolReturned | VerifyReturned | SourcesDigested
+    | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
     | CallRejected | ReplyNudged | NoticeGiven | RunEnded
 )  # fmt: skip

@@ -32,7 +32,7 @@ def constraint(text: str) -> Limits:
 
 def left(state: State) -> str:
     """R3 of a frame pushed without a constraint: the steps and tokens left, never time."""
-    limits = state.begun.limits
+    limits = state.limits
     steps, tokens = [], []
     if limits.steps is not None:
         steps.append(limits.steps - state.step)
@@ -53,14 +53,14 @@ def left(state: State) -> str:
 
 def needs_clock(state: State) -> bool:
     """Whether a limit in seconds is in force anywhere."""
-    if state.begun.limits.seconds is not None:
+    if state.limits.seconds is not None:
         return True
     return any(constraint(frame.registers.constraint).seconds is not None for frame in state.stack)
 
 
 def _used(state: State) -> list[tuple[str, Ending, float, float]]:
     """``(word, ending, used, allowed)`` of every limit of the run in force."""
-    limits = state.begun.limits
+    limits = state.limits
     rows: list[tuple[str, Ending, float, float | None]] = [
         ("steps", "limit:steps", state.step, limits.steps),
         ("tokens", "limit:tokens", state.usage.total, limits.tokens),

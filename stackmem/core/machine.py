@@ -47,6 +47,8 @@ from .events import (
     NoticeGiven,
     ReplyNudged,
     RunEnded,
+    RunForked,
+    RunResumed,
     RunStarted,
     SourcesDigested,
     ToolReturned,
@@ -54,6 +56,7 @@ from .events import (
 )  # fmt: skip
 from .messages import Text, ToolCall
 from .pricing import cost_usd
+from .reopened import forked, resumed
 from .replies import CUT_SHORT, unusable
 from .retries import after_failure, wait_seconds
 from .state import Notice, Pending, Reply, Result, State
@@ -173,17 +176,22 @@ def evolve(state: State, event: Event) -> State:
     """The state once ``event`` is true."""
     match event:
         case RunStarted():
-            return State(start=event, stack=(frames.root(event),))
+            return State(start=event, stack=(frames.root(event),), limits=event.limits, tree=event.tree)
+        case RunResumed():
+            return resumed(state, event)
+        case RunForked():
+            return forked(state, event)
         case ModelReplied():
             return _replied(state, event)
         case ModelFailed():
             return replace(state, facts=state.facts + 1, failures=(*state.failures, event), clock_fresh=False)
         case ToolReturned():
-            return _answer(state, event.text, event.digests, failed=event.failed)
+            seen = replace(state, tree=event.tree or state.tree)
+            return _answer(seen, event.text, event.digests, failed=event.failed)
         case VerifyReturned():
             heap = state.heap.seen(event.digests)
             pending = replace(state.pending, verified=event) if state.pending else None
-            return replace(state, heap=heap, pending=pending)
+            return replace(state, heap=heap, pending=pending, tree=event.tree or state.tree)
         case SourcesDigested():
             pending = replace(state.pending, digests=event.digests) if state.pending else None
             return replace(state, heap=state.heap.seen(event.digests), pending=pending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from .budgets import Limits
 from .events import ChecksReturned, ModelFailed, RunEnded, RunStarted, Stop, VerifyReturned
 from .heap import Heap
 from .log import Log
@@ -137,6 +138,8 @@ class State(Struct, frozen=True):
     Attributes:
         stack: Frames, root first; the last one is running. Empty before the start and after the root's pop.
         popped: Frames that ended, oldest first.
+        limits: Those in force: the start's, or those it was resumed with.
+        tree: The workspace after the last call that may have changed it.
         step: Model replies so far.
         facts: Model replies and failures so far.
         pushes: Frames pushed so far; names the next one.
@@ -154,6 +157,8 @@ class State(Struct, frozen=True):
     stack: tuple[Frame, ...] = ()
     popped: Log[PoppedFrame] = field(default_factory=Log)
     heap: Heap = Heap()
+    limits: Limits = Limits()
+    tree: str = ""
     step: int = 0
     facts: int = 0
     pushes: int = 0

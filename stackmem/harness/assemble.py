@@ -16,6 +16,7 @@ from stackmem.core.messages import ToolSpec
 from stackmem.core.slots import fill
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import UsageError
+from stackmem.history.history import History
 from stackmem.memory import open_strategy
 from stackmem.models.registry import Model, open_model
 from stackmem.tasks.reader import Task
@@ -115,7 +116,12 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
 
 
 def assemble(
-    plan: Plan, prepared: Prepared, places: Places, environ: Mapping[str, str], sync: Callable[[], None]
+    plan: Plan,
+    prepared: Prepared,
+    places: Places,
+    environ: Mapping[str, str],
+    sync: Callable[[], None],
+    history: History,
 ) -> Parts:
     """Open the workspace and put the run together.
 
@@ -137,6 +143,7 @@ def assemble(
         checks=checks,
         scrub=scrubber.scrub,
         sync=sync,
+        snapshot=history.snapshot,
         command_seconds=plan.profile.command_seconds,
     )
     start = RunStarted(
@@ -157,6 +164,7 @@ def assemble(
         command_seconds=plan.profile.command_seconds,
         version=VERSION,
         thinking="kept" if plan.strategy.prefix_stable else "dropped",
+        tree=history.snapshot(),
     )
     return Parts(start, plan.strategy, world, workspace, scrubber)
 

@@ -11,7 +11,6 @@ from stackmem.errors import UsageError
 from stackmem.history.apply import apply_patch, executed_by_host
 from stackmem.history.history import Change, History
 
-from .prepare import Prepared
 from .result import RunResult
 from .rundir import CHANGES, PATCH
 
@@ -23,15 +22,14 @@ class Kept(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
 
 
-def keep_patch(result: RunResult, prepared: Prepared, history: History, before: str) -> RunResult:
+def keep_patch(result: RunResult, folder: str, history: History, before: str) -> RunResult:
     """The result with the patch kept in the run's folder."""
-    folder = prepared.subject.folder
     after = history.snapshot()
     patch = history.patch(before, after)
     changes = tuple(history.changed(before, after))
     run_dir = Path(result.run_dir)
     (run_dir / PATCH).write_bytes(patch)
-    (run_dir / CHANGES).write_bytes(msgspec.json.encode(Kept(str(folder or ""), changes)))
+    (run_dir / CHANGES).write_bytes(msgspec.json.encode(Kept(folder, changes)))
     return replace(
         result,
         changed=tuple(change.path for change in changes),

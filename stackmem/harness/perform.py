@@ -39,6 +39,7 @@ class World(Struct):
         checks: None where nothing judges the run.
         scrub: Takes secrets out of text before it becomes a fact.
         sync: Makes the trace durable; called before each request.
+        snapshot: Keeps the workspace as it is now, and names it; empty where none is kept.
         started: ``clock()`` at the start of the run.
 
     """
@@ -49,6 +50,7 @@ class World(Struct):
     scrub: Callable[[str], str]
     sync: Callable[[], None]
     command_seconds: float
+    snapshot: Callable[[], str] = str
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0
@@ -67,11 +69,12 @@ def perform(effect: Effect, world: World) -> Event:
         case UseTool():
             outcome = _use(effect.call, effect.shown_bytes, world)
             digests = _digests(effect.sources, world)
-            return ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests)
+            tree = world.snapshot() if isinstance(effect.call, WriteFile | RunCommand) else ""
+            return ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests, tree)
         case Verify():
             outcome = world.workspace.run_command(effect.command, min(VERIFY_SECONDS, world.command_seconds), 8_192)
             text = tail(world.scrub(outcome.text), 10, 1_000)
-            return VerifyReturned(_verdict(outcome), text, _digests(effect.sources, world))
+            return VerifyReturned(_verdict(outcome), text, _digests(effect.sources, world), world.snapshot())
         case DigestSources():
             return SourcesDigested(_digests(effect.sources, world))
         case ReadClock():

@@ -21,6 +21,8 @@ from stackmem.core.events import (
     NoticeGiven,
     ReplyNudged,
     RunEnded,
+    RunForked,
+    RunResumed,
     RunStarted,
     SourcesDigested,
     ToolReturned,
@@ -78,7 +80,9 @@ def verify(records: Iterable[Record]) -> Replay:
             if not isinstance(record.event, RunStarted):
                 raise TraceError("the first record is not RunStarted; this is no trace of a run")
             strategy = _strategy(record.event)
-        else:
+        elif isinstance(record.event, RunForked):
+            strategy = _strategy(record.event.start)
+        elif not isinstance(record.event, RunResumed):
             prompts += _check(state, strategy, record)
         state = evolve(state, record.event)
     if strategy is None:

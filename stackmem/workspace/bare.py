@@ -18,7 +18,7 @@ class Bare:
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
         return Launch(
             argv=limited(command, seat.profile, count_processes=False),
-            environ=host_environment(seat, private_tmp(stack)),
+            environ=host_environment(seat, private_tmp(stack)) | dict(seat.environ),
             cwd=f"/proc/self/fd/{seat.fd}",
         )
 

@@ -20,6 +20,7 @@ from subprocess import Popen
 
 from stackmem.errors import WorkspaceError
 
+from .cover import places_to_cover
 from .environment import build_environment
 from .git_guard import guarded_git
 from .launch import Launch, Seat, SetUpFailed, limited
@@ -104,10 +105,14 @@ class Bubblewrap:
             *_system(seat),
             *self._kernel(seat),
             *_binds((*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)),
+            *_covers(seat),
             "--bind-fd", str(seat.fd), seat.path, *git,
             "--remount-ro", "/", "--chdir", seat.path,
             "--seccomp", str(bpf), "--json-status-fd", str(status_write),
+            *(word for name, value in seat.environ.items() for word in ("--setenv", name, value)),
         ]  # fmt: skip
+        if any("\0" in each for each in arguments):
+            raise WorkspaceError("a variable or a mount of the sandbox holds a NUL character; leave it out")
         args = _memory_file(stack, "args", b"".join(os.fsencode(each) + b"\0" for each in arguments))
         inner = limited(command, seat.profile, count_processes=True)
         environ = build_environment(
@@ -119,7 +124,7 @@ class Bubblewrap:
         )
         return Launch(
             argv=(program, "--args", str(args), "--", *inner),
-            environ=environ | dict(seat.environ),
+            environ=environ,
             cwd="/",
             fds=(args, bpf, seat.fd, status_write, *git_fds),
             status_fd=status_read,
@@ -176,6 +181,15 @@ def _binds(mounts: tuple[Mount, ...]) -> list[str]:
     for mount in sorted(mounts, key=lambda each: each.inside.count("/")):
         words += ["--bind" if mount.writable else "--ro-bind", mount.host, mount.inside]
     return words
+
+
+def _covers(seat: Seat) -> list[str]:
+    mounts = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
+    shown = [("/usr", "/usr"), *((mount.host, mount.inside) for mount in mounts)]
+    empty = ("--perms", "0755", "--size", "4096", "--tmpfs")
+    return [
+        word for path in places_to_cover(seat.hidden, shown) for word in (*empty, path, "--remount-ro", path)
+    ]
 
 
 def check_destinations(seat: Seat) -> None:

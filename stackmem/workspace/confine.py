@@ -5,8 +5,9 @@ packages (``python -I -S confine.py ORDER_FD STARTED_FD COMMAND…``), as the fi
 nothing but the standard library.
 
 An order is JSON: ``abi``, ``grants`` (pairs of a path and ``read``, ``write`` or ``device``), ``tcp`` and ``scope``
-(whether these are restricted), ``loopback`` (whether to switch it on, in a network namespace of one's own), ``filter``
-(base64 of the program).
+(whether these are restricted), ``loopback`` (whether to switch it on, in a network namespace of one's own), ``cover``
+(folders to cover by an empty one, in a mount namespace of one's own), ``filter`` (base64 of the program), and
+``environ`` (variables for the command that this script starts).
 
 Source: landlock(7), capset(2), seccomp(2), netdevice(7).
 """
@@ -31,6 +32,7 @@ _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _TCP = 1 | 2  # bind, connect
 _SCOPES = 1 | 2  # abstract unix sockets, signals
+_READ_ONLY = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC: mount(2)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -56,6 +58,8 @@ def apply(order: bytes) -> None:
     wanted = json.loads(order)
     if wanted["loopback"]:
         _switch_loopback_on()
+    for path in wanted["cover"]:
+        _check(f"cover {path}", _libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _READ_ONLY, b"size=4096,mode=755"))
     _check("no_new_privs", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _drop_capabilities()
     if wanted["abi"]:
@@ -128,13 +132,16 @@ def _load_filter(program: bytes) -> None:
 
 def main(arguments: list[str]) -> None:
     order_fd, started_fd = int(arguments[1]), int(arguments[2])
-    apply(os.pread(order_fd, 1 << 20, 0))
+    order = os.pread(order_fd, os.fstat(order_fd).st_size, 0)
+    apply(order)
     os.write(started_fd, b"started")
     os.closerange(3, max(order_fd, started_fd) + 1)
     # The first process of a namespace ignores signals it has no handler for, so the command must be the second.
     command = os.fork()
     if command == 0:
-        os.execv(arguments[3], arguments[3:])  # noqa: S606 - the command line is the caller's
+        # Only from here on: variables may steer any program's loader, and this one was not confined at its start.
+        environ = {**os.environ, **json.loads(order)["environ"]}
+        os.execve(arguments[3], arguments[3:], environ)  # noqa: S606 - the command line is the caller's
     while True:
         pid, status = os.wait()
         if pid == command:

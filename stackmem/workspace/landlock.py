@@ -17,6 +17,7 @@ from subprocess import Popen
 from stackmem.errors import WorkspaceError
 
 from .confine import landlock_abi
+from .cover import places_to_cover
 from .environment import build_environment
 from .launch import Launch, Seat, host_path, limited
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
@@ -30,11 +31,20 @@ _ETC = ("passwd", "group", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "g
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
-def build_order(seat: Seat, tmp: Path, *, families: tuple[int, ...], tracing: bool, own_network: bool = False) -> bytes:
+def build_order(
+    seat: Seat,
+    tmp: Path,
+    *,
+    families: tuple[int, ...],
+    tracing: bool,
+    own_network: bool = False,
+    own_mounts: bool = False,
+) -> bytes:
     """Spell out what a command may touch, for ``confine.apply``.
 
     Attributes:
         own_network: The command has a network namespace, in which it may use loopback as it likes.
+        own_mounts: The command has a mount namespace, in which folders can be covered.
 
     Raises:
         WorkspaceError: The kernel has no Landlock, or one that is too old.
@@ -57,6 +67,8 @@ def build_order(seat: Seat, tmp: Path, *, families: tuple[int, ...], tracing: bo
         "grants": grants,
         "tcp": not network and not own_network,
         "loopback": own_network,
+        "cover": places_to_cover(seat.hidden, [(path, path) for path, _ in grants]) if own_mounts else [],
+        "environ": dict(seat.environ),
         "scope": True,
         "filter": base64.b64encode(program).decode(),
     }
@@ -81,16 +93,15 @@ def _remove(tmp: Path) -> None:
 
 
 def host_environment(seat: Seat, tmp: Path) -> dict[str, str]:
-    """The environment where nothing is mounted: PATH names host folders."""
+    """The built environment where nothing is mounted: PATH names host folders."""
     mounts = (*seat.profile.mounts, *seat.mounts)
-    environ = build_environment(
+    return build_environment(
         path=(f"{seat.toolchain.environment}/bin", *(host_path(each, mounts) for each in seat.profile.path)),
         home=str(tmp / "home"),
         tmp=str(tmp),
         granted=seat.profile.env,
         caller=os.environ,
     )
-    return environ | dict(seat.environ)
 
 
 class Landlock:
@@ -104,7 +115,7 @@ class Landlock:
         network = (AF_INET, AF_INET6, AF_NETLINK) if seat.profile.network == "host" else ()
         return Launch(
             argv=limited(command, seat.profile, count_processes=False),
-            environ=host_environment(seat, tmp),
+            environ=host_environment(seat, tmp) | dict(seat.environ),  # its first program is confined already
             cwd=f"/proc/self/fd/{seat.fd}",
             fds=(),
             confinement=build_order(seat, tmp, families=(AF_UNIX, *network), tracing=False),

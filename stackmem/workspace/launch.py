@@ -26,8 +26,10 @@ class Seat(Struct, frozen=True):
     Attributes:
         fd: The workspace folder as it was opened (O_PATH); a level that can, mounts this and not the path.
         path: The workspace as commands see it.
-        environ: Variables that come on top of the built ones.
+        environ: Variables of the command, on top of the built ones. Their author may be a stranger, so no program of
+            the host that makes the sandbox ever runs with them.
         skeleton: The folder that stands as ``/etc``.
+        hidden: Folders of the host that commands never see into, where the level can mount.
 
     """
 
@@ -39,6 +41,7 @@ class Seat(Struct, frozen=True):
     environ: Mapping[str, str]
     toolchain: Toolchain
     skeleton: Path
+    hidden: tuple[Path, ...] = ()
 
 
 class Launch(Struct, frozen=True):

@@ -11,6 +11,7 @@ from stackmem.errors import WorkspaceError
 
 from .clip import clean
 from .command import Ended, run
+from .cover import OWN_TASKS
 from .files import Files
 from .gate import Gate
 from .launch import Level, Seat, SetUpFailed
@@ -34,6 +35,7 @@ def open_workspace(
     *,
     scrub: Callable[[str], str] = str,
     toolchain: Toolchain | None = None,
+    hidden: tuple[Path, ...] = (),
 ) -> Workspace:
     """Open a folder as a workspace.
 
@@ -43,6 +45,8 @@ def open_workspace(
         env: Variables for every command; they stand over the built ones.
         scrub: Takes secrets out of output before it is clipped, since half a secret is no longer recognised.
         toolchain: The Python that commands find; None builds or finds the one in the state folder.
+        hidden: Folders of the host that commands find empty where they lie in one that they see, beside the tasks that
+            ship; not at ``landlock`` and ``none``, which cannot mount.
 
     Raises:
         WorkspaceError: The folder is missing, or the level cannot be had.
@@ -56,7 +60,7 @@ def open_workspace(
     path = inside if level.mounts else str(folder)
     files = Files(folder, path, scrub=scrub)
     skeleton = build_skeleton(network=profile.network == "host")
-    seat = Seat(folder, files.fd, path, profile, mounts, dict(env or {}), tools, skeleton)
+    seat = Seat(folder, files.fd, path, profile, mounts, dict(env or {}), tools, skeleton, (OWN_TASKS, *hidden))
     return Workspace(level, files, seat, scrub)
 
 

@@ -1,0 +1,37 @@
+"""What it changes when a run goes on after its end, or where another run stood.
+
+Rule 1: nothing that a prompt was made of changes, so the next prompt is the one that the stopped run would have sent.
+Rule 2: what led to the end is forgotten: it must not end the run again by itself.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from .budgets import Limits
+from .calls import StoreEntry
+from .events import RunForked, RunResumed
+from .state import Frame, State
+
+
+def resumed(state: State, event: RunResumed) -> State:
+    return _going_on(state, event.limits)
+
+
+def forked(state: State, event: RunForked) -> State:
+    heap = state.heap
+    for name in event.dropped:
+        heap = heap.without(name) if name in heap.chunks else heap
+    for chunk in event.chunks:
+        heap = heap.put(StoreEntry(chunk.name, chunk.content, chunk.description), state.step, "")
+    return replace(_going_on(state, event.start.limits), start=event.start, heap=heap)
+
+
+def _going_on(state: State, limits: Limits) -> State:
+    """Without the end; with other limits the model is told anew when they run short."""
+    stack = state.stack if limits == state.limits else tuple(_untold(frame) for frame in state.stack)
+    return replace(state, stack=stack, limits=limits, end=None, checks=None, failures=(), idle=0, clock_fresh=False)
+
+
+def _untold(frame: Frame) -> Frame:
+    return replace(frame, told=frozenset(code for code in frame.told if not code.startswith("limit:")))

@@ -1,0 +1,157 @@
+"""Plays a run that is set up, from wherever it stands, and keeps what becomes of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.events import Event, ModelReplied, RunForked, RunStarted
+from stackmem.core.state import State
+from stackmem.errors import TraceError, WorkspaceError
+from stackmem.history.history import History
+from stackmem.trace.store import TraceWriter
+from stackmem.workspace.secrets import Scrubber
+
+from .assemble import Parts, Places
+from .controller import run
+from .interrupts import Interrupts
+from .patch import keep_patch
+from .result import RunResult, failure_of, write_result
+from .rundir import RESULT, RUN
+
+Observe = Callable[[Event, State], None]
+
+
+class Opened(Struct):
+    """A run with everything open that it needs.
+
+    Attributes:
+        folder: The folder of one's own that the workspace is a copy of; empty for a task.
+        seconds_before: Wall time of the run before this process took it up.
+
+    """
+
+    parts: Parts
+    places: Places
+    writer: TraceWriter
+    history: History
+    interrupts: Interrupts
+    folder: str = ""
+    observe: Observe | None = None
+    seconds_before: float = 0.0
+
+
+def play(first: Event, state: State, opened: Opened) -> RunResult:
+    """The run from ``state``, where ``first`` becomes true, to its result, which is kept beside its patch.
+
+    Raises:
+        TraceError: The trace or the result cannot be written any more; what stood before is whole.
+        WorkspaceError: The patch cannot be made; the result is kept.
+
+    """
+    parts, places, writer = opened.parts, opened.places, opened.writer
+    secret_steps: list[int] = []
+
+    def record(event: Event, after: State) -> None:
+        writer.append(event)
+        if isinstance(event, RunStarted | RunForked):
+            _write_start(after.begun, places.run)
+        if isinstance(event, ModelReplied) and _holds_secret(event, parts.scrubber):
+            secret_steps.append(after.step)
+        if opened.observe is not None:
+            opened.observe(event, after)
+
+    begun = parts.world.clock()
+    parts.world.started = begun - opened.seconds_before
+    after = run(first, state, parts.strategy, parts.world, record, opened.interrupts)
+    writer.sync()
+    result = replace(
+        _result(after, places, opened.seconds_before + time.monotonic() - begun),
+        steps_with_secrets=tuple(secret_steps),
+        records=writer.count,
+        digest=writer.digest,
+        signal=opened.interrupts.signal,
+    )
+    return _keep(result, after.begun.tree, opened)
+
+
+def _keep(result: RunResult, before: str, opened: Opened) -> RunResult:
+    """The result, in the run's folder beside its patch; a patch that cannot be made takes no result away."""
+    try:
+        kept = keep_patch(result, opened.folder, opened.history, before)
+    except WorkspaceError:
+        save_result(result)
+        raise
+    except OSError as error:
+        raise _unwritten(result, error) from error
+    save_result(kept)
+    return kept
+
+
+def save_result(result: RunResult) -> None:
+    try:
+        write_result(result, Path(result.run_dir) / RESULT)
+    except OSError as error:
+        raise _unwritten(result, error) from error
+
+
+def _unwritten(result: RunResult, error: OSError) -> TraceError:
+    return TraceError(
+        f"the run ended ({result.outcome}) and its trace is whole, but its result cannot be written to "
+        f"{result.run_dir} ({error.strerror}); make room there"
+    )
+
+
+def _write_start(start: RunStarted, run_dir: Path) -> None:
+    """``run.json``: the start for people to read; replay never reads it."""
+    try:
+        (run_dir / RUN).write_bytes(msgspec.json.format(msgspec.json.encode(start), indent=2) + b"\n")
+    except OSError as error:
+        raise TraceError(f"{run_dir / RUN} cannot be written ({error.strerror}); make room there") from error
+
+
+def _holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:
+    return any(scrubber.holds(text) for text in _texts(msgspec.to_builtins(reply.parts)))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every string in it as it is meant: in JSON a quote in a secret would hide it."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for name, inner in value.items():
+                yield from (str(name), *_texts(inner))
+        case list() | tuple():
+            for inner in value:
+                yield from _texts(inner)
+        case _:
+            pass
+
+
+def _result(state: State, places: Places, seconds: float) -> RunResult:
+    ended, start = state.end, state.begun
+    return RunResult(
+        run=places.run.name,
+        run_dir=str(places.run),
+        task=start.task_name,
+        model=start.model,
+        strategy=start.strategy,
+        ending=ended.ending if ended else "interrupted",
+        outcome=state.outcome,
+        steps=state.step,
+        frames=state.pushes,
+        usage=state.usage,
+        cost_usd=round(state.usd, 6) if start.price else None,
+        wall_seconds=round(seconds, 3),
+        isolation=start.isolation,
+        result=ended.result if ended else "",
+        workspace=str(places.work),
+        check_error=state.checks.error if state.checks else "",
+        failure=failure_of(state),
+    )

@@ -1,0 +1,47 @@
+"""What a person asked for, kept in the run's folder so that the run can be taken up again by another process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.errors import TraceError
+
+REQUEST = "request.json"
+
+
+class Request(Struct, frozen=True):
+    """One request.
+
+    Attributes:
+        subject: The task's or the folder's absolute path.
+        text: What was asked of a folder of one's own; None for a task.
+        flags: Every setting in force that is not its default, as flags would say it.
+        cwd: Where the person stood.
+        workspace: The run's workspace.
+        leave_out: Dependency folders of the copy that the history never looks into.
+
+    """
+
+    subject: str
+    text: str | None
+    flags: dict[str, Any]
+    cwd: str
+    workspace: str
+    leave_out: tuple[str, ...] = ()
+
+
+def write_request(request: Request, run_dir: Path) -> None:
+    encoded = msgspec.json.encode(request, enc_hook=str)
+    (run_dir / REQUEST).write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")
+
+
+def read_request(run_dir: Path) -> Request:
+    """Raises ``TraceError`` where the run has none, or it is broken."""
+    try:
+        return msgspec.json.decode((run_dir / REQUEST).read_bytes(), type=Request)
+    except (OSError, msgspec.DecodeError) as error:
+        raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be taken up again") from error

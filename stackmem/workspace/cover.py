@@ -1,0 +1,31 @@
+"""Folders that commands must not see though they lie in one that they do see: the hidden tests of tasks.
+
+stackmem may be installed below ``/usr``, or into the very Python that commands are given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+OWN_TASKS = Path(__file__).resolve().parents[1] / "_tasks"
+"""The tasks that ship, where stackmem is installed; a checkout has them elsewhere."""
+
+
+def places_to_cover(hidden: Iterable[Path], shown: Iterable[tuple[str, str]]) -> list[str]:
+    """The paths at which commands would find the hidden folders.
+
+    Args:
+        hidden: Folders of the host; one that is shown itself was granted, and is left alone.
+        shown: Pairs of a host path and the path at which commands see it.
+
+    """
+    real = [path.resolve() for path in hidden if path.is_dir()]
+    found = set()
+    for host, inside in shown:
+        place = Path(os.path.realpath(host))
+        for path in real:
+            if path != place and path.is_relative_to(place):
+                found.add(str(Path(inside) / path.relative_to(place)))
+    return sorted(found)
