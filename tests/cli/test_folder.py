@@ -170,6 +170,16 @@ def test_runs_and_sandboxes_below_the_folder_are_never_copied(stage: Stage, hers
     assert second["changed"] == ["seen"]
 
 
+def test_a_copy_of_more_than_a_gibibyte_is_asked_for_first(stage: Stage, hers: Path):
+    with (hers / "large").open("wb") as large:
+        large.truncate((1 << 30) + 4096)
+    ran = solve(stage, hers, "--json")
+    assert ran.returncode == 2
+    assert "4 files, 1,024.0 MiB" in ran.stderr
+    assert "say --yes to go on" in json.loads(ran.stdout)["error"]
+    assert stage.left_behind() == []
+
+
 def test_a_run_of_a_task_has_no_folder_to_apply_to(stage: Stage):
     result = stage.solve(stage.task(command("touch made"), pop()))
     ran = stage.run("apply", result.run)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import stackmem
 from stackmem import RulesDiffer, State, TraceError, UsageError, evolve, fold, replay, solve
@@ -113,3 +114,15 @@ def test_no_run_of_a_shipped_task_writes_into_the_task(stage: Stage):
     before = listing()
     stage.solve(TASKS / "calculator", model=stage.script(command("rm -rf * && touch x"), pop()))
     assert listing() == before
+
+
+def test_a_run_under_other_rules_is_told_to_be_one(stage: Stage):
+    result = stage.solve(stage.task(push(), pop(), pop()))
+    first, *others = records(result.run_dir)
+    other = replace(first, event=replace(first.event, rules=first.event.rules + 1, system="Other words."))
+    rechain(Path(result.run_dir) / "trace.jsonl", [other, *others])
+    found = replay(result.run_dir)
+    assert (found.same_rules, found.prompts, found.outcome) == (False, 0, "solved")
+    ran = stage.run("replay", result.run)
+    assert ran.returncode == 0, ran.stderr
+    assert "the run was made under other rules: wording and prompt digests were not compared" in ran.stdout
