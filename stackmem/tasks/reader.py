@@ -22,6 +22,14 @@ CHECK_SECONDS = 600.0
 """Harbor's own default for ``[verifier] timeout_sec``."""
 
 
+# A task is somebody else's folder: a link in one of these places would hand over files of the person's.
+_OWN_FILES = (
+    "task.toml", "instruction.md", "demo.yaml", "environment", "environment/workspace", "tests", "tests/test.sh",
+    "solution", "solution/solve.sh",
+)  # fmt: skip
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
 class Task(Struct, frozen=True):
     """A task as its folder states it; None where it sets nothing.
 
@@ -71,6 +79,7 @@ def read_task(folder: Path) -> Task:
     folder = folder.absolute()
     if not folder.is_dir():
         raise UsageError(f"no task folder {folder}; 'stackmem tasks list' shows the tasks there are")
+    _refuse_foreign_files(folder)
     table = _Table(folder / "task.toml")
     agent, verifier, environment = table.section("agent"), table.section("verifier"), table.section("environment")
     ours = table.section("metadata").section("stackmem")
@@ -97,6 +106,20 @@ def read_task(folder: Path) -> Task:
             *_unheeded(environment),
         ),
     )
+
+
+def _refuse_foreign_files(folder: Path) -> None:
+    own = folder.resolve()
+    for name in _OWN_FILES:
+        path = folder / name
+        try:
+            inside = path.resolve().is_relative_to(own)
+        except (OSError, RuntimeError):  # a link to itself
+            inside = False
+        if not inside:
+            raise UsageError(f"{path} is a link that leads out of the task; put the file itself there")
+    if (folder / "environment" / "workspace").is_symlink():
+        raise UsageError(f"{folder / 'environment' / 'workspace'} is a link; put the folder itself there")
 
 
 class _Table:
@@ -148,6 +171,11 @@ class _Table:
         value = self.section(key).values
         if not all(isinstance(item, str) for item in value.values()):
             raise self.wrong(key, "a table of texts")
+        for name, text in value.items():
+            if not _VARIABLE.fullmatch(name) or "\0" in text:
+                raise self.wrong(
+                    f"{key}.{name[:60]!a}", "a variable: a name of letters, digits and _, no NUL in its text"
+                )
         return dict(value)
 
     def refuse_what_we_cannot_run(self) -> None:

@@ -187,9 +187,7 @@ def _covers(seat: Seat) -> list[str]:
     mounts = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
     shown = [("/usr", "/usr"), *((mount.host, mount.inside) for mount in mounts)]
     empty = ("--perms", "0755", "--size", "4096", "--tmpfs")
-    return [
-        word for path in places_to_cover(seat.hidden, shown) for word in (*empty, path, "--remount-ro", path)
-    ]
+    return [word for path in places_to_cover(seat.hidden, shown) for word in (*empty, path, "--remount-ro", path)]
 
 
 def check_destinations(seat: Seat) -> None:

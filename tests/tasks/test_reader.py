@@ -1,6 +1,7 @@
 """A task folder becomes a Task, or one sentence that says what is wrong with it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -128,3 +129,50 @@ def test_an_empty_instruction_is_refused(tmp_path):
 )
 def test_a_wrong_value_is_named_with_its_table(tmp_path, toml, told):
     assert told in refusal(make_task(tmp_path / "t", toml))
+
+
+FOREIGN = ("instruction.md", "demo.yaml", "environment", "environment/workspace", "tests", "tests/test.sh", "solution")
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_link_that_leads_out_of_the_task_is_refused(tmp_path, name):
+    hers = make_task(tmp_path / "hers")
+    (hers / "workspace").mkdir()
+    (hers / "test.sh").write_text("true\n")
+    task = make_task(tmp_path / "task")
+    _link(task / name, hers / "tests" / "test.sh" if "." in name else hers)
+    assert f"{task / name} is a link that leads out of the task" in refusal(task)
+
+
+def test_a_link_inside_the_task_is_followed(tmp_path):
+    task = make_task(tmp_path / "task")
+    (task / "docs").mkdir()
+    (task / "docs" / "text.md").write_text("Do that.")
+    _link(task / "instruction.md", Path("docs/text.md"))
+    assert read_task(task).instruction == "Do that."
+
+
+def test_a_workspace_that_is_a_link_is_refused_since_its_copy_would_be_one(tmp_path):
+    task = make_task(tmp_path / "task")
+    (task / "files").mkdir()
+    _link(task / "environment" / "workspace", Path("../files"))
+    assert "is a link; put the folder itself there" in refusal(task)
+
+
+def test_a_link_to_itself_is_refused(tmp_path):
+    task = make_task(tmp_path / "task")
+    _link(task / "environment", Path("environment"))
+    assert "environment" in refusal(task)
+
+
+def _link(path: Path, target: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        path.rename(path.parent / "aside")
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("line", ["'A=B' = 'x'", "'' = 'x'", "'A B' = 'x'", 'A = "x\\u0000--bind"'])
+def test_a_variable_of_the_checks_that_is_none_is_refused(tmp_path, line):
+    assert "must be a variable" in refusal(make_task(tmp_path / "t", f"[verifier.env]\n{line}\n"))

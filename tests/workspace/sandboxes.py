@@ -88,7 +88,7 @@ def opened(person: Person, toolchains: dict[bool, Toolchain]) -> Callable[..., A
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         root = place / "ws"
         root.mkdir(exist_ok=True)
-        keywords = {name: rest.pop(name) for name in ("mounts", "env", "scrub") if name in rest}
+        keywords = {name: rest.pop(name) for name in ("mounts", "env", "scrub", "hidden") if name in rest}
         if "granted" in rest:
             rest["env"] = rest.pop("granted")
         inside = rest.pop("inside", "/workspace")

@@ -1,0 +1,64 @@
+"""What stays unseen in a folder that commands see, and whose variables the sandbox itself never runs with."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.cover import places_to_cover
+from stackmem.workspace.profile import Mount
+from tests.workspace.sandboxes import BUBBLEWRAP, CONFINED, CONTAINED, SECRET, hostile, outside, sh
+
+
+def _toolchain(place: Path) -> Path:
+    folder = place / "toolchain"
+    (folder / "lib" / "tasks" / "tests").mkdir(parents=True)
+    (folder / "lib" / "tasks" / "tests" / "answer").write_text(SECRET)
+    (folder / "lib" / "module").write_text("open to all")
+    return folder
+
+
+@hostile(*CONTAINED)
+def test_hidden_tests_below_a_granted_folder_are_not_there(place, level, opened):
+    folder = _toolchain(place)
+    granted = Mount(str(folder), str(folder))
+    with opened(place, level, mounts=(granted,), hidden=(folder / "lib" / "tasks",)) as workspace:
+        hidden = folder / "lib" / "tasks"
+        done = sh(workspace, f"cat {folder}/lib/module; ls -A {hidden}; cat {hidden}/tests/*; echo x >{hidden}/new")
+        undone = sh(workspace, f"umount {hidden}; cat {hidden}/tests/answer")
+    assert "open to all" in done.text
+    assert SECRET not in done.text + undone.text
+    assert os.listdir(hidden) == ["tests"]
+
+
+@hostile(*CONTAINED)
+def test_a_hidden_folder_that_is_granted_itself_is_seen(place, level, opened):
+    folder = _toolchain(place)
+    tests = Mount(str(folder / "lib" / "tasks" / "tests"), "/tests")
+    with opened(place, level, mounts=(tests,), hidden=(folder / "lib" / "tasks" / "tests",)) as workspace:
+        assert SECRET in sh(workspace, f"cat {workspace.place(tests)}/answer").text
+
+
+def test_links_on_the_way_do_not_uncover(tmp_path):
+    folder = _toolchain(tmp_path)
+    (tmp_path / "link").symlink_to(folder)
+    hidden = tmp_path / "link" / "lib" / "tasks"
+    assert places_to_cover([hidden], [(str(tmp_path / "link"), "/opt/t")]) == ["/opt/t/lib/tasks"]
+    assert places_to_cover([hidden, tmp_path / "missing"], [("/usr", "/usr")]) == []
+
+
+@hostile(*CONFINED)
+def test_variables_of_a_command_do_not_steer_the_programs_that_make_its_sandbox(place, level, opened):
+    there = outside(place)
+    steering = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{there}/loaded"}
+    with opened(place, level, env=steering) as workspace:
+        said = sh(workspace, 'echo "to $LD_DEBUG_OUTPUT"').text
+    assert f"to {there}/loaded" in said
+    assert os.listdir(there) == ["file"]
+
+
+@hostile(*BUBBLEWRAP)
+def test_a_variable_cannot_add_words_to_the_sandbox(place, level, opened):
+    with opened(place, level, env={"A": "\0--bind\0/\0/mnt"}) as workspace, pytest.raises(WorkspaceError, match="NUL"):
+        sh(workspace, "true")
