@@ -6,10 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.trace.lineage import RunReader
 from stackmem.trace.replay import verify
-from stackmem.trace.store import TraceReader
-
-from .rundir import TRACE
 
 
 class Replayed(Struct, frozen=True):
@@ -40,7 +38,7 @@ def replay_run(run_dir: Path) -> Replayed:
         RulesDiffer: The rules derive something else today.
 
     """
-    reader = TraceReader(run_dir / TRACE)
+    reader = RunReader(run_dir)
     found = verify(reader)
     state = found.state
     return Replayed(

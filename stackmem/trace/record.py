@@ -11,7 +11,7 @@ import hashlib
 import msgspec
 from msgspec import Struct
 
-from stackmem.core.events import Event
+from stackmem.core.events import Event, RunForked
 from stackmem.errors import TraceError
 
 _MARK = b',"digest":"'
@@ -63,3 +63,12 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
     if record.seq != number:
         raise TraceError(f"line {number} is record {record.seq}; lines are missing, doubled or out of order")
     return record, digest
+
+
+def origin(line: bytes) -> tuple[int, str]:
+    """Number and digest of the record before a file's first line: of a fork's parent, else 0 and nothing."""
+    try:
+        event = _decoder.decode(line.rstrip(b"\n")[:-_TAIL_BYTES] + b"}").event
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0, ""
+    return (event.at, event.digest) if isinstance(event, RunForked) else (0, "")

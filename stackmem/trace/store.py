@@ -14,19 +14,26 @@ from pathlib import Path
 from stackmem.core.events import Event
 from stackmem.errors import TraceError
 
-from .record import Record, read_line, write_line
+from .record import Record, origin, read_line, write_line
 
 
 class TraceWriter:
     """Appends the events of one new run."""
 
-    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, now: Callable[[], float] = time.time, *, after: int = 0, digest: str = "") -> None:
+        """Make the file.
+
+        Args:
+            after: Number of the record before the first one: that of a fork's parent.
+            digest: That record's digest.
+
+        """
         self._path = path
         self._now = now
-        self._seq = 0
-        self._synced = 0
+        self._seq = after
+        self._synced = after
         self._size = 0
-        self.digest = ""
+        self.digest = digest
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -79,7 +86,10 @@ class TraceWriter:
 
 
 class TraceReader:
-    """Reads the records of a run, checking each line's digest; lazily, for traces larger than memory.
+    """Reads the records of one file, checking each line's digest; lazily, for traces larger than memory.
+
+    A fork's file goes on where its parent was cut: its first record tells the number and the digest before it.
+    ``lineage.read_run`` reads both.
 
     Attributes:
         torn_bytes: Length of a last line that a crash cut short, known once all was read; it is no part of the trace.
@@ -104,8 +114,10 @@ class TraceReader:
         except OSError as error:
             raise TraceError(f"the trace {self._path} cannot be read: {error.strerror}") from error
         with file:
-            number = 0
-            for number, line in enumerate(file, 1):
+            number, self.digest = origin(file.readline())
+            file.seek(0)
+            first = number + 1
+            for number, line in enumerate(file, first):
                 if line.endswith(b"\n"):
                     record, self.digest = read_line(line[:-1], self.digest, number)
                 else:
@@ -115,5 +127,5 @@ class TraceReader:
                         self.torn_bytes = len(line)
                         return
                 yield record
-            if number == 0:
+            if number < first:
                 raise TraceError(f"the trace {self._path} is empty; the run ended before its first record")
