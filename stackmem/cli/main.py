@@ -32,13 +32,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.command("solve")(solve.command)
-app.command("replay")(replay.command)
-app.command("apply")(apply.command)
-app.add_typer(tasks.app, name="tasks")
-app.command("doctor")(doctor.command)
-app.command("models")(models.command)
-app.command("strategies")(strategies.command)
+app.command("solve", short_help="Let a model solve a task, or work on a copy of a folder.")(solve.command)
+app.command("replay", short_help="Verify every event and prompt of a run.")(replay.command)
+app.command("apply", short_help="Apply a run's patch to the folder it came from.")(apply.command)
+app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that they are sound.")
+app.command("doctor", short_help="Say what isolation works here, and how to get it.")(doctor.command)
+app.command("models", short_help="List the known models with their prices.")(models.command)
+app.command("strategies", short_help="List the memory strategies.")(strategies.command)
 app.command("config")(config.command)
 
 
@@ -76,6 +76,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     else:
+        if code == 130:  # typer's word for Ctrl-C; a run that was interrupted has told its result and exited
+            fail("interrupted before there was a result; start it again", 130)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -99,7 +101,8 @@ def _fail_usage(error: typer.TyperException) -> NoReturn:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)  # noqa: T201
         sys.exit(2)
-    fail(f"{says[:1].lower()}{says[1:].rstrip('.')}; {command} --help shows what there is", 2)
+    told = f"{says[:1].lower()}{says[1:]}".replace(". Did you mean", "; did you mean")
+    fail(f"{told.rstrip('.?')}; {command} --help shows what there is", 2)
 
 
 def _hush() -> None:

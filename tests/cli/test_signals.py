@@ -141,6 +141,19 @@ def test_a_command_dies_with_the_program_that_was_killed(stage: Stage):
     eventually(lambda: not alive(mark), 5)
 
 
+def test_ctrl_c_while_a_task_is_checked_leaves_neither_processes_nor_folders(stage: Stage):
+    mark, scratch = mark_of(stage), stage.root / "tmp"
+    scratch.mkdir()
+    process = stage.start("tasks", "check", stage.task(pop(), test=f"sleep {mark}\n"), env={"TMPDIR": str(scratch)})
+    eventually(lambda: sleeping(mark))
+    os.killpg(process.pid, signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=20)
+    assert (process.returncode, stdout) == (130, "")
+    assert stderr == "stackmem: interrupted before there was a result; start it again\n"
+    assert list(scratch.glob("stackmem-task-check-*")) == []
+    eventually(lambda: not alive(mark), 5)
+
+
 def on_a_terminal(stage: Stage, *arguments: object) -> tuple[subprocess.Popen, int]:
     """The program with a terminal of its own as all three of its files, and the terminal's other end."""
     ours, theirs = pty.openpty()
