@@ -20,6 +20,6 @@ def command(
     from .solving import readable
 
     folder, changed = apply_run(run_folder(run, runs_dir))
-    typer.echo(f"applied to {folder}: {len(changed)} files")
+    typer.echo(f"applied to {folder}: {len(changed)} {'file' if len(changed) == 1 else 'files'}")
     for path in changed:
         typer.echo(f"  {readable(path)}")

@@ -8,7 +8,7 @@ import typer
 
 
 def command(
-    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Also heed what this task sets.")] = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Also heed what this task sets.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
 ) -> None:
     """Show every setting and where its value comes from."""

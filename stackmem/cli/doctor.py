@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from typing import Annotated
 
 import typer
@@ -31,12 +33,21 @@ def command(
             typer.echo(
                 f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"
             )
-            typer.echo(f"  probe:      {level.probe}")
-            if level.failure:
-                typer.echo(f"  it said:    {level.failure}")
-            typer.echo(f"  guarantees: {level.guarantees}\n  leaks:      {level.leaks}")
-            if level.remedy:
-                typer.echo(f"  to get it:  {level.remedy}")
+            _say("probe", level.probe)
+            _say("it said", level.failure)
+            _say("guarantees", level.guarantees)
+            _say("leaks", level.leaks)
+            _say("to get it", level.remedy)
         for warning in found.warnings:
             typer.echo(f"\nwarning: {warning}")
     sys.exit(0 if found.active else 5)
+
+
+def _say(label: str, text: str) -> None:
+    """A row, on a terminal in lines of its width; elsewhere on one, as searches like it."""
+    if not text:
+        return
+    row = f"  {f'{label}:':<12}{text}"
+    if sys.stdout.isatty():
+        row = textwrap.fill(row, shutil.get_terminal_size().columns, subsequent_indent=" " * 14)
+    typer.echo(row)

@@ -34,11 +34,9 @@ def list_command(
         typer.echo(f"{task.short_name:<20} {first[:90]}")
 
 
-@app.command("check")
+@app.command("check", short_help="Check that tasks are sound.")
 def check_command(
-    named: Annotated[
-        list[str] | None, typer.Argument(metavar="[TASK]...", help="Tasks; all where none is named.")
-    ] = None,
+    named: Annotated[list[str] | None, typer.Argument(metavar="TASK", help="Tasks; all where none is named.")] = None,
     isolation: str | None = flag("isolation"),
 ) -> None:
     """Check that a task's solution passes, that doing nothing fails, and that its demo passes; each of them twice."""

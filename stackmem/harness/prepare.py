@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.errors import UsageError
 from stackmem.history.repository import Plan as CopyPlan
 from stackmem.history.repository import plan_copy
 from stackmem.models.endpoint import ANTHROPIC
@@ -60,6 +61,7 @@ def prepare(
     if model is None:
         model = default_model(environ)
         if model == "demo":
+            _must_have_demo(subject)
             warnings.append(
                 f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the "
                 "model; for a real one set the key, or say --model NAME (stackmem models lists them)"
@@ -70,6 +72,15 @@ def prepare(
         must_be_text(str(folder), f"the path {folder}")
     copy = plan_copy(subject.folder, settings.include, folders) if subject.folder else None
     return Prepared(subject, resolved, cwd, folders, model, copy, tuple(warnings))
+
+
+def _must_have_demo(subject: Subject) -> None:
+    """Nobody plays the model: neither a key nor a name says who, and here is no script that would."""
+    if subject.task is None or subject.task.demo is None:
+        raise UsageError(
+            f"no model was named and no {ANTHROPIC.key_variable} is set; set it to your key, or name one: --model "
+            "openai/NAME --base-url URL for a server of your own, --model script:FILE, or --model human to play it"
+        )
 
 
 def task_settings(subject: Subject) -> dict[str, object]:

@@ -76,10 +76,17 @@ def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | Non
     if not key and _is_loopback(host):
         key = NO_KEY
     if not key:
-        raise UsageError(f"{variable} is not set; set it to your key, or use --model demo, which needs none")
+        raise UsageError(f"{variable} is not set; set it to your key, or use what needs none: {_keyless(provider)}")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(f"{variable} holds characters that no key has; copy the key again")
     return Endpoint(url, key)
+
+
+def _keyless(provider: Provider) -> str:
+    """What is nearest to that provider, and needs no key."""
+    if provider is OPENAI:
+        return "a server on this machine (--base-url http://127.0.0.1:8000/v1), or a task's --model demo"
+    return "a task's --model demo, or --model human"
 
 
 def _host(url: str, given: str) -> str:

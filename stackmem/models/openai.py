@@ -6,6 +6,8 @@ the same attempt: which fields a server knows is found out, not a failure.
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -56,7 +58,8 @@ class OpenAIModel:
 
         """
         if find_spec("openai") is None:
-            raise UsageError("openai/NAME needs the openai package; install it with: pip install 'stackmem[openai]'")
+            install = f"{shlex.quote(sys.executable)} -m pip install 'openai>=3,<4'"
+            raise UsageError(f"openai/NAME needs the openai package; install it with: {install}")
         self.name = f"openai/{model}"
         self.window_tokens = window_tokens or WINDOW_TOKENS
         self.price: Price | None = None

@@ -27,6 +27,14 @@ def test_without_a_model_the_demo_is_taken_and_said_so_and_with_a_key_claude_is(
     assert found.model == "demo"
 
 
+def test_where_no_script_could_play_the_model_somebody_must_be_named(stage: Stage):
+    folder = stage.root / "hers"
+    folder.mkdir()
+    with pytest.raises(UsageError, match=r"no model was named and no ANTHROPIC_API_KEY is set; .*--model human"):
+        prepared(stage, folder, "tidy up")
+    assert prepared(stage, folder, "tidy up", model="human").warnings == ()
+
+
 def test_a_named_model_is_taken_over_every_default(stage: Stage):
     task = stage.task(pop())
     key = {"ANTHROPIC_API_KEY": "sk-ant-somebodys-key"}
@@ -45,17 +53,17 @@ def test_a_task_limits_its_run_and_a_person_over_it(stage: Stage):
 
 def test_a_task_is_checked_and_a_folder_only_where_she_says_by_what(stage: Stage):
     assert prepared(stage, stage.task(pop())).checked
-    assert not prepared(stage, ".", "Do it.").checked
-    assert prepared(stage, ".", "Do it.", check="true").checked
+    assert not prepared(stage, ".", "Do it.", model="human").checked
+    assert prepared(stage, ".", "Do it.", model="human", check="true").checked
 
 
 def test_a_folder_is_meant_from_where_she_stands(stage: Stage):
     below = stage.elsewhere / "below"
     below.mkdir()
-    assert prepared(stage, "below", "Do it.").subject.folder == below
-    assert prepared(stage, ".", "Do it.").subject.name == "elsewhere"
-    assert prepared(stage, "below/..", "Do it.").subject.folder == stage.elsewhere
-    found = prepared(stage, below, "Do it.")
+    assert prepared(stage, "below", "Do it.", model="human").subject.folder == below
+    assert prepared(stage, ".", "Do it.", model="human").subject.name == "elsewhere"
+    assert prepared(stage, "below/..", "Do it.", model="human").subject.folder == stage.elsewhere
+    found = prepared(stage, below, "Do it.", model="human")
     assert (found.subject.inside, found.copy.files) == (str(below), 0)
 
 
@@ -73,6 +81,6 @@ def test_a_text_of_nothing_is_none(stage: Stage, text):
 
 def test_no_name_that_the_trace_could_not_hold_is_taken(stage: Stage):
     broken = os.fsdecode(b"caf\xe9")
-    for flags in ({"model": f"script:{broken}"}, {"runs_dir": str(stage.root / broken)}):
+    for flags in ({"model": f"script:{broken}"}, {"model": "human", "runs_dir": str(stage.root / broken)}):
         with pytest.raises(UsageError, match="UTF-8"):
             prepared(stage, stage.elsewhere, "Do it.", **flags)
