@@ -19,6 +19,7 @@ from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.memory import open_strategy
 from stackmem.models.registry import Model, open_model
+from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
 from stackmem.version import VERSION
 from stackmem.workspace.profile import Mount, Profile, read_profile
@@ -132,8 +133,14 @@ def assemble(
     settings, subject = prepared.resolved.settings, prepared.subject
     scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
 
+    # Wherever a profile or an installation shows them: other tasks' tests, and what other runs hold.
+    task = (subject.task.folder,) if subject.task else ()
+    hidden = (shipped_tasks(), *task, *prepared.folders)
+
     def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
-        return open_workspace(settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub)
+        return open_workspace(
+            settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden
+        )
 
     workspace = open_at(places.work, (), {})
     checks = _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)

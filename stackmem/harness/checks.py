@@ -103,7 +103,7 @@ def _empty(folder: Path) -> None:
     """Make the folder, without what an earlier judgement left in it."""
     try:
         remove_tree(folder)
-        folder.mkdir(parents=True)
+        folder.mkdir(mode=0o700, parents=True)  # closed to others, as what an agent's code writes always is
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made ({error.strerror}); make room there") from error
 

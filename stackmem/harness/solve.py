@@ -93,7 +93,8 @@ def _remove_unbegun(places: Places) -> None:
 def _fill_workspace(places: Places, prepared: Prepared) -> None:
     subject = prepared.subject
     try:
-        places.scratch.mkdir(parents=True)
+        # Closed to others: a command that root runs can leave programs there which take root's rights (setuid).
+        places.scratch.mkdir(mode=0o700, parents=True)
     except OSError as error:
         where = places.scratch.parent
         raise UsageError(

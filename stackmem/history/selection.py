@@ -11,6 +11,7 @@ Never: ``.git``, ``.env*`` at any depth, what is no file, folder or link, and th
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,7 @@ from .git import git, git_and_warnings, her_environment
 DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
 _STAGE = os.fsencode(STAGE)  # of an apply that was killed
 _CLOSED = b"warning: could not open directory '"
+_STRANGE = re.compile(rb"(?:^|/)\.{0,2}(?:/|$)")  # an index is a file like any other: git lists what stands in it
 _NAMED = 5  # paths in one message
 
 
@@ -88,6 +90,11 @@ class _Picked:
             self._note_tracked(below + path)
         others = self._listed(folder, "--others", "--exclude-standard")
         for path in (*tracked, *others):
+            if _STRANGE.search(path.rstrip(b"/")):
+                raise UsageError(
+                    f"the repository {shown_name(os.fspath(folder))} claims to track {shown_name(path)}, which is not"
+                    " in it; do not trust this repository, or clone it anew"
+                )
             whole = below + path.rstrip(b"/")
             if self._add(whole) and os.path.lexists(self._at(whole + b"/.git")):
                 self.from_git(Path(os.fsdecode(self._at(whole))), whole + b"/")

@@ -67,12 +67,19 @@ def build_order(
         "grants": grants,
         "tcp": not network and not own_network,
         "loopback": own_network,
-        "cover": places_to_cover(seat.hidden, [(path, path) for path, _ in grants]) if own_mounts else [],
+        "cover": _covered(seat, [path for path, _ in grants]) if own_mounts else [],
         "environ": dict(seat.environ),
         "scope": True,
         "filter": base64.b64encode(program).decode(),
     }
     return json.dumps(order).encode()
+
+
+def _covered(seat: Seat, granted: list[str]) -> list[str]:
+    """What is hidden below the granted paths, but for what holds a place that this very command is given."""
+    needed = [seat.root, *(Path(os.path.realpath(mount.host)) for mount in seat.mounts)]
+    found = places_to_cover(seat.hidden, [(path, path) for path in granted])
+    return [path for path in found if not any(each.is_relative_to(os.path.realpath(path)) for each in needed)]
 
 
 def private_tmp(stack: ExitStack) -> Path:

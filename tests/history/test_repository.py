@@ -1,5 +1,6 @@
 """What comes along into a copy of the person's folder, and what never does."""
 
+import hashlib
 import os
 import socket
 import tempfile
@@ -293,3 +294,16 @@ def test_root_can_copy_a_repository_of_somebody_else(tmp_path):
     for at in (source, *source.rglob("*")):
         os.chown(at, NOBODY, NOBODY)
     assert names(copied(source, tmp_path)) == {".gitignore", "a"}
+
+
+@pytest.mark.parametrize("path", [b"../secret", b"a/../../s", b"/etc/host", b"./aa/bbbb", b"a//bbcccc"])
+def test_an_index_that_lists_files_outside_of_the_repository_is_refused(tmp_path, path):
+    name = b"n" * len(path)
+    source = repository(tmp_path / "p", {name.decode(): "a"})
+    folder(tmp_path, {"secret": "s", "s": "s"})
+    index = source / ".git" / "index"
+    forged = index.read_bytes()[:-20].replace(name, path)
+    index.write_bytes(forged + hashlib.sha1(forged, usedforsecurity=False).digest())
+    with pytest.raises(UsageError, match="claims to track"):
+        copied(source, tmp_path)
+    assert not (tmp_path / "copies").exists()

@@ -40,6 +40,15 @@ def test_a_hidden_folder_that_is_granted_itself_is_seen(place, level, opened):
         assert SECRET in sh(workspace, f"cat {workspace.place(tests)}/answer").text
 
 
+@hostile(*CONTAINED)
+def test_tests_that_a_command_is_given_are_there_for_it_also_below_a_granted_folder(place, level, opened):
+    folder = _toolchain(place)
+    hidden = folder / "lib" / "tasks"
+    mounts = (Mount(str(folder), str(folder)), Mount(str(hidden / "tests"), "/tests"))
+    with opened(place, level, mounts=mounts, hidden=(hidden,)) as workspace:
+        assert SECRET in sh(workspace, f"cat {workspace.place(mounts[1])}/answer").text
+
+
 def test_links_on_the_way_do_not_uncover(tmp_path):
     folder = _toolchain(tmp_path)
     (tmp_path / "link").symlink_to(folder)
