@@ -1,4 +1,8 @@
-"""A run's whole history: its own records, and before them those it shares with the run it was forked from."""
+"""A run's whole history: its own records, and before them those it shares with the run it was forked from.
+
+A fork's file begins with ``RunForked`` and continues its parent's chain. So the parent's lines up to the cut, followed
+by the fork's own, are one whole trace as well: a packed run is kept like that, and has no parent to look for.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,13 @@ from pathlib import Path
 from stackmem.core.events import RunForked
 from stackmem.errors import TraceError
 
-from .record import Record
+from .record import Record, origin
 from .store import TraceReader
 
 TRACE = "trace.jsonl"
+HISTORY = "history.git"
+_GENERATIONS = 200
+_ALL = 1 << 62
 
 
 class RunReader:
@@ -35,26 +42,62 @@ class RunReader:
             TraceError: A line is broken, or a parent is missing or has changed (named).
 
         """
-        own = TraceReader(self._run_dir / TRACE)
-        for record in own:
-            if isinstance(record.event, RunForked):
-                yield from self._shared(record.event)
-            self.digest = own.digest
-            yield record
-        self.torn_bytes = own.torn_bytes
+        for folder, at, digest in _sources(self._run_dir):
+            yield from self._up_to(folder, at, digest)
 
-    def _shared(self, fork: RunForked) -> Iterator[Record]:
-        """The parent's records up to the cut, whose digest must be the one the fork names."""
-        parent = self._run_dir.parent / fork.parent
-        if not (parent / TRACE).is_file():
-            raise TraceError(f"the run was forked from {fork.parent}, which is not in {parent.parent}; bring it back")
-        reader = RunReader(parent)
+    def _up_to(self, folder: Path, at: int, digest: str) -> Iterator[Record]:
+        """A file's records up to number ``at``, whose digest must be the one that the fork names."""
+        reader = TraceReader(folder / TRACE)
         for record in reader:
-            if record.seq < fork.at:
-                yield record
-                continue
-            if reader.digest != fork.digest:
+            if record.seq == at and reader.digest != digest:
                 break
+            self.digest = reader.digest
             yield record
-            return
-        raise TraceError(f"the run was forked from {fork.parent} at record {fork.at}, which has changed since")
+            if record.seq == at:
+                return
+        if digest:
+            raise TraceError(
+                f"the run was forked from {folder.name} at record {at}, which has changed since; bring back that run "
+                "as it was"
+            )
+        self.torn_bytes = reader.torn_bytes
+
+
+def _sources(run_dir: Path) -> list[tuple[Path, int, str]]:
+    """The files that hold a run, oldest first: folder, last record that counts, and its digest (nothing at the end)."""
+    found = [(run_dir, _ALL, "")]
+    folder = run_dir
+    for _ in range(_GENERATIONS):
+        fork = begun_by(folder)
+        if fork is None:
+            return found[::-1]
+        folder = parent_of(folder, fork)
+        if found[-1][1] <= fork.at:  # cut before the parent itself was: nothing of the parent's own counts
+            found[-1] = (folder, *found[-1][1:])
+        else:
+            found.append((folder, fork.at, fork.digest))
+    raise TraceError(f"the run {run_dir.name} has more than {_GENERATIONS} generations of parents; no fork made it so")
+
+
+def begun_by(run_dir: Path) -> RunForked | None:
+    """The fork that a run's file begins with; None for a run that stands alone."""
+    try:
+        with (run_dir / TRACE).open("rb") as file:
+            return origin(file.readline())
+    except OSError as error:
+        raise TraceError(f"the trace {run_dir / TRACE} cannot be read: {error.strerror}") from error
+
+
+def parent_of(run_dir: Path, fork: RunForked) -> Path:
+    """The folder of the run that another one was forked from.
+
+    Raises:
+        TraceError: It is not there.
+
+    """
+    runs = run_dir.resolve().parent
+    name = fork.parent
+    plain = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(name.encode()) <= 255
+    if not plain or not (runs / name / TRACE).is_file():
+        raise TraceError(f"the run was forked from {name[:200]}, which is not in {runs}; bring it back")
+    return runs / name

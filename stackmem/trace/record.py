@@ -65,10 +65,10 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
     return record, digest
 
 
-def origin(line: bytes) -> tuple[int, str]:
-    """Number and digest of the record before a file's first line: of a fork's parent, else 0 and nothing."""
+def origin(line: bytes) -> RunForked | None:
+    """The fork that a file's first line tells of; None where the file begins by itself, or with no record at all."""
     try:
         event = _decoder.decode(line.rstrip(b"\n")[:-_TAIL_BYTES] + b"}").event
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return 0, ""
-    return (event.at, event.digest) if isinstance(event, RunForked) else (0, "")
+        return None
+    return event if isinstance(event, RunForked) else None
