@@ -16,6 +16,7 @@ from stackmem.core.pricing import Price
 from .anthropic_request import request_body
 from .anthropic_stream import read_reply
 from .catalog import lookup
+from .connection import Connection
 from .endpoint import Endpoint
 from .estimate import estimated_usage
 from .event_stream import server_events
@@ -61,6 +62,7 @@ class AnthropicModel:
         most = min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS, self.window_tokens // 4)
         self._max_tokens = max_output_tokens or most
         self._client: Anthropic | None = None
+        self._connection: Connection | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
@@ -75,9 +77,12 @@ class AnthropicModel:
         import httpx2
 
         secret = self._endpoint.secret
-        deadline = time.monotonic() + self._endpoint.reply_seconds
+        client, connection = self._connected()
+        seconds = self._endpoint.reply_seconds
+        deadline = time.monotonic() + seconds
+        create = client.messages.with_streaming_response.create
         try:
-            with self._connected().messages.with_streaming_response.create(**body, stream=True) as response:
+            with connection.within(seconds), create(**body, stream=True) as response:
                 return read_reply(server_events(response.http_response.iter_bytes(), deadline), secret)
         except anthropic.APIStatusError as error:
             text = f"{error.message} {error.body}"
@@ -86,18 +91,21 @@ class AnthropicModel:
         except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return failed("timeout", f"{self._endpoint.url}: {error or 'no answer in time'}", secret)
         except (anthropic.APIConnectionError, httpx2.HTTPError, OSError) as error:
+            if connection.expired:
+                return failed("timeout", f"{self._endpoint.url}: the reply took longer than its time limit", secret)
             return failed("connection", f"{self._endpoint.url}: {cause(error)}", secret)
         except anthropic.AnthropicError as error:
             return failed("rejected", str(error), secret)
 
-    def _connected(self) -> Anthropic:
-        """The client, which takes nothing but the address and the key from any environment."""
-        if self._client is None:
+    def _connected(self) -> tuple[Anthropic, Connection]:
+        """The client, which takes nothing but the address, the key and proxies from any environment."""
+        if self._client is None or self._connection is None:
             import anthropic
-            import httpx2
 
-            waits = httpx2.Timeout(self._endpoint.silence_seconds, connect=self._endpoint.connect_seconds)
+            there = self._endpoint
+            self._connection = Connection(anthropic.DefaultHttpxClient, there.connect_seconds, there.silence_seconds)
+            http = self._connection.client
             self._client = anthropic.Anthropic(
-                api_key=self._endpoint.key, base_url=self._endpoint.url, max_retries=0, timeout=waits
+                api_key=there.key, base_url=there.url, max_retries=0, timeout=http.timeout, http_client=http
             )
-        return self._client
+        return self._client, self._connection

@@ -18,6 +18,7 @@ from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 
+from .connection import Connection
 from .endpoint import Endpoint
 from .estimate import estimated_usage
 from .event_stream import server_events
@@ -68,6 +69,7 @@ class OpenAIModel:
         self._max_tokens = max_output_tokens or min(_REPLY_TOKENS, self.window_tokens // 4)
         self._refused: frozenset[str] = frozenset()
         self._client: OpenAI | None = None
+        self._connection: Connection | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
@@ -78,15 +80,17 @@ class OpenAIModel:
         return answer
 
     def _attempt(self, body: dict[str, Any], facts: int) -> ModelReplied | ModelFailed:
-        client = self._connected()
+        client, connection = self._connected()
         import httpx2
         import openai
 
         secret = self._endpoint.secret
-        deadline = time.monotonic() + self._endpoint.reply_seconds
+        seconds = self._endpoint.reply_seconds
+        deadline = time.monotonic() + seconds
+        create = client.chat.completions.with_streaming_response.create
         sent = {name: value for name, value in body.items() if name not in self._refused}
         try:
-            with client.chat.completions.with_streaming_response.create(**sent, stream=True) as response:
+            with connection.within(seconds), create(**sent, stream=True) as response:
                 return read_chat(server_events(response.http_response.iter_bytes(), deadline), facts, secret)
         except openai.APIStatusError as error:
             text = f"{error.message} {error.body}"
@@ -103,21 +107,24 @@ class OpenAIModel:
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return failed("timeout", f"{self._endpoint.url}: {error or 'no answer in time'}", secret)
         except (openai.APIConnectionError, httpx2.HTTPError, OSError) as error:
+            if connection.expired:
+                return failed("timeout", f"{self._endpoint.url}: the reply took longer than its time limit", secret)
             return failed("connection", f"{self._endpoint.url}: {cause(error)}", secret)
         except openai.OpenAIError as error:
             return failed("rejected", str(error), secret)
 
-    def _connected(self) -> OpenAI:
-        """The client, which takes nothing but the address and the key from any environment."""
-        if self._client is None:
-            import httpx2
+    def _connected(self) -> tuple[OpenAI, Connection]:
+        """The client, which takes nothing but the address, the key and proxies from any environment."""
+        if self._client is None or self._connection is None:
             import openai
 
-            waits = httpx2.Timeout(self._endpoint.silence_seconds, connect=self._endpoint.connect_seconds)
+            there = self._endpoint
+            self._connection = Connection(openai.DefaultHttpxClient, there.connect_seconds, there.silence_seconds)
+            http = self._connection.client
             self._client = openai.OpenAI(
-                api_key=self._endpoint.key, base_url=self._endpoint.url, max_retries=0, timeout=waits
+                api_key=there.key, base_url=there.url, max_retries=0, timeout=http.timeout, http_client=http
             )
-        return self._client
+        return self._client, self._connection
 
 
 def _told(body: object) -> str:

@@ -1,0 +1,91 @@
+"""The HTTP client of a provider, which may be anybody's server: what it sends is bounded in time and size.
+
+Rule 1: a whole attempt has a deadline, from the name lookup's end to the last byte, however steadily it trickles.
+Rule 2: no redirect is followed: the key and the prompt go to the address that the person named, and nowhere else.
+Rule 3: nothing is decompressed: a kilobyte could become a gigabyte.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from httpx2 import Client, Request, Response
+
+_MOST_ERROR_BYTES = 64 * 1024
+_OPENED = ("connect_tcp.complete", "start_tls.complete")
+
+
+class Connection:
+    """The client, and the sockets that it has opened.
+
+    Attributes:
+        client: Made by ``make``, the SDK's own class, which honours the proxies of the environment.
+        expired: The last attempt was ended because its time was up.
+
+    """
+
+    def __init__(self, make: Callable[..., Client], connect_seconds: float, silence_seconds: float) -> None:
+        import httpx2
+
+        self.expired = False
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self.client = make(
+            timeout=httpx2.Timeout(silence_seconds, connect=connect_seconds),
+            follow_redirects=False,
+            headers={"accept-encoding": "identity"},
+            event_hooks={"request": [self._watch], "response": [_bound]},
+        )
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """One attempt: when the time is up, its connections are cut, whatever it is waiting for."""
+        self.expired = False
+        timer = threading.Timer(seconds, self._cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _watch(self, request: Request) -> None:
+        request.extensions["trace"] = self._remember
+
+    def _remember(self, event: str, found: Mapping[str, Any]) -> None:
+        if event.endswith(_OPENED):
+            opened = found["return_value"].get_extra_info("socket")
+            if opened is not None:
+                self._sockets.add(opened)
+
+    def _cut(self) -> None:
+        self.expired = True
+        for each in list(self._sockets):
+            with suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # not the TLS layer's, which waits for the other side
+
+
+def _bound(response: Response) -> None:
+    """Take at most so much of an error's text, and nothing that is compressed."""
+    import httpx2
+
+    compressed = response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}
+    if response.is_success:
+        if compressed:
+            raise httpx2.RemoteProtocolError("the answer is compressed, which it was asked not to be")
+        return
+    text = b""
+    if not compressed:
+        for piece in response.iter_raw():
+            text += piece
+            if len(text) > _MOST_ERROR_BYTES:
+                break
+    response.close()
+    # The SDK reads the answer again: it finds this much, as if it had been all.
+    response.stream = httpx2.ByteStream(text[:_MOST_ERROR_BYTES])
+    response.is_stream_consumed = response.is_closed = False
