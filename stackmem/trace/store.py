@@ -39,60 +39,59 @@ class End(Struct, frozen=True):
 
 
 class TraceWriter:
-    """Appends the events of one run; ``TraceWriter(path)`` begins it, ``TraceWriter.after`` goes on with it."""
+    """Appends the events of one run."""
 
-    def __init__(self, path: Path, now: Callable[[], float] = time.time, *, after: int = 0, digest: str = "") -> None:
-        """Make the file, and take the run's lock.
+    def __init__(
+        self,
+        path: Path,
+        now: Callable[[], float] = time.time,
+        *,
+        after: int = 0,
+        digest: str = "",
+        held: tuple[Lock, End] | None = None,
+    ) -> None:
+        """Begin the run's file, or go on with it.
 
         Args:
-            after: Number of the record before the first one: that of a fork's parent.
+            after: Of a new file, the number of the record before the first one: that of a fork's parent.
             digest: That record's digest.
+            held: Go on behind this end, under a lock that was taken before the trace was read and is the writer's from
+                here on; what stands behind the end, a torn record, is cut off.
 
         Raises:
-            TraceError: The file is there already, or cannot be made.
+            TraceError: The file is there already, cannot be made or not be written, or another process writes it.
 
         """
-        if not path.parent.is_dir():
+        if held is None and not path.parent.is_dir():
             raise TraceError(f"the trace {path} cannot be made: there is no such folder; choose another --runs-dir")
-        self._open(path, Lock(path), now, End(after, digest, 0), os.O_CREAT | os.O_EXCL)
-
-    @classmethod
-    def after(cls, path: Path, lock: Lock, end: End, now: Callable[[], float] = time.time) -> TraceWriter:
-        """Go on behind ``end``; what stands behind it, a torn record, is cut off.
-
-        Args:
-            lock: The run's lock, taken before the trace was read; it is the writer's from here on.
-
-        Raises:
-            TraceError: The file cannot be written; the lock is given back.
-
-        """
-        writer = cls.__new__(cls)
-        writer._open(path, lock, now, end, 0)
-        try:
-            os.ftruncate(writer._file, end.whole_bytes)
-            if not end.terminated:
-                os.write(writer._file, b"\n")
-                writer._size += 1
-            os.fdatasync(writer._file)
-        except OSError as error:
-            writer.close()
-            raise writer._unwritable(error.strerror) from error
-        return writer
-
-    def _open(self, path: Path, lock: Lock, now: Callable[[], float], end: End, how: int) -> None:
+        self._lock, end = held or (Lock(path), End(after, digest, 0))
         self._path = path
         self._now = now
-        self._lock = lock
         self._seq = self._synced = end.count
         self._size = end.whole_bytes
         self._boundary = False
         self.digest = end.digest
+        make = 0 if held else os.O_CREAT | os.O_EXCL
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | how, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | make, 0o644)
         except OSError as error:
-            lock.close()
-            raise TraceError(f"the trace {path} cannot be made: {error.strerror}; choose another --runs-dir") from error
+            self._lock.close()
+            doing = "written" if held else "made"
+            raise TraceError(
+                f"the trace {path} cannot be {doing}: {error.strerror}; choose another --runs-dir"
+            ) from error
+        if held:
+            self._cut(end)
+
+    def _cut(self, end: End) -> None:
+        try:
+            os.ftruncate(self._file, end.whole_bytes)
+            if not end.terminated:
+                self._size += os.write(self._file, b"\n")
+            os.fdatasync(self._file)
+        except OSError as error:
+            self.close()
+            raise self._unwritable(error.strerror) from error
 
     @property
     def count(self) -> int:

@@ -1,0 +1,130 @@
+"""One writer for each run: a lock file beside its trace, which names the process that writes.
+
+Rule 1: the kernel's own lock on the file decides, so that what a dead process leaves is free at once, however it died.
+Rule 2: where a file system has no such locks, the process that the file names decides: the same id, begun at the same
+    moment since the same start of the machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.errors import TraceError
+
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_TRIES = 100
+
+
+class Holder(Struct, frozen=True):
+    """A process that writes a run.
+
+    Attributes:
+        started: Clock ticks from the machine's start to its own; 0 where the system does not say.
+        boot: Names that start of the machine; empty where the system does not say.
+
+    """
+
+    pid: int
+    started: int = 0
+    boot: str = ""
+
+
+class Lock:
+    """The right to write one trace, from its making until ``close`` or the end of the process."""
+
+    def __init__(self, trace: Path) -> None:
+        """Take the right to write ``trace``, whose folder is there.
+
+        Raises:
+            TraceError: A living process has it (named), or the lock file cannot be made.
+
+        """
+        self._path = trace.with_suffix(".lock")
+        self._file = -1
+        try:
+            self._file = self._taken(trace)
+        except OSError as error:
+            raise TraceError(
+                f"the lock {self._path} cannot be made: {error.strerror}; make room or rights there"
+            ) from error
+
+    def _taken(self, trace: Path) -> int:
+        for _ in range(_TRIES):
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            try:
+                _lock(file, trace)
+                if os.fstat(file).st_nlink:  # else the one before us removed it as it went; whoever comes has a new one
+                    os.ftruncate(file, 0)
+                    os.pwrite(file, msgspec.json.encode(_self()) + b"\n", 0)
+                    return file
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(file)
+        raise TraceError(f"the lock {self._path} is taken and given back all the time; try again")
+
+    def close(self) -> None:
+        """Give it back; a second time does nothing."""
+        if self._file >= 0:
+            with suppress(OSError):
+                self._path.unlink()
+            os.close(self._file)
+            self._file = -1
+
+
+def _lock(file: int, trace: Path) -> None:
+    """Raises ``TraceError`` where another process has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise _refusal(_named(file), trace) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        holder = _named(file)
+        if holder is not None and _lives(holder):
+            raise _refusal(holder, trace) from error
+
+
+def _refusal(holder: Holder | None, trace: Path) -> TraceError:
+    who = f"process {holder.pid}" if holder is not None else "another process"
+    return TraceError(f"{who} is writing the run {trace.parent.name}; wait for its end, or end it")
+
+
+def _named(file: int) -> Holder | None:
+    """The holder that a lock file names; None where it is not written yet, or garbage."""
+    try:
+        return msgspec.json.decode(os.pread(file, 4096, 0), type=Holder)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _lives(holder: Holder) -> bool:
+    return holder.boot == _boot() and holder.started == _started(holder.pid) != -1
+
+
+def _self() -> Holder:
+    return Holder(os.getpid(), max(0, _started(os.getpid())), _boot())
+
+
+def _started(pid: int) -> int:
+    """When a process began, in ticks; -1 where there is none."""
+    try:
+        # The name of the program stands in parentheses, and may hold any character.
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return -1
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
