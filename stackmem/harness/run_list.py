@@ -1,0 +1,95 @@
+"""The runs in a folder as rows, each from its result alone: a trace of any length is not opened."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+
+from .result import read_result
+from .rundir import RESULT, RUN, TRACE
+
+UNFINISHED = "unfinished"
+
+
+class RunRow(Struct, frozen=True):
+    """A run in a list.
+
+    Attributes:
+        started: When its folder was made, in UTC, as ISO 8601; empty where the folder has another name than runs have.
+        outcome: As ``RunResult.outcome``; ``unfinished`` where there is no result: it runs, or was killed.
+        frames: Frames pushed.
+        cost_usd: None where it is unknown.
+
+    What only a result tells is None in a run that has none.
+
+    """
+
+    run: str
+    started: str
+    outcome: str
+    task: str = ""
+    model: str = ""
+    strategy: str = ""
+    steps: int | None = None
+    frames: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    wall_seconds: float | None = None
+
+
+class _Start(Struct):
+    """What a run without a result is called by; ``run.json`` holds more."""
+
+    task_name: str
+    model: str
+    strategy: str
+
+
+def list_runs(runs_dir: Path) -> list[RunRow]:
+    """A row for every folder with a trace, by name: the oldest first.
+
+    Raises:
+        UsageError: ``runs_dir`` cannot be read.
+
+    """
+    try:
+        folders = sorted(path for path in runs_dir.iterdir() if (path / TRACE).is_file())
+    except OSError as error:
+        raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with --runs-dir") from error
+    return [_row(folder) for folder in folders]
+
+
+def _row(folder: Path) -> RunRow:
+    result = read_result(folder / RESULT)
+    if result is not None:
+        return RunRow(
+            run=folder.name,
+            started=_started(folder.name),
+            outcome=result.outcome,
+            task=result.task,
+            model=result.model,
+            strategy=result.strategy,
+            steps=result.steps,
+            frames=result.frames,
+            tokens=result.usage.total,
+            cost_usd=result.cost_usd,
+            wall_seconds=result.wall_seconds,
+        )
+    row = RunRow(folder.name, _started(folder.name), UNFINISHED)
+    try:
+        start = msgspec.json.decode((folder / RUN).read_bytes(), type=_Start)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return row
+    return msgspec.structs.replace(row, task=start.task_name, model=start.model, strategy=start.strategy)
+
+
+def _started(name: str) -> str:
+    try:
+        return datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).isoformat()
+    except ValueError:
+        return ""

@@ -1,0 +1,93 @@
+"""The frames of a run as rows: what each one was for, what it took, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from stackmem.core.events import FramePopped, FramePushed, ModelReplied
+from stackmem.core.messages import Usage
+from stackmem.core.pricing import cost_usd
+from stackmem.core.state import Frame
+
+from .moments import Moment
+
+
+class FrameRow(Struct, frozen=True):
+    """One frame.
+
+    Attributes:
+        parent: Id of the frame that pushed it; empty for the root.
+        intent: R0.
+        first_step, last_step: The run's steps at the push and at the end, both inclusive; 0 before the first reply.
+        steps: Replies given in this very frame, those of its children not counted.
+        usage: Tokens of those replies.
+        usd: Their cost; None where the price of any is unknown.
+        peak_context_tokens: The longest prompt sent in it.
+        seconds: From its push to its end, its children's time included.
+        outcome: ``popped``, ``forced: WHY``, or ``open`` where the run stopped before it ended.
+        verified: As ``FramePopped.verified``.
+        result: What its parent was given; empty while it is open.
+
+    """
+
+    id: str
+    name: str
+    depth: int
+    parent: str
+    intent: str
+    first_step: int
+    last_step: int
+    pushed_at: float
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    usd: float | None = 0.0
+    peak_context_tokens: int = 0
+    seconds: float = 0.0
+    outcome: str = "open"
+    verified: str = ""
+    result: str = ""
+
+
+def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:
+    """Every frame in the order of their pushes, the root first."""
+    rows: dict[str, FrameRow] = {}
+    for moment in run:
+        event, before, after = moment.event, moment.before, moment.after
+        if not rows and after.stack:
+            rows[after.running.id] = _opened(after.running, 1, moment.at)
+        match event:
+            case FramePushed() if len(after.stack) > len(before.stack):
+                rows[event.frame] = _opened(after.running, after.step + 1, moment.at)
+            case FramePopped():
+                outcome = f"forced: {event.forced}" if event.forced else "popped"
+                ended = replace(rows[event.frame], outcome=outcome, verified=event.verified, result=event.result)
+                rows[event.frame] = replace(ended, last_step=after.step, seconds=moment.at - ended.pushed_at)
+            case ModelReplied():
+                row = rows[before.running.id]
+                rows[row.id] = _grown(row, moment, event)
+            case _:
+                pass
+        for frame in after.stack if isinstance(event, ModelReplied) else ():
+            row = rows[frame.id]
+            rows[frame.id] = replace(row, last_step=after.step, seconds=moment.at - row.pushed_at)
+    return tuple(rows.values())
+
+
+def _opened(frame: Frame, step: int, at: float) -> FrameRow:
+    return FrameRow(
+        frame.id, frame.name, frame.depth, frame.parent, frame.registers.intent, step, max(0, step - 1), pushed_at=at
+    )
+
+
+def _grown(row: FrameRow, moment: Moment, reply: ModelReplied) -> FrameRow:
+    price = moment.before.begun.price
+    return replace(
+        row,
+        steps=row.steps + 1,
+        usage=row.usage + reply.usage,
+        usd=None if price is None or row.usd is None else row.usd + cost_usd(reply.usage, price),
+        peak_context_tokens=max(row.peak_context_tokens, reply.usage.prompt or moment.before.running.context_tokens),
+    )

@@ -1,0 +1,64 @@
+"""A run as moments: each event with its time and the states around it. What every fold of this package reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from stackmem.core.events import (
+    ChecksReturned,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    RunForked,
+    RunResumed,
+    SourcesDigested,
+    ToolReturned,
+    VerifyReturned,
+)
+from stackmem.core.machine import evolve
+from stackmem.core.state import State
+
+Spender = Literal["model", "tools", "harness", "away"]
+
+
+class Moment(Struct, frozen=True):
+    """One event of a run.
+
+    Attributes:
+        number: Of its record, counted from 1 over the whole history.
+        at: When it was recorded, in seconds since 1970.
+        seconds: Since the record before it; 0.0 for the first, and where the clock went back.
+
+    """
+
+    number: int
+    at: float
+    seconds: float
+    event: Event
+    before: State
+    after: State
+
+    @property
+    def spender(self) -> Spender:
+        """What the seconds before the record went to; ``away`` where nobody worked on the run."""
+        match self.event:
+            case ModelReplied() | ModelFailed():
+                return "model"
+            case ToolReturned() | VerifyReturned() | SourcesDigested() | ChecksReturned():
+                return "tools"
+            case RunResumed() | RunForked():
+                return "away"
+            case _:
+                return "harness"
+
+
+def moments(timed: Iterable[tuple[float, Event]]) -> Iterator[Moment]:
+    """The moments of a run, given each event with the time of its record, oldest first."""
+    state, last = State(), None
+    for number, (at, event) in enumerate(timed, 1):
+        after = evolve(state, event)
+        yield Moment(number, at, max(0.0, at - last) if last is not None else 0.0, event, state, after)
+        state, last = after, at
