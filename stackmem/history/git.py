@@ -91,8 +91,9 @@ def git_and_warnings(
     command = git_command(*arguments)
     try:
         ended = subprocess.run(
-            command, cwd=cwd, env=environment, input=stdin, capture_output=True, check=False, timeout=ANSWER_SECONDS
-        )
+            command, cwd=cwd, env=environment, input=stdin, capture_output=True, check=False, timeout=ANSWER_SECONDS,
+            process_group=0,  # Ctrl-C is the harness's to answer: a result is being kept
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorkspaceError(f"git {arguments[0]} cannot run ({error}); see that git works in {cwd}") from error
     if ended.returncode:

@@ -79,7 +79,7 @@ def _from_text(text: str) -> float:
     try:
         value = float(text)
     except ValueError as error:
-        raise _NoVerdict(f"reward.txt is not a number: {text.strip()[:60]!r}") from error
+        raise _NoVerdict(f"reward.txt is not a number but {len(text):,} characters of text") from error
     return _finite("reward.txt", value)
 
 
