@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .core.strategy import MemoryStrategy
     from .errors import ModelError, ProgramError, RulesDiffer, StackmemError, TraceError, UsageError, WorkspaceError
     from .harness.api import replay, solve
+    from .harness.plugins import Plugin
     from .harness.replay import Replayed
     from .harness.result import RunResult
     from .memory import STRATEGIES, open_strategy
@@ -34,6 +35,7 @@ _PLACES = {
         "ModelError", "ProgramError", "RulesDiffer", "StackmemError", "TraceError", "UsageError", "WorkspaceError",
     ),
     "harness.api": ("replay", "solve"),
+    "harness.plugins": ("Plugin",),
     "harness.replay": ("Replayed",),
     "harness.result": ("RunResult",),
     "memory": ("STRATEGIES", "open_strategy"),
@@ -50,6 +52,7 @@ __all__ = [
     "Limits",
     "MemoryStrategy",
     "ModelError",
+    "Plugin",
     "ProgramError",
     "Record",
     "Replayed",

@@ -15,13 +15,16 @@ def command(
     import os
     from pathlib import Path
 
+    from stackmem.harness.plugins import load_plugins
     from stackmem.harness.prepare import task_settings
     from stackmem.harness.settings import resolve
     from stackmem.harness.settings_files import user_path
     from stackmem.harness.subject import find_subject
 
-    from .config_rows import config_json, config_rows, config_text
+    from .config_rows import config_json, config_rows, config_text, one_line
 
+    for warning in load_plugins():
+        typer.echo(one_line(warning), err=True)
     cwd = Path.cwd()
     own = task_settings(find_subject(task, None, cwd)) if task else {}
     resolved = resolve({}, os.environ, cwd, user_path(os.environ), own)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import typer
+
 from stackmem.harness.directories import runs_dir as find_runs_dir
+from stackmem.harness.plugins import load_plugins
 from stackmem.harness.rundir import find_run
 from stackmem.harness.settings import resolve
 from stackmem.harness.settings_files import user_path
@@ -13,6 +16,8 @@ from stackmem.harness.settings_files import user_path
 
 def run_folder(named: str, runs_dir: str | None) -> Path:
     """Raises ``UsageError`` where no run, or several, are named so."""
+    for warning in load_plugins():
+        typer.echo(warning, err=True)
     cwd = Path.cwd()
     settings = resolve({"runs_dir": runs_dir}, os.environ, cwd, user_path(os.environ), {}).settings
     return find_run(named, find_runs_dir(settings, cwd, os.environ))

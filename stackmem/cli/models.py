@@ -11,7 +11,12 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
 ) -> None:
     """List the known models with their prices, and the kinds of models there are."""
+    from stackmem.harness.plugins import load_plugins
     from stackmem.models.catalog import rows
+    from stackmem.models.registry import kinds
+
+    for warning in load_plugins():
+        typer.echo(warning, err=True)
 
     if json:
         import msgspec
@@ -37,6 +42,6 @@ def command(
     sources = sorted({row.price.source for row in rows() if row.price})
     typer.echo("\n" + "\n".join(f"source: {source}" for source in sources))
     typer.echo(
-        "\nmodels are named anthropic/NAME or claude-…, openai/NAME (any compatible server with --base-url), "
-        "script:FILE.yaml, demo (a task's own script) and human (you)"
+        f"\nmodels are named {kinds()}; claude-… alone is anthropic/, openai/ is any compatible server "
+        "(--base-url), demo a task's own script, human you"
     )

@@ -16,7 +16,8 @@ class MemoryStrategy(Protocol):
     Attributes:
         name: As ``--strategy`` spells it, parameters included; recorded in the trace.
         tools: The tools it offers, the same in every request of a run.
-        prompt: Name of the system prompt it is written for, a file of ``prompts/``.
+        prompt: Name of the system prompt it is written for, a file of ``prompts/`` without ``.md``; one that another
+            package brings is ``PACKAGE:FILE``.
         prefix_stable: Each prompt of a frame starts with the exact bytes of the frame's last one. A strategy for which
             that does not hold leaves the model's thinking out of what it sends back; ``RunStarted`` records which.
 

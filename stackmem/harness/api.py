@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from stackmem.core.events import Event
 from stackmem.core.state import State
 
 from .directories import runs_dir
+from .plugins import load_plugins
 from .prepare import prepare
 from .replay import Replayed, replay_run
 from .result import RunResult
@@ -40,6 +42,7 @@ def solve(
         StackmemError: As the command line ends with exit 2, 5 or 7; a run that ends by itself never raises.
 
     """
+    _warn(load_plugins())
     variables = os.environ if environ is None else environ
     prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
     return solve_prepared(prepared, variables, observe)
@@ -54,6 +57,13 @@ def replay(run: str | os.PathLike[str]) -> Replayed:
         UsageError: There is no such run.
 
     """
+    _warn(load_plugins())
     cwd = Path.cwd()
     settings = resolve({}, os.environ, cwd, user_path(os.environ), {}).settings
     return replay_run(find_run(os.fspath(run), runs_dir(settings, cwd, os.environ)))
+
+
+def _warn(sentences: tuple[str, ...]) -> None:
+    """In a program there is no screen to say them on; they point at the line that called us."""
+    for sentence in sentences:
+        warnings.warn(sentence, stacklevel=3)

@@ -183,9 +183,9 @@ def _slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
 
 def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, str]) -> str:
     if settings.prompt is None:
-        return fill(
-            resources.files("stackmem.prompts").joinpath(f"{strategy.prompt}.md").read_text("utf-8"), slots
-        ).strip()
+        package, colon, file = strategy.prompt.partition(":")
+        place = (package, file) if colon else ("stackmem.prompts", f"{strategy.prompt}.md")
+        return fill(resources.files(place[0]).joinpath(place[1]).read_text("utf-8"), slots).strip()
     try:
         return fill(settings.prompt.read_text("utf-8"), slots).strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ from stackmem.workspace.probe import Finding, survey
 
 from .assemble import profile_of
 from .directories import runs_dir, sandbox_dir
+from .plugins import load_plugins
 from .settings import resolve
 from .settings_files import user_path
 
@@ -37,12 +38,12 @@ def examine(flags: Mapping[str, object]) -> Examined:
         UsageError: A folder cannot be written, or the profile is broken.
 
     """
+    warnings = list(load_plugins())
     cwd = Path.cwd()
     settings = resolve(flags, os.environ, cwd, user_path(os.environ), {}).settings
     profile = profile_of(settings, cwd)
     levels = tuple(survey(profile))
     active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
-    warnings = []
     if os.geteuid() == 0:
         warnings.append("you are root: a fault of the sandbox would have all rights; an ordinary user is safer")
     return Examined(

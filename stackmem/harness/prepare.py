@@ -14,6 +14,7 @@ from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import default_model
 
 from .directories import runs_dir, sandbox_dir
+from .plugins import load_plugins
 from .settings import Resolved, resolve
 from .settings_files import user_path
 from .subject import Subject, find_subject, must_be_text
@@ -53,10 +54,11 @@ def prepare(
         UsageError: The subject or a setting cannot be.
 
     """
+    plugin_warnings = load_plugins()  # before the settings: a level of isolation may be one of theirs
     subject = find_subject(named, text, cwd)
     resolved = resolve(flags, environ, cwd, user_path(environ), task_settings(subject))
     settings = resolved.settings
-    warnings = list(subject.task.warnings) if subject.task else []
+    warnings = [*plugin_warnings, *(subject.task.warnings if subject.task else ())]
     model = settings.model
     if model is None:
         model = default_model(environ)

@@ -9,6 +9,8 @@ from msgspec import Struct
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.replay import verify
 
+from .plugins import load_plugins
+
 
 class Replayed(Struct, frozen=True):
     """What a replay found to hold.
@@ -38,6 +40,7 @@ def replay_run(run_dir: Path) -> Replayed:
         RulesDiffer: The rules derive something else today.
 
     """
+    load_plugins()
     reader = RunReader(run_dir)
     found = verify(reader)
     state = found.state

@@ -151,8 +151,16 @@ def _provider_name(wanted: Wanted) -> str:
     return name
 
 
+def kinds() -> str:
+    """How models are named, those of plug-ins last."""
+    words = [f"{prefix}{'FILE' if prefix == 'script:' else 'NAME' if prefix[-1] in '/:' else ''}" for prefix in MODELS]
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
 def _way_out(name: str) -> str:
-    kinds = "the kinds are anthropic/NAME, openai/NAME, script:FILE, demo and human"
+    known_kinds = f"the kinds are {kinds()}"
     known = [row.name for row in rows()]
     near = difflib.get_close_matches(name, [*known, *(prefix.rstrip("/:") for prefix in MODELS)], 2, 0.7)
-    return f"{kinds}; did you mean {' or '.join(near)}?" if near else f"{kinds}; stackmem models lists the known names"
+    if near:
+        return f"{known_kinds}; did you mean {' or '.join(near)}?"
+    return f"{known_kinds}; stackmem models lists the known names"

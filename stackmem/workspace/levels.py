@@ -33,6 +33,7 @@ WORKSPACES: dict[str, tuple[Callable[[], Level], ...]] = {
     "landlock": (Landlock,),
     "none": (Bare,),
 }
+_SHIPPED = tuple(WORKSPACES)
 _AUTO = ("bubblewrap", "namespaces")
 _PROBE_SECONDS = 20.0
 
@@ -106,7 +107,7 @@ def forget() -> None:
 
 
 def _way_out(names: tuple[str, ...]) -> str:
-    if "none" in names:
+    if names[-1] not in _SHIPPED[:-1]:
         return "run `stackmem doctor`"
-    weaker = list(WORKSPACES)[list(WORKSPACES).index(names[-1]) + 1]
+    weaker = _SHIPPED[_SHIPPED.index(names[-1]) + 1]
     return f"run `stackmem doctor` to see how to get it, or accept less with --isolation {weaker}"

@@ -60,6 +60,7 @@ _LEAKS = {
     "landlock": f"{_FILES_LEAK}; sees the host's processes and changes limits of yours; kernel bugs",
     "none": "everything you may do: it reads your files and keys, writes them, and uses the network",
 }
+_UNTOLD = "what the package that brings it says"
 _BUBBLEWRAP = "install bubblewrap 0.8 or later from the distribution (apt install bubblewrap, dnf install bubblewrap)"
 _USERNS = (
     "allow user namespaces: sysctl user.max_user_namespaces above 0; in a container run it with a seccomp profile that "
@@ -85,7 +86,7 @@ def _variants() -> list[tuple[str, int]]:
 
 def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int) -> Finding:
     probe = try_level(WORKSPACES[isolation][index](), profile, toolchain)
-    leaks = _LEAKS[isolation]
+    leaks = _LEAKS.get(isolation, _UNTOLD)
     if isolation == "bubblewrap" and index:
         leaks += "; ps, /dev/fd and <() do not work, since /proc is empty"
     if isolation == "landlock" and 0 < landlock_abi() < 6:
@@ -100,7 +101,7 @@ def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int)
         available=not probe.failure,
         probe=f"ran `true` at the level {probe.level.name} with the arguments of every command",
         failure=probe.failure,
-        guarantees=_GUARANTEES[isolation],
+        guarantees=_GUARANTEES.get(isolation, _UNTOLD),
         leaks=leaks,
         remedy=_remedy(isolation, probe.failure),
     )
@@ -110,7 +111,7 @@ def _remedy(isolation: str, failure: str) -> str:
     if not failure:
         return ""
     if isolation != "bubblewrap":
-        return _REMEDIES[isolation]
+        return _REMEDIES.get(isolation, _UNTOLD)
     if "no usable bubblewrap" in failure:
         return _BUBBLEWRAP
     if "proc" in failure.lower() and "mount" in failure.lower():
