@@ -152,8 +152,8 @@ _TABLE = (
     Option("depth", "count", 5, "Frames that may be pushed on top of the root.", project=True, high=100),
     Option(
         "fsync", "choice", "step",
-        "When the trace is forced to the disk: once per step, or when the system likes (a power cut may lose the end).",
-        choices=("step", "none"),
+        "When the trace is forced to the disk: before each request, as frames begin and end, or as the system likes.",
+        choices=("step", "frame", "none"),
     ),
 )  # fmt: skip
 

@@ -33,6 +33,7 @@ class Opened(Struct):
     Attributes:
         folder: The folder of one's own that the workspace is a copy of; empty for a task.
         seconds_before: Wall time of the run before this process took it up.
+        steps_with_secrets: Steps of that time whose reply holds a secret.
 
     """
 
@@ -44,10 +45,13 @@ class Opened(Struct):
     folder: str = ""
     observe: Observe | None = None
     seconds_before: float = 0.0
+    steps_with_secrets: tuple[int, ...] = ()
 
 
-def play(first: Event, state: State, opened: Opened) -> RunResult:
+def play(first: Event | None, state: State, opened: Opened) -> RunResult:
     """The run from ``state``, where ``first`` becomes true, to its result, which is kept beside its patch.
+
+    Without a ``first`` the run is over, and only its result was not kept.
 
     Raises:
         TraceError: The trace or the result cannot be written any more; what stood before is whole.
@@ -55,13 +59,13 @@ def play(first: Event, state: State, opened: Opened) -> RunResult:
 
     """
     parts, places, writer = opened.parts, opened.places, opened.writer
-    secret_steps: list[int] = []
+    secret_steps = list(opened.steps_with_secrets)
 
     def record(event: Event, after: State) -> None:
         writer.append(event)
         if isinstance(event, RunStarted | RunForked):
             _write_start(after.begun, places.run)
-        if isinstance(event, ModelReplied) and _holds_secret(event, parts.scrubber):
+        if isinstance(event, ModelReplied) and holds_secret(event, parts.scrubber):
             secret_steps.append(after.step)
         if opened.observe is not None:
             opened.observe(event, after)
@@ -71,7 +75,7 @@ def play(first: Event, state: State, opened: Opened) -> RunResult:
     after = run(first, state, parts.strategy, parts.world, record, opened.interrupts)
     writer.sync()
     result = replace(
-        _result(after, places, opened.seconds_before + time.monotonic() - begun),
+        _result(after, parts, places, opened.seconds_before + time.monotonic() - begun),
         steps_with_secrets=tuple(secret_steps),
         records=writer.count,
         digest=writer.digest,
@@ -115,7 +119,7 @@ def _write_start(start: RunStarted, run_dir: Path) -> None:
         raise TraceError(f"{run_dir / RUN} cannot be written ({error.strerror}); make room there") from error
 
 
-def _holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:
+def holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:
     return any(scrubber.holds(text) for text in _texts(msgspec.to_builtins(reply.parts)))
 
 
@@ -134,7 +138,7 @@ def _texts(value: object) -> Iterator[str]:
             pass
 
 
-def _result(state: State, places: Places, seconds: float) -> RunResult:
+def _result(state: State, parts: Parts, places: Places, seconds: float) -> RunResult:
     ended, start = state.end, state.begun
     return RunResult(
         run=places.run.name,
@@ -149,7 +153,7 @@ def _result(state: State, places: Places, seconds: float) -> RunResult:
         usage=state.usage,
         cost_usd=round(state.usd, 6) if start.price else None,
         wall_seconds=round(seconds, 3),
-        isolation=start.isolation,
+        isolation=parts.workspace.level,
         result=ended.result if ended else "",
         workspace=str(places.work),
         check_error=state.checks.error if state.checks else "",

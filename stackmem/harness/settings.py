@@ -49,7 +49,7 @@ class Settings(Struct, frozen=True):
     heap_chars: int = 10_000
     heap_chunks: int = 64
     depth: int = 5
-    fsync: Literal["step", "none"] = "step"
+    fsync: Literal["step", "frame", "none"] = "step"
 
     @property
     def budgets(self) -> Budgets:

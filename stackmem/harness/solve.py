@@ -55,7 +55,7 @@ def solve(
         stack.callback(_remove_unbegun, places)
         writer = TraceWriter(run_dir / TRACE)
         stack.callback(writer.close)
-        sync = writer.sync if prepared.resolved.settings.fsync == "step" else _no_sync
+        sync = writer.syncs(prepared.resolved.settings.fsync)
         try:
             with interrupts.allowed():
                 _fill_workspace(places, prepared)
@@ -121,7 +121,3 @@ def _asked(prepared: Prepared, places: Places) -> Request:
         workspace=str(places.work),
         leave_out=prepared.copy.folders if prepared.copy else (),
     )
-
-
-def _no_sync() -> None:
-    """Fsync ``none``: a power loss may cost the last records, kill -9 never does."""

@@ -1,0 +1,207 @@
+"""Putting a workspace back to a tree that its history keeps, before a call whose effects nobody knows is repeated.
+
+Rule 1: what the tree holds is there afterwards, byte for byte; what appeared since and would be kept is gone.
+Rule 2: what a history does not keep (ignored, too large, caches, ``.git``) is never touched; where such a file was
+    changed or made since, that is told, because it cannot be put back.
+Rule 3: no link is followed, and nothing outside the workspace is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.beneath import opener_for
+from stackmem.workspace.clip import shown_name
+
+from .git import git, store_environment
+from .history import History
+from .objects import EXECUTABLE, FOLDER, LINK, Node
+from .walk import CACHES, path_bytes
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: float) -> tuple[str, ...]:
+    """Make the workspace hold what ``tree`` does.
+
+    Args:
+        since: Seconds since 1970; what is not kept and changed later cannot be put back.
+
+    Returns:
+        The paths that could not be put back, as ``shown_name`` spells them; empty where all is as it was.
+
+    Raises:
+        WorkspaceError: The tree is not in the history, or the workspace cannot be written.
+
+    """
+    now = history.snapshot()
+    wanted, there = _files(git_dir, tree), _files(git_dir, now)
+    try:
+        root = os.open(work_tree, _FOLDER)
+    except OSError as error:
+        raise _unwritable(work_tree, error) from error
+    try:
+        stray = [path for path, node in there.items() if wanted.get(path) != node]
+        for path in stray:
+            _remove(root, path)
+        for path, node in wanted.items():
+            if there.get(path) != node:
+                _write(root, path, node, _blob(git_dir, node.id))
+        left = _changed_since(root, wanted, since)
+        for path in sorted(_emptied(stray, wanted), reverse=True):
+            _remove_empty(root, path)
+    except OSError as error:
+        raise _unwritable(work_tree, error) from error
+    finally:
+        os.close(root)
+    if history.snapshot() != tree:
+        raise WorkspaceError(
+            f"the workspace {work_tree} cannot be put back to what it was before the interrupted call; see that no "
+            "other program works there, and resume again"
+        )
+    held = [path for path in map(path_bytes, (out.path for out in history.left_out)) if path in wanted]
+    return tuple(shown_name(path) for path in sorted({*left, *held}))
+
+
+def _files(git_dir: Path, tree: str) -> dict[bytes, Node]:
+    """Every file of a tree by its path."""
+    listed = git("ls-tree", "-r", "-z", "--full-tree", tree, cwd=git_dir, environment=store_environment(git_dir))
+    found = {}
+    for line in listed.split(b"\0")[:-1]:
+        described, _, path = line.partition(b"\t")
+        mode, _, name = described.decode().split()
+        found[path] = Node(mode, name)
+    return found
+
+
+def _blob(git_dir: Path, name: str) -> bytes:
+    return git("cat-file", "blob", name, cwd=git_dir, environment=store_environment(git_dir))
+
+
+def _above(root: int, path: bytes, *, make: bool = False) -> tuple[int, bytes]:
+    """The open folder that a path lies in, and its name there."""
+    *above, last = path.split(b"/")
+    folder = os.dup(root)
+    try:
+        for name in above:
+            if make:
+                _make_folder(folder, name)
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder, last
+
+
+def _make_folder(parent: int, name: bytes) -> None:
+    """A real folder of that name; a file or a link in its place is none of what is kept, as those are gone by now."""
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=parent)
+
+
+def _remove(root: int, path: bytes) -> None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        folder, name = _above(root, path)
+        try:
+            os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def _write(root: int, path: bytes, node: Node, content: bytes) -> None:
+    if node.mode == FOLDER:
+        return
+    folder, name = _above(root, path, make=True)
+    try:
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.rmdir(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
+        if node.mode == LINK:
+            os.symlink(content, name, dir_fd=folder)
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o777 if node.mode == EXECUTABLE else 0o666, dir_fd=folder), "wb") as file:
+            file.write(content)
+    finally:
+        os.close(folder)
+
+
+def _emptied(stray: list[bytes], wanted: dict[bytes, Node]) -> set[bytes]:
+    """The folders above what was removed in which nothing is wanted."""
+    found = {above for path in stray for above in _folders(path)}
+    return found - {above for path in wanted for above in _folders(path)}
+
+
+def _folders(path: bytes) -> Iterator[bytes]:
+    while path := path.rpartition(b"/")[0]:
+        yield path
+
+
+def _remove_empty(root: int, path: bytes) -> None:
+    with suppress(OSError):  # something that is not kept is in it, or it is gone
+        folder, name = _above(root, path)
+        try:
+            os.rmdir(name, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def _changed_since(root: int, wanted: dict[bytes, Node], since: float) -> list[bytes]:
+    """What is not kept and was changed or made later: files anywhere but in caches.
+
+    A folder that was made later and holds nothing is removed at once: a repeated call may make it again.
+    """
+    found: list[bytes] = []
+    folders = {above for path in wanted for above in _folders(path)}
+    opened = opener_for(root)
+    todo = [b""]
+    while todo:
+        at = todo.pop()
+        try:
+            folder = opened(root, at or b".", _FOLDER)
+        except OSError:
+            found.append(at)  # nobody can say what is in it
+            continue
+        try:
+            for entry in list(os.scandir(folder)):
+                name = os.fsencode(entry.name)
+                path = at + b"/" + name if at else name
+                later = _later(folder, name, int(since * 1e9))
+                if not entry.is_dir(follow_symlinks=False):
+                    found += [path] if later and path not in wanted else []
+                elif name not in CACHES and not (later and path not in folders and _removed(folder, name)):
+                    todo.append(path)
+        finally:
+            os.close(folder)
+    return found
+
+
+def _later(folder: int, name: bytes, limit: int) -> bool:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns > limit
+    except OSError:
+        return False
+
+
+def _removed(folder: int, name: bytes) -> bool:
+    """Whether a folder was empty, and is gone now."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError:
+        return False
+    return True
+
+
+def _unwritable(work_tree: Path, error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"the workspace {work_tree} cannot be put back to what it was ({error.strerror}); make room or rights there"
+    )
