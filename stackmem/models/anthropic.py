@@ -83,7 +83,8 @@ class AnthropicModel:
         create = client.messages.with_streaming_response.create
         try:
             with connection.within(seconds), create(**body, stream=True) as response:
-                return read_reply(server_events(response.http_response.iter_bytes(), deadline), secret)
+                answer = read_reply(server_events(response.http_response.iter_bytes(), deadline), secret)
+            return connection.in_time(answer)
         except anthropic.APIStatusError as error:
             text = f"{error.message} {error.body}"
             detail = f"HTTP {error.status_code}: {error.api_message or error.message}"
@@ -91,9 +92,7 @@ class AnthropicModel:
         except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return failed("timeout", f"{self._endpoint.url}: {error or 'no answer in time'}", secret)
         except (anthropic.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            if connection.expired:
-                return failed("timeout", f"{self._endpoint.url}: the reply took longer than its time limit", secret)
-            return failed("connection", f"{self._endpoint.url}: {cause(error)}", secret)
+            return connection.in_time(failed("connection", f"{self._endpoint.url}: {cause(error)}", secret))
         except anthropic.AnthropicError as error:
             return failed("rejected", str(error), secret)
 

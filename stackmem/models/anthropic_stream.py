@@ -16,7 +16,7 @@ from stackmem.core.events import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 
 from .failures import failed, kind_of_error
-from .json_text import parse_arguments, whole, whole_value
+from .json_text import MOST_TOKENS, parse_arguments, whole, whole_value
 
 _STOPS: dict[str, Stop] = {
     "end_turn": "end",
@@ -195,11 +195,11 @@ def _refusal(reply: _Reply) -> str:
 
 
 def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
-    """Take over the counts, which are cumulative: a later, smaller one is a server that left it out."""
+    """Take over the counts, which are cumulative: a later, smaller one was left out by the server, a huge one is none."""
     for name, value in (given or {}).items():
         if name == "cache_creation" and isinstance(value, dict):
             _count(known, value)
-        elif isinstance(value, int) and not isinstance(value, bool) and value > known.get(name, -1):
+        elif isinstance(value, int) and not isinstance(value, bool) and known.get(name, -1) < value <= MOST_TOKENS:
             known[name] = value
 
 

@@ -14,6 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from stackmem.core.events import ModelFailed, ModelReplied
+
+from .failures import failed
+
 if TYPE_CHECKING:
     from httpx2 import Client, Request, Response
 
@@ -53,6 +57,12 @@ class Connection:
             yield
         finally:
             timer.cancel()
+
+    def in_time(self, answer: ModelReplied | ModelFailed) -> ModelReplied | ModelFailed:
+        """What came of the attempt; a failure after the cut is a time-out, however it looks."""
+        if self.expired and isinstance(answer, ModelFailed):
+            return failed("timeout", "the reply took longer than its time limit")
+        return answer
 
     def _watch(self, request: Request) -> None:
         request.extensions["trace"] = self._remember

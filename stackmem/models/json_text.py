@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any, NoReturn
 
+MOST_TOKENS = 1 << 40
+"""A server that counts more tokens than this has not counted; the number would break every sum of costs."""
 _DEEPEST = 64
 """Arguments nested deeper are called malformed: every later encoder recurses."""
 

@@ -91,7 +91,8 @@ class OpenAIModel:
         sent = {name: value for name, value in body.items() if name not in self._refused}
         try:
             with connection.within(seconds), create(**sent, stream=True) as response:
-                return read_chat(server_events(response.http_response.iter_bytes(), deadline), facts, secret)
+                answer = read_chat(server_events(response.http_response.iter_bytes(), deadline), facts, secret)
+            return connection.in_time(answer)
         except openai.APIStatusError as error:
             text = f"{error.message} {error.body}"
             unknown = {name for name in _OPTIONAL if name in sent and name in text}
@@ -107,9 +108,7 @@ class OpenAIModel:
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return failed("timeout", f"{self._endpoint.url}: {error or 'no answer in time'}", secret)
         except (openai.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            if connection.expired:
-                return failed("timeout", f"{self._endpoint.url}: the reply took longer than its time limit", secret)
-            return failed("connection", f"{self._endpoint.url}: {cause(error)}", secret)
+            return connection.in_time(failed("connection", f"{self._endpoint.url}: {cause(error)}", secret))
         except openai.OpenAIError as error:
             return failed("rejected", str(error), secret)
 

@@ -12,7 +12,7 @@ from stackmem.core.events import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 
 from .failures import failed, kind_of_error, kind_of_status
-from .json_text import parse_arguments, whole
+from .json_text import MOST_TOKENS, parse_arguments, whole
 from .openai_messages import FOREIGN_THOUGHT
 
 _DONE = "[DONE]"
@@ -160,10 +160,14 @@ def _parts(reply: _Reply, facts: int) -> tuple[ReplyPart, ...]:
 
 
 def _counted(usage: _Usage) -> Usage:
-    prompt = max(0, usage.prompt_tokens or 0)
-    cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0
-    cached = min(max(0, cached), prompt)
-    return Usage(uncached=prompt - cached, cache_read=cached, output=max(0, usage.completion_tokens or 0))
+    prompt = _tokens(usage.prompt_tokens)
+    cached = min(_tokens((usage.prompt_tokens_details or _Details()).cached_tokens), prompt)
+    return Usage(uncached=prompt - cached, cache_read=cached, output=_tokens(usage.completion_tokens))
+
+
+def _tokens(count: int | None) -> int:
+    """The count; 0 where it is none."""
+    return count if count is not None and 0 <= count <= MOST_TOKENS else 0
 
 
 def _failure(error: dict[str, Any] | str, secret: str) -> ModelFailed:

@@ -1,4 +1,4 @@
-"""A provider that means harm, or a server in its place: nothing it sends holds a run for ever, fills it, or moves the key."""
+"""A server that means harm: nothing it sends holds a run for ever, fills its memory, or moves the key."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_attempt_after_one_that_was_cut_has_its_whole_time(kind):
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(kind, status):
     elsewhere: list[bytes] = []
-    with serving(lambda connection: None, elsewhere) as other:
+    with serving(socket.socket.close, elsewhere) as other:
         head = f"HTTP/1.1 {status} Moved\r\nlocation: {other}/v1/messages\r\ncontent-length: 0\r\n\r\n".encode()
         with serving(lambda connection: connection.sendall(head)) as url:
             answer = asked(kind, url)
@@ -160,3 +160,31 @@ def test_no_wish_to_wait_is_endless_or_negative(kind, value):
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "rate_limited"
     assert answer.retry_after_seconds is None or 0 <= answer.retry_after_seconds < 1e12
+
+
+def streamed(*events: str) -> Callable[[socket.socket], None]:
+    body = "".join(f"data: {event}\n\n" for event in events).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body)
+    return lambda connection: connection.sendall(head + body)
+
+
+@pytest.mark.parametrize("count", ["1" + "0" * 400, "-1", str(2**63)])
+def test_counts_that_no_reply_has_are_no_counts(count):
+    claude = streamed(
+        '{"type":"message_start","message":{"id":"m","usage":{"input_tokens":COUNT,"output_tokens":7}}}'.replace(
+            "COUNT", count
+        ),
+        '{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"hi"}}',
+        '{"type":"message_delta","delta":{"stop_reason":"end_turn"}}',
+        '{"type":"message_stop"}',
+    )
+    chat = streamed(
+        '{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}',
+        '{"choices":[],"usage":{"prompt_tokens":COUNT,"completion_tokens":7}}'.replace("COUNT", count),
+        "[DONE]",
+    )
+    for kind, talk in ((AnthropicModel, claude), (OpenAIModel, chat)):
+        with serving(talk) as url:
+            answer = asked(kind, url)
+        assert isinstance(answer, ModelReplied)
+        assert (answer.usage.uncached, answer.usage.output) == (0, 7)
