@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from .core.strategy import MemoryStrategy
     from .errors import ModelError, ProgramError, RulesDiffer, StackmemError, TraceError, UsageError, WorkspaceError
     from .harness.api import replay, solve
+    from .harness.opening import open_run
     from .harness.plugins import Plugin
     from .harness.replay import Replayed
     from .harness.result import RunResult
     from .memory import STRATEGIES, open_strategy
+    from .trace.open_run import Run
     from .trace.record import Record
     from .trace.store import TraceReader
 
@@ -36,9 +38,11 @@ _PLACES = {
     ),
     "harness.api": ("replay", "solve"),
     "harness.plugins": ("Plugin",),
+    "harness.opening": ("open_run",),
     "harness.replay": ("Replayed",),
     "harness.result": ("RunResult",),
     "memory": ("STRATEGIES", "open_strategy"),
+    "trace.open_run": ("Run",),
     "trace.record": ("Record",),
     "trace.store": ("TraceReader",),
 }  # fmt: skip
@@ -57,6 +61,7 @@ __all__ = [
     "Record",
     "Replayed",
     "RulesDiffer",
+    "Run",
     "RunResult",
     "RunStarted",
     "StackmemError",
@@ -70,6 +75,7 @@ __all__ = [
     "advance",
     "evolve",
     "fold",
+    "open_run",
     "open_strategy",
     "replay",
     "solve",

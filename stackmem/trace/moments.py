@@ -1,0 +1,145 @@
+"""A run step by step, with the state before and after each: the fold that views, forks and comparisons start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from stackmem.core.events import RULES, ModelReplied, RunEnded, RunForked, RunStarted
+from stackmem.core.machine import evolve
+from stackmem.core.messages import View
+from stackmem.core.state import State
+from stackmem.errors import RulesDiffer, TraceError, UsageError
+from stackmem.memory import open_strategy
+
+from .lineage import RunReader
+from .record import Record
+
+
+class Moment(Struct, frozen=True):
+    """One step, or with number 0 the start.
+
+    Attributes:
+        asked: The state that the step's prompt was rendered from; without anything for step 0.
+        record: The reply; of step 0, the start.
+        followed: What came of it, up to the next reply or the end.
+        settled: The state once the reply's call was answered, before the rules or the provider said anything more.
+            Where the run was cut short before that, the call is still pending in it.
+        at: Number of the last record that ``settled`` holds.
+        digest: That record's digest.
+
+    """
+
+    step: int
+    asked: State
+    record: Record
+    followed: tuple[Record, ...]
+    settled: State
+    at: int
+    digest: str
+
+
+def moments(reader: RunReader) -> Iterator[Moment]:
+    """The start and every step, each once all that followed it is read. What they hold is shared between them.
+
+    Raises:
+        TraceError: A line is broken, the records do not follow one another, or the first one is no start.
+
+    """
+    state = State()
+    begun: tuple[State, Record] | None = None
+    followed: list[tuple[Record, State, str]] = []
+    for record in reader:
+        before, state = state, following(state, record)
+        if isinstance(record.event, ModelReplied) or begun is None:
+            if begun is None and not isinstance(record.event, RunStarted):
+                raise TraceError("the first record is not RunStarted; this is no trace of a run")
+            if begun is not None:
+                yield _moment(begun, followed)
+            begun, followed = (before, record), []
+        followed.append((record, state, reader.digest))
+    if begun is not None:
+        yield _moment(begun, followed)
+
+
+def following(state: State, record: Record) -> State:
+    """The state after one more record.
+
+    Raises:
+        TraceError: The record cannot stand there.
+
+    """
+    if isinstance(record.event, RunStarted) and state.start is not None:
+        raise TraceError(f"record {record.seq} starts a run that had started; stackmem replay tells what is wrong")
+    try:
+        return evolve(state, record.event)
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        kind = type(record.event).__name__
+        raise TraceError(
+            f"record {record.seq} ({kind}) does not follow from those before it; stackmem replay tells what is wrong"
+        ) from error
+
+
+def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) -> Moment:
+    asked, record = begun
+    place = 0
+    for index, (later, state, _) in enumerate(held):
+        if isinstance(later.event, RunEnded):
+            break
+        place = index
+        if state.pending is None:
+            break
+    while place + 1 < len(held) and isinstance(held[place + 1][0].event, RunForked):
+        place += 1  # a fork's changes come before anything else that follows
+    last, settled, digest = held[place]
+    followed = tuple(later for later, _, _ in held[1:])
+    return Moment(settled.step, asked, record, followed, settled, last.seq, digest)
+
+
+def at_step(found: Iterable[Moment], step: int, run: str) -> Moment:
+    """The moment of a step, from all of them.
+
+    Raises:
+        UsageError: The run has no such step; the message says how many it has.
+
+    """
+    last = None
+    for last in found:
+        if last.step == step:
+            return last
+    raise no_step(run, step, last.step if last else 0)
+
+
+def no_step(run: str, step: int, steps: int) -> UsageError:
+    return UsageError(f"there is no step {step} in {run}; it has steps 1 to {steps} (0 is its start)")
+
+
+def prompt_of(moment: Moment) -> View:
+    """The exact prompt that the step's reply answers: rendered again, and compared with the digest kept of it.
+
+    Raises:
+        UsageError: Step 0 has no prompt.
+        TraceError: The strategy is unknown here, or the records allow no prompt there.
+        RulesDiffer: Today another prompt is rendered than the one that was sent.
+
+    """
+    event, state = moment.record.event, moment.asked
+    if not isinstance(event, ModelReplied):
+        raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
+    try:
+        strategy = open_strategy(state.begun.strategy)
+    except UsageError as error:
+        raise TraceError(f"the run used a strategy that is not installed: {error}") from error
+    try:
+        view = strategy.render(state)
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        raise TraceError(
+            f"record {moment.record.seq} answers a prompt that cannot have been; stackmem replay tells what is wrong"
+        ) from error
+    if state.begun.rules == RULES and event.prompt_digest not in ("", view.digest):
+        raise RulesDiffer(
+            f"record {moment.record.seq}: the prompt of step {moment.step} cannot be shown, as today another one is "
+            "rendered than was sent; stackmem replay tells more"
+        )
+    return view

@@ -1,0 +1,130 @@
+"""Reading the git objects of a run's history, without git: also of histories that came from elsewhere.
+
+Objects are loose (zlib over ``KIND LENGTH NUL content``, named by SHA-1), in the history's own folder or in those that
+its ``info/alternates`` names, as a fork's does. Everything read is checked against its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.errors import TraceError
+
+FOLDER, LINK, EXECUTABLE = "40000", "120000", "100755"
+_ID = re.compile(r"[0-9a-f]{40}")
+_LARGEST_BYTES = 512 * 1024 * 1024
+_FOLDERS_DEEP = 300
+
+
+class Entry(Struct, frozen=True):
+    """One file of a tree.
+
+    Attributes:
+        mode: ``100644``, ``100755`` (executable) or ``120000`` (a link, whose content is its target).
+        id: Of its content.
+
+    """
+
+    mode: str
+    id: str
+
+
+class Objects:
+    """The objects of one history."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self._git_dir = git_dir
+
+    def places(self) -> list[Path]:
+        """The folders that hold them: the history's own first."""
+        own = self._git_dir / "objects"
+        try:
+            lines = (own / "info" / "alternates").read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            lines = []
+        return [own, *(own / line for line in lines if line and not line.startswith("#"))]
+
+    def path(self, name: str) -> Path:
+        """The file that holds an object.
+
+        Raises:
+            TraceError: The name is none, or nothing holds it.
+
+        """
+        if _ID.fullmatch(name):
+            for place in self.places():
+                path = place / name[:2] / name[2:]
+                if path.is_file():
+                    return path
+        raise TraceError(
+            f"the history {self._git_dir} lacks {name[:60]!a}, so the files of that moment cannot be had; bring back "
+            "the run's history.git (a fork's parent holds what they share)"
+        )
+
+    def read(self, name: str, kind: str) -> bytes:
+        """The content of an object.
+
+        Raises:
+            TraceError: It is missing, damaged, or of another kind.
+
+        """
+        path = self.path(name)
+        try:
+            whole = zlib.decompressobj().decompress(path.read_bytes(), _LARGEST_BYTES)
+        except (OSError, zlib.error) as error:
+            raise _damaged(path, str(error)) from error
+        head, _, content = whole.partition(b"\0")
+        if hashlib.sha1(whole, usedforsecurity=False).hexdigest() != name:
+            raise _damaged(path, "its name does not follow from its bytes")
+        if head != b"%s %d" % (kind.encode(), len(content)):
+            raise _damaged(path, f"it is no {kind}")
+        return content
+
+    def listing(self, tree: str) -> dict[bytes, Entry]:
+        """Every file below a tree by its path, sorted by path.
+
+        Raises:
+            TraceError: A tree is missing or damaged, or holds what no workspace can.
+
+        """
+        return dict(sorted(self._below(tree, b"", 0)))
+
+    def trees(self, tree: str) -> Iterator[str]:
+        """The ids of a tree and of all trees below it."""
+        yield tree
+        for _, entry in _entries(self.read(tree, "tree")):
+            if entry.mode == FOLDER:
+                yield from self.trees(entry.id)
+
+    def _below(self, tree: str, path: bytes, depth: int) -> Iterator[tuple[bytes, Entry]]:
+        if depth > _FOLDERS_DEEP:
+            raise _damaged(self.path(tree), "its folders are deeper than any workspace's")
+        for name, entry in _entries(self.read(tree, "tree")):
+            if not name or name in (b".", b"..") or b"/" in name or name.lower() == b".git":
+                raise _damaged(self.path(tree), f"it holds the name {name[:60]!a}")
+            if entry.mode == FOLDER:
+                yield from self._below(entry.id, path + name + b"/", depth + 1)
+            else:
+                yield path + name, entry
+
+
+def _entries(content: bytes) -> Iterator[tuple[bytes, Entry]]:
+    """``MODE NAME NUL`` and twenty bytes, again and again."""
+    at = 0
+    while at < len(content):
+        end = content.find(b"\0", at)
+        mode, space, name = content[at:end].partition(b" ") if end > 0 else (b"", b"", b"")
+        if not space or end + 21 > len(content):
+            raise TraceError("a folder in the history is cut short; bring back the run's history.git")
+        yield name, Entry(mode.decode("ascii", "replace"), content[end + 1 : end + 21].hex())
+        at = end + 21
+
+
+def _damaged(path: Path, why: str) -> TraceError:
+    return TraceError(f"{path} is damaged ({why}); bring back the run's history.git as it was")

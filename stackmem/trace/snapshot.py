@@ -1,0 +1,143 @@
+"""The files of a run at one moment, read from its history when they are asked for."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from stackmem.errors import TraceError
+
+from .objects import EXECUTABLE, LINK, Entry, Objects
+
+_DIFFED_BYTES = 400_000
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class Snapshot:
+    """Path to content, as a read-only mapping; a path is as ``os.fsdecode`` gives it.
+
+    What a history never keeps is not in it either: ``.git``, empty folders, times, ignored and over-large files.
+
+    Attributes:
+        tree: Its id in the history; empty where the run kept none.
+
+    """
+
+    def __init__(self, git_dir: Path, tree: str) -> None:
+        self.tree = tree
+        self._objects = Objects(git_dir)
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """Mode and id of every file by its path, sorted.
+
+        Raises:
+            TraceError: The history lacks a part of it, or is damaged.
+
+        """
+        if not self.tree:
+            return {}
+        return {os.fsdecode(path): entry for path, entry in self._objects.listing(self.tree).items()}
+
+    def __getitem__(self, path: str) -> bytes:
+        """The content of a file; of a link, its target."""
+        return self._objects.read(self.entries[path].id, "blob")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.entries
+
+    def get(self, path: str, otherwise: bytes) -> bytes:
+        return self[path] if path in self.entries else otherwise
+
+    def keys(self) -> list[str]:
+        return list(self.entries)
+
+    def write_into(self, folder: Path) -> None:
+        """Write every file below an empty folder; links last, so that nothing is written through one.
+
+        Raises:
+            TraceError: A file cannot be had.
+            OSError: The folder cannot be written.
+
+        """
+        files = sorted(self.entries.items(), key=lambda item: item[1].mode == LINK)
+        for path, entry in files:
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if entry.mode == LINK:
+                os.symlink(self[path], os.fsencode(target))  # noqa: PTH211 - a target need not be text
+                continue
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(target, flags, 0o755 if entry.mode == EXECUTABLE else 0o644)
+            with os.fdopen(fd, "wb") as file:
+                file.write(self[path])
+
+
+class FileChange(Struct, frozen=True):
+    """One file that differs between two moments.
+
+    Attributes:
+        diff: Its lines as a unified diff; one sentence where it is no text, or too long to compare.
+
+    """
+
+    path: str
+    kind: Literal["added", "modified", "deleted"]
+    diff: str = ""
+
+
+def changes(before: Snapshot, after: Snapshot, *, diffs: bool = True) -> list[FileChange]:
+    """What became of each file, by path.
+
+    Raises:
+        TraceError: One of the moments cannot be had.
+
+    """
+    if before.tree == after.tree:
+        return []
+    paths = sorted(before.entries.keys() | after.entries.keys())
+    changed = [path for path in paths if before.entries.get(path) != after.entries.get(path)]
+    return [_change(path, before, after, diffs=diffs) for path in changed]
+
+
+def _change(path: str, before: Snapshot, after: Snapshot, *, diffs: bool) -> FileChange:
+    kind: Literal["added", "modified", "deleted"]
+    kind = "added" if path not in before else "deleted" if path not in after else "modified"
+    return FileChange(path, kind, _diff(path, before, after) if diffs else "")
+
+
+def _diff(path: str, before: Snapshot, after: Snapshot) -> str:
+    sides = []
+    for side in (before, after):
+        try:
+            sides.append(side.get(path, b""))
+        except TraceError as error:
+            return f"({error})"
+    if sum(map(len, sides)) > _DIFFED_BYTES:
+        return f"({len(sides[0]):,} bytes, then {len(sides[1]):,}: too long to compare here)"
+    try:
+        old, new = (side.decode("utf-8") for side in sides)
+    except UnicodeDecodeError:
+        old = new = "\0"
+    if _UNSEEN.search(old.replace("\r\n", "\n") + new.replace("\r\n", "\n")):
+        return f"(no text: {len(sides[0]):,} bytes, then {len(sides[1]):,})"
+    modes = [side.entries[path].mode if path in side else "" for side in (before, after)]
+    head = [f"mode {modes[0]} -> {modes[1]}"] if modes[0] and modes[1] and modes[0] != modes[1] else []
+    lines = difflib.unified_diff(
+        old.splitlines(), new.splitlines(),
+        f"a/{path}" if path in before else "/dev/null", f"b/{path}" if path in after else "/dev/null", lineterm="",
+    )  # fmt: skip
+    return "\n".join([*head, *lines])

@@ -1,0 +1,171 @@
+"""Steps and frames of a run, read in one pass that holds no more than the step at hand: for traces of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.events import Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.pricing import Price, cost_usd
+
+from .record import Record
+
+
+class Step(Struct, frozen=True):
+    """One reply of the model and what came of it.
+
+    Attributes:
+        number: From 1.
+        seq: Number of the reply's record.
+        at: When it came, in seconds since 1970, UTC.
+        frame: Id of the frame that was running.
+        usd: What it cost; None where the price is unknown.
+        followed: The events after it, up to the next reply or the end.
+
+    """
+
+    number: int
+    seq: int
+    at: float
+    frame: str
+    name: str
+    depth: int
+    reply: ModelReplied
+    usd: float | None
+    followed: tuple[Event, ...] = ()
+
+    @property
+    def call(self) -> ToolCall | None:
+        """The call that the reply makes."""
+        return next((part for part in self.reply.parts if isinstance(part, ToolCall)), None)
+
+
+class FrameSpan(Struct, frozen=True):
+    """One frame from its push to its pop.
+
+    Attributes:
+        parent: Id of the frame that pushed it; empty for the root.
+        first, last: The first and the last step of its own; 0 where it had none.
+        steps: Steps of its own, without those of the frames that it pushed. Usage and cost likewise.
+        popped: Whether it has ended.
+        forced, verified: As ``FramePopped`` has them.
+
+    """
+
+    id: str
+    name: str
+    parent: str
+    depth: int
+    intent: str
+    return_spec: str
+    first: int = 0
+    last: int = 0
+    steps: int = 0
+    usage: Usage = Usage()
+    usd: float | None = None
+    popped: bool = False
+    result: str = ""
+    forced: str = ""
+    verified: str = ""
+
+
+class _Fold:
+    """Where the events so far have led: price, stack and frames."""
+
+    def __init__(self) -> None:
+        self.price: Price | None = None
+        self.stack: list[str] = []
+        self.frames: dict[str, FrameSpan] = {}
+        self.steps = 0
+
+    def take(self, event: Event) -> None:
+        match event:
+            case RunStarted() | RunForked():
+                start = event.start if isinstance(event, RunForked) else event
+                self.price = start.price
+                if isinstance(event, RunStarted):
+                    self.stack = ["frame-0"]
+                    self.frames = {"frame-0": FrameSpan("frame-0", "root", "", 0, start.task, "")}
+            case FramePushed():
+                above = self.stack[-1] if self.stack else ""
+                span = FrameSpan(event.frame, event.name, above, len(self.stack), event.intent, event.return_spec)
+                self.frames[event.frame] = span
+                self.stack.append(event.frame)
+            case FramePopped():
+                ended = self.frames.get(event.frame)
+                if ended is not None:
+                    self.frames[event.frame] = replace(
+                        ended, popped=True, result=event.result, forced=event.forced, verified=event.verified
+                    )
+                self.stack = self.stack[:-1]
+            case ModelReplied():
+                self.steps += 1
+                self._replied(event)
+            case _:
+                pass
+
+    def _replied(self, event: ModelReplied) -> None:
+        span = self.running
+        if span is None:
+            return
+        cost = self.cost(event)
+        self.frames[span.id] = replace(
+            span,
+            first=span.first or self.steps,
+            last=self.steps,
+            steps=span.steps + 1,
+            usage=span.usage + event.usage,
+            usd=None if cost is None else (span.usd or 0.0) + cost,
+        )
+
+    @property
+    def running(self) -> FrameSpan | None:
+        return self.frames.get(self.stack[-1]) if self.stack else None
+
+    def cost(self, event: ModelReplied) -> float | None:
+        return cost_usd(event.usage, self.price) if self.price else None
+
+
+def steps(records: Iterable[Record]) -> Iterator[Step]:
+    """Every step, once all that followed it is read."""
+    fold, step, followed = _Fold(), None, list[Event]()
+    for record in records:
+        event = record.event
+        frame = fold.running
+        fold.take(event)
+        if not isinstance(event, ModelReplied):
+            followed.append(event)
+            continue
+        if step is not None:
+            yield replace(step, followed=tuple(followed))
+        followed = []
+        named = (frame.id, frame.name, frame.depth) if frame else ("", "", 0)
+        step = Step(fold.steps, record.seq, record.at, *named, event, fold.cost(event))
+        fold.frames = {name: fold.frames[name] for name in fold.stack if name in fold.frames}  # others are done with
+    if step is not None:
+        yield replace(step, followed=tuple(followed))
+
+
+def frame_spans(records: Iterable[Record]) -> tuple[FrameSpan, ...]:
+    """Every frame, in the order of their pushes, the root first."""
+    fold = _Fold()
+    for record in records:
+        fold.take(record.event)
+    return tuple(fold.frames.values())
+
+
+def total_usd(records: Iterable[Record]) -> float | None:
+    """What all replies cost by the prices recorded; None where one of them has none."""
+    fold, total = _Fold(), 0.0
+    for record in records:
+        fold.take(record.event)
+        if isinstance(record.event, ModelReplied):
+            cost = fold.cost(record.event)
+            if cost is None:
+                return None
+            total += cost
+        fold.frames = {}
+    return total if fold.price or fold.steps else None

@@ -1,0 +1,32 @@
+"""Builders of kept runs: a folder with a trace, and a history of files, without a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from stackmem.core.events import Event
+from stackmem.history.objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
+from stackmem.trace.store import TraceWriter
+
+
+def keep(folder: Path, events: Iterable[Event]) -> Path:
+    """A run's folder with these events as its trace, one second apart."""
+    folder.mkdir(parents=True, exist_ok=True)
+    seconds = iter(range(1_000_000))
+    writer = TraceWriter(folder / "trace.jsonl", now=lambda: float(next(seconds)))
+    for event in events:
+        writer.append(event)
+    writer.close()
+    return folder
+
+
+def tree(folder: Path, files: Mapping[str, str | bytes]) -> str:
+    """The id of a tree with these files in a run's history; ``x!`` is executable, ``x@`` a link to the content."""
+    store = ObjectStore(folder / "history.git")
+    nodes = []
+    for name, content in files.items():
+        raw = content if isinstance(content, bytes) else content.encode()
+        mode = {"!": EXECUTABLE, "@": LINK}.get(name[-1], FILE)
+        nodes.append((name.rstrip("!@").encode(), Node(mode, store.add("blob", raw))))
+    return store.add_folders(nodes)
