@@ -81,6 +81,8 @@ def main() -> None:
         if code == 130:  # typer's word for Ctrl-C; a run that was interrupted has told its result and exited
             fail("interrupted before there was a result; start it again", 130)
         sys.exit(code if isinstance(code, int) else 0)
+    finally:
+        _settle()
 
 
 def fail(says: str, code: int) -> NoReturn:
@@ -110,3 +112,11 @@ def _fail_usage(error: typer.TyperException) -> NoReturn:
 def _hush() -> None:
     """Nothing more can be said on stdout, nor need the interpreter try as it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _settle() -> None:
+    """Where nobody reads progress any more, what is left of it is dropped: the interpreter would exit with 120."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

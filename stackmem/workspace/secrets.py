@@ -26,11 +26,12 @@ _SHAPES = {
     "NPM_TOKEN": r"npm_[A-Za-z0-9]{36}",
     "PYPI_TOKEN": r"pypi-[A-Za-z0-9_-]{50,}",
     "HUGGINGFACE_TOKEN": r"hf_[A-Za-z0-9]{30,}",
-    # Whole lines of the block, also escaped ones; what is cut off before its end is a secret no less.
+    # Whole lines of the block, also escaped ones; what is cut off before its end is a secret no less. Groups are not
+    # possessive: Python 3.11.2 then takes more than matches. Nothing after them can fail, so none backtracks far.
     "PRIVATE_KEY": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:[ \t\r\n]|\\[nr])*+(?:[A-Za-z][A-Za-z-]*+: [^\n\\]*+(?=[\n\\])|[A-Za-z0-9+/=]{16,}+|=[A-Za-z0-9+/]{4}))*+"
-    r"(?:(?:[ \t\r\n]|\\[nr])*+[A-Za-z0-9+/=]{1,64}+(?=(?:[ \t\r\n]|\\[nr])*+-----END))?+"
-    r"(?:(?:[ \t\r\n]|\\[nr])*+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?+",
+    r"(?:(?:[ \t\r\n]++|\\[nr])*(?:[A-Za-z][A-Za-z-]*+: [^\n\\]*+(?=[\n\\])|[A-Za-z0-9+/=]{16,}+|=[A-Za-z0-9+/]{4}))*"
+    r"(?:(?:[ \t\r\n]++|\\[nr])*[A-Za-z0-9+/=]{1,64}+(?=(?:[ \t\r\n]++|\\[nr])*-----END))?"
+    r"(?:(?:[ \t\r\n]++|\\[nr])*-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
 }
 
 

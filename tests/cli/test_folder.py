@@ -122,7 +122,7 @@ def test_a_check_that_hangs_is_ended_by_ctrl_c_with_the_patch_kept(stage: Stage,
 def test_what_git_ignores_stays_behind_unless_included_and_env_files_always(stage: Stage, hers: Path):
     folder(hers, {"debug.log": "x", ".env": "SECRET=1", ".env.local": "SECRET=2", "build/out": "x", "fresh.py": ""})
     look = [
-        command("touch seen; ls -A | sort | tr '\\n' ' ' > listed; mv listed seen; ls build >> seen; cat seen"),
+        command("touch seen; ls -A | sort > /tmp/listed; mv /tmp/listed seen; ls build >> seen; cat seen"),
         pop(),
     ]
     solved = json.loads(solve(stage, hers, "--json", "--include", "build", replies=look).stdout)

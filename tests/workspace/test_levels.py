@@ -69,6 +69,7 @@ def test_without_user_namespaces_landlock_can_be_asked_for():
 
 
 @NEEDS_BWRAP
+@pytest.mark.skipif(os.geteuid() != 0, reason="bwrap is root's, and only root can take root along into a namespace")
 def test_where_proc_is_masked_bubblewrap_does_without():
     # Any other /proc in sight, of a chroot for instance, would do for the kernel too.
     mask = "for p in $(awk '/ - proc /{print $5}' /proc/self/mountinfo); do mount -t tmpfs none $p/irq; done"
