@@ -20,6 +20,7 @@ from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
 from .walk import GONE, LeftOut, Walk, path_bytes, why
 
 _CLOCK_TICK_NS = 20_000_000  # file times advance in steps of up to 10 ms; within one, a change cannot be seen by time
+GROWTH_BYTES = 512 * 1024 * 1024  # what a run may add; a patch is made in memory, and each step waits for its files
 Key = tuple[int, int, int, int, int]
 
 
@@ -37,9 +38,21 @@ class Seen(Struct, frozen=True):
 
 
 class Census:
+    """Attributes:
+    room: Bytes that files may have together; None before the first look, which sets it.
+    """
+
     def __init__(
-        self, git_dir: Path, work_tree: Path, store: ObjectStore, leave_out: tuple[str, ...], largest_bytes: int
+        self,
+        git_dir: Path,
+        work_tree: Path,
+        store: ObjectStore,
+        leave_out: tuple[str, ...],
+        largest_bytes: int,
+        room: int | None = None,
     ) -> None:
+        self.room = room
+        self._taken = 0
         self._git_dir = git_dir
         self._work_tree = work_tree
         self._store = store
@@ -62,12 +75,14 @@ class Census:
         look = Walk(root, before, self._leave_out, rules)
         settled_before = time.time_ns() - _CLOCK_TICK_NS
         seen: dict[bytes, Seen] = {}
+        self._taken = 0
         try:
             for path, status in look.files():
                 known = before.get(path)
                 key = _key(status)
                 if known is not None and known.key == key:
                     seen[path] = known
+                    self._taken += status.st_size
                     continue
                 try:
                     node = self._kept(look, path, status)
@@ -83,7 +98,9 @@ class Census:
                 rules.close()
         for path in look.kept_as_before(seen):
             seen[path] = Seen(before[path].node)
-        return seen, tuple(look.left_out)
+        if self.room is None:
+            self.room = self._taken + GROWTH_BYTES
+        return seen, look.report()
 
     def _kept(self, look: Walk, path: bytes, status: os.stat_result) -> Node | None:
         """Store what the path holds now; None where it is too large, and named so."""
@@ -92,10 +109,14 @@ class Census:
         if status.st_size > self._largest_bytes:
             look.leave_out(path, f"larger than {self._largest_bytes} bytes", status.st_size)
             return None
+        if self.room is not None and self._taken + status.st_size > self.room:
+            look.leave_out(path, f"more than {GROWTH_BYTES >> 20} MiB were added", status.st_size)
+            return None
         content = look.content(path, self._largest_bytes + 1)
         if len(content) > self._largest_bytes:  # it grows
             look.leave_out(path, f"larger than {self._largest_bytes} bytes", len(content))
             return None
+        self._taken += len(content)
         return Node(EXECUTABLE if status.st_mode & 0o100 else FILE, self._store.add("blob", content))
 
 

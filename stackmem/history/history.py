@@ -6,8 +6,8 @@ Rule 2: a file is kept byte for byte, with its executable bit, and a symlink as 
     (line ends, filters, encodings, textconv) change nothing, and nothing that it holds is executed.
 Rule 3: never kept: ``.git`` in any spelling, empty folders, times, other permissions, caches, installed dependencies
     (``.venv``, ``node_modules``), sockets and FIFOs.
-Rule 4: what cannot be kept (too large, unreadable, a path too long) is named in ``left_out``. If an earlier version
-    was kept, that one stays in the tree, so that the change is unknown rather than a deletion.
+Rule 4: what cannot be kept (too large, too much, unreadable, a path too long) is named in ``left_out``. If an earlier
+    version was kept, that one stays in the tree, so that the change is unknown rather than a deletion.
 
 The store is not synced to disk: after a power cut, objects of the last seconds may be missing, which git names.
 """
@@ -63,6 +63,7 @@ class _State(Struct, frozen=True):
 
     tree: str
     leave_out: tuple[str, ...]
+    room: int | None = None
 
 
 class History:
@@ -97,7 +98,7 @@ class History:
         state = self._remembered()
         self._tree = state.tree
         self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
-        self._census = Census(git_dir, work_tree, self._store, self._leave_out, largest_bytes)
+        self._census = Census(git_dir, work_tree, self._store, self._leave_out, largest_bytes, state.room)
         self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
 
     def snapshot(self) -> str:
@@ -172,7 +173,7 @@ class History:
         path = self._git_dir / _STATE
         fresh = path.with_suffix(".new")
         try:
-            fresh.write_bytes(msgspec.json.encode(_State(self._tree, self._leave_out)))
+            fresh.write_bytes(msgspec.json.encode(_State(self._tree, self._leave_out, self._census.room)))
             os.replace(fresh, path)  # noqa: PTH105
         except OSError as error:
             raise WorkspaceError(

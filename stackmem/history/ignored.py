@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from pathlib import Path
 
-from .git import ANSWER_SECONDS, failure, git_command, store_environment
+from .git import failure, git_command, store_environment
 
+ANSWER_SECONDS = 20.0  # for all questions about one state; a pattern of many stars may take git for ever
 _SENT_BYTES = 16 * 1024  # at once: a pipe that is read up holds so much, so neither side waits for the other
 
 
@@ -17,16 +19,18 @@ class IgnoreRules:
     The rules read are those of the workspace alone, not the person's.
     """
 
-    def __init__(self, git_dir: Path, work_tree: Path) -> None:
+    def __init__(self, git_dir: Path, work_tree: Path, seconds: float = ANSWER_SECONDS) -> None:
         self._git_dir = git_dir
         self._work_tree = work_tree
+        self._seconds = seconds
         self._talk: _Talk | None = None
 
     def ignored(self, paths: list[bytes]) -> set[bytes]:
         """Those of the paths, relative to the workspace, that are ignored.
 
         Raises:
-            WorkspaceError: git fails, or does not answer.
+            TimeoutError: The rules take too long to be understood.
+            WorkspaceError: git fails.
 
         """
         found: set[bytes] = set()
@@ -47,15 +51,23 @@ class IgnoreRules:
 
     def _ask(self, paths: list[bytes]) -> set[bytes]:
         if self._talk is None:
-            self._talk = _Talk(self._git_dir, self._work_tree)
+            self._talk = _Talk(self._git_dir, self._work_tree, self._seconds)
         try:
             return self._talk.ask(paths)
         except (OSError, EOFError) as error:
+            if self._talk.late:
+                raise TimeoutError(f"git understood no rules within {self._seconds:g} s") from error
             raise failure("check-ignore", self._work_tree, self._talk.end()) from error
 
 
 class _Talk:
-    def __init__(self, git_dir: Path, work_tree: Path) -> None:
+    """Attributes:
+    late: git was ended because the seconds for all its answers were used up.
+    """
+
+    def __init__(self, git_dir: Path, work_tree: Path, seconds: float) -> None:
+        self.late = False
+        self._left = seconds
         arguments = ("-c", "core.bare=false", "-c", "core.excludesFile=/dev/null", "check-ignore")
         self._process = subprocess.Popen(
             git_command(*arguments, "--no-index", "--stdin", "-z", "--verbose", "--non-matching"),
@@ -66,16 +78,25 @@ class _Talk:
             stderr=subprocess.PIPE,
             bufsize=0,
         )
-        self._timer = threading.Timer(ANSWER_SECONDS, self._process.kill)
-        self._timer.daemon = True
-        self._timer.start()
         self._unread = b""
 
     def ask(self, paths: list[bytes]) -> set[bytes]:
         # A name like ":(top)" would be a pattern to git; behind "./" it is a name.
         question = b"".join(b"./%s\0" % path for path in paths)
-        _write_all(self._process, question)
-        return {path for path in paths if self._answer()}
+        begun = time.monotonic()
+        timer = threading.Timer(max(0.0, self._left), self._give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            _write_all(self._process, question)
+            return {path for path in paths if self._answer()}
+        finally:
+            timer.cancel()
+            self._left -= time.monotonic() - begun
+
+    def _give_up(self) -> None:
+        self.late = True
+        self._process.kill()
 
     def _answer(self) -> bool:
         """Git answers with four fields: file, line and text of the rule, and the path; no rule: the first are empty."""
@@ -93,7 +114,6 @@ class _Talk:
 
     def end(self) -> bytes:
         """End git, whatever it does; what it complained about."""
-        self._timer.cancel()
         self._process.kill()
         _, complaint = self._process.communicate()
         return complaint

@@ -26,6 +26,8 @@ _MARKS = {
 }
 _LEVELS = 256  # of folders; a path of two thousand costs git, and the kernel, seconds
 _READ_BYTES = 1024 * 1024  # at once
+_MOST_NEW = 200_000  # files and folders that a run may add; more would hold up each of its steps
+_MOST_NAMED = 1_000  # of what was left out
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV}  # another kind of thing than a moment before
 
 
@@ -68,6 +70,8 @@ class Walk:
         self._leave_out_folders = leave_out
         self._first = rules is None
         self._rules = rules
+        self._new_left = _MOST_NEW
+        self._unnamed = 0
         self._kept: list[bytes] = []  # what is left as it was: paths, and folders that end in "/"
 
     def files(self) -> Iterator[tuple[bytes, os.stat_result]]:
@@ -81,10 +85,22 @@ class Walk:
                 yield from (file for file in folder.files if file[0] not in ignored)
         for path in level:
             self.leave_out(path, f"below {_LEVELS} folders")
+        if self._new_left < 0:
+            self.left_out.append(LeftOut(".", f"{-self._new_left} new files and folders beyond the first {_MOST_NEW}"))
 
     def leave_out(self, path: bytes, reason: str, size: int = 0) -> None:
-        self.left_out.append(LeftOut(shown_name(path), reason, size))
-        self._kept.append(path)
+        known = path in self._before or path in self._known_folders
+        if known:
+            self._kept.append(path)
+        if known or len(self.left_out) < _MOST_NAMED:
+            self.left_out.append(LeftOut(shown_name(path), reason, size))
+        else:
+            self._unnamed += 1
+
+    def report(self) -> tuple[LeftOut, ...]:
+        """What could not be kept; of many, the first ones and how many more."""
+        more = (LeftOut(".", f"{self._unnamed} more, for such reasons"),) if self._unnamed else ()
+        return (*self.left_out, *more)
 
     def kept_as_before(self, seen: Collection[bytes]) -> list[bytes]:
         """The known files that are at or below something that was left out."""
@@ -150,6 +166,8 @@ class Walk:
                 except FileNotFoundError:
                     continue
                 child = prefix + name
+                if self._is_too_much(child):
+                    continue
                 if stat.S_ISDIR(status.st_mode):
                     if child in self._known_folders or not self._passed_over(fd, child, name):
                         folder.folders.append(child)
@@ -161,6 +179,13 @@ class Walk:
                 elif name == b".gitignore":
                     self._rules = None  # git would wait for a FIFO for ever
                     self.leave_out(child, "no file; no .gitignore is read now")
+
+    def _is_too_much(self, path: bytes) -> bool:
+        """Whether so much has been added already that this, which is new, no longer counts."""
+        if self._first or path in self._before or path in self._known_folders:
+            return False
+        self._new_left -= 1
+        return self._new_left < 0
 
     def _passed_over(self, parent: int, path: bytes, name: bytes) -> bool:
         """Whether a folder that holds nothing known is one of those that are not looked into.
@@ -179,7 +204,12 @@ class Walk:
             return set()
         new = [path for folder in found for path in folder.folders if path not in self._known_folders]
         new += [path for folder in found for path, _ in folder.files if path not in self._before]
-        return self._rules.ignored(new)
+        try:
+            return self._rules.ignored(new)
+        except TimeoutError:
+            self._rules = None
+            self.leave_out(b".gitignore", "its rules take too long; no .gitignore is read now")
+            return set()
 
 
 def path_bytes(shown: str) -> bytes:

@@ -195,7 +195,7 @@ def _refusal(reply: _Reply) -> str:
 
 
 def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
-    """Take over the counts, which are cumulative: a later, smaller one was left out by the server, a huge one is none."""
+    """Take over the counts, which are cumulative: a later, smaller one was left out, a huge one is none."""
     for name, value in (given or {}).items():
         if name == "cache_creation" and isinstance(value, dict):
             _count(known, value)

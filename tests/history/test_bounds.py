@@ -1,0 +1,52 @@
+"""A workspace that would hold up the harness, or fill its memory: each look at it is bounded."""
+
+import os
+
+from stackmem.history.ignored import IgnoreRules
+from stackmem.history.walk import Walk
+from tests.history.folders import folder
+from tests.history.test_history import changes, history
+
+
+def test_rules_of_a_gitignore_that_take_for_ever_are_given_up_and_named(tmp_path):
+    deep = "/".join("abcdefghijklmnop")
+    work = folder(tmp_path / "w", {".gitignore": "**/" * 24 + "x\n", f"{deep}/file": "f"})
+    history(work).snapshot()
+    rules = IgnoreRules(tmp_path / "w.git", work, seconds=0.3)
+    root = os.open(work, os.O_PATH)
+    try:
+        walk = Walk(root, set(), set(), rules)
+        found = {os.fsdecode(path) for path, _ in walk.files()}
+    finally:
+        os.close(root)
+        rules.close()
+    assert found == {".gitignore", f"{deep}/file"}
+    assert [(left.path, left.reason[:25]) for left in walk.left_out] == [(".gitignore", "its rules take too long; ")]
+
+
+def test_a_workspace_that_grows_without_end_is_kept_to_a_limit_and_its_old_files_whole(tmp_path):
+    work = folder(tmp_path / "w", {"old": "old", "other": "same"})
+    kept = history(work)
+    before = kept.snapshot()
+    folder(work, {"old": "new", "z/small": "small"})
+    for number in range(12):
+        with (work / f"y{number:02}").open("wb") as sparse:
+            sparse.truncate(60 << 20)
+    found = changes(kept, before)
+    assert found["old"] == "modified"
+    assert "other" not in found
+    left = {out.path: out.reason for out in kept.left_out}
+    assert sum(name in left for name in (f"y{number:02}" for number in range(12))) == 4
+    assert set(left.values()) == {"more than 512 MiB were added"}
+    reopened = history(work)
+    assert reopened.snapshot() == kept.snapshot()
+
+
+def test_of_many_files_that_cannot_be_kept_the_first_are_named_and_the_rest_counted(tmp_path):
+    work = folder(tmp_path / "w", {})
+    kept = history(work, largest_bytes=10)
+    before = kept.snapshot()
+    folder(work, {f"f{number}": "x" * 11 for number in range(1_200)})
+    assert changes(kept, before) == {}
+    assert len(kept.left_out) == 1_001
+    assert kept.left_out[-1].reason == "200 more, for such reasons"
