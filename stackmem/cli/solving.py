@@ -31,16 +31,16 @@ def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, 
     """
     prepared = prepare(subject, text, flags, os.environ, Path.cwd())
     for warning in prepared.warnings:
-        _say(warning)
+        say(warning)
     _ask_about_size(prepared, as_json=as_json)
     with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
         result = solve(prepared, os.environ, screen, stop_at_once)
     if result.failure:
-        _say(f"stackmem: {readable(result.failure)}")
+        say(f"stackmem: {readable(result.failure)}")
     if as_json:
         typer.echo(msgspec.json.encode(result).decode())
     else:
-        _show(result, folder=prepared.subject.folder is not None, checked=prepared.checked)
+        show_result(result, folder=prepared.subject.folder is not None, checked=prepared.checked)
     sys.exit(result.exit_code)
 
 
@@ -50,10 +50,10 @@ def _ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
         return
     more = f", with {', '.join(copy.folders)}" if copy.folders else ""
     place = readable(str(prepared.subject.folder))
-    _say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
+    say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
     for label, paths in (("left behind", copy.skipped), ("links that lead out of the copy", copy.outside_links)):
         if paths:
-            _say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
+            say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
     if copy.bytes <= _GIB or prepared.resolved.settings.yes:
         return
     if as_json or not sys.stdin.isatty() or not typer.confirm("Copy more than 1 GiB?", err=True):
@@ -62,7 +62,7 @@ def _ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
         )
 
 
-def _show(result: RunResult, *, folder: bool, checked: bool) -> None:
+def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
     cost = f"${result.cost_usd:.4f}" if result.cost_usd is not None else "cost unknown"
     tokens = f"{result.usage.total:,} tokens{' (estimated)' if result.usage.estimated else ''}"
     outcome = "finished, not checked" if result.outcome == "finished" and not checked else result.outcome
@@ -109,6 +109,6 @@ def readable(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     with suppress(OSError):
         typer.echo(text, err=True)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.effects import Effect
 from stackmem.core.events import Event, ModelReplied, RunForked, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import TraceError, WorkspaceError
@@ -20,7 +21,7 @@ from stackmem.workspace.secrets import Scrubber
 from .assemble import Parts, Places
 from .controller import run
 from .interrupts import Interrupts
-from .patch import keep_patch
+from .patch import apply_run, keep_patch
 from .result import RunResult, failure_of, write_result
 from .rundir import RESULT, RUN
 
@@ -48,8 +49,8 @@ class Opened(Struct):
     steps_with_secrets: tuple[int, ...] = ()
 
 
-def play(first: Event | None, state: State, opened: Opened) -> RunResult:
-    """The run from ``state``, where ``first`` becomes true, to its result, which is kept beside its patch.
+def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResult:
+    """The run from ``state``, where ``first`` happens next, to its result, which is kept beside its patch.
 
     Without a ``first`` the run is over, and only its result was not kept.
 
@@ -95,6 +96,21 @@ def _keep(result: RunResult, before: str, opened: Opened) -> RunResult:
         raise _unwritten(result, error) from error
     save_result(kept)
     return kept
+
+
+def applied(result: RunResult, folder: str, *, wanted: bool) -> RunResult:
+    """The result, its patch brought into the folder where that was asked for and the work was done.
+
+    Raises:
+        UsageError: A file of the folder has changed since; nothing was changed there.
+
+    """
+    if not (wanted and folder and result.outcome in ("solved", "finished")):
+        return result
+    apply_run(Path(result.run_dir))
+    done = replace(result, applied_to=folder)
+    save_result(done)
+    return done
 
 
 def save_result(result: RunResult) -> None:

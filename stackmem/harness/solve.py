@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
@@ -19,8 +19,7 @@ from stackmem.workspace.tree import remove_tree
 from .assemble import Places, assemble, plan
 from .checks import copy_folder
 from .interrupts import Interrupts
-from .patch import apply_run
-from .play import Observe, Opened, play, save_result
+from .play import Observe, Opened, applied, play
 from .prepare import Prepared
 from .request import Request, write_request
 from .result import RunResult
@@ -75,11 +74,7 @@ def solve(
         folder = str(prepared.subject.folder or "")
         opened = Opened(parts, places, writer, history, interrupts, folder, observe)
         result = play(parts.start, State(), opened)
-        if prepared.resolved.settings.apply and folder and result.outcome in ("solved", "finished"):
-            apply_run(run_dir)
-            result = replace(result, applied_to=folder)
-            save_result(result)
-        return result
+        return applied(result, folder, wanted=prepared.resolved.settings.apply)
 
 
 def _remove_unbegun(places: Places) -> None:

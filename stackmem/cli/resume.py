@@ -1,0 +1,93 @@
+"""``stackmem resume``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import flag
+
+if TYPE_CHECKING:
+    from stackmem.harness.resume import Resumed
+    from stackmem.harness.stopped import Stopped
+
+
+def _limit(word: str) -> Any:
+    return typer.Option(
+        None, f"--max-{word}", metavar="N|+N", show_default=False,
+        help=f"Limit of {word}: N counts from the run's start, +N from the limit it had.",
+    )  # fmt: skip
+
+
+def command(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")],
+    max_steps: str | None = _limit("steps"),
+    max_usd: str | None = _limit("usd"),
+    max_tokens: str | None = _limit("tokens"),
+    max_seconds: str | None = _limit("seconds"),
+    isolation: Annotated[
+        str | None,
+        typer.Option(
+            "--isolation", metavar="LEVEL", help="Another isolation level than the run had.", show_default=False
+        ),
+    ] = None,
+    runs_dir: str | None = flag("runs_dir"),
+    json: Annotated[bool, typer.Option("--json", help="Print one result object on stdout, and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Go on with a run that was killed, interrupted or ended by a limit."""
+    import os
+    import sys
+
+    from stackmem.harness.resume import resume
+
+    from .finding import run_folder
+    from .screen import open_screen, stop_at_once
+    from .solving import say
+
+    folder = run_folder(run, runs_dir)
+    wanted = {
+        "max_steps": max_steps, "max_usd": max_usd, "max_tokens": max_tokens, "max_seconds": max_seconds,
+        "isolation": isolation,
+    }  # fmt: skip
+
+    def told(stopped: Stopped) -> None:
+        if stopped.torn_bytes:
+            say(f"the last {stopped.torn_bytes:,} bytes of the trace were cut short by a crash; they are cut off")
+        if not quiet:
+            say(f"resuming {folder.name} after record {stopped.end.count:,}, step {stopped.state.step:,}")
+
+    with open_screen(quiet=quiet, asks=_asks(folder)) as screen:
+        resumed = resume(folder, wanted, os.environ, screen, stop_at_once, told)
+    _show(resumed, folder.name, as_json=json)
+    sys.exit(resumed.result.exit_code if resumed.played and resumed.result else 0)
+
+
+def _asks(folder: Any) -> bool:
+    """Whether a person is the model, who needs the screen for herself."""
+    from stackmem.errors import TraceError
+    from stackmem.harness.request import read_request
+
+    try:
+        return bool(read_request(folder).flags.get("model") == "human")
+    except TraceError:  # said by what needs it more
+        return False
+
+
+def _show(resumed: Resumed, run: str, *, as_json: bool) -> None:
+    import msgspec
+
+    from .solving import readable, say, show_result
+
+    result = resumed.result
+    if result is not None and result.failure:
+        say(f"stackmem: {readable(result.failure)}")
+    if as_json:
+        told = result if result is not None else {"run": run, "outcome": resumed.outcome, "resumed": False}
+        typer.echo(msgspec.json.encode(told).decode())
+        return
+    if not resumed.played:
+        typer.echo(f"nothing to resume: {run} is over ({resumed.outcome})")
+    if result is not None:
+        show_result(result, folder=bool(resumed.folder), checked=resumed.checked)

@@ -1,0 +1,281 @@
+"""Takes up a run that has stopped: killed, interrupted, out of a limit, or left alone by its provider.
+
+Rule 1: what was recorded holds; the next prompt is byte for byte the one that the stopped process would have sent.
+Rule 2: a call that was accepted and has no result is repeated. Where it may have changed files, they are put back
+    first; where they cannot be, it is not repeated, and its result says that its effects may be partial.
+Rule 3: the isolation level is the one that was in force, or the one that the person now names.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core import limits as core_limits
+from stackmem.core.calls import RunCommand, WriteFile
+from stackmem.core.effects import Effect, RunChecks, UseTool, Verify
+from stackmem.core.events import Event, RunResumed, ToolReturned, VerifyReturned
+from stackmem.core.machine import advance, evolve
+from stackmem.core.state import State
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.history.history import History
+from stackmem.history.restore import restore
+from stackmem.memory import open_strategy
+from stackmem.trace.lock import Lock
+from stackmem.trace.store import TraceWriter
+from stackmem.version import VERSION
+from stackmem.workspace.secrets import Scrubber
+from stackmem.workspace.tree import remove_tree
+
+from .assemble import Places, assemble, plan
+from .interrupts import Interrupts
+from .options import OPTIONS, PREFIX
+from .play import Observe, Opened, applied, play
+from .prepare import Prepared
+from .raised import raised
+from .request import Request, read_request
+from .result import RunResult, read_result
+from .rundir import HISTORY, RESULT, TRACE
+from .settings import Resolved, Settings, Value
+from .stopped import Stopped, read_stopped
+from .subject import find_subject
+
+PARTIAL = "interrupted, effects may be partial"
+_CONFINED = ("bubblewrap", "namespaces")
+
+
+class Resumed(Struct, frozen=True):
+    """What came of it.
+
+    Attributes:
+        result: None where there was nothing to resume and nothing to write.
+        outcome: The run's, as it stands now.
+        played: Whether the run went on; False where only its result was written, or nothing was.
+        torn_bytes: Length of the last record that a crash had cut short, and that was cut off.
+        folder: The folder of one's own that the workspace is a copy of; empty for a task.
+        checked: Whether checks decide the outcome.
+
+    """
+
+    result: RunResult | None
+    outcome: str
+    played: bool
+    torn_bytes: int = 0
+    folder: str = ""
+    checked: bool = False
+
+
+def resume(
+    run_dir: Path,
+    wanted: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    observe: Observe | None = None,
+    stop: Callable[[int], object] = os._exit,
+    told: Callable[[Stopped], object] | None = None,
+) -> Resumed:
+    """Play a stopped run to its end.
+
+    Args:
+        wanted: ``isolation`` and limits as flags spell them; None is not given.
+        observe: Told of every new fact and the state it makes.
+        stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
+        told: Told where the run stands, before it goes on.
+
+    Raises:
+        TraceError: The trace is broken, another process writes it, or it cannot be written; what stood is whole.
+        RulesDiffer: Today's rules derive something else from the trace.
+        WorkspaceError: The workspace is gone, or its isolation cannot be had.
+        UsageError: A limit is not accepted, or the one that ended the run is still used up.
+        KeyboardInterrupt: Ctrl-C came before the first fact; nothing has changed. (SIGTERM: ``SystemExit``.)
+
+    """
+    with ExitStack() as stack, Interrupts(stop) as interrupts:
+        lock = Lock(run_dir / TRACE)
+        stack.callback(lock.close)
+        try:
+            with interrupts.allowed():
+                scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
+                stopped = read_stopped(run_dir, scrubber)
+                if _is_over(stopped.state) and read_result(run_dir / RESULT) is not None:
+                    return Resumed(None, stopped.state.outcome, played=False)
+                request = read_request(run_dir)
+                limits = raised(stopped.state.limits, stopped.state.begun, wanted)
+                again = RunResumed(limits, wanted.get("isolation") or stopped.isolation, VERSION)
+                _refuse_spent(stopped.state, again)
+                if told is not None:
+                    told(stopped)
+                opened = _open(run_dir, request, stopped, again, environ, (lock, stack, interrupts, observe))
+                facts, first = _begin(stopped, again, opened)
+        except KeyboardInterrupt:
+            if interrupts.signal == signal.SIGTERM:
+                raise SystemExit(128 + signal.SIGTERM) from None
+            raise
+        state = stopped.state
+        for fact in facts:
+            opened.writer.append(fact)
+            state = evolve(state, fact)
+            if observe is not None:
+                observe(fact, state)
+        result = play(first, state, opened)
+        result = applied(result, opened.folder, wanted=bool(request.flags.get("apply")))
+        checked = state.begun.checked
+        return Resumed(result, result.outcome, first is not None, stopped.torn_bytes, opened.folder, checked)
+
+
+def _is_over(state: State) -> bool:
+    """Whether the root popped and, where checks judge it, they did."""
+    if state.end is None or state.stack:
+        return False
+    checks = state.checks
+    return not state.begun.checked or (checks is not None and bool(checks.rewards or not checks.error))
+
+
+def _refuse_spent(state: State, again: RunResumed) -> None:
+    """A run that a limit ended would end again at once."""
+    if state.end is None or not state.end.ending.startswith("limit:") or _only_judged(state, again):
+        return
+    spent = core_limits.ending(evolve(state, again))
+    if spent is not None:
+        word = spent.removeprefix("limit:")
+        more = {"steps": "+50", "tokens": "+100_000", "usd": "+1", "seconds": "+600"}[word]
+        raise UsageError(f"the run has used up its limit of {word}; raise it, as in --max-{word} {more}")
+
+
+def _only_judged(state: State, again: RunResumed) -> bool:
+    """Whether nothing is left but the checks: then the run is not reopened."""
+    same = again.limits == state.limits
+    return (
+        same
+        and state.end is not None
+        and state.checks is None
+        and state.end.ending in _JUDGED
+        and (state.begun.checked)
+    )
+
+
+_JUDGED = ("popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds")
+
+
+def _open(
+    run_dir: Path,
+    request: Request,
+    stopped: Stopped,
+    again: RunResumed,
+    environ: Mapping[str, str],
+    held: tuple[Lock, ExitStack, Interrupts, Observe | None],
+) -> Opened:
+    """Everything that the run needs, opened again."""
+    lock, stack, interrupts, observe = held
+    work = Path(request.workspace)
+    places = Places(run_dir, work, work.parent)
+    for place, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
+        if not place.is_dir():
+            raise WorkspaceError(f"the {what} of the run is gone ({place}); bring it back, or solve anew")
+    for left in work.parent.glob("check-*"):
+        remove_tree(left)  # of checks that were killed
+    start = stopped.state.begun
+    prepared = _prepared(request, run_dir, start.model, again.isolation)
+    planned = plan(prepared, environ)
+    profile = replace(planned.profile, network=start.network, command_seconds=start.command_seconds)
+    strategy = open_strategy(start.strategy)
+    history = History(run_dir / HISTORY, work, request.leave_out)
+    changed = replace(planned, profile=profile, strategy=strategy)
+    # The assembled start is not used: what was recorded holds.
+    parts = assemble(changed, prepared, places, environ, _nothing, history)
+    stack.callback(parts.workspace.close)
+    if parts.workspace.path != start.workspace:
+        raise WorkspaceError(
+            f"at isolation {parts.workspace.level} the workspace is {parts.workspace.path}, and the run knows it as "
+            f"{start.workspace}; resume it at {stopped.isolation}"
+        )
+    writer = TraceWriter(run_dir / TRACE, held=(lock, stopped.end))
+    stack.callback(writer.close)
+    parts.world.sync = writer.syncs(prepared.resolved.settings.fsync)
+    folder = request.subject if request.text is not None else ""
+    return Opened(
+        parts, places, writer, history, interrupts, folder, observe, stopped.seconds, stopped.steps_with_secrets
+    )
+
+
+def _prepared(request: Request, run_dir: Path, model: str, isolation: str) -> Prepared:
+    """The request as it was: no variable, file or flag of today says anything."""
+    cwd = Path(request.cwd)
+    given: dict[str, object] = {**request.flags, "isolation": isolation}
+    for name in ("prompt", "profile", "runs_dir", "sandbox_dir"):
+        if given.get(name) is not None:
+            given[name] = Path(str(given[name]))
+    given["include"] = ()
+    given["prompt"] = None  # the run keeps the text itself
+    values = tuple(
+        Value(name, given.get(name, option.default), "the run's request", "flag" if name in given else "default")
+        for name, option in OPTIONS.items()
+    )
+    settings = Settings(**{value.name: value.value for value in values})
+    kind, colon, script = model.partition(":")
+    if colon and kind == "script":
+        model = f"script:{cwd / script}"
+    subject = find_subject(request.subject, request.text, cwd)
+    folders = (run_dir.parent, Path(request.workspace).parent.parent)
+    return Prepared(subject, Resolved(settings, values), cwd, folders, model, None, ())
+
+
+def _begin(stopped: Stopped, again: RunResumed, opened: Opened) -> tuple[list[Event], Event | Effect | None]:
+    """The facts that are known, and what happens next; files are as they were before it."""
+    state, parts = stopped.state, opened.parts
+    again = replace(again, isolation=parts.workspace.level)
+    if _is_over(state):
+        return [], None
+    if _only_judged(state, again) and again.isolation == stopped.isolation:
+        _put_back(stopped, opened)
+        return [], RunChecks()
+    upcoming = advance(evolve(state, again), parts.strategy)
+    lost = _put_back(stopped, opened) if _changes_files(upcoming) else ""
+    if isinstance(upcoming, UseTool | Verify) and lost and not _writes(upcoming):
+        return [again], _partial(upcoming, lost, opened)
+    return [], again
+
+
+def _changes_files(upcoming: Event | Effect | None) -> bool:
+    if isinstance(upcoming, UseTool):
+        return isinstance(upcoming.call, RunCommand | WriteFile)
+    return isinstance(upcoming, Verify | RunChecks)
+
+
+def _writes(upcoming: UseTool | Verify) -> bool:
+    """Whether it can be repeated wherever files stand: a file that is written whole, as often as one likes."""
+    return isinstance(upcoming, UseTool) and isinstance(upcoming.call, WriteFile)
+
+
+def _put_back(stopped: Stopped, opened: Opened) -> str:
+    """Why the workspace may hold effects of the call that was interrupted; empty where it is as it was before it."""
+    level, tree = opened.parts.workspace.level, stopped.state.tree
+    if level not in _CONFINED or not tree:
+        return f"at isolation {level} a command may have changed more than its workspace"
+    try:
+        lost = restore(opened.history, opened.places.run / HISTORY, opened.places.work, tree, stopped.asked_at)
+    except WorkspaceError as error:
+        return str(error)
+    if not lost:
+        return ""
+    more = f" and {len(lost) - 5:,} more" if len(lost) > 5 else ""
+    return f"not kept, so not put back: {', '.join(lost[:5])}{more}"
+
+
+def _partial(call: UseTool | Verify, why: str, opened: Opened) -> Event:
+    """The result of a call that is not repeated."""
+    world = opened.parts.world
+    text = world.scrub(f"{PARTIAL} ({why}); look at what is there before you go on")
+    digests = {path: world.workspace.digest(path) for path in call.sources}
+    if isinstance(call, Verify):
+        return VerifyReturned("interrupted", text[:1_000], digests, world.snapshot())
+    return ToolReturned(text, failed=True, digests=digests, tree=world.snapshot())
+
+
+def _nothing() -> None:
+    """The trace is opened last, when nothing can be refused any more."""
