@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -35,6 +34,7 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
 
+from .difference import differing, prompt_difference
 from .record import Record
 
 _ANSWERS: dict[type, tuple[type, ...]] = {
@@ -46,6 +46,8 @@ _ANSWERS: dict[type, tuple[type, ...]] = {
     RunChecks: (ChecksReturned,),
 }
 _FROM_OUTSIDE = ("interrupted", "workspace_error")
+Proven = dict[str, tuple[int, int]]
+"""Frame id to the last step whose prompt was equal, and how many messages that prompt had."""
 
 
 class Replay(Struct, frozen=True):
@@ -74,6 +76,7 @@ def verify(records: Iterable[Record]) -> Replay:
 
     """
     state, strategy, prompts, count = State(), None, 0, 0
+    proven: Proven = {}
     for record in records:
         count = record.seq
         if strategy is None:
@@ -82,8 +85,9 @@ def verify(records: Iterable[Record]) -> Replay:
             strategy = _strategy(record.event)
         elif isinstance(record.event, RunForked):
             strategy = _strategy(record.event.start)
+            proven = {}
         elif not isinstance(record.event, RunResumed):
-            prompts += _check(state, strategy, record)
+            prompts += _check(state, strategy, record, proven)
         state = evolve(state, record.event)
     if strategy is None:
         raise TraceError("the trace holds no record")
@@ -97,8 +101,8 @@ def _strategy(start: RunStarted) -> MemoryStrategy:
         raise TraceError(f"the run used a strategy that is not installed: {error}") from error
 
 
-def _check(state: State, strategy: MemoryStrategy, record: Record) -> int:
-    """How many prompt digests the record proved equal: 1 or 0.
+def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Proven) -> int:
+    """How many prompt digests the record proved equal: 1 or 0; ``proven`` is told of it.
 
     Raises:
         RulesDiffer: The record is not what follows from ``state``.
@@ -110,20 +114,19 @@ def _check(state: State, strategy: MemoryStrategy, record: Record) -> int:
     if isinstance(derived, Effect):
         if isinstance(event, RunEnded) and event.ending in _FROM_OUTSIDE and state.end is None:
             if event.ending == "interrupted" and same_rules and event.result != so_far(state):
-                raise _differs(record, RunEnded("interrupted", so_far(state)))
+                raise RulesDiffer(differing(record.seq, event, RunEnded("interrupted", so_far(state))))
             return 0
         if not isinstance(event, _ANSWERS[type(derived)]):
-            raise _differs(record, derived)
+            raise RulesDiffer(differing(record.seq, event, derived))
         if isinstance(derived, AskModel) and isinstance(event, ModelReplied | ModelFailed) and same_rules:
+            known = proven.get(state.running.id) if strategy.prefix_stable else None
             if event.prompt_digest != derived.view.digest:
-                raise RulesDiffer(
-                    f"record {record.seq}: the prompt differs; recorded digest {event.prompt_digest[:16]}…, "
-                    f"derived today {derived.view.digest[:16]}…"
-                )
+                raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, derived.view, known))
+            proven[state.running.id] = (derived.step, len(derived.view.messages))
             return 1
         return 0
     if derived is None or not (event == derived if same_rules else _alike(event, derived)):
-        raise _differs(record, derived)
+        raise RulesDiffer(differing(record.seq, event, derived))
     return 0
 
 
@@ -142,18 +145,3 @@ def _unworded(event: Event) -> Event:
             return replace(event, result="")
         case _:
             return event
-
-
-def _differs(record: Record, derived: Event | Effect | None) -> RulesDiffer:
-    return RulesDiffer(
-        f"record {record.seq}: recorded {_brief(record.event)}, the rules derive {_brief(derived)} today"
-    )
-
-
-def _brief(what: Event | Effect | None) -> str:
-    if what is None:
-        return "that the run is over"
-    if isinstance(what, AskModel):
-        return f"a request for step {what.step}"
-    text = f"{type(what).__name__} {msgspec.json.encode(what).decode()}"
-    return text if len(text) <= 300 else text[:299] + "…"

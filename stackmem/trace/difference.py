@@ -1,0 +1,98 @@
+"""What differs between a recorded fact and the one the rules derive, for people to read."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import msgspec
+
+from stackmem.core.effects import AskModel, Effect
+from stackmem.core.events import Event
+from stackmem.core.messages import Message, View
+
+_BRIEF_CHARS = 300
+_LINES = 40
+_LINE_CHARS = 400
+
+
+def differing(seq: int, recorded: Event, derived: Event | Effect | None) -> str:
+    """What the record says, what the rules say today, and of two facts of one kind the fields that differ."""
+    if type(recorded) is not type(derived):
+        return f"record {seq}: recorded {brief(recorded)}, the rules derive {brief(derived)} today"
+    kind = type(recorded).__name__
+    return (
+        f"record {seq}: recorded {kind}, the rules derive {kind} today, with other fields:\n"
+        f"{field_diff(recorded, derived)}"
+    )
+
+
+def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("recorded", "derived")) -> str:
+    """The fields of two values of one class that are not equal: short ones side by side, texts line by line."""
+    lines = []
+    for name in recorded.__struct_fields__:
+        one, other = getattr(recorded, name), getattr(derived, name)
+        if one == other:
+            continue
+        old, new = _spelled(one), _spelled(other)
+        if len(old) + len(new) <= 160 and "\n" not in old + new:
+            lines.append(f"  {name}: {sides[0]} {old}, {sides[1]} {new}")
+            continue
+        lines.append(f"  {name} (- {sides[0]}, + {sides[1]}):")
+        diff = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2))[2:]
+        lines += [f"    {clipped(line)}" for line in diff[:_LINES]]
+        if len(diff) > _LINES:
+            lines.append(f"    [... {len(diff) - _LINES:,} more lines ...]")
+    return "\n".join(lines)
+
+
+def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, int] | None) -> str:
+    """What is known of a prompt that differs; of the one that was sent only a digest is kept.
+
+    Args:
+        proven: A step of the same frame whose prompt was found equal, and how many of its messages stand at the start
+            of this one; None where nothing is known.
+
+    """
+    said = (
+        f"record {seq}: the prompt differs; recorded digest {recorded[:16]}…, derived today {view.digest[:16]}… "
+        "(the prompt that was sent is not stored)"
+    )
+    step, count = proven or (0, 0)
+    new = list(view.messages)[count:]
+    if not step or not new:
+        return said
+    told = [
+        f"{said}; its first {count} messages are those of step {step}, whose prompt is equal, so the difference is in "
+        "what follows them:"
+    ]
+    for number, message in enumerate(new, count + 1):
+        told += [f"  message {number}, {message.role}, as derived today:", *_message_lines(message)]
+    return "\n".join(told)
+
+
+def brief(what: Event | Effect | None) -> str:
+    if what is None:
+        return "that the run is over"
+    if isinstance(what, AskModel):
+        return f"a request for step {what.step}"
+    text = f"{type(what).__name__} {msgspec.json.encode(what).decode()}"
+    return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 1] + "…"
+
+
+def clipped(line: str) -> str:
+    return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
+
+
+def _message_lines(message: Message) -> list[str]:
+    text = msgspec.json.format(msgspec.json.encode(message.parts), indent=2).decode()
+    lines = [f"    {clipped(line)}" for line in text.splitlines()]
+    return lines if len(lines) <= _LINES else [*lines[:_LINES], f"    [... {len(lines) - _LINES:,} more lines ...]"]
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, str):
+        return value if "\n" in value or len(value) > 60 else repr(value)
+    return msgspec.json.format(
+        msgspec.json.encode(value), indent=2 if not isinstance(value, int | float) else 0
+    ).decode()

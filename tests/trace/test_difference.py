@@ -1,0 +1,85 @@
+"""A difference names the record, what was recorded, what is derived, and where in them it lies."""
+
+import pytest
+from msgspec.structs import replace
+
+from stackmem import Record, RulesDiffer
+from stackmem.core.events import CallRejected, ChunkAllocated, FramePopped, ModelReplied, RunEnded, ToolReturned
+from stackmem.trace.difference import differing, field_diff
+from stackmem.trace.replay import verify
+from tests.build import alloc, do, play, pop, push, started
+
+
+def records(*replies):
+    return [Record(number, 0.0, event) for number, event in enumerate(play(*replies, start=started()).events, 1)]
+
+
+def difference(kept, index, **changes):
+    record = kept[index]
+    kept = [*kept[:index], replace(record, event=replace(record.event, **changes)), *kept[index + 1 :]]
+    with pytest.raises(RulesDiffer) as raised:
+        verify(kept)
+    return str(raised.value)
+
+
+def place_of(kept, kind):
+    return next(index for index, record in enumerate(kept) if isinstance(record.event, kind))
+
+
+def test_a_short_field_stands_with_both_values():
+    kept = records(alloc("spec", "line"))
+    said = difference(kept, place_of(kept, ChunkAllocated), chars=5)
+    assert said.splitlines() == [
+        "record 3: recorded ChunkAllocated, the rules derive ChunkAllocated today, with other fields:",
+        "  chars: recorded 5, derived 4",
+    ]
+
+
+def test_only_the_fields_that_differ_are_told():
+    said = field_diff(FramePopped("frame-1", "It works."), FramePopped("frame-1", "It failed.", forced="window"))
+    assert said.splitlines() == [
+        "  result: recorded 'It works.', derived 'It failed.'",
+        "  forced: recorded '', derived 'window'",
+    ]
+
+
+def test_a_long_text_is_told_line_by_line_with_its_surroundings():
+    old = "\n".join(f"line {number}" for number in range(30))
+    said = field_diff(CallRejected("x", old), CallRejected("x", old.replace("line 15", "line fifteen")))
+    assert said.splitlines()[0] == "  reason (- recorded, + derived):"
+    assert "    -line 15" in said
+    assert "    +line fifteen" in said
+    assert "line 25" not in said
+
+
+def test_a_difference_of_any_size_is_told_in_bounds():
+    said = field_diff(RunEnded("popped", "a\n" * 100_000), RunEnded("popped", "b" * 1_000_000))
+    assert len(said) < 20_000
+    assert "more lines" in said
+
+
+def test_facts_of_two_kinds_are_told_whole():
+    said = differing(7, RunEnded("popped", "x"), CallRejected("code", "why"))
+    assert said == (
+        'record 7: recorded RunEnded {"type":"RunEnded","ending":"popped","result":"x"}, '
+        'the rules derive CallRejected {"type":"CallRejected","code":"code","reason":"why"} today'
+    )
+
+
+def test_of_a_prompt_that_differs_the_messages_that_an_equal_one_began_with_are_cleared():
+    kept = records(do("run_command", command="a"), do("run_command", command="b"), pop())
+    second = [index for index, record in enumerate(kept) if isinstance(record.event, ToolReturned)][1]
+    said = difference(kept, second, text="something else")
+    assert "record 6: the prompt differs" in said
+    assert "its first 3 messages are those of step 2, whose prompt is equal" in said
+    assert "message 5, user, as derived today:" in said
+    assert '"text": "something else"' in said
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_of_the_first_prompt_of_a_frame_nothing_is_claimed(step):
+    kept = records(push(), pop(), pop())
+    replies = [index for index, record in enumerate(kept) if isinstance(record.event, ModelReplied)]
+    said = difference(kept, replies[step], prompt_digest="0" * 64)
+    assert "the prompt that was sent is not stored" in said
+    assert "message" not in said
