@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TextIO, assert_never
 
 from stackmem.core.effects import AskModel
@@ -14,7 +15,7 @@ from stackmem.core.pricing import Price
 
 from .estimate import estimated_usage
 from .json_text import whole
-from .typed_call import BLOCK_END, Typed, read_typed, usage_of
+from .typed_call import BLOCK_END, Lines, Typed, read_typed, usage_of
 
 WINDOW_TOKENS = 200_000
 _NO_USAGE = Usage()
@@ -38,7 +39,7 @@ class HumanModel:
     """
 
     def __init__(
-        self, source: TextIO | None = None, screen: TextIO | None = None, *, window_tokens: int | None = None
+        self, source: Lines | None = None, screen: TextIO | None = None, *, window_tokens: int | None = None
     ) -> None:
         """Default is standard input and standard error: standard output belongs to the result."""
         self.name = "human"
@@ -51,7 +52,7 @@ class HumanModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """The typed reply; kind ``script`` at the end of input. Ctrl-C goes through."""
         self._show_new(request)
-        source = self._source or sys.stdin
+        source = self._source or _typing()
         while True:
             self._print(f"step {request.step}, {request.frame} at depth {request.depth}; help, show, or a call")
             line = source.readline()
@@ -88,6 +89,24 @@ class HumanModel:
     def _print(self, text: str) -> None:
         screen = self._screen or sys.stderr
         print(visible(text), file=screen, flush=True)
+
+
+class _Terminal:
+    """Lines that can be edited and recalled; a terminal by itself hands over 4,095 bytes of one and drops the rest."""
+
+    def readline(self) -> str:
+        try:
+            return f"{input()}\n"
+        except EOFError:
+            return ""
+
+
+def _typing() -> Lines:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return sys.stdin
+    with suppress(ImportError):  # some builds of Python come without; typing then is plain
+        import readline  # noqa: F401 - input() uses it once it is there
+    return _Terminal()
 
 
 def visible(text: str) -> str:

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import shlex
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -17,6 +17,12 @@ from .json_text import parse_arguments, whole
 BLOCK_END = "."
 _BLOCK = "<<"
 _NAMED = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
+
+
+class Lines(Protocol):
+    """Where lines are typed; "" is the end of input."""
+
+    def readline(self) -> str: ...
 
 
 class Typed(Struct, frozen=True):
@@ -30,11 +36,11 @@ def usage_of(tool: ToolSpec) -> str:
     """One line: the tool's name and its parameters, optional ones in brackets."""
     schema = json.loads(tool.schema)
     required = schema.get("required", [])
-    names = [name if name in required else f"[{name}]" for name in schema.get("properties", {})]
-    return " ".join([tool.name, *names])
+    optional = [f"[{name}]" for name in schema.get("properties", {}) if name not in required]
+    return " ".join([tool.name, *required, *optional])
 
 
-def read_typed(line: str, more: TextIO, tools: tuple[ToolSpec, ...]) -> Typed | str:
+def read_typed(line: str, more: Lines, tools: tuple[ToolSpec, ...]) -> Typed | str:
     """The call that ``line`` spells, or one sentence that says what is wrong with it.
 
     A value of ``<<`` is read from ``more``: the lines up to one that is only a dot; ``..`` there stands for a dot.
@@ -66,7 +72,7 @@ def _whole_call(line: str, tools: tuple[ToolSpec, ...]) -> Typed | str:
     return Typed(name, arguments) if any(tool.name == name for tool in tools) else _unknown(name, tools)
 
 
-def _spelled(name: str, rest: str, schema: dict[str, Any], more: TextIO) -> Typed | str:
+def _spelled(name: str, rest: str, schema: dict[str, Any], more: Lines) -> Typed | str:
     """``key=value`` pairs; a text that does not begin with one is the first parameter, whole."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
     first = _NAMED.match(rest)
@@ -92,7 +98,7 @@ def _spelled(name: str, rest: str, schema: dict[str, Any], more: TextIO) -> Type
     return Typed(name, arguments)
 
 
-def _block(more: TextIO) -> str | None:
+def _block(more: Lines) -> str | None:
     lines: list[str] = []
     while line := more.readline():
         if line.rstrip("\r\n") == BLOCK_END:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import sys
 
 import pytest
 
 from stackmem.core.events import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, ToolCall, ToolSpec
 from stackmem.models.human import HumanModel, visible
+from tests.house.sources import ROOT
 
 from .views import READ_FILE, asking, called, result, user
 
@@ -19,6 +23,13 @@ WRITE_FILE = ToolSpec(
     '"store":{"type":"array"}},"required":["path","content"]}',
 )
 TOOLS = (READ_FILE, WRITE_FILE)
+AT_A_TERMINAL = """
+from stackmem.models.human import HumanModel
+from tests.models.views import READ_FILE, asking
+for _ in range(2):
+    call, = HumanModel().reply(asking(tools=(READ_FILE,))).parts
+    print("read", len(call.arguments["path"]), call.arguments["path"][-1:], flush=True)
+"""
 
 
 def typing(text: str) -> tuple[HumanModel, io.StringIO]:
@@ -133,3 +144,27 @@ def test_text_of_tools_cannot_steer_the_terminal() -> None:
     assert all(char.isprintable() or char == "\n" for char in screen.getvalue())
     assert r"\u{1b}[2J" in screen.getvalue()
     assert visible("a\tb\nc") == "a    b\nc"
+
+
+def test_at_a_terminal_a_long_line_is_taken_whole_and_can_be_recalled(home: object) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(ROOT)
+        os.environ["TERM"] = "xterm"
+        os.execv(sys.executable, [sys.executable, "-c", AT_A_TERMINAL])
+    said = b""
+
+    def until(words: bytes) -> None:
+        nonlocal said
+        while words not in said:
+            said += os.read(terminal, 65_536)
+
+    until(b"or a call")
+    os.write(terminal, b"read_file " + b"a" * 6_000 + b"\x7fb\n")
+    until(b"read 6000 b")
+    said = said.partition(b"read 6000 b")[2]
+    until(b"or a call")
+    os.write(terminal, b"\x1b[Ac\n")  # the line before, and one letter more
+    until(b"read 6001 c")
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(terminal)
