@@ -19,6 +19,7 @@ from stackmem.core.effects import Effect
 from stackmem.core.events import Ending, Event, FailureKind, Stop
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.pricing import Price
+from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
 from stackmem.trace.record import Record
 
@@ -148,6 +149,12 @@ def budgets() -> str:
     return "\n".join(rows)
 
 
+def metrics() -> str:
+    rows = ["| metric | unit | tells |", "|---|---|---|"]
+    told = {name: metric.tells.replace("``", "`") for name, metric in METRICS.items()}
+    return "\n".join([*rows, *(f"| `{name}` | {METRICS[name].unit} | {text} |" for name, text in told.items())])
+
+
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "events": ("trace.md", events),
     "parts": ("trace.md", parts),
@@ -156,6 +163,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "effect list": ("architecture.md", effect_list),
     "tools": ("machine.md", tools),
     "budgets": ("machine.md", budgets),
+    "metrics": ("metrics.md", metrics),
 }
 
 

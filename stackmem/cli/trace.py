@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,18 +32,62 @@ def show_command(
     from .frame_tree import tree
 
     folder = run_folder(run, runs_dir)
-    rows = frames(moments_of(folder))
+    last: list[Moment] = []
+    rows = frames(_noting_last(_moments(folder), last))
     if json:
         import msgspec
 
-        typer.echo(msgspec.json.encode({"run": folder.name, "frames": rows}).decode())
+        told = {"run": folder.name, "outcome": last[0].after.outcome, "frames": rows}
+        typer.echo(msgspec.json.encode(told).decode())
         return
-    typer.echo("\n".join(tree(rows)))
+    typer.echo("\n".join([_title(folder, last[0]), "", *tree(rows)]))
 
 
-def moments_of(folder: Path) -> Iterator[Moment]:
+@app.command("stats", short_help="Measure a run.")
+def stats_command(
+    run: Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)],
+    runs_dir: str | None = flag("runs_dir"),
+    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+) -> None:
+    """Measure a run: what it took, how it used its memory, and what it lost."""
+    from stackmem.measure.metrics import measure
+
+    from .finding import run_folder
+    from .metric_table import table
+
+    folder = run_folder(run, runs_dir)
+    last: list[Moment] = []
+    found = measure(_noting_last(_moments(folder), last))
+    if json:
+        import msgspec
+
+        told = {"run": folder.name, "outcome": last[0].after.outcome, "metrics": found}
+        typer.echo(msgspec.json.encode(told).decode())
+        return
+    typer.echo("\n".join([_title(folder, last[0]), "", *table(found)]))
+
+
+def _moments(folder: Path) -> Iterator[Moment]:
     """The moments of a run, those it shares with its parents first."""
     from stackmem.measure.moments import moments
     from stackmem.trace.lineage import RunReader
 
     return moments((record.at, record.event) for record in RunReader(folder))
+
+
+def _noting_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:
+    for moment in run:
+        last[:] = [moment]
+        yield moment
+
+
+def _title(folder: Path, last: Moment) -> str:
+    from .progress import one_line
+
+    state = last.after
+    start = state.begun
+    estimated = "; the model reported no tokens, they are estimated (~)" if state.usage.estimated else ""
+    return (
+        f"{one_line(folder.name)}: {state.outcome} after {state.step} steps, model {one_line(start.model)}, "
+        f"strategy {one_line(start.strategy)}{estimated}"
+    )

@@ -14,12 +14,14 @@ from stackmem.core.events import (
     ModelReplied,
     RunForked,
     RunResumed,
+    RunStarted,
     SourcesDigested,
     ToolReturned,
     VerifyReturned,
 )
 from stackmem.core.machine import evolve
 from stackmem.core.state import State
+from stackmem.errors import TraceError
 
 Spender = Literal["model", "tools", "harness", "away"]
 
@@ -56,9 +58,22 @@ class Moment(Struct, frozen=True):
 
 
 def moments(timed: Iterable[tuple[float, Event]]) -> Iterator[Moment]:
-    """The moments of a run, given each event with the time of its record, oldest first."""
+    """The moments of a run, given each event with the time of its record, oldest first.
+
+    Raises:
+        TraceError: The events cannot have been recorded by a run in this order; names the record.
+
+    """
     state, last = State(), None
     for number, (at, event) in enumerate(timed, 1):
-        after = evolve(state, event)
+        if (number == 1) != isinstance(event, RunStarted):
+            first = "the first record is not RunStarted" if number == 1 else f"record {number} is a second RunStarted"
+            raise TraceError(f"{first}; this is no trace of a run")
+        try:
+            after = evolve(state, event)
+        except (ValueError, IndexError, KeyError) as error:
+            raise TraceError(
+                f"record {number} cannot follow from those before it; stackmem replay says what should stand there"
+            ) from error
         yield Moment(number, at, max(0.0, at - last) if last is not None else 0.0, event, state, after)
         state, last = after, at

@@ -1,0 +1,112 @@
+"""How a run used its memory: frames and the heap."""
+
+from __future__ import annotations
+
+from stackmem.core.calls import HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, tool_name
+from stackmem.core.events import (
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    FramePopped,
+    FramePushed,
+    ModelReplied,
+)
+from stackmem.core.messages import ToolCall
+
+from .moments import Moment
+
+_MEMORY = {tool_name(tool) for tool in (PushFrame, PopFrame, HeapAlloc, HeapRead, HeapWrite, HeapFree)}
+
+
+class MemoryCallShare:
+    """Share of calls that manage memory: pushes, pops and heap tools; the call that ends the root is none of them.
+
+    It is the price of memory in steps. None in a run without calls.
+    """
+
+    def __init__(self) -> None:
+        self._memory, self._all = 0, 0
+
+    def add(self, moment: Moment) -> None:
+        if not isinstance(moment.event, ModelReplied):
+            return
+        root = moment.before.running.depth == 0
+        for part in moment.event.parts:
+            if isinstance(part, ToolCall):
+                self._all += 1
+                self._memory += part.name in _MEMORY and not (root and part.name == tool_name(PopFrame))
+
+    @property
+    def value(self) -> float | None:
+        return round(self._memory / self._all, 4) if self._all else None
+
+
+class ReadsPerWrite:
+    """Reads of chunks for each time one was stored or rewritten; ``store`` of a push or pop counts each chunk.
+
+    Below 1, more was kept than was ever wanted. None where nothing was stored.
+    """
+
+    def __init__(self) -> None:
+        self._reads, self._writes = 0, 0
+
+    def add(self, moment: Moment) -> None:
+        match moment.event:
+            case ChunkRead():
+                self._reads += 1
+            case ChunkAllocated() | ChunkWritten():
+                self._writes += 1
+            case FramePushed(stored=stored) | FramePopped(stored=stored):
+                self._writes += len(stored)
+            case _:
+                pass
+
+    @property
+    def value(self) -> float | None:
+        return round(self._reads / self._writes, 4) if self._writes else None
+
+
+class NeverReadShare:
+    """Share of the stored chunks that no heap_read ever asked for. A name that was freed and used again is two chunks.
+
+    They cost a line of every index, and helped nobody. None where nothing was stored.
+    """
+
+    def __init__(self) -> None:
+        self._stored = 0
+        self._unread: set[str] = set()
+        self._lost = 0
+
+    def add(self, moment: Moment) -> None:
+        match moment.event:
+            case ChunkAllocated(name=name):
+                self._store(name)
+            case FramePushed(stored=stored) | FramePopped(stored=stored):
+                for name in stored:
+                    if name not in moment.before.heap.chunks:
+                        self._store(name)
+            case ChunkRead(name=name):
+                self._unread.discard(name)
+            case ChunkFreed(name=name):
+                self._lost += name in self._unread
+                self._unread.discard(name)
+            case _:
+                pass
+
+    def _store(self, name: str) -> None:
+        self._stored += 1
+        self._unread.add(name)
+
+    @property
+    def value(self) -> float | None:
+        return round((self._lost + len(self._unread)) / self._stored, 4) if self._stored else None
+
+
+def stale_reads(moment: Moment) -> int:
+    """Reads of chunks whose source had changed since they were stored. The model was told, and may still have erred."""
+    if not isinstance(moment.event, ChunkRead):
+        return 0
+    heap = moment.before.heap
+    chunk = heap.chunks.get(moment.event.name)
+    return int(chunk is not None and heap.stale(chunk))

@@ -1,0 +1,194 @@
+"""A run as rows: one for each step, with all that a table, a chart or an export of steps shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from stackmem.core.events import (
+    CallRejected,
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    ReplyNudged,
+    RunEnded,
+    ToolReturned,
+)  # fmt: skip
+from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.pricing import cost_usd
+from stackmem.core.state import Notice, Result
+
+from .moments import Moment
+
+Outcome = Literal["ok", "failed", "refused", "nudged", "pushed", "popped", "forced", "open"]
+
+CHARS_PER_TOKEN = 2.5
+_ABOUT = ("name", "path", "command", "result")
+_ABOUT_CHARS = 400
+
+
+class Step(Struct, frozen=True):
+    """One reply of the model and what came of it.
+
+    Attributes:
+        step: From 1.
+        record: Number of the reply's record, over the whole history.
+        at: When the reply was whole, in seconds since 1970.
+        frame: Id of the frame it was given in; ``name`` and ``depth`` are that frame's.
+        tool: Of its first call; empty where it has none.
+        about: The call's name, path, command or result, whichever it has first; at most 400 characters, hostile text.
+        calls: How many calls it has.
+        attempts: Requests made for it, those that failed included.
+        context_tokens: Prompt tokens as reported; estimated where nothing was.
+        history_tokens: What the prompt would have been with nothing ever left out: the first prompt, and every reply's
+            tokens and every result's characters / 2.5 since. An estimate.
+        usd: Cost of the reply; None where the price is unknown.
+        outcome: ``failed`` is a tool's failure, ``refused`` the machine's, ``nudged`` a reply without a usable call,
+            ``forced`` a frame popped by the harness, ``open`` a reply whose calls were not answered.
+        detail: Exit code, code of the refusal or the nudge, id of the frame pushed, or why it was forced.
+        result_chars: Of what the model was told in answer.
+        heap_chars, heap_chunks: After the step.
+        model_seconds: Waiting for the reply, failed attempts included.
+        tools_seconds: Commands, files, verify, checks.
+        harness_seconds: Everything else.
+
+    """
+
+    step: int
+    record: int
+    at: float
+    frame: str
+    name: str
+    depth: int
+    tool: str
+    about: str
+    calls: int
+    attempts: int
+    context_tokens: int
+    history_tokens: int
+    usage: Usage
+    usd: float | None
+    outcome: Outcome
+    detail: str
+    result_chars: int
+    heap_chars: int
+    heap_chunks: int
+    model_seconds: float
+    tools_seconds: float
+    harness_seconds: float
+
+
+def timeline(run: Iterable[Moment]) -> Iterator[Step]:
+    """The steps of a run, each as soon as the next one's first request is answered."""
+    history = 0
+    for part in _by_step(run):
+        step = _step(part, history)
+        if step is None:
+            continue
+        grown = step.usage.output + int(step.result_chars / CHARS_PER_TOKEN)
+        history = step.history_tokens + grown
+        yield step
+
+
+def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
+    """The moments of each step together, the failed attempts at its reply first."""
+    part: list[Moment] = []
+    replied = False
+    for moment in run:
+        if replied and isinstance(moment.event, ModelReplied | ModelFailed):
+            yield part
+            part, replied = [], False
+        part.append(moment)
+        replied = replied or isinstance(moment.event, ModelReplied)
+    if part:
+        yield part
+
+
+def _step(part: list[Moment], history: int) -> Step | None:
+    """The row of one step's moments; None where there is no reply among them."""
+    for place, moment in enumerate(part):
+        if isinstance(moment.event, ModelReplied):
+            return _row(part, place, moment.event, history)
+    return None
+
+
+def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> Step:
+    told, last = part[place], part[-1].after
+    frame, price = told.before.running, told.before.begun.price
+    calls = [one for one in reply.parts if isinstance(one, ToolCall)]
+    outcome, detail = _outcome(part[place + 1 :])
+    context = reply.usage.prompt or frame.context_tokens
+    spent = dict.fromkeys(("model", "tools", "harness", "away"), 0.0)
+    for moment in part:
+        spent[moment.spender] += moment.seconds
+    return Step(
+        step=told.after.step,
+        record=told.number,
+        at=told.at,
+        frame=frame.id,
+        name=frame.name,
+        depth=frame.depth,
+        tool=calls[0].name if calls else "",
+        about=_about(calls[0]) if calls else "",
+        calls=len(calls),
+        attempts=sum(isinstance(moment.event, ModelReplied | ModelFailed) for moment in part),
+        context_tokens=context,
+        history_tokens=history or context,
+        usage=reply.usage,
+        usd=cost_usd(reply.usage, price) if price else None,
+        outcome=outcome,
+        detail=detail,
+        result_chars=sum(map(_told_chars, part)),
+        heap_chars=last.heap.chars,
+        heap_chunks=len(last.heap.chunks),
+        model_seconds=round(spent["model"], 3),
+        tools_seconds=round(spent["tools"], 3),
+        harness_seconds=round(spent["harness"], 3),
+    )
+
+
+def _outcome(part: list[Moment]) -> tuple[Outcome, str]:
+    found: tuple[Outcome, str] = ("open", "")
+    for moment in part:
+        match moment.event:
+            case ToolReturned(failed=failed, exit_code=code):
+                found = ("failed" if failed else "ok", "" if code is None else f"exit {code}")
+            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed():
+                found = ("ok", "")
+            case FramePushed(frame=frame):
+                found = ("pushed", frame)
+            case CallRejected(code=code):
+                found = ("refused", code)
+            case ReplyNudged(code=code):
+                found = ("nudged", code)
+            case FramePopped(forced="", verified=verified):
+                found = ("popped", verified)
+            case FramePopped(forced=forced):
+                found = ("forced", forced)
+            case RunEnded() if found == ("open", ""):
+                found = ("open", moment.event.ending)
+            case _:
+                pass
+    return found
+
+
+def _told_chars(moment: Moment) -> int:
+    """Characters that the moment told the frame that runs after it."""
+    depth = len(moment.after.stack)
+    if depth == 0 or depth > len(moment.before.stack):
+        return 0
+    told = moment.after.running.turns[len(moment.before.stack[depth - 1].turns) :]
+    return sum(len(turn.text) for turn in told if isinstance(turn, Result | Notice))
+
+
+def _about(call: ToolCall) -> str:
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    named = next((given[key] for key in _ABOUT if key in given), "")
+    return str(named)[:_ABOUT_CHARS]

@@ -1,0 +1,127 @@
+"""``stackmem trace show`` and ``stats``."""
+
+import json
+
+import msgspec
+import pytest
+
+from stackmem.cli import frame_tree, metric_table
+from stackmem.cli.columns import aligned
+from stackmem.core.events import RunStarted
+from stackmem.measure.frames import FrameRow, frames
+from stackmem.measure.metrics import METRICS, measure
+from tests.build import PRICE, alloc, play, pop, push, reply, started
+from tests.measure.runs import seen
+from tests.stage import Stage, call, rechain, records
+from tests.stage import pop as ends
+from tests.stage import push as pushes
+
+HOSTILE = "</script>\x1b[31m\u202e\r\nred" + "x" * 10_000
+
+
+def tree(*replies, **more):
+    return frame_tree.tree(frames(seen(play(*replies, **more))))
+
+
+def row(name: str, frame: str, parent: str = "", **more) -> FrameRow:
+    return FrameRow(frame, name, 0, parent, "", 1, 1, pushed_at=0.0, **more)
+
+
+def test_columns_are_as_wide_as_their_widest_cell_on_a_terminal():
+    assert aligned([("a", "b", "c"), ("wide", "100", "")], left=(0,)) == ["a       b  c", "wide  100"]
+    assert aligned([("語", "1", ""), ("abc", "1", "")], left=(0,)) == ["語   1", "abc  1"]
+    assert aligned([], left=()) == []
+
+
+def test_frames_stand_below_the_one_that_pushed_them():
+    rows = (
+        row("root", "0"), row("one", "1", "0"), row("deep", "2", "1"), row("deeper", "3", "2"), row("two", "4", "0"),
+    )  # fmt: skip
+    names = [line[:15].split("  1")[0].rstrip() for line in frame_tree.tree(rows)]
+    assert names == ["frame", "root", "├─ one", "│  └─ deep", "│     └─ deeper", "└─ two"]
+
+
+def test_a_frame_tells_its_cost_where_the_price_is_known():
+    assert "unknown" in tree(alloc("a"), pop())[1]
+    assert "$0.0003" in tree(alloc("a"), pop(), start=started(price=PRICE))[1]
+
+
+def test_a_frame_without_a_reply_has_no_steps():
+    assert tree()[1].split()[:3] == ["root", "-", "0"]
+
+
+def test_estimated_tokens_are_marked():
+    guessed = msgspec.structs.replace(pop(), usage=msgspec.structs.replace(pop().usage, estimated=True))
+    assert "~120" in tree(guessed)[1]
+
+
+def test_hostile_text_cannot_leave_its_line_or_colour_the_terminal():
+    lines = tree(push(), pop(HOSTILE[:900]), reply(HOSTILE, stop="end"), pop(HOSTILE[:900]))
+    assert len(lines) == 3
+    assert all(line.isprintable() and len(line) < 250 for line in lines)
+
+
+def test_a_metric_shows_its_unit_once():
+    lines = metric_table.table(measure(seen(play(alloc("a"), pop(), start=started(price=PRICE)))))
+    assert len(lines) == len(METRICS)
+    by_name = {line.split()[0]: line.split()[1:] for line in lines}
+    assert by_name["steps"] == ["2", "replies"]
+    assert by_name["output_tokens"] == ["40"]
+    assert by_name["memory_call_share"][0] == "50.0%"
+    assert by_name["cost_usd"] == ["0.0003"]
+
+
+def test_the_tree_and_the_metrics_of_a_run_are_printed_and_given_as_json(stage: Stage):
+    task = stage.task(pushes("part"), call("heap_alloc", name="a", content="x"), ends(), ends())
+    run = stage.solve(task).run
+    shown = stage.run("trace", "show", "last")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith(f"{run}: solved after 4 steps, model demo, strategy stackheap")
+    assert "\n└─ part" in shown.stdout
+    stats = json.loads(stage.run("trace", "stats", "last", "--json").stdout)
+    assert (stats["run"], stats["outcome"], stats["metrics"]["steps"]) == (run, "solved", 4)
+    frames_told = json.loads(stage.run("trace", "show", run, "--json").stdout)["frames"]
+    assert [(one["name"], one["steps"]) for one in frames_told] == [("root", 2), ("part", 2)]
+
+
+@pytest.mark.parametrize("command", ["show", "stats"])
+def test_a_broken_trace_is_one_sentence_and_exit_7(stage: Stage, command):
+    stage.solve(stage.task(ends()))
+    trace = stage.only_run() / "trace.jsonl"
+    lines = trace.read_bytes().splitlines(keepends=True)
+    trace.write_bytes(lines[0] + lines[1].replace(b"Done", b"Dung") + b"".join(lines[2:]))
+    failed = stage.run("trace", command, "last")
+    assert (failed.returncode, failed.stdout) == (7, "")
+    assert failed.stderr.startswith("stackmem: line 2 is broken")
+    assert len(failed.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["show", "stats"])
+def test_a_run_that_nobody_names_is_exit_2(stage: Stage, command):
+    assert stage.run("trace", command, "nothing").returncode == 2
+
+
+def test_a_trace_whose_records_make_no_sense_together_is_exit_7(stage: Stage):
+    stage.solve(stage.task(ends()))
+    path, kept = stage.only_run() / "trace.jsonl", records(stage.only_run())
+    for wrong, says in (
+        ([kept[1]], "the first record is not RunStarted"),
+        ([kept[0], kept[2], kept[1]], "record 3 cannot follow"),
+    ):
+        rechain(path, [msgspec.structs.replace(one, seq=number) for number, one in enumerate(wrong, 1)])
+        failed = stage.run("trace", "show", "last")
+        assert (failed.returncode, failed.stdout) == (7, "")
+        assert says in failed.stderr
+
+
+def test_a_hostile_start_is_shown_on_one_line(stage: Stage):
+    stage.solve(stage.task(ends()))
+    path = stage.only_run() / "trace.jsonl"
+    kept = records(stage.only_run())
+    start = kept[0].event
+    assert isinstance(start, RunStarted)
+    forged = msgspec.structs.replace(start, model=HOSTILE, task_name=HOSTILE)
+    rechain(path, [msgspec.structs.replace(kept[0], event=forged), *kept[1:]])
+    shown = stage.run("trace", "show", "last")
+    assert shown.returncode == 0
+    assert all(line.isprintable() for line in shown.stdout.splitlines())

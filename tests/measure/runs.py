@@ -1,0 +1,13 @@
+"""Runs to measure: what a script comes to, as moments one second apart."""
+
+from collections.abc import Iterable
+
+from stackmem.core.events import Event
+from stackmem.measure.moments import Moment, moments
+from tests.build import Played
+
+
+def seen(events: Played | Iterable[Event], seconds: float = 1.0) -> list[Moment]:
+    """The moments of a run whose records are this far apart, the first at second 1,000."""
+    found = events.events if isinstance(events, Played) else events
+    return list(moments((1_000.0 + number * seconds, event) for number, event in enumerate(found)))
