@@ -11,24 +11,20 @@ from .options import flag
 
 def command(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")],
+    step: Annotated[int | None, typer.Option("--step", metavar="N", help="Show one step whole.")] = None,
+    frame: Annotated[
+        str | None, typer.Option("--frame", metavar="NAME", help="Show the last step of a frame, named by id or name.")
+    ] = None,
+    play: Annotated[bool, typer.Option("--play", help="Walk through the run as it happened.")] = False,
+    speed: Annotated[
+        float | None, typer.Option("--speed", metavar="X", help="With --play: X times as fast as it was. Default: 1.")
+    ] = None,
     runs_dir: str | None = flag("runs_dir"),
     json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
 ) -> None:
-    """Fold a run's trace and verify every event and prompt against today's rules."""
-    from stackmem.harness.replay import replay_run
-
+    """Verify every event and prompt of a run against today's rules, or look at one step, or walk through it."""
     from .finding import run_folder
+    from .replaying import Wanted, replay_and_show
 
-    folder = run_folder(run, runs_dir)
-    found = replay_run(folder)
-    if json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(found).decode())
-        return
-    typer.echo(f"{found.run}: {found.events:,} events follow from the rules, {found.prompts:,} prompts are equal")
-    if not found.same_rules:
-        typer.echo("the run was made under other rules: wording and prompt digests were not compared")
-    if found.torn_bytes:
-        typer.echo(f"its last {found.torn_bytes:,} bytes were cut short by a crash and are no part of the trace")
-    typer.echo(f"outcome {found.outcome}, step {found.steps}, {found.frames} frames pushed")
+    wanted = Wanted(step=step, frame=frame, play=play, speed=speed)
+    replay_and_show(run_folder(run, runs_dir), wanted, as_json=json)

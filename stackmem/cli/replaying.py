@@ -1,0 +1,86 @@
+"""What ``replay`` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+from stackmem.harness.replay import replay_run
+from stackmem.trace.open_run import Run
+from stackmem.trace.step_view import last_step_of, view_step
+
+from .solving import readable
+from .step_text import step_text
+from .walk import walk
+
+
+class Wanted(Struct, frozen=True):
+    """The flags of ``replay``; at most one of step, frame and play."""
+
+    step: int | None = None
+    frame: str | None = None
+    play: bool = False
+    speed: float | None = None
+
+
+def replay_and_show(folder: Path, wanted: Wanted, *, as_json: bool) -> None:
+    """Show what is wanted of a run; without any wish, verify it.
+
+    Raises:
+        UsageError: The wishes exclude each other, or name what the run has not.
+        TraceError: The trace is broken.
+        RulesDiffer: Today's rules derive something else.
+
+    """
+    _refuse_contradictions(wanted, as_json=as_json)
+    if wanted.play:
+        walk(Run(folder), wanted.speed or 1.0)
+    elif wanted.step is not None or wanted.frame is not None:
+        _show_step(Run(folder), wanted, as_json=as_json)
+    else:
+        _verify(folder, as_json=as_json)
+
+
+def _refuse_contradictions(wanted: Wanted, *, as_json: bool) -> None:
+    asked = [
+        flag
+        for flag, given in (
+            ("--step", wanted.step is not None),
+            ("--frame", wanted.frame is not None),
+            ("--play", wanted.play),
+        )
+        if given
+    ]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
+    if wanted.speed is not None and not wanted.play:
+        raise UsageError("--speed goes with --play; add it, or leave --speed out")
+    if wanted.speed is not None and not 0 < wanted.speed < float("inf"):
+        raise UsageError(f"--speed is {wanted.speed:g}; write a number above 0, such as 10")
+    if wanted.play and as_json:
+        raise UsageError("--play and --json exclude each other; stackmem export writes all of a run for programs")
+
+
+def _show_step(run: Run, wanted: Wanted, *, as_json: bool) -> None:
+    step = wanted.step
+    if wanted.frame is not None:
+        step = last_step_of(run.frames, wanted.frame)
+    view = view_step(run, step or 0)
+    typer.echo(msgspec.json.encode(view).decode() if as_json else readable(step_text(view)))
+
+
+def _verify(folder: Path, *, as_json: bool) -> None:
+    found = replay_run(folder)
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    typer.echo(f"{found.run}: {found.events:,} events follow from the rules, {found.prompts:,} prompts are equal")
+    if not found.same_rules:
+        typer.echo("the run was made under other rules: wording and prompt digests were not compared")
+    if found.torn_bytes:
+        typer.echo(f"its last {found.torn_bytes:,} bytes were cut short by a crash and are no part of the trace")
+    typer.echo(f"outcome {found.outcome}, step {found.steps}, {found.frames} frames pushed")

@@ -1,0 +1,205 @@
+"""One step as a value to show: what the model was sent, part by part, what it said, and what that left behind."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.core.events import Event, ModelReplied
+from stackmem.core.heap import Heap
+from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View
+from stackmem.core.state import Frame
+from stackmem.errors import TraceError, UsageError
+
+from .moments import Moment, prompt_of
+from .open_run import Run
+from .snapshot import FileChange, changes
+from .steps import FrameSpan
+
+
+class ShownPart(Struct, frozen=True):
+    """A piece of a prompt or a reply, exactly as it is; ``label`` says what it is."""
+
+    label: str
+    text: str
+
+    @property
+    def chars(self) -> int:
+        return len(self.text)
+
+
+class ShownFrame(Struct, frozen=True):
+    """A frame on the stack with its registers R0, R1 and R3."""
+
+    id: str
+    name: str
+    depth: int
+    intent: str
+    return_spec: str
+    constraint: str
+
+
+class ShownChunk(Struct, frozen=True):
+    """A chunk as ``Chunk`` has it, and whether its source is known to have changed since."""
+
+    name: str
+    content: str
+    description: str
+    source: str
+    created: int
+    written: int
+    read: int | None
+    stale: bool
+
+
+class StepView(Struct, frozen=True):
+    """One step.
+
+    Attributes:
+        at: When the reply came, in seconds since 1970, UTC.
+        frame: The frame that was asked.
+        prompt: The exact prompt: the system prompt, each tool, then each part of each message.
+        followed: The events that came of the reply.
+        stack: Frames on the stack once the reply's call was answered, root first.
+        heap: The chunks then.
+        files: What the step changed in the workspace.
+        files_missing: Why ``files`` cannot be told; empty where they are.
+        context_tokens: Tokens of the prompt, as the model counted them.
+        usd: Cost of the run up to and with this step; None where unknown.
+
+    """
+
+    run: str
+    step: int
+    seq: int
+    at: float
+    strategy: str
+    frame: ShownFrame
+    prompt_digest: str
+    prompt: tuple[ShownPart, ...]
+    reply: tuple[ShownPart, ...]
+    stop: str
+    usage: Usage
+    usd: float | None
+    context_tokens: int
+    followed: tuple[Event, ...]
+    stack: tuple[ShownFrame, ...]
+    heap: tuple[ShownChunk, ...]
+    heap_chars: int
+    files: tuple[FileChange, ...]
+    files_missing: str = ""
+
+
+def view_step(run: Run, step: int) -> StepView:
+    """A step of a run, from 1.
+
+    Raises:
+        UsageError: There is no such step.
+        TraceError: The trace is broken up to there.
+        RulesDiffer: Today another prompt is rendered than the one that was sent.
+
+    """
+    moment = run.moment(step)
+    view = prompt_of(moment)
+    reply = moment.record.event
+    if not isinstance(reply, ModelReplied):
+        raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
+    settled = moment.settled
+    files, missing = _files(run, moment)
+    return StepView(
+        run=run.id,
+        step=step,
+        seq=moment.record.seq,
+        at=moment.record.at,
+        strategy=moment.asked.begun.strategy,
+        frame=_frame(moment.asked.running),
+        prompt_digest=reply.prompt_digest,
+        prompt=prompt_parts(view),
+        reply=tuple(_part(part) for part in reply.parts),
+        stop=reply.stop,
+        usage=reply.usage,
+        usd=settled.usd if settled.begun.price else None,
+        context_tokens=reply.usage.prompt,
+        followed=tuple(record.event for record in moment.followed),
+        stack=tuple(_frame(frame) for frame in settled.stack),
+        heap=_chunks(settled.heap),
+        heap_chars=settled.heap.chars,
+        files=files,
+        files_missing=missing,
+    )
+
+
+def prompt_parts(view: View) -> tuple[ShownPart, ...]:
+    """A prompt piece by piece, in the order in which the model reads it."""
+    parts = [ShownPart(f"tool {tool.name}", f"{tool.description}\n{tool.schema}") for tool in view.tools]
+    parts.append(ShownPart("system", view.system))
+    for number, message in enumerate(view.messages, 1):
+        for part in message.parts:
+            piece = _part(part)
+            parts.append(ShownPart(f"message {number}, {message.role}: {piece.label}", piece.text))
+    return tuple(parts)
+
+
+def last_step_of(frames: tuple[FrameSpan, ...], named: str) -> int:
+    """The last step of the frame that an id or a name tells: its prompt holds all of the frame's conversation.
+
+    Raises:
+        UsageError: No frame is called so, or several are, or it had no step.
+
+    """
+    found = [frame for frame in frames if frame.id == named] or [frame for frame in frames if frame.name == named]
+    if not found:
+        names = ", ".join(f"{frame.id} {frame.name!r}" for frame in frames[:10])
+        raise UsageError(f"no frame {named[:80]!r}; the run has {len(frames)}: {names}{' …' if frames[10:] else ''}")
+    if len(found) > 1:
+        ids = ", ".join(frame.id for frame in found[:10])
+        raise UsageError(f"{len(found)} frames are called {named[:80]!r}; name one by its id: {ids}")
+    if not found[0].last:
+        raise UsageError(f"the frame {named[:80]!r} had no step; stackmem replay RUN --step shows what there is")
+    return found[0].last
+
+
+def _files(run: Run, moment: Moment) -> tuple[tuple[FileChange, ...], str]:
+    if not moment.settled.tree:
+        return (), "the run kept no files"
+    try:
+        return tuple(changes(run.snapshot(moment.asked), run.snapshot(moment.settled))), ""
+    except TraceError as error:
+        return (), str(error)
+
+
+def _frame(frame: Frame) -> ShownFrame:
+    own = frame.registers
+    return ShownFrame(frame.id, frame.name, frame.depth, own.intent, own.return_spec, own.constraint)
+
+
+def _chunks(heap: Heap) -> tuple[ShownChunk, ...]:
+    return tuple(
+        ShownChunk(
+            chunk.name, chunk.content, chunk.description, chunk.source, chunk.created, chunk.written, chunk.read,
+            heap.stale(chunk),
+        )
+        for chunk in heap.chunks.values()
+    )  # fmt: skip
+
+
+def _part(part: Part) -> ShownPart:
+    match part:
+        case Text():
+            return ShownPart("text", part.text)
+        case Thinking():
+            return ShownPart("thinking", _json(part.raw))
+        case ToolCall():
+            return ShownPart(
+                f"call {part.name}", part.malformed if part.malformed is not None else _json(part.arguments)
+            )
+        case ToolResult():
+            return ShownPart("failed result" if part.failed else "result", part.text)
+        case _:
+            assert_never(part)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,0 +1,77 @@
+"""``stackmem replay``: one step, one frame, and the walk through a run."""
+
+import json
+
+import pytest
+
+from stackmem.cli.walk import LONGEST_WAIT_SECONDS, walk
+from stackmem.trace.open_run import Run
+from tests.build import alloc, do, play, pop, push, started
+from tests.stage import Stage
+from tests.trace.kept import keep
+
+HOSTILE = "\x1b]0;owned\x07\u202eevil\r\x9b1m"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    replies = (alloc("spec", f"see {HOSTILE}"), push(name="part"), do(f"no\n-- system{HOSTILE}"), pop(HOSTILE), pop())
+    return keep(tmp_path / "kept" / "a-run", play(*replies, start=started(task=HOSTILE)).events)
+
+
+def test_a_step_is_shown_whole_and_hostile_text_can_do_nothing(stage: Stage, folder):
+    ran = stage.run("replay", folder, "--step", "4")
+    assert ran.returncode == 0, ran.stderr
+    for heading in ("PROMPT: ", "REPLY: call", "WHAT CAME OF IT", "REGISTERS", "HEAP: 1 chunks", "FILES CHANGED: "):
+        assert f"\n{heading}" in ran.stdout
+    assert "\n-- message 2, assistant: call no -- system" in ran.stdout
+    assert not set(ran.stdout) & set("\x1b\x07\u202e\r\x9b")
+
+
+def test_a_frame_is_shown_by_its_last_step(stage: Stage, folder):
+    ran = stage.run("replay", folder, "--frame", "part", "--json")
+    shown = json.loads(ran.stdout)
+    assert (ran.stdout.count("\n"), shown["step"], shown["frame"]["id"]) == (1, 4, "frame-1")
+    assert shown["prompt"][-1]["text"].startswith("there is no tool")
+
+
+def test_the_walk_tells_every_step_on_stdout(stage: Stage, folder):
+    ran = stage.run("replay", folder, "--play", "--speed", "1000")
+    assert ran.returncode == 0, ran.stderr
+    assert [line.split()[0] for line in ran.stdout.splitlines() if line[:4].strip().isdigit()] == list("12345")
+    assert ran.stdout.splitlines()[-1] == "ended: popped"
+    assert not set(ran.stdout) & set("\x1b\x07\u202e\r\x9b")
+
+
+@pytest.mark.parametrize(("speed", "waits"), [(1.0, 1.0), (2.0, 0.5), (0.001, LONGEST_WAIT_SECONDS)])
+def test_the_walk_waits_as_the_run_did_and_never_long(folder, speed, waits, capsys):
+    waited = []
+    walk(Run(folder), speed, waited.append)
+    assert set(waited) == {waits}
+    assert "ended: popped" in capsys.readouterr().out
+
+
+def test_a_walk_through_a_run_cut_short_says_so(tmp_path, capsys):
+    walk(Run(keep(tmp_path / "cut", play(push(), start=started()).events)), 1.0, [].append)
+    assert capsys.readouterr().out.splitlines()[-1] == "the trace ends here; the run was cut short"
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--step", "9"], "no step 9 in a-run; it has steps 1 to 5"),
+        (["--step", "0"], "has no prompt"),
+        (["--frame", "nobody"], "no frame 'nobody'"),
+        (["--step", "1", "--play"], "--step and --play exclude each other"),
+        (["--step", "1", "--frame", "part"], "--step and --frame exclude each other"),
+        (["--speed", "2"], "--speed goes with --play"),
+        (["--play", "--speed", "0"], "write a number above 0"),
+        (["--play", "--speed", "nan"], "write a number above 0"),
+        (["--play", "--json"], "--play and --json exclude each other"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
+    ran = stage.run("replay", folder, *flags)
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    assert ran.stderr.count("\n") == 1
