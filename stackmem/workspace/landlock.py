@@ -38,13 +38,13 @@ def build_order(
     families: tuple[int, ...],
     tracing: bool,
     own_network: bool = False,
-    own_mounts: bool = False,
+    own_namespaces: bool = False,
 ) -> bytes:
     """Spell out what a command may touch, for ``confine.apply``.
 
     Attributes:
         own_network: The command has a network namespace, in which it may use loopback as it likes.
-        own_mounts: The command has a mount namespace, in which folders can be covered.
+        own_namespaces: The command has namespaces for mounts, in which folders can be covered, and for IPC.
 
     Raises:
         WorkspaceError: The kernel has no Landlock, or one that is too old.
@@ -61,13 +61,13 @@ def build_order(
     grants += [(path, "device") for path in _DEVICES]
     grants += [(each.host, "write" if each.writable else "read") for each in (*seat.profile.mounts, *seat.mounts)]
     grants += [(str(seat.root), "write"), (str(tmp), "write")]
-    program = build_filter(families=families, tracing=tracing)
+    program = build_filter(families=families, tracing=tracing, own_ipc=own_namespaces)
     order = {
         "abi": abi,
         "grants": grants,
         "tcp": not network and not own_network,
         "loopback": own_network,
-        "cover": _covered(seat, [path for path, _ in grants]) if own_mounts else [],
+        "cover": _covered(seat, [path for path, _ in grants]) if own_namespaces else [],
         "environ": dict(seat.environ),
         "scope": True,
         "filter": base64.b64encode(program).decode(),

@@ -34,7 +34,7 @@ class Namespaces:
         stack.callback(os.close, order)
         families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
         own = seat.profile.network != "host"
-        os.write(order, build_order(seat, tmp, families=families, tracing=True, own_network=own, own_mounts=True))
+        os.write(order, build_order(seat, tmp, families=families, tracing=True, own_network=own, own_namespaces=True))
         started_read, started_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, started_read)
         stack.callback(os.close, started_write)

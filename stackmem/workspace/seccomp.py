@@ -114,6 +114,25 @@ _MACHINES = {
     "x86_64": Machine(0xC000003E, _X86_64 | _SHARED),
     "aarch64": Machine(0xC00000B7, _AARCH64 | _SHARED),
 }
+# What these make outlives the command and may belong to the person's other programs, unless a namespace holds it.
+_IPC = {
+    "x86_64": (
+        29,
+        30,
+        31,
+        64,
+        65,
+        66,
+        68,
+        69,
+        70,
+        71,
+        220,
+        240,
+        241,
+    ),  # shm*, sem*, msg*, semtimedop, mq_open, mq_unlink
+    "aarch64": (180, 181, *range(186, 197)),
+}
 # These are filtered by their arguments, or answered in their own way.
 _BY_ARGUMENT = ("ioctl", "socket", "clone", "clone3", "ptrace")
 
@@ -135,12 +154,13 @@ def _refuse(error: int) -> bytes:
     return _op(_RETURN, _ERRNO | error)
 
 
-def build_filter(*, families: tuple[int, ...], tracing: bool, machine: str = "") -> bytes:
+def build_filter(*, families: tuple[int, ...], tracing: bool, own_ipc: bool = True, machine: str = "") -> bytes:
     """Assemble the program as an array of ``struct sock_filter``.
 
     Attributes:
         families: Socket families that stay; every other is EAFNOSUPPORT.
         tracing: Leaves ptrace, which a PID namespace bounds.
+        own_ipc: Leaves shared memory, semaphores and message queues, which an IPC namespace bounds.
         machine: As ``platform.machine`` says it; empty for this one.
 
     Raises:
@@ -159,6 +179,7 @@ def build_filter(*, families: tuple[int, ...], tracing: bool, machine: str = "")
     # Its flags are in memory, out of a filter's sight; C libraries fall back to clone.
     program += [_op(_EQUAL, calls["clone3"], no=1), _refuse(errno.ENOSYS)]
     denied = [number for call, number in calls.items() if call not in _BY_ARGUMENT]
+    denied += () if own_ipc else _IPC[name]
     for number in denied if tracing else [*denied, calls["ptrace"]]:
         program += [_op(_EQUAL, number, no=1), _refuse(errno.EPERM)]
     program += [

@@ -1,11 +1,12 @@
 """Memory, disk and files: each bomb is stopped, and each is bounded by itself as well."""
 
+import ctypes
 import os
 import threading
 import time
 from pathlib import Path
 
-from tests.workspace.sandboxes import ALL, BUBBLEWRAP, MOUNTED, hostile, py, quiet_disk, sh
+from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, MOUNTED, hostile, py, quiet_disk, sh
 
 
 @hostile(*ALL)
@@ -114,3 +115,17 @@ def test_memory_bombs_leave_other_processes_alone(place, level, opened):
     with opened(place, level) as workspace:
         assert sh(workspace, "sleep 0.6; cat /proc/$$/oom_score_adj").text == "1000\n[exit 0]"
     assert Path("/proc/self/oom_score_adj").read_text().strip() != "1000"
+
+
+@hostile(*CONFINED)
+def test_shared_memory_queues_and_semaphores_do_not_outlive_the_command(place, level, opened):
+    key = 0x5000_0000 + os.getpid() * 8 + CONFINED.index(level)
+    program = f"""
+import ctypes
+libc = ctypes.CDLL(None)
+print(libc.shmget({key}, 4096, 0o1666), libc.msgget({key}, 0o1666), libc.semget({key}, 1, 0o1666))
+"""
+    with opened(place, level) as workspace:
+        assert py(workspace, program).exit_code == 0
+    libc = ctypes.CDLL(None)
+    assert (libc.shmget(key, 0, 0), libc.msgget(key, 0), libc.semget(key, 0, 0)) == (-1, -1, -1)
