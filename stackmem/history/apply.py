@@ -142,7 +142,7 @@ def _staged(origin: Path) -> Iterator[int]:
         if not _locked(lock, stage):
             raise UsageError(f"another apply is at work in {origin}; wait until it has ended, and apply again")
         try:
-            remove_tree(stage / "work")
+            remove_tree(stage / "work", held=(lock,))
             os.mkdir("work", 0o700, dir_fd=lock)
             work = os.open("work", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=lock)
             try:
@@ -150,7 +150,7 @@ def _staged(origin: Path) -> Iterator[int]:
             finally:
                 os.close(work)
         finally:
-            remove_tree(stage)
+            remove_tree(stage, held=(lock,))  # the next apply waits for it, should we be killed
     finally:
         os.close(lock)
 

@@ -344,6 +344,28 @@ def test_an_apply_killed_at_any_moment_can_be_run_again(tmp_path):
     assert halves, "no kill came in time: this test tells nothing"
 
 
+def test_what_a_killed_apply_was_removing_is_gone_before_the_next_one_begins(tmp_path):
+    slow = tmp_path / "bin" / "rm"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\ntouch {tmp_path}/began; sleep 0.4; /bin/rm "$@"; touch {tmp_path}/ended\n')
+    slow.chmod(0o755)
+    run = Run(folder(tmp_path / "p", START), work_on)
+    child = os.fork()
+    if child == 0:
+        os.environ["PATH"] = f"{slow.parent}:{os.environ['PATH']}"
+        try:
+            run.apply()
+        finally:
+            os._exit(0)
+    while not (tmp_path / "began").exists():
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    run.apply()
+    assert (tmp_path / "ended").exists()
+    assert holds(run.origin) == holds(run.work)
+
+
 def test_an_apply_that_ended_after_any_of_its_steps_can_be_run_again(tmp_path):
     run = Run(folder(tmp_path / "p", START), work_on)
     in_order = sorted(zip(run.changes, sections(run.patch), strict=True), key=lambda step: bool(step[0].after))
