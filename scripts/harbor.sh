@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Has Harbor's own validator judge our trajectories, in an environment of its own, as it needs Python 3.12 or later:
+# the first one found, or the one that PYTHON names.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts/setup.sh test
+
+place=${XDG_CACHE_HOME:-$HOME/.cache}/stackmem/harbor
+if [[ ! -x $place/bin/python ]]; then
+    if ! .venv/bin/uv venv --quiet --no-python-downloads --python "${PYTHON:->=3.12}" "$place"; then
+        echo "scripts/harbor.sh: there is no Python 3.12 or later here; install one, or name it: PYTHON=/path/to/python3.12" >&2
+        exit 1
+    fi
+fi
+.venv/bin/uv pip install --quiet --python "$place/bin/python" harbor
+HARBOR_PYTHON=$place/bin/python STACKMEM_CAMPAIGN=1 .venv/bin/python -m pytest tests/trace/test_export_atif.py -k harbors "$@"

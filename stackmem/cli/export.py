@@ -1,0 +1,43 @@
+"""``stackmem export``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import flag
+
+
+def command(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")],
+    spelled: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="One of atif, chrome, csv, mini, otel, sft.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write; stdout without it.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", metavar="URL", help="otel: send the spans to this collector.")
+    ] = None,
+    content: Annotated[
+        bool, typer.Option("--content", help="otel: with prompts, replies, arguments and results.")
+    ] = False,
+    runs_dir: str | None = flag("runs_dir"),
+) -> None:
+    """Write a run in another tool's format: a trajectory, spans, a timeline, training samples, or a table."""
+    from stackmem.harness.exports import export_run
+
+    from .finding import run_folder
+
+    folder = run_folder(run, runs_dir)
+    done = export_run(folder, spelled, sys.stdout.buffer.write, out=out, endpoint=endpoint, content=content)
+    sys.stdout.flush()
+    if done.torn_bytes:
+        typer.echo(f"stackmem: its last {done.torn_bytes:,} bytes were cut short and are not exported", err=True)
+    if done.spans is not None:
+        typer.echo(f"{folder.name}: {done.spans:,} spans sent to {endpoint}")
+    elif out is not None:
+        typer.echo(f"{folder.name}: written to {out}")

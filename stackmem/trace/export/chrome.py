@@ -1,0 +1,89 @@
+"""The Trace Event format, which Perfetto and ``chrome://tracing`` open: frames, steps and calls nested over time.
+
+Source: "Trace Event Format" (JSON object form, complete events ``X``, counters ``C``, instants ``i``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from stackmem.core.events import ModelReplied, RunStarted
+from stackmem.trace.record import Record
+
+from .shown import compact
+from .story import Attempt, Call, Moment, Scope, moments, slices
+from .table import outcome
+
+Json = dict[str, Any]
+
+
+def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
+    """One JSON object; times in microseconds since the run began.
+
+    Raises:
+        TraceError: A record is broken.
+
+    """
+    yield '{"displayTimeUnit":"ms","otherData":' + compact({"run": run}) + ',"traceEvents":[\n'
+    began = 0.0
+    named = {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": f"stackmem {run}"}}
+    yield compact(named)
+    for piece in slices(moments(records)):
+        if isinstance(piece, Moment) and isinstance(piece.event, RunStarted):
+            began = piece.at
+        for event in _events(piece, began):
+            yield ",\n" + compact(event)
+    yield "\n]}\n"
+
+
+def _events(piece: Attempt | Call | Scope | Moment, began: float) -> Iterator[Json]:
+    match piece:
+        case Attempt():
+            yield from _attempt(piece, began)
+        case Call():
+            args = {"step": piece.step, "outcome": outcome(piece), "opened": piece.opened}
+            yield _complete(piece.call.name, "call", piece.started, piece.ended, began, args)
+        case Scope():
+            registers = piece.frame.registers
+            args = {
+                "frame": piece.frame.id,
+                "depth": piece.frame.depth,
+                "intent": registers.intent,
+                "forced": piece.popped.forced if piece.popped else "",
+                "result": piece.popped.result if piece.popped else "",
+            }
+            yield _complete(f"{piece.frame.name} ({piece.frame.id})", "frame", piece.started, piece.ended, began, args)
+        case Moment():
+            yield {
+                "name": type(piece.event).__name__, "cat": "fact", "ph": "i", "s": "t", "pid": 1, "tid": 1,
+                "ts": _micros(piece.at, began), "args": {"seq": piece.seq},
+            }  # fmt: skip
+
+
+def _attempt(piece: Attempt, began: float) -> Iterator[Json]:
+    moment, event = piece.moment, piece.event
+    if not isinstance(event, ModelReplied):
+        failed = {"step": piece.step, "seq": moment.seq}
+        yield _complete(f"failed attempt: {event.kind}", "model", moment.since, moment.at, began, failed)
+        return
+    usage = event.usage
+    args: Json = {"step": piece.step, "seq": moment.seq, "stop": event.stop, "prompt_tokens": usage.prompt}
+    args |= {"cache_read_tokens": usage.cache_read, "output_tokens": usage.output}
+    if piece.usd is not None:
+        args["usd"] = round(piece.usd, 6)
+    yield _complete(f"step {piece.step}", "model", moment.since, moment.at, began, args)
+    heap = moment.before.heap
+    for name, values in (("prompt tokens", {"tokens": usage.prompt}), ("heap", {"characters": heap.chars})):
+        yield {"name": name, "ph": "C", "pid": 1, "tid": 1, "ts": _micros(moment.at, began), "args": values}
+
+
+def _complete(name: str, category: str, started: float, ended: float, began: float, args: Json) -> Json:
+    first, last = _micros(started, began), _micros(ended, began)
+    return {
+        "name": name, "cat": category, "ph": "X", "pid": 1, "tid": 1, "ts": first, "dur": last - first, "args": args,
+    }  # fmt: skip
+
+
+def _micros(at: float, began: float) -> int:
+    return round((at - began) * 1_000_000)

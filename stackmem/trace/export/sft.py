@@ -1,0 +1,148 @@
+"""Training samples: one per frame, with the spans of its text that the model wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, assert_never
+
+from msgspec import Struct
+
+from stackmem.core.events import CallRejected, FramePopped, ModelReplied
+from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from stackmem.core.state import Frame, Reply, State
+from stackmem.trace.record import Record
+
+from .shown import arguments, compact, function, view_of
+from .story import Moment, moments
+
+Json = dict[str, Any]
+
+
+class _Ended(Struct):
+    """A frame's last reply, and how the frame ended."""
+
+    last: Moment
+    popped: FramePopped | None
+
+
+def sft(records: Iterable[Record], run: str) -> Iterator[str]:
+    """A line for each frame that had a reply, in the order in which they ended.
+
+    A sample is the frame's last prompt, as it was sent, with the reply to it: a strategy that rewrites earlier prompts
+    is shown as it last wrote them.
+
+    Raises:
+        TraceError: A record is broken, or the run's strategy is not installed here.
+
+    """
+    last: dict[str, Moment] = {}
+    ended: list[_Ended] = []
+    refused: set[int] = set()
+    state = State()
+    for moment in moments(records):
+        state = moment.after
+        match moment.event:
+            case ModelReplied():
+                last[moment.frame.id] = moment
+            case CallRejected():
+                refused.add(state.step)
+            case FramePopped() if moment.frame.id in last:
+                ended.append(_Ended(last.pop(moment.frame.id), moment.event))
+    ended += [_Ended(last[frame.id], None) for frame in reversed(state.stack) if frame.id in last]
+    for frame in ended:
+        yield compact(_sample(run, frame, state, refused)) + "\n"
+
+
+def _sample(run: str, ended: _Ended, final: State, refused: set[int]) -> Json:
+    before, event = ended.last.before, ended.last.event
+    frame, start = before.running, before.begun
+    view = view_of(before)
+    written = [*view.messages]
+    if isinstance(event, ModelReplied):
+        written.append(Message("assistant", tuple(event.parts)))
+    steps = _steps(frame, before.step + 1)
+    text, spans = _text(view.system, view.tools, written, steps, refused)
+    popped = ended.popped
+    return {
+        "id": f"{run}/{frame.id}",
+        "frame": {"id": frame.id, "name": frame.name, "depth": frame.depth, "parent": frame.parent},
+        "ending": "open" if popped is None else f"forced:{popped.forced}" if popped.forced else "popped",
+        "verified": popped.verified if popped else "",
+        "outcome": final.outcome,
+        "rewards": final.checks.rewards if final.checks else {},
+        "model": start.model,
+        "strategy": start.strategy,
+        "tools": [function(tool) for tool in view.tools],
+        "messages": _messages(view.system, written),
+        "text": text,
+        "spans": spans,
+    }
+
+
+def _steps(frame: Frame, last: int) -> list[int]:
+    """The steps of the frame's replies, oldest first."""
+    return [*(turn.step for turn in frame.turns if isinstance(turn, Reply)), last]
+
+
+def _messages(system: str, written: list[Message]) -> list[Json]:
+    """As chat interfaces take them; thinking is a provider's own and left out."""
+    found: list[Json] = [{"role": "system", "content": system}] if system else []
+    for message in written:
+        words = "\n".join(part.text for part in message.parts if isinstance(part, Text))
+        if message.role == "assistant":
+            calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
+            found.append({"role": "assistant", "content": words, **({"tool_calls": calls} if calls else {})})
+            continue
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        found += [{"role": "tool", "tool_call_id": part.call_id, "content": part.text} for part in results]
+        if words or not results:
+            found.append({"role": "user", "content": words})
+    return found
+
+
+def _call(part: ToolCall) -> Json:
+    spelled = {"name": part.name, "arguments": compact(arguments(part))}
+    return {"id": part.id, "type": "function", "function": spelled}
+
+
+def _text(
+    system: str, tools: tuple[ToolSpec, ...], written: list[Message], steps: list[int], refused: set[int]
+) -> tuple[str, list[Json]]:
+    """The sample as one text, and the ranges of its characters that the model wrote."""
+    pieces: list[str] = []
+    spans: list[Json] = []
+    length = 0
+
+    def write(text: str) -> None:
+        nonlocal length
+        pieces.append(text)
+        length += len(text)
+
+    write("<|system|>\n" + system + "\n")
+    for tool in tools:
+        write(compact(function(tool)) + "\n")
+    replies = [message for message in written if message.role == "assistant"]
+    numbers = iter(steps[-len(replies) :])
+    for message in written:
+        write(f"<|{message.role}|>\n")
+        start = length
+        write("\n".join(filter(None, map(_spelled, message.parts))))
+        if message.role == "assistant":
+            step = next(numbers)
+            spans.append({"start": start, "end": length, "step": step, "refused": step in refused})
+        write("\n")
+    return "".join(pieces), spans
+
+
+def _spelled(part: Part | ReplyPart) -> str:
+    match part:
+        case Text():
+            return part.text
+        case ToolCall():
+            return f"<|call|>{compact({'name': part.name, 'arguments': arguments(part)})}"
+        case ToolResult():
+            return f"<|result|>{part.text}"
+        case Thinking():
+            return ""
+        case _:
+            assert_never(part)

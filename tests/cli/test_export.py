@@ -1,0 +1,88 @@
+"""``stackmem export``: a format to a file, to stdout or to a collector, and one sentence where that cannot be."""
+
+import json
+import threading
+
+import pytest
+
+from tests.stage import Stage
+from tests.trace.stories import cut_short, keep, told
+from tests.trace.test_export_otel import Collector
+
+
+@pytest.fixture
+def run(stage: Stage):
+    return keep(stage.runs / "a-run", told("family"))
+
+
+def test_a_run_goes_to_stdout_and_to_a_file_with_the_same_bytes(stage, run):
+    shown = stage.run("export", "last", "--format", "atif")
+    out = stage.root / "out.json"
+    out.write_text("old")
+    written = stage.run("export", "a-run", "--format", "atif", "-o", out)
+    assert (shown.returncode, written.returncode) == (0, 0), shown.stderr + written.stderr
+    assert out.read_text("utf-8") == shown.stdout
+    assert json.loads(shown.stdout)["session_id"] == "a-run"
+    assert written.stdout == f"a-run: written to {out}\n"
+
+
+def test_text_of_every_script_reaches_a_terminal_that_knows_only_ascii(stage, run):
+    ran = stage.run(
+        "export", "last", "--format", "sft", env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_what_a_crash_cut_short_is_told_and_left_out(stage, run):
+    with (run / "trace.jsonl").open("ab") as trace:
+        trace.write(b'{"seq":')
+    ran = stage.run("export", "last", "--format", "csv")
+    assert ran.returncode == 0
+    assert "last 7 bytes were cut short" in ran.stderr
+
+
+def test_a_broken_line_is_named_and_leaves_no_file(stage):
+    folder = keep(stage.runs / "broken", cut_short())
+    trace = folder / "trace.jsonl"
+    trace.write_bytes(trace.read_bytes().replace(b"outer", b"other", 1))
+    out = stage.root / "out.csv"
+    ran = stage.run("export", "broken", "--format", "csv", "-o", out)
+    assert ran.returncode == 7
+    assert "is broken" in ran.stderr
+    assert [path.name for path in stage.root.iterdir() if "out.csv" in path.name] == []
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--format", "yaml"], "no format 'yaml'; known: atif, chrome, csv, mini, otel, sft"),
+        (["--format", "csv", "--content"], "are for --format otel, not csv"),
+        (["--format", "csv", "--endpoint", "http://127.0.0.1:1"], "are for --format otel, not csv"),
+        (["--format", "otel", "--endpoint", "http://127.0.0.1:1", "-o", "x"], "give one of them"),
+        (["--format", "otel", "--endpoint", "localhost"], "is no address of a collector"),
+        (["--format", "csv", "-o", "no/such/folder/x"], "cannot be written or read"),
+        (["--format", "csv", "-o", "."], "cannot be written or read"),
+        ([], "missing option '--format'"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(stage, run, more, says):
+    ran = stage.run("export", "last", *more)
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_a_pipe_is_written_to_and_not_replaced(stage, run):
+    ran = stage.run("export", "last", "--format", "csv", "-o", "/dev/stdout")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("step,seq,")
+
+
+def test_spans_are_sent_to_a_collector(stage, run):
+    with Collector() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ran = stage.run("export", "last", "--format", "otel", "--content", "--endpoint", server.url)
+        server.shutdown()
+    assert ran.returncode == 0, ran.stderr
+    assert "spans sent to" in ran.stdout
+    assert server.got
