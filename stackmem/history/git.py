@@ -11,6 +11,7 @@ from pathlib import Path
 from stackmem.errors import UsageError, WorkspaceError
 
 ANSWER_SECONDS = 600
+HER_SECONDS = 120  # for a question about her repository, in which a .gitignore may be a pipe, or take for ever
 _HERS = ("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER")
 
 _SAFE = (
@@ -73,28 +74,34 @@ def her_environment() -> dict[str, str]:
     }
 
 
-def git(*arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b"") -> bytes:
+def git(
+    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b"", seconds: float = ANSWER_SECONDS
+) -> bytes:
     """What git prints.
 
     Raises:
         UsageError: git is not installed.
-        WorkspaceError: git failed, or has not ended after ``ANSWER_SECONDS``.
+        WorkspaceError: git failed, or has not ended after so many seconds.
 
     """
-    return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin)[0]
+    return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin, seconds=seconds)[0]
 
 
 def git_and_warnings(
-    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b""
+    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b"", seconds: float = ANSWER_SECONDS
 ) -> tuple[bytes, bytes]:
     """What git prints, and what it complains about though it succeeds; raises as ``git`` does."""
     command = git_command(*arguments)
     try:
         ended = subprocess.run(
-            command, cwd=cwd, env=environment, input=stdin, capture_output=True, check=False, timeout=ANSWER_SECONDS,
+            command, cwd=cwd, env=environment, input=stdin, capture_output=True, check=False, timeout=seconds,
             process_group=0,  # Ctrl-C is the harness's to answer: a result is being kept
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise WorkspaceError(
+            f"git {arguments[0]} has not answered within {seconds:g} s in {cwd}; see that no .gitignore there is a pipe"
+        ) from error
+    except OSError as error:
         raise WorkspaceError(f"git {arguments[0]} cannot run ({error}); see that git works in {cwd}") from error
     if ended.returncode:
         raise failure(arguments[0], cwd, ended.stderr)

@@ -22,7 +22,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.clip import shown_name
 
 from .exchange import STAGE
-from .git import git, git_and_warnings, her_environment
+from .git import HER_SECONDS, git, git_and_warnings, her_environment
 
 DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
 _STAGE = os.fsencode(STAGE)  # of an apply that was killed
@@ -106,7 +106,9 @@ class _Picked:
                 self.walk(below + path.rstrip(b"/"))
 
     def _listed(self, folder: Path, *which: str) -> list[bytes]:
-        found, warnings = git_and_warnings("ls-files", "-z", *which, cwd=folder, environment=her_environment())
+        found, warnings = git_and_warnings(
+            "ls-files", "-z", *which, cwd=folder, environment=her_environment(), seconds=HER_SECONDS
+        )
         for warning in warnings.splitlines():
             if warning.startswith(_CLOSED):  # git lists the rest as if nothing were there
                 self._unreadable.append(warning.removeprefix(_CLOSED).split(b"'")[0].rstrip(b"/"))
@@ -233,7 +235,9 @@ class _Picked:
 def _in_work_tree(folder: Path) -> bool:
     """Whether git knows the folder: as a work tree, or as a part of one that is not ignored as a whole."""
     try:
-        answer = git("rev-parse", "--is-inside-work-tree", cwd=folder, environment=her_environment())
+        answer = git(
+            "rev-parse", "--is-inside-work-tree", cwd=folder, environment=her_environment(), seconds=HER_SECONDS
+        )
     except WorkspaceError as error:
         if b"not a git repository" in str(error).encode() and not os.path.lexists(folder / ".git"):
             return False
@@ -243,12 +247,18 @@ def _in_work_tree(folder: Path) -> bool:
     if answer.strip() != b"true":
         return False
     # A home directory kept in git often ignores everything that is not added to it: what lies there is on its own.
-    return bool(git("ls-files", "-z", cwd=folder, environment=her_environment())) or not _ignored(folder)
+    return bool(git("ls-files", "-z", cwd=folder, environment=her_environment(), seconds=HER_SECONDS)) or not _ignored(
+        folder
+    )
 
 
 def _ignored(folder: Path) -> bool:
     try:
-        return bool(git("check-ignore", os.fspath(folder), cwd=folder.parent, environment=her_environment()))
+        return bool(
+            git(
+                "check-ignore", os.fspath(folder), cwd=folder.parent, environment=her_environment(), seconds=HER_SECONDS
+            )
+        )
     except WorkspaceError:  # exit 1: it is not ignored; outside of any repository: nor is it
         return False
 

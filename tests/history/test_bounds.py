@@ -1,10 +1,15 @@
 """A workspace that would hold up the harness, or fill its memory: each look at it is bounded."""
 
 import os
+from pathlib import Path
 
+import pytest
+
+from stackmem.errors import WorkspaceError
+from stackmem.history.git import git, her_environment
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.walk import Walk
-from tests.history.folders import folder
+from tests.history.folders import folder, repository
 from tests.history.test_history import changes, history
 
 
@@ -50,3 +55,13 @@ def test_of_many_files_that_cannot_be_kept_the_first_are_named_and_the_rest_coun
     assert changes(kept, before) == {}
     assert len(kept.left_out) == 1_001
     assert kept.left_out[-1].reason == "200 more, for such reasons"
+
+
+def test_a_repository_whose_rules_are_a_pipe_is_not_waited_for_without_end(tmp_path: Path):
+    source = repository(tmp_path / "p", {"a": "a"})
+    os.mkfifo(source / ".gitignore")
+    asked = ("ls-files", "--others", "--exclude-standard")
+    with pytest.raises(
+        WorkspaceError, match=r"not answered within 0\.3 s in .*; see that no .gitignore there is a pipe"
+    ):
+        git(*asked, cwd=source, environment=her_environment(), seconds=0.3)
