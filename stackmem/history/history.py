@@ -30,7 +30,7 @@ from .objects import EXECUTABLE, FOLDER, Node, ObjectStore
 from .walk import LeftOut
 
 LARGEST_BYTES = 64 * 1024 * 1024  # of one file
-_STATE = "stackmem.json"
+STATE = "stackmem.json"
 
 
 class Change(Struct, frozen=True):
@@ -159,7 +159,7 @@ class History:
         return git(*arguments, cwd=self._git_dir, environment=store_environment(self._git_dir))
 
     def _remembered(self) -> _State:
-        path = self._git_dir / _STATE
+        path = self._git_dir / STATE
         try:
             return msgspec.json.decode(path.read_bytes(), type=_State)
         except FileNotFoundError:
@@ -170,7 +170,7 @@ class History:
             ) from error
 
     def _remember(self) -> None:
-        path = self._git_dir / _STATE
+        path = self._git_dir / STATE
         fresh = path.with_suffix(".new")
         try:
             fresh.write_bytes(msgspec.json.encode(_State(self._tree, self._leave_out, self._census.room)))

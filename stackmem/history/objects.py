@@ -41,7 +41,10 @@ def _whole(kind: str, content: bytes) -> bytes:
 
 
 class ObjectStore:
-    """The objects below one git directory; made where it is missing. Nothing is ever overwritten or removed."""
+    """The objects below one git directory; made where it is missing. Nothing is ever overwritten or removed.
+
+    What another store holds, to which ``info/alternates`` points, is not written again.
+    """
 
     def __init__(self, git_dir: Path) -> None:
         self._objects = os.fspath(git_dir / "objects")
@@ -53,6 +56,7 @@ class ObjectStore:
             (git_dir / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
         except OSError as error:
             raise _unwritable(error, git_dir) from error
+        self._places = (self._objects, *alternates(git_dir))
 
     def add(self, kind: str, content: bytes) -> str:
         """Write one object, unless it is there, and return its id.
@@ -67,7 +71,8 @@ class ObjectStore:
             folder = f"{self._objects}/{name[:2]}"
             path = f"{folder}/{name[2:]}"
             try:
-                if not os.path.exists(path):  # noqa: PTH110 - a Path for each of 100,000 files takes a second
+                # A Path for each of 100,000 files takes a second.
+                if not any(os.path.exists(f"{place}/{name[:2]}/{name[2:]}") for place in self._places):  # noqa: PTH110
                     self._write(folder, path, zlib.compress(whole, 1))
             except OSError as error:
                 raise _unwritable(error, Path(self._objects)) from error
@@ -105,6 +110,16 @@ class ObjectStore:
             node = Node(FOLDER, self.add("tree", _content(folders.pop(path))))
             folders[above].append((name + b"/", _line(name, node)))  # git sorts a folder as if its name ended so
         return self.add("tree", _content(folders[b""]))
+
+
+def alternates(git_dir: Path) -> list[str]:
+    """The objects folders of other stores that one reads from, as git finds them."""
+    objects = git_dir / "objects"
+    try:
+        lines = (objects / "info" / "alternates").read_bytes().splitlines()
+    except OSError:
+        return []
+    return [os.path.normpath(objects / os.fsdecode(line)) for line in lines if line]
 
 
 def _new_folder(folders: dict[bytes, list[tuple[bytes, bytes]]], path: bytes) -> list[tuple[bytes, bytes]]:

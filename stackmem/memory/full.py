@@ -27,9 +27,10 @@ class Full(Struct, frozen=True):
 
     def render(self, state: State) -> View:
         start, frame = state.begun, state.running
-        opening = (Text(run_constants(start)), Text(f"TASK\n{frame.task}"))
-        begun = Conversation(Log(), opening, Heap(), Heap(), _no_news)
-        messages = frame.turns.fold(extend, begun, self.name).closed().messages
+        constants, thoughts = run_constants(start), start.thinking == "kept"
+        opening = (Text(constants), Text(f"TASK\n{frame.task}"))
+        begun = Conversation(Log(), opening, Heap(), Heap(), _no_news, thoughts)
+        messages = frame.turns.fold(extend, begun, (self.name, constants, thoughts)).closed().messages
         breakpoints = rolling_breakpoints(messages, len(messages[-1].parts))
         return View(start.system, start.tools, messages, breakpoints)
 

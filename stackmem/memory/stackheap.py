@@ -70,9 +70,11 @@ class StackHeap(Struct, frozen=True):
         start, frame = state.begun, state.running
         budgets = start.budgets
         in_messages = self.place in ("on_change", "delta")
-        opening = (Text(run_constants(start)), Text(_opening(frame, budgets, in_messages)))
-        begun = Conversation(Log(), opening, frame.opened, frame.opened, _news(self.place, budgets), self.prefix_stable)
-        messages = frame.turns.fold(extend, begun, self.name).closed().messages
+        constants, thoughts = run_constants(start), self.prefix_stable and start.thinking == "kept"
+        opening = (Text(constants), Text(_opening(frame, budgets, in_messages)))
+        begun = Conversation(Log(), opening, frame.opened, frame.opened, _news(self.place, budgets), thoughts)
+        # A fork may change what stands above the turns: the key tells the two conversations apart.
+        messages = frame.turns.fold(extend, begun, (self.name, constants, thoughts)).closed().messages
         kept = len(messages[-1].parts)
         if self.place == "tail":
             last = messages[-1]

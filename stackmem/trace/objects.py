@@ -7,6 +7,7 @@ its ``info/alternates`` names, as a fork's does. Everything read is checked agai
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -45,10 +46,10 @@ class Objects:
         """The folders that hold them: the history's own first."""
         own = self._git_dir / "objects"
         try:
-            lines = (own / "info" / "alternates").read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
+            lines = (own / "info" / "alternates").read_bytes().splitlines()
+        except OSError:
             lines = []
-        return [own, *(own / line for line in lines if line and not line.startswith("#"))]
+        return [own, *(own / os.fsdecode(line) for line in lines if line)]
 
     def path(self, name: str) -> Path:
         """The file that holds an object.
