@@ -13,19 +13,24 @@ OWN_TASKS = Path(__file__).resolve().parents[1] / "_tasks"
 """The tasks that ship, where stackmem is installed; a checkout has them elsewhere."""
 
 
-def places_to_cover(hidden: Iterable[Path], shown: Iterable[tuple[str, str]]) -> list[str]:
-    """The paths at which commands would find the hidden folders.
+def places_to_cover(
+    hidden: Iterable[Path], shown: Iterable[tuple[str, str]], needed: Iterable[str | Path] = ()
+) -> list[str]:
+    """The paths at which commands would find the hidden folders; none of them lies in another.
 
     Args:
         hidden: Folders of the host; one that is shown itself was granted, and is left alone.
         shown: Pairs of a host path and the path at which commands see it.
+        needed: Host paths that commands must be able to reach where they lie on the host.
 
     """
-    real = [path.resolve() for path in hidden if path.is_dir()]
+    kept = [os.path.realpath(path) for path in needed]
+    folders = [path.resolve() for path in hidden if path.is_dir()]
+    real = [path for path in folders if not any(Path(each).is_relative_to(path) for each in kept)]
     found = set()
     for host, inside in shown:
         place = Path(os.path.realpath(host))
         for path in real:
             if path != place and path.is_relative_to(place):
                 found.add(str(Path(inside) / path.relative_to(place)))
-    return sorted(found)
+    return sorted(path for path in found if not any(str(above) in found for above in Path(path).parents))

@@ -76,10 +76,8 @@ def build_order(
 
 
 def _covered(seat: Seat, granted: list[str]) -> list[str]:
-    """What is hidden below the granted paths, but for what holds a place that this very command is given."""
-    needed = [seat.root, *(Path(os.path.realpath(mount.host)) for mount in seat.mounts)]
-    found = places_to_cover(seat.hidden, [(path, path) for path in granted])
-    return [path for path in found if not any(each.is_relative_to(os.path.realpath(path)) for each in needed)]
+    needed = (seat.root, *(mount.host for mount in seat.mounts))
+    return places_to_cover(seat.hidden, [(path, path) for path in granted], needed)
 
 
 def private_tmp(stack: ExitStack) -> Path:

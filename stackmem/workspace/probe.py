@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from .confine import landlock_abi
+from .cover import OWN_TASKS, places_to_cover
 from .levels import WORKSPACES, state_folder, try_level
 from .profile import Profile
 from .python import Toolchain, build_toolchain
@@ -91,6 +92,8 @@ def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int)
         leaks += "; ps, /dev/fd and <() do not work, since /proc is empty"
     if isolation == "landlock" and 0 < landlock_abi() < 6:
         leaks += "; signals your other processes and reaches abstract unix sockets (closed from Linux 6.12 on)"
+    if isolation in {"landlock", "none"} and places_to_cover([OWN_TASKS], [("/usr", "/usr"), (toolchain.prefix, "/")]):
+        leaks += "; the hidden tests of the tasks that ship, which lie in a folder that commands read"
     if profile.network == "host":
         leaks += "; the whole network, because the profile or --network says so"
     if os.geteuid() == 0:

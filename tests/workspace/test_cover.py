@@ -23,7 +23,8 @@ def _toolchain(place: Path) -> Path:
 def test_hidden_tests_below_a_granted_folder_are_not_there(place, level, opened):
     folder = _toolchain(place)
     granted = Mount(str(folder), str(folder))
-    with opened(place, level, mounts=(granted,), hidden=(folder / "lib" / "tasks",)) as workspace:
+    both = (folder / "lib" / "tasks", folder / "lib" / "tasks" / "tests")
+    with opened(place, level, mounts=(granted,), hidden=both) as workspace:
         hidden = folder / "lib" / "tasks"
         done = sh(workspace, f"cat {folder}/lib/module; ls -A {hidden}; cat {hidden}/tests/*; echo x >{hidden}/new")
         undone = sh(workspace, f"umount {hidden}; cat {hidden}/tests/answer")
@@ -55,6 +56,14 @@ def test_links_on_the_way_do_not_uncover(tmp_path):
     hidden = tmp_path / "link" / "lib" / "tasks"
     assert places_to_cover([hidden], [(str(tmp_path / "link"), "/opt/t")]) == ["/opt/t/lib/tasks"]
     assert places_to_cover([hidden, tmp_path / "missing"], [("/usr", "/usr")]) == []
+
+
+def test_of_hidden_folders_in_one_another_the_outer_one_is_covered(tmp_path):
+    folder = _toolchain(tmp_path)
+    hidden = [folder / "lib" / "tasks" / "tests", folder / "lib", folder / "lib" / "tasks"]
+    shown = [(str(folder), "/t"), (str(folder / "lib"), "/t/lib")]
+    assert places_to_cover(hidden, shown) == ["/t/lib"]
+    assert places_to_cover(hidden, shown[:1], [folder / "lib" / "module"]) == ["/t/lib/tasks"]
 
 
 @hostile(*CONFINED)
