@@ -1,0 +1,175 @@
+"""The provider's prompt cache by its documented rules: what each request of a run would have read and written.
+
+Rule 1: entries are written at breakpoints only, and only for prefixes of at least the model's minimum.
+Rule 2: a breakpoint reads the longest entry among its own prefix and those up to 19 positions before it; calls in a
+        row, and results in a row, are one position. Of the request's breakpoints the one that reaches furthest counts.
+Rule 3: an entry lives for five minutes or an hour from the start of the request that last wrote or read it.
+Rule 4: an entry can be read once the response that wrote it has begun.
+Rule 5: what lies between the longest entry read and the last breakpoint is written, each stretch for the time to live
+        of the breakpoint that ends it; what follows the last breakpoint is neither read nor written.
+
+Source: the prompt caching pages of the provider, as they stood in November 2026; docs/cache.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from stackmem.core.messages import Usage, View
+
+from .prefix import Count, Prompt, Reader, marks
+
+LOOK_BACK = 20
+LIFE_SECONDS = {"5m": 300.0, "1h": 3_600.0}
+_CONVERSATIONS = 64
+
+
+class Request(Struct, frozen=True):
+    """One request to a model.
+
+    Attributes:
+        at: When it was sent, in seconds on any clock.
+        settings: What else invalidates the messages when it changes: the choice of tools, the kind of thinking.
+        began: When its response began; None: at once.
+
+    """
+
+    at: float
+    view: View
+    settings: str = ""
+    began: float | None = None
+
+
+class Cached(Struct, frozen=True):
+    """What the cache did for one request, in tokens.
+
+    Attributes:
+        broken: Why the request did not go on from where the last one of its conversation ended; empty where it did.
+
+    """
+
+    read: int
+    written_5m: int
+    written_1h: int
+    uncached: int
+    broken: str = ""
+
+    def usage(self, output_tokens: int) -> Usage:
+        """As a reply of that length would report it."""
+        return Usage(self.uncached, self.read, self.written_5m, self.written_1h, output_tokens)
+
+
+def simulate(requests: Iterable[Request], minimum_tokens: int, count: Count) -> Iterator[Cached]:
+    """What a cache that starts empty does for each request in turn; ``minimum_tokens`` is the model's."""
+    return map(Cache(minimum_tokens, count).answer, requests)
+
+
+class _Entry(Struct, frozen=True):
+    readable: float
+    expires: float
+    life: float
+
+
+class Cache:
+    """One model's cache for one account; it starts empty."""
+
+    def __init__(self, minimum_tokens: int, count: Count) -> None:
+        self._minimum = minimum_tokens
+        self._reader = Reader(count)
+        self._entries: dict[bytes, _Entry] = {}
+        self._open: dict[bytes, Prompt] = {}  # by the end of its last breakpoint, the last prompt of each conversation
+
+    def answer(self, request: Request) -> Cached:
+        """What it does for the next request; none was sent later."""
+        prompt = self._reader.read(request.view, request.settings)
+        marked = marks(request.view, prompt)
+        hits = [self._found(at, prompt, request.at) for at, _ in marked]
+        hit = max(hits, default=-1)
+        broken = self._why(request.at, prompt, hit) if marked else "no breakpoint"
+        for one in set(hits) - {-1}:
+            entry = self._entries[prompt.prefixes[one].digest]
+            self._keep(prompt.prefixes[one].digest, request, entry.life)
+        read = prompt.prefixes[hit].tokens if hit >= 0 else 0
+        end, written = read, {"5m": 0, "1h": 0}
+        for at, ttl in marked:
+            size = prompt.prefixes[at].tokens
+            if size < self._minimum:
+                continue
+            self._keep(prompt.prefixes[at].digest, request, LIFE_SECONDS[ttl])
+            written[ttl] += max(0, size - end)
+            end = max(end, size)
+        self._go_on(prompt, hit, marked[-1][0] if marked else len(prompt.prefixes) - 1)
+        return Cached(read, written["5m"], written["1h"], prompt.tokens - end, broken)
+
+    def _found(self, mark: int, prompt: Prompt, now: float) -> int:
+        """The longest prefix that the breakpoint can read; -1 for none."""
+        prefixes = prompt.prefixes
+        for index in range(mark, -1, -1):
+            if prefixes[mark].position - prefixes[index].position >= LOOK_BACK:
+                return -1
+            entry = self._entries.get(prefixes[index].digest)
+            if entry is not None and entry.readable <= now < entry.expires:
+                return index
+        return -1
+
+    def _keep(self, digest: bytes, request: Request, life: float) -> None:
+        """Write the entry, or make it live on."""
+        old = self._entries.get(digest)
+        begun = request.at if request.began is None else request.began
+        live = old is not None and old.expires > request.at
+        self._entries[digest] = _Entry(min(begun, old.readable) if old and live else begun, request.at + life, life)
+
+    def _go_on(self, prompt: Prompt, hit: int, end: int) -> None:
+        """Remember the prompt as its conversation's last one."""
+        if hit >= 0:
+            self._open.pop(prompt.prefixes[hit].digest, None)
+        if end >= 0:
+            self._open[prompt.prefixes[end].digest] = prompt
+        if len(self._open) > _CONVERSATIONS:
+            del self._open[next(iter(self._open))]
+
+    def _why(self, now: float, prompt: Prompt, hit: int) -> str:
+        prefixes = prompt.prefixes
+        if hit >= 0 and prefixes[hit].digest in self._open:
+            return ""
+        if not self._open:
+            return "first request"
+        for index in range(len(prefixes) - 1, hit, -1):
+            entry = self._entries.get(prefixes[index].digest)
+            if entry is not None:
+                return _unreadable(entry, now)
+        return _difference(max(reversed(self._open.values()), key=lambda before: _shared(before, prompt)), prompt)
+
+
+def _unreadable(entry: _Entry, now: float) -> str:
+    if entry.expires <= now:
+        return "expired"
+    return "not begun" if entry.readable > now else "out of reach"
+
+
+def _difference(before: Prompt, now: Prompt) -> str:
+    """The first thing that is not as it was in the prompt most like it."""
+    for name in ("tools", "system", "settings"):
+        if getattr(before, name) != getattr(now, name):
+            return f"{name} changed"
+    shared = _shared(before, now)
+    if shared == len(now.prefixes):
+        return "messages removed" if shared < len(before.prefixes) else "below the minimum"
+    if shared == len(before.prefixes):
+        return "below the minimum"
+    place = sum(start <= shared for start in now.starts)
+    return f"message {place} changed" if place > 1 else "new conversation"
+
+
+def _shared(before: Prompt, now: Prompt) -> int:
+    """How many blocks two prompts begin with alike."""
+    low, high = 0, min(len(before.prefixes), len(now.prefixes))
+    while low < high:  # digests are chained: all differ from the first that does
+        middle = (low + high) // 2
+        if before.prefixes[middle].digest == now.prefixes[middle].digest:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,90 @@
+"""The cache's part in a recorded run: every request rendered again and given to the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct, field
+
+from stackmem.core.events import ModelReplied
+from stackmem.core.messages import Usage
+from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.retries import wait_seconds
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.memory import open_strategy
+
+from .cache import Cache, Cached, Request
+from .moments import Moment
+from .prefix import Count
+
+
+class CachedStep(Struct, frozen=True):
+    """A step with what the cache would have done for its prompt.
+
+    Attributes:
+        recorded: What the provider reported, or what was estimated, at the time.
+        usage: By the simulator; the reply is as long as it was.
+
+    """
+
+    step: int
+    frame: str
+    recorded: Usage
+    cached: Cached
+    usage: Usage
+
+
+class Bill(Struct, frozen=True):
+    """What the steps of a run cost.
+
+    Attributes:
+        usd: None without a price.
+        usd_without_cache: The same prompts with every token at the full price.
+        broken: Why prefixes broke, each reason with its number of requests; requests that went on are not in it.
+
+    """
+
+    requests: int
+    usage: Usage
+    usd: float | None
+    usd_without_cache: float | None
+    broken: dict[str, int] = field(default_factory=dict)
+
+
+def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> Iterator[CachedStep]:
+    """Every step of a run under the cache of a model with this minimum.
+
+    A request is sent when the record before its reply was written, and after the wait that the rules ask for. Attempts
+    that failed are taken to have cached nothing.
+
+    Raises:
+        UsageError: The run's strategy is not installed.
+
+    """
+    cache = Cache(minimum_tokens, count)
+    strategies: dict[str, MemoryStrategy] = {}
+    for moment in run:
+        reply, before = moment.event, moment.before
+        if not isinstance(reply, ModelReplied):
+            continue
+        spelled = before.begun.strategy
+        strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
+        sent = min(moment.at, moment.at - moment.seconds + wait_seconds(before.failures))
+        cached = cache.answer(Request(sent, strategy.render(before)))
+        yield CachedStep(moment.after.step, before.running.id, reply.usage, cached, cached.usage(reply.usage.output))
+
+
+def bill(steps: Iterable[CachedStep], price: Price | None) -> Bill:
+    """What the steps cost together."""
+    usage, requests, usd, bare = Usage(), 0, 0.0, 0.0
+    broken: dict[str, int] = {}
+    for step in steps:
+        usage += step.usage
+        requests += 1
+        if price is not None:
+            usd += cost_usd(step.usage, price)
+            bare += cost_usd(Usage(uncached=step.usage.prompt, output=step.usage.output), price)
+        if step.cached.broken:
+            broken[step.cached.broken] = broken.get(step.cached.broken, 0) + 1
+    known = price is not None
+    return Bill(requests, usage, round(usd, 6) if known else None, round(bare, 6) if known else None, broken)

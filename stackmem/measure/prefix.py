@@ -1,0 +1,181 @@
+"""A prompt as the provider's cache sees it: blocks in a row, and what each prefix of them is worth.
+
+The order is tools, system, messages. A block that is not sent (blank text, another provider's thinking) is none; a mark
+on it goes to the block before it in the same message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Literal, assert_never
+
+from msgspec import Struct, json
+
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
+
+Life = Literal["1h", "5m"]
+
+_OWN_THOUGHTS = ("thinking", "redacted_thinking")
+_NOTHING = Text("(no text)")
+_MARKABLE = ("text", "tool_use", "tool_result")
+
+
+class Block(Struct, frozen=True):
+    """One block of a prompt; the system prompt is text, a tool its description."""
+
+    place: Literal["tool", "system", "user", "assistant"]
+    content: ToolSpec | Part
+
+
+Count = Callable[[Block], int]
+"""How many tokens a block has."""
+
+
+class Prefix(Struct, frozen=True):
+    """A prompt up to the end of one block.
+
+    Attributes:
+        digest: Stands for every byte of it.
+        tokens: Of all its blocks.
+        position: Of its last block; calls in a row, and results in a row, share one.
+        kind: Of its last block.
+
+    """
+
+    digest: bytes
+    tokens: int
+    position: int
+    kind: str
+
+
+_EMPTY = Prefix(b"", 0, 0, "")
+
+
+class Prompt(Struct, frozen=True):
+    """Every prefix of one prompt.
+
+    Attributes:
+        tools, system, settings: Digests of what stands before the messages, each by itself.
+        starts: The number of blocks before each message.
+
+    """
+
+    tools: bytes
+    system: bytes
+    settings: bytes
+    prefixes: Log[Prefix]
+    starts: Log[int]
+
+    @property
+    def tokens(self) -> int:
+        return self.prefixes[-1].tokens if self.prefixes else 0
+
+
+class Reader:
+    """Reads prompts; messages that a prompt shares with an earlier one are not read again."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._heads: dict[tuple[str, tuple[ToolSpec, ...], str], Prompt] = {}
+
+    def read(self, view: View, settings: str) -> Prompt:
+        """Every prefix of ``view``; ``settings`` stands for what else of a request invalidates its messages."""
+        key = (view.system, view.tools, settings)
+        head = self._heads.get(key)
+        if head is None:
+            head = self._head(view, settings)
+            self._heads = {key: head}
+        return view.messages.fold(self._with_message, head, key)
+
+    def _head(self, view: View, settings: str) -> Prompt:
+        blocks = [Block("tool", tool) for tool in view.tools]
+        blocks += [Block("system", Text(view.system))] if view.system.strip() else []
+        prefixes: Log[Prefix] = Log()
+        for block in blocks:
+            prefixes = prefixes.append(self._next(prefixes, block, b""))
+        return Prompt(
+            _digest(json.encode(view.tools)), _digest(view.system.encode(errors="replace")),
+            _digest(settings.encode()), prefixes, Log(),
+        )  # fmt: skip
+
+    def _with_message(self, prompt: Prompt, message: Message) -> Prompt:
+        prefixes = prompt.prefixes
+        for part in filter(sent, message.parts):
+            prefixes = prefixes.append(self._next(prefixes, Block(message.role, part), prompt.settings))
+        if len(prefixes) == len(prompt.prefixes):
+            prefixes = prefixes.append(self._next(prefixes, Block(message.role, _NOTHING), prompt.settings))
+        starts = prompt.starts.append(len(prompt.prefixes))
+        return Prompt(prompt.tools, prompt.system, prompt.settings, prefixes, starts)
+
+    def _next(self, prefixes: Log[Prefix], block: Block, settings: bytes) -> Prefix:
+        before = prefixes[-1] if prefixes else _EMPTY
+        kind = _kind(block.content)
+        together = kind == before.kind and kind in ("tool_use", "tool_result")
+        said = block.place.encode() + settings + json.encode(block.content)
+        return Prefix(
+            _digest(before.digest + said),
+            before.tokens + self._count(block),
+            before.position + (not together),
+            kind,
+        )
+
+
+def marks(view: View, prompt: Prompt) -> list[tuple[int, Life]]:
+    """The number of each block that a breakpoint ends, and its time to live; of two on one block the later holds."""
+    found: dict[int, Life] = {}
+    before = prompt.starts[0] if prompt.starts else len(prompt.prefixes)
+    for point in view.breakpoints:
+        if point.message == -1:
+            if view.system.strip():
+                found[before - 1] = point.ttl
+        elif point.message < len(view.messages) and point.part < len(view.messages[point.message].parts):
+            parts = view.messages[point.message].parts[: point.part + 1]
+            start = prompt.starts[point.message]
+            at = start + sum(map(sent, parts)) - 1
+            if at >= start and prompt.prefixes[at].kind in _MARKABLE:
+                found[at] = point.ttl
+    return sorted(found.items())
+
+
+def sent(part: Part) -> bool:
+    """Whether a part becomes a block of the request."""
+    if isinstance(part, Text):
+        return bool(part.text.strip())
+    return not isinstance(part, Thinking) or part.raw.get("type") in _OWN_THOUGHTS
+
+
+def text_of(block: Block) -> str:
+    """What of a block has tokens."""
+    match block.content:
+        case ToolSpec(name=name, description=description, schema=schema):
+            return f"{name}\n{description}\n{schema}"
+        case Text(text=text) | ToolResult(text=text):
+            return text
+        case ToolCall(name=name, arguments=arguments, malformed=malformed):
+            return f"{name}\n{malformed if malformed is not None else json.encode(arguments).decode()}"
+        case Thinking(raw=raw):
+            return str(raw.get("thinking", ""))
+        case _:
+            assert_never(block.content)
+
+
+def _kind(content: ToolSpec | Part) -> str:
+    match content:
+        case ToolSpec():
+            return "tool"
+        case Text():
+            return "text"
+        case ToolCall():
+            return "tool_use"
+        case ToolResult():
+            return "tool_result"
+        case Thinking():
+            return "thinking"
+        case _:
+            assert_never(content)
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
