@@ -15,7 +15,7 @@ import typer
 from stackmem.errors import StackmemError
 from stackmem.version import VERSION
 
-from . import apply, config, doctor, export, models, replay, resume, runs, solve, strategies, tasks, trace
+from . import apply, config, doctor, export, fork, models, replay, resume, runs, solve, strategies, tasks, trace
 
 EPILOG = """Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit
 was reached; 4 the provider failed (also a script that ran dry); 5 the workspace or its isolation failed; 6 replay
@@ -35,6 +35,7 @@ app = typer.Typer(
 app.command("solve", short_help="Let a model solve a task, or work on a copy of a folder.")(solve.command)
 app.command("resume", short_help="Go on with a run that stopped.")(resume.command)
 app.command("replay", short_help="Verify every event and prompt of a run.")(replay.command)
+app.command("fork", short_help="Go on from a step of a run, with something changed.")(fork.command)
 app.command("apply", short_help="Apply a run's patch to the folder it came from.")(apply.command)
 app.command("export", short_help="Write a run in another tool's format.")(export.command)
 app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that they are sound.")

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from .budgets import Limits
 from .calls import StoreEntry
 from .events import RunForked, RunResumed
-from .state import Frame, State
+from .heap import Heap
+from .log import Log
+from .state import Frame, Reply, State
 
 
 def resumed(state: State, event: RunResumed) -> State:
@@ -24,7 +26,20 @@ def forked(state: State, event: RunForked) -> State:
         heap = heap.without(name) if name in heap.chunks else heap
     for chunk in event.chunks:
         heap = heap.put(StoreEntry(chunk.name, chunk.content, chunk.description), state.step, "")
-    return replace(_going_on(state, event.start.limits), start=event.start, heap=heap)
+    going_on = replace(_going_on(state, event.start.limits), start=event.start, heap=heap)
+    if heap is state.heap or not going_on.stack:
+        return going_on
+    return replace(going_on, stack=(*going_on.stack[:-1], _told_of(going_on.running, heap)))
+
+
+def _told_of(frame: Frame, heap: Heap) -> Frame:
+    """With the heap as it is now in what the next prompt says last: nobody has been sent that yet."""
+    if not len(frame.turns):
+        return replace(frame, opened=heap)
+    last = frame.turns[-1]
+    if isinstance(last, Reply):  # its call is still to be answered, and the answer tells of the heap
+        return frame
+    return replace(frame, turns=Log([*frame.turns[:-1], replace(last, heap=heap)]))
 
 
 def _going_on(state: State, limits: Limits) -> State:
