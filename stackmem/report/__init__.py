@@ -1,0 +1,1 @@
+"""Pictures of runs, made from their traces."""

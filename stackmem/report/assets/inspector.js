@@ -1,0 +1,272 @@
+// The chosen step: what the model was sent, what it said, what came of it, and what was true then.
+
+import { el, block, plain, preview, showText, count, usd, duration, plural } from "./text.js";
+import { describe, row, argumentsOf, callPreview } from "./parts.js";
+
+const PARTS_AT_ONCE = 30;
+
+export class Inspector {
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.element = el("section", { class: "card inspector", "aria-label": "The chosen step" });
+    timeline.on("choice", () => this.show());
+  }
+
+  show() {
+    const { run, chosen } = this.timeline;
+    if (!run.count) {
+      this.element.replaceChildren(el("p", { class: "faint", text: "The run has no step." }), ...factNodes(run, run.before));
+      return;
+    }
+    const step = run.step(chosen.step);
+    const main = el("div", { class: "main" });
+    main.append(this.reply(run, step), this.cameOf(run, step), this.files(run, step), this.prompt(run, step, chosen.step));
+    const side = el("div", { class: "side" }, this.registers(run, step), this.heap(run, chosen.step));
+    this.element.replaceChildren(this.head(run, step, chosen.step), el("div", { class: "columns" }, main, side));
+  }
+
+  head(run, step, number) {
+    const { timeline } = this;
+    const move = (by, name, sign) =>
+      el("button", { type: "button", class: "move", "aria-label": name, onclick: () => timeline.choose(number + by), text: sign });
+    const crumbs = run.stackOf(step.frame).map((at) =>
+      el("button", {
+        type: "button",
+        class: "crumb",
+        title: plain(run.text(run.frames[at].intent)),
+        onclick: () => timeline.zoomTo(run, run.frames[at].first, run.lastOf(at)),
+        text: run.frames[at].name,
+      }),
+    );
+    const unit = run.estimated ? " (estimated)" : "";
+    const cached = run.estimated ? "" : ` · ${count(step.read)} read, ${count(step.written)} written`;
+    const facts = [
+      ["context", `${count(step.prompt)} tokens${unit}${cached}`],
+      ["reply", `${count(step.output)} tokens`],
+      ["cost", usd(step.usd)],
+      ["at", duration(step.at)],
+    ];
+    return el(
+      "header",
+      {},
+      el(
+        "div",
+        { class: "where" },
+        move(-1, "The step before", "‹"),
+        el("h2", { text: `${run.letter ? `${run.letter} · ` : ""}Step ${count(number)}` }),
+        el("span", { class: "faint", text: `of ${count(run.count)}` }),
+        move(1, "The next step", "›"),
+        el("nav", { class: "crumbs", "aria-label": "Frames from the root to this step's" }, ...crumbs),
+      ),
+      el("dl", { class: "measures" }, ...facts.map(([name, told]) => el("div", {}, el("dt", { text: name }), el("dd", { text: told })))),
+      step.broke ? el("p", { class: "warn", text: `Cache: ${step.broke}` }) : null,
+    );
+  }
+
+  reply(run, step) {
+    const section = el("section", { "aria-label": "Reply" }, el("h3", { text: "Reply" }));
+    if (step.stop !== "call" && step.stop !== "end") section.append(el("p", { class: "warn", text: `The reply was ${step.stop}.` }));
+    if (!step.reply.length) section.append(el("p", { class: "faint", text: "An empty reply." }));
+    for (const number of step.reply) {
+      const part = run.parts[number];
+      if (part[0] === "c") {
+        const value = run.value(part[2]);
+        section.append(
+          el("div", { class: "call" }, el("div", { class: "call-name" }, el("code", { text: part[1] })), argumentsOf(value)),
+        );
+      } else if (part[0] === "k") {
+        section.append(row(describe(run, number)));
+      } else {
+        const told = describe(run, number);
+        section.append(part[0] === "t" ? el("div", { class: "said" }, ...told.body()) : row(told, { open: true }));
+      }
+    }
+    return section;
+  }
+
+  cameOf(run, step) {
+    const section = el("section", { "aria-label": "What came of it" }, el("h3", { text: "What came of it" }));
+    const nodes = factNodes(run, step.facts);
+    section.append(...(nodes.length ? nodes : [el("p", { class: "faint", text: "Nothing more is recorded." })]));
+    return section;
+  }
+
+  files(run, step) {
+    const section = el("section", { "aria-label": "Files changed" }, el("h3", { text: "Files changed" }));
+    if (step.files.length) section.append(...step.files.map(diff));
+    else section.append(el("p", { class: "faint", text: run.files_missing || "None." }));
+    return section;
+  }
+
+  prompt(run, step, number) {
+    const numbers = run.promptParts(number);
+    const shared = run.sharedParts(number);
+    const section = el("section", { "aria-label": "Prompt as sent" });
+    const title = el("h3", {}, "Prompt as sent");
+    section.append(title);
+    if (run.unrendered) section.append(el("p", { class: "warn", text: run.unrendered }));
+    if (!numbers.length) return section;
+    title.append(el("span", { class: "faint", text: ` ${plural(numbers.length, "part")}${shared ? `, ${count(numbers.length - shared)} of them new` : ""}` }));
+    const list = el("div", { class: "parts" });
+    const tools = numbers.findIndex((one) => run.parts[one][0] !== "s" && run.parts[one][0] !== "d");
+    const standing = numbers.slice(0, Math.max(0, tools));
+    const rest = numbers.slice(standing.length);
+    for (const one of standing.filter((each) => run.parts[each][0] === "s")) list.append(row(describe(run, one)));
+    const offered = standing.filter((each) => run.parts[each][0] === "d");
+    if (offered.length) list.append(toolRow(run, offered));
+    let from = Math.max(0, rest.length - PARTS_AT_ONCE);
+    const rows = (start, end) =>
+      rest.slice(start, end).map((one, at) => row(describe(run, one), { fresh: shared > 0 && standing.length + start + at >= shared }));
+    const more = el("button", { type: "button", class: "more" });
+    const label = () => (more.textContent = `show ${plural(Math.min(from, 200), "earlier part")} of ${count(from)}`);
+    more.addEventListener("click", () => {
+      const start = Math.max(0, from - 200);
+      more.after(...rows(start, from));
+      from = start;
+      if (from) label();
+      else more.remove();
+    });
+    if (from) {
+      label();
+      list.append(more);
+    }
+    list.append(...rows(from, rest.length));
+    section.append(list);
+    return section;
+  }
+
+  registers(run, step) {
+    const frame = run.frames[step.frame];
+    const rows = [
+      ["R0 intent", run.text(frame.intent)],
+      ["R1 returns", run.text(frame.returns)],
+      ["R3 constraint", run.text(frame.constraint)],
+      ["context", run.text(frame.context)],
+      ["verify", frame.verify],
+    ].filter(([, told]) => told);
+    const list = el("dl", { class: "registers" });
+    for (const [name, told] of rows) list.append(el("dt", { text: name }), el("dd", { dir: "auto", text: told }));
+    return el("section", { "aria-label": "Registers" }, el("h3", { text: "Registers" }), list);
+  }
+
+  heap(run, number) {
+    const found = run.heapAt(number);
+    const used = found.reduce((sum, one) => sum + (one.freed ? 0 : one.version.chars), 0);
+    const section = el("section", { "aria-label": "Heap after this step" }, el("h3", {}, "Heap"));
+    section.firstChild.append(el("span", { class: "faint", text: ` after this step, ${count(used)} of ${count(run.heap_chars)} chars` }));
+    const meter = el("div", { class: "meter", role: "presentation" }, el("i"));
+    meter.firstChild.style.width = `${Math.min(100, (100 * used) / Math.max(1, run.heap_chars))}%`;
+    section.append(meter);
+    if (!found.length) section.append(el("p", { class: "faint", text: "No chunks." }));
+    for (const one of found) section.append(chunk(run, one));
+    return section;
+  }
+}
+
+function toolRow(run, offered) {
+  const told = {
+    who: "system",
+    title: "tools",
+    preview: offered.map((one) => run.parts[one][1]).join(", "),
+    chars: offered.reduce((sum, one) => sum + describe(run, one).chars, 0),
+    body: () => offered.map((one) => row(describe(run, one))),
+  };
+  return row(told);
+}
+
+function chunk(run, { lane, version, freed, stale, read, fresh }) {
+  const marks = [];
+  if (fresh) marks.push(el("span", { class: "mark new", text: version.again ? "rewritten" : "stored" }));
+  if (read) marks.push(el("span", { class: "mark read", text: "read" }));
+  if (freed) marks.push(el("span", { class: "mark freed", text: "freed" }));
+  if (stale) marks.push(el("span", { class: "mark stale", text: "stale" }));
+  const details = el(
+    "details",
+    { class: `stored${freed ? " gone" : ""}` },
+    el("summary", {}, el("code", { text: lane.name }), ...marks, el("span", { class: "size", text: count(version.chars) })),
+  );
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.childElementCount > 1) return;
+    const source = version.source ? el("p", { class: "faint", text: `source ${version.source}` }) : null;
+    const says = run.text(version.description);
+    details.append(el("div", { class: "body" }, says ? el("p", { text: says }) : "", source ?? "", block(run.text(version.content))));
+  });
+  return details;
+}
+
+// What followed a reply, one node for each fact.
+export function factNodes(run, facts) {
+  return facts.map((fact) => factNode(run, fact)).filter(Boolean);
+}
+
+function factNode(run, fact) {
+  const [kind] = fact;
+  const say = (name, title, ref) =>
+    el("div", { class: `fact ${name}` }, el("div", { class: "fact-title", text: title }), ref === undefined ? "" : block(run.text(ref)));
+  const frame = (at) => run.frames[at]?.name ?? "?";
+  switch (kind) {
+    case "result":
+      return say(fact[2] ? "bad" : "good", `result${fact[3] === null ? (fact[2] ? " · failed" : "") : ` · exit ${fact[3]}`}`, fact[1]);
+    case "verify":
+      return say(fact[2] === "exit 0" ? "good" : "bad", `verify · ${fact[2]}`, fact[1]);
+    case "rejected":
+      return say("bad", `refused · ${fact[2]}`, fact[1]);
+    case "notice":
+      return say("note", `the harness says · ${fact[2]}`, fact[1]);
+    case "pushed":
+      return say("note", `frame ${frame(fact[1])} begins`, run.frames[fact[1]]?.intent);
+    case "popped":
+      return say(fact[2] ? "bad" : "good", `frame ${frame(fact[1])} ends${fact[2] ? ` by force (${fact[2]})` : ""}${fact[3] ? ` · verify ${fact[3]}` : ""}`, run.frames[fact[1]]?.result ?? undefined);
+    case "heap":
+      return say("heap", `heap · ${fact[2]} ${{ allocated: "stored", read: "read", written: "rewritten", freed: "freed" }[fact[1]] ?? fact[1]}, ${count(fact[3])} characters`, fact[4] ?? undefined);
+    case "failed":
+      return say("bad", `the provider failed · ${fact[1]}`, fact[2]);
+    case "checks":
+      return say("note", "the task's checks", fact[1]);
+    case "resumed":
+      return say("note", `the run was resumed by stackmem ${fact[1]}`);
+    case "forked":
+      return say("note", `the run was forked from ${fact[1]} at record ${fact[2]}`);
+    case "ended":
+      return say("note", `the run ended · ${fact[1]}`);
+    default:
+      return null;
+  }
+}
+
+// One file's changes.
+function diff(change) {
+  const details = el(
+    "details",
+    { class: "diff" },
+    el(
+      "summary",
+      {},
+      el("code", { text: change.heading }),
+      el("span", { class: "added", text: `+${count(change.added)}` }),
+      el("span", { class: "removed", text: `−${count(change.removed)}` }),
+    ),
+  );
+  const fill = () => {
+    const pre = el("pre", { class: "block", tabindex: "0" });
+    for (const line of change.patch.split("\n")) {
+      const name = line.startsWith("@@") ? "hunk" : line[0] === "+" ? "added" : line[0] === "-" ? "removed" : "";
+      pre.append(showText(el("span", { class: `line ${name}` }), `${line}\n`));
+    }
+    details.append(pre);
+  };
+  details.addEventListener("toggle", () => details.open && details.childElementCount === 1 && fill());
+  if (change.patch.length < 4000) {
+    fill();
+    details.open = true;
+  }
+  return details;
+}
+
+// A step in one line, for the live region and the search.
+export function stepLine(run, number) {
+  const step = run.step(number);
+  const said = step.reply.map((one) => run.parts[one]).find((part) => part[0] === "c");
+  const told = said ? `${said[1]} ${callPreview(run.value(said[2]))}` : "no call";
+  return `step ${number}, frame ${run.frames[step.frame].name}: ${plain(preview(told, 80))}`;
+}

@@ -1,0 +1,263 @@
+// Puts the page together, and listens to the keyboard and the address.
+
+import { el, plain, compact, count, usd, duration, plural } from "./text.js";
+import { load } from "./store.js";
+import { DARK, forgetColours, switchTheme, isDark } from "./theme.js";
+import { Timeline, ruler, GUTTER, MARGIN } from "./timeline.js";
+import { Flame, OUTCOMES } from "./flame.js";
+import { HeapLanes } from "./lanes.js";
+import { ContextChart, CacheChart } from "./charts.js";
+import { Inspector, stepLine } from "./inspector.js";
+import { Search } from "./search.js";
+
+class Tooltip {
+  constructor() {
+    this.element = el("div", { class: "tooltip", hidden: true, "aria-hidden": "true" });
+  }
+
+  follow(event, lines) {
+    if (!lines.length || event.pointerType === "touch") return this.hide();
+    this.element.replaceChildren(...lines);
+    this.element.hidden = false;
+    const { offsetWidth: width, offsetHeight: height } = this.element;
+    const left = event.clientX + 16 + width > innerWidth ? event.clientX - width - 12 : event.clientX + 16;
+    const top = Math.min(event.clientY + 14, innerHeight - height - 8);
+    this.element.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
+    return undefined;
+  }
+
+  hide() {
+    this.element.hidden = true;
+  }
+}
+
+const key = (colourName, told, shape = "") =>
+  el("span", { class: "key" }, el("i", { class: `swatch ${colourName} ${shape}` }), told);
+
+function lane(title, keys, ...bodies) {
+  return el(
+    "section",
+    { class: "lane", "aria-label": title },
+    el("div", { class: "lane-head" }, el("h3", { text: title }), el("div", { class: "keys" }, ...keys)),
+    ...bodies,
+  );
+}
+
+// The lanes of one run below one another, and a line through them where the chosen step is.
+class Board {
+  constructor(timeline, run, tooltip) {
+    this.timeline = timeline;
+    this.run = run;
+    this.head = el("div", { class: "playhead" });
+    this.parting = el("div", { class: "parting", hidden: true }, el("span", { text: "they part" }));
+    const scale = ruler(timeline);
+    const flame = new Flame(timeline, run, tooltip);
+    const context = new ContextChart(timeline, run, tooltip);
+    const heap = run.lanes.length ? new HeapLanes(timeline, run, tooltip) : null;
+    const cache = run.estimated || !run.count ? null : new CacheChart(timeline, run, tooltip);
+    const used = new Set(run.frames.map((frame) => frame.outcome));
+    const outcomes = OUTCOMES.filter(([name]) => used.has(name)).map(([name, told]) => key(name, told));
+    const more = run.fullPeak > 0 && run.peak > 0 ? `, at most ${(run.fullPeak / run.peak).toFixed(1)}× this run's peak` : "";
+    this.parts = [scale, flame.surface, context, heap?.surface, cache].filter(Boolean);
+    this.element = el(
+      "div",
+      { class: "board" },
+      run.letter ? el("h2", { class: "board-name" }, el("b", { text: run.letter }), el("span", { text: ` ${run.strategy} · ${run.model}` })) : "",
+      scale.element,
+      lane("Frames", outcomes, flame.surface.element),
+      lane("Context", [key("context", "tokens sent"), key("full", `with full history${more}`, "dashed")], context.element),
+      heap
+        ? lane(
+            "Heap",
+            [key("chunk", "chunk"), key("read-mark", "read", "dot"), key("stale", "stale", "hatched")],
+            el("div", { class: "scroll", tabindex: run.lanes.length > 9 ? "0" : null }, heap.surface.element),
+          )
+        : lane("Heap", [el("span", { class: "faint", text: "nothing was stored" })]),
+      cache
+        ? lane("Cache", [key("read", "read"), key("written", "written"), key("uncached", "uncached"), key("failed", "a prefix broke", "broke")], cache.element)
+        : lane("Cache", [el("span", { class: "faint", text: "not reported by this model" })]),
+      this.head,
+      this.parting,
+    );
+    timeline.on("view", () => this.mark());
+    timeline.on("choice", () => this.mark());
+    new ResizeObserver(() => this.mark()).observe(this.element);
+  }
+
+  mark() {
+    const { timeline, run } = this;
+    const width = this.element.clientWidth;
+    const [from, to] = timeline.span(run, timeline.chosen.step, timeline.chosen.step);
+    const left = Math.max(GUTTER, timeline.pixel(from, width));
+    const right = Math.min(width - MARGIN, timeline.pixel(to, width));
+    this.head.hidden = !run.count || timeline.chosen.run !== run.place || right < GUTTER || left > width - MARGIN;
+    this.head.style.left = `${left}px`;
+    this.head.style.width = `${Math.max(2, right - left)}px`;
+    if (!timeline.parted) return;
+    const at = timeline.pixel(run.bounds[timeline.mode][Math.min(run.count, timeline.parted[0])], width);
+    this.parting.hidden = at < GUTTER - 1 || at > width - MARGIN + 1;
+    this.parting.style.left = `${at}px`;
+  }
+
+  repaint() {
+    for (const part of this.parts) (part.repaint ?? part.paint).call(part);
+  }
+}
+
+const tile = (name, told, title = "") => el("div", { class: "tile", title }, el("dt", { text: name }), el("dd", { text: told }));
+
+function summary(run) {
+  const tokens = run.bounds.tokens[run.count];
+  const good = run.outcome === "solved" || run.outcome === "finished";
+  const tone = good ? "ok" : run.outcome === "running" ? "open" : "failed";
+  const started = new Date(run.started * 1000);
+  const words = [run.model, run.strategy, run.isolation, Number.isNaN(started.getTime()) ? "" : started.toISOString().slice(0, 16).replace("T", " ")];
+  const notes = [
+    run.forked ? `Forked from ${run.forked}.` : "",
+    run.estimated ? "Tokens are estimated from characters: the model reports none." : "",
+    run.torn_bytes ? `The trace's last ${count(run.torn_bytes)} bytes were cut short and are no part of it.` : "",
+  ].filter(Boolean);
+  return el(
+    "div",
+    { class: "summary" },
+    el(
+      "div",
+      { class: "name" },
+      el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: run.task_name || run.id })),
+      el("span", { class: `pill ${tone}`, text: run.outcome }),
+      el("p", { class: "faint", text: words.filter(Boolean).join("  ·  ") }),
+    ),
+    el(
+      "dl",
+      { class: "tiles" },
+      tile("steps", count(run.count)),
+      tile("frames", count(run.frames.length - 1), "pushed, the root not counted"),
+      tile("peak context", compact(run.peak), `${count(run.peak)} tokens; with the full history ${count(run.fullPeak)}`),
+      tile("tokens", compact(tokens), `${count(tokens)}, prompts and replies, cached ones included`),
+      tile("cost", usd(run.usd)),
+      tile("time", duration(run.wall_seconds)),
+    ),
+    notes.length ? el("p", { class: "faint notes", text: notes.join(" ") }) : "",
+    result(run),
+  );
+}
+
+function result(run) {
+  const [task, said] = [run.text(run.task), run.text(run.result)];
+  const fold = (name, text) =>
+    text ? el("details", { class: "words" }, el("summary", { text: name }), el("p", { dir: "auto", text })) : "";
+  return el("div", { class: "told" }, fold("Task", task), fold("Result", said));
+}
+
+function modes(timeline) {
+  const names = timeline.runs.every((run) => run.priced) ? ["steps", "tokens", "cost"] : ["steps", "tokens"];
+  const buttons = names.map((name) =>
+    el("button", { type: "button", "aria-pressed": name === "steps", onclick: () => timeline.setMode(name), text: name }),
+  );
+  timeline.on("view", () => buttons.forEach((one, at) => one.setAttribute("aria-pressed", names[at] === timeline.mode)));
+  return el("div", { class: "modes", role: "group", "aria-label": "What the width of a step means" }, el("span", { class: "faint", text: "width" }), ...buttons);
+}
+
+function keyboard(timeline, search) {
+  const moves = {
+    ArrowRight: () => timeline.choose(timeline.chosen.step + 1),
+    ArrowLeft: () => timeline.choose(timeline.chosen.step - 1),
+    Home: () => timeline.choose(1),
+    End: () => timeline.choose(timeline.run.count),
+    Escape: () => timeline.reset(),
+    "+": () => timeline.zoomBy(0.5),
+    "=": () => timeline.zoomBy(0.5),
+    "-": () => timeline.zoomBy(2),
+    b: () => timeline.runs.length > 1 && timeline.choose(timeline.chosen.step, 1 - timeline.chosen.run),
+    "/": () => search.field.focus(),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    const sideways = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const move = event.shiftKey && sideways ? () => byFrame(timeline, sideways) : moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    move();
+  });
+}
+
+// To where the running frame changes: the next such step, or where the stretch before began.
+function byFrame(timeline, way) {
+  const { run, chosen } = timeline;
+  const frame = (step) => run.rows[step - 1]?.[0];
+  let step = chosen.step;
+  if (way > 0) {
+    while (step < run.count && frame(step + 1) === frame(chosen.step)) step += 1;
+    step += 1;
+  } else {
+    step -= 1;
+    while (step > 1 && frame(step - 1) === frame(step)) step -= 1;
+  }
+  timeline.choose(step);
+}
+
+function address(timeline) {
+  const follow = () => {
+    const wanted = new URLSearchParams(location.hash.slice(1));
+    const run = Number(wanted.get("run") ?? 1) - 1;
+    timeline.choose(Number(wanted.get("step") ?? timeline.chosen.step), timeline.runs[run] ? run : 0);
+  };
+  addEventListener("hashchange", () => {
+    if (location.hash !== hashOf(timeline)) follow();
+  });
+  let waiting;
+  timeline.on("choice", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => history.replaceState(null, "", hashOf(timeline)), 80);
+  });
+  follow();
+}
+
+const hashOf = ({ chosen, runs }) => `#step=${chosen.step}${runs.length > 1 ? `&run=${chosen.run + 1}` : ""}`;
+
+async function open() {
+  const { runs, parted } = await load();
+  const timeline = new Timeline(runs, parted);
+  const tooltip = new Tooltip();
+  const boards = runs.map((run) => new Board(timeline, run, tooltip));
+  const search = new Search(timeline);
+  const inspector = new Inspector(timeline);
+  const spoken = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite", id: "spoken" });
+  const repaint = () => {
+    forgetColours();
+    for (const board of boards) board.repaint();
+  };
+  const theme = el("button", { type: "button", class: "icon", "aria-label": "Switch between light and dark", text: "◐", onclick: () => (switchTheme(), repaint()) });
+  DARK.addEventListener("change", repaint);
+  const out = el("button", { type: "button", class: "reset", onclick: () => timeline.reset(), text: "whole run" });
+  timeline.on("view", () => (out.disabled = !timeline.zoomed));
+  out.disabled = true;
+  timeline.on("choice", () => (spoken.textContent = timeline.run.count ? stepLine(timeline.run, timeline.chosen.step) : ""));
+  document.title = `${runs.map((run) => plain(run.task_name || run.id)).join(" and ")} · stackmem`;
+  document.body.prepend(
+    el("header", { class: "top" }, el("span", { class: "brand", text: "stackmem" }), search.element, theme),
+    el(
+      "main",
+      {},
+      el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" }, ...runs.map(summary)),
+      el(
+        "section",
+        { class: "card timeline", "aria-label": "Over the steps" },
+        el("div", { class: "tools" }, modes(timeline), out),
+        ...boards.map((board) => board.element),
+      ),
+      inspector.element,
+      el("p", { class: "hints faint" }, "← → step · shift ← → frame · / search · + − zoom · esc whole run", runs.length > 1 ? " · b other run" : ""),
+    ),
+    tooltip.element,
+    spoken,
+  );
+  keyboard(timeline, search);
+  address(timeline);
+  performance.mark("ready");
+  document.documentElement.dataset.ready = isDark() ? "dark" : "light";
+}
+
+open().catch((error) => {
+  document.body.prepend(el("p", { class: "broken", text: `This page cannot be shown: ${error.message}` }));
+});

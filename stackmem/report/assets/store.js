@@ -1,0 +1,145 @@
+// The runs of the page, decoded once, and questions about them.
+
+const STEP = ["frame", "at", "prompt", "read", "written", "output", "full", "usd", "stop", "ranges", "reply", "facts", "files", "broke"];
+const VERSION = ["start", "end", "chars", "content", "description", "source", "again"];
+const CHANGE = ["heading", "patch", "added", "removed"];
+
+const named = (names, values) => Object.fromEntries(names.map((name, place) => [name, values[place]]));
+
+function bytesOf(base64) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
+  const told = atob(base64);
+  const bytes = new Uint8Array(told.length);
+  for (let at = 0; at < told.length; at += 1) bytes[at] = told.charCodeAt(at);
+  return bytes;
+}
+
+async function decoded(base64) {
+  const packed = bytesOf(base64);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+export class Run {
+  constructor(held, told, place) {
+    Object.assign(this, told);
+    this.place = place;
+    this.texts = held.texts;
+    this.parts = held.parts;
+    this.letter = held.runs.length > 1 ? "AB"[place] : "";
+    this.rows = told.steps;
+    this.count = told.steps.length;
+    this.priced = this.count > 0 && told.steps.every((row) => row[7] !== null);
+    this.depth = Math.max(0, ...told.frames.map((frame) => frame.depth));
+    this.lanes = told.lanes.map((lane) => ({ ...lane, versions: lane.versions.map((one) => named(VERSION, one)) }));
+    this.bounds = this.widths();
+    this.children = new Map();
+    told.frames.forEach((frame, at) => {
+      if (!this.children.has(frame.parent)) this.children.set(frame.parent, []);
+      this.children.get(frame.parent).push(at);
+    });
+  }
+
+  // Where each step starts and ends, by what its width means.
+  widths() {
+    const sum = (of) => {
+      const bounds = new Float64Array(this.count + 1);
+      this.rows.forEach((row, at) => (bounds[at + 1] = bounds[at] + of(row)));
+      return bounds;
+    };
+    return { steps: sum(() => 1), tokens: sum((row) => row[2] + row[5]), cost: sum((row) => row[7] ?? 0) };
+  }
+
+  // Step number, from 1.
+  step(number) {
+    const row = named(STEP, this.rows[number - 1]);
+    row.files = row.files.map((one) => named(CHANGE, one));
+    return row;
+  }
+
+  column(name) {
+    const place = STEP.indexOf(name);
+    return this.rows.map((row) => row[place]);
+  }
+
+  text(ref) {
+    if (typeof ref === "number") return this.texts[ref];
+    return ref.map((piece) => (typeof piece === "number" ? this.texts[piece] : this.texts[piece[0]].slice(piece[1], piece[2]))).join("");
+  }
+
+  // A JSON value with its texts in it; an object is a Map, so that no name means anything to the page.
+  value(held) {
+    if (Array.isArray(held)) return held.map((inner) => this.value(inner));
+    if (held === null || typeof held !== "object") return held;
+    if ("t" in held) return this.text(held.t);
+    if ("n" in held) return held.n;
+    return new Map(held.o.map(([name, inner]) => [this.value(name), this.value(inner)]));
+  }
+
+  // Numbers of the parts of a step's prompt, in order.
+  promptParts(number) {
+    const found = [];
+    const ranges = this.rows[number - 1][9];
+    for (let at = 0; at < ranges.length; at += 3) {
+      const sequence = this.sequences[ranges[at]];
+      for (let place = ranges[at + 1]; place < ranges[at + 2]; place += 1) found.push(sequence[place]);
+    }
+    return found;
+  }
+
+  // Of the prompt, how many parts stand in the frame's last prompt too, at its start.
+  sharedParts(number) {
+    const frame = this.rows[number - 1][0];
+    let before = number - 1;
+    while (before > 0 && this.rows[before - 1][0] !== frame) before -= 1;
+    if (before === 0) return 0;
+    const now = this.promptParts(number);
+    const then = this.promptParts(before);
+    let same = 0;
+    while (same < then.length && now[same] === then[same]) same += 1;
+    return same;
+  }
+
+  // Index of the frame and of those above it, root first.
+  stackOf(frame) {
+    const found = [];
+    for (let at = frame; at >= 0; at = this.frames[at].parent) found.unshift(at);
+    return found;
+  }
+
+  lastOf(frame) {
+    return this.frames[frame].last ?? Math.max(this.count, this.frames[frame].first);
+  }
+
+  // The heap after a step: each chunk that stands, and those the step freed.
+  heapAt(number) {
+    const found = [];
+    for (const lane of this.lanes) {
+      const version = lane.versions.findLast((one) => one.start <= number);
+      if (!version || (version.end !== null && version.end < number)) continue;
+      const freed = version.end === number;
+      const stale = !freed && lane.stale.some(([from, to]) => from <= number && (to === null || to > number));
+      found.push({ lane, version, freed, stale, read: lane.reads.includes(number), fresh: version.start === number });
+    }
+    return found;
+  }
+
+  get peak() {
+    return this.rows.reduce((most, row) => Math.max(most, row[2]), 0);
+  }
+
+  get fullPeak() {
+    return this.rows.reduce((most, row) => Math.max(most, row[6]), 0);
+  }
+
+  get usd() {
+    return this.priced ? this.bounds.cost[this.count] : null;
+  }
+}
+
+export async function load() {
+  const element = document.getElementById("held");
+  const held = await decoded(element.textContent);
+  element.remove();
+  return { runs: held.runs.map((run, place) => new Run(held, run, place)), parted: held.parted };
+}

@@ -1,0 +1,85 @@
+// Text from a trace is hostile: it becomes text nodes and nothing else, and what would hide in it is spelt out.
+
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const SHOWN_CHARS = 6000;
+const LONGEST_CHARS = 2_000_000;
+
+const spelt = (char) => `U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+// An element; a name that starts with "on" is a listener, "text" is its text, all others are attributes.
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "text") showText(node, String(value));
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name.startsWith("aria-") && value !== null) node.setAttribute(name, String(value));
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, String(value));
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return node;
+}
+
+// The text in one string, for a canvas, a title or an accessible name.
+export const plain = (text) => text.replace(HIDDEN, (char) => `⟨${spelt(char)}⟩`);
+
+// Appends the text; each control or direction character is a small mark that names it.
+export function showText(node, text) {
+  let from = 0;
+  for (const found of text.matchAll(HIDDEN)) {
+    if (found.index > from) node.append(text.slice(from, found.index));
+    const mark = document.createElement("span");
+    mark.className = "hidden-char";
+    mark.textContent = spelt(found[0]);
+    node.append(mark);
+    from = found.index + found[0].length;
+  }
+  if (from < text.length) node.append(text.slice(from));
+  return node;
+}
+
+// A cut that does not part a surrogate pair.
+function cutAt(text, most) {
+  const unit = text.charCodeAt(most - 1);
+  return text.slice(0, unit >= 0xd800 && unit < 0xdc00 ? most - 1 : most);
+}
+
+// A block of text that keeps its lines; a long one is cut until the reader asks for it all.
+export function block(text, name = "pre") {
+  const node = el("pre", { class: `block ${name}`, tabindex: "0" });
+  if (text.length <= SHOWN_CHARS * 1.5) return showText(node, text);
+  showText(node, cutAt(text, SHOWN_CHARS));
+  const most = Math.min(text.length, LONGEST_CHARS);
+  const more = el("button", {
+    class: "more",
+    type: "button",
+    text: `show ${most < text.length ? "the first" : "all"} ${count(most)} characters`,
+    onclick: () => node.replaceChildren() ?? showText(node, cutAt(text, most)),
+  });
+  return el("div", {}, node, more);
+}
+
+// One line, for a summary.
+export const preview = (text, most = 140) => {
+  const line = text.slice(0, most * 4).trim().replace(/\s+/g, " ");
+  return line.length > most ? `${cutAt(line, most)}…` : line;
+};
+
+export const count = (number) => Math.round(number).toLocaleString("en-US");
+
+export function compact(number) {
+  if (number < 10_000) return count(number);
+  if (number < 1e6) return `${(number / 1e3).toFixed(number < 1e5 ? 1 : 0)}k`;
+  return `${(number / 1e6).toFixed(number < 1e8 ? 2 : 0)}M`;
+}
+
+export const usd = (amount) =>
+  amount === null ? "unknown" : `$${amount.toFixed(amount !== 0 && amount < 0.1 ? 4 : 2)}`;
+
+export function duration(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+}
+
+export const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;

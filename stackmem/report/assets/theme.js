@@ -1,0 +1,32 @@
+// Colours as the style sheet resolves them, for what is drawn on a canvas.
+
+const probe = document.createElement("span");
+let known = new Map();
+
+export function colour(name) {
+  if (!known.has(name)) {
+    if (!probe.isConnected) {
+      probe.hidden = true;
+      document.body.append(probe);
+    }
+    probe.style.color = `var(--${name})`;
+    known.set(name, getComputedStyle(probe).color);
+  }
+  return known.get(name);
+}
+
+export const DARK = matchMedia("(prefers-color-scheme: dark)");
+
+export const isDark = () => (document.documentElement.dataset.theme ?? (DARK.matches ? "dark" : "light")) === "dark";
+
+export function switchTheme() {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  forgetColours();
+}
+
+export function forgetColours() {
+  known = new Map();
+}
+
+export const MONO = '11px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
+export const SANS = '11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';

@@ -1,0 +1,112 @@
+"""What each step changed in the workspace, from the trees of a run's history."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.errors import StackmemError
+from stackmem.harness.rundir import HISTORY
+from stackmem.history.git import git, store_environment
+from stackmem.history.patching import sections
+
+SHOWN_CHARS = 60_000  # of one step's changes
+_HEADER = re.compile(rb"^([0-9a-f]{40,64}) ([0-9a-f]{40,64})$", re.M)
+_AT_ONCE = 200
+
+Pair = tuple[str, str]
+
+
+class FileChange(Struct, array_like=True, frozen=True):
+    """One path that a step changed.
+
+    Attributes:
+        heading: As git's patch names it.
+        patch: Without the heading; cut where the step changed too much to show.
+        added, removed: Lines.
+
+    """
+
+    heading: str
+    patch: str
+    added: int
+    removed: int
+
+
+class Changes(Struct):
+    """The changes between pairs of trees; ``missing`` says why there are none to be had."""
+
+    between: dict[Pair, list[FileChange]]
+    missing: str = ""
+
+
+def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> Changes:
+    """What differs between the trees of each pair.
+
+    Args:
+        stores: Run folders whose histories hold them: the run's own, and those of the runs it was forked from.
+
+    """
+    places = [folder / HISTORY for folder in stores if (folder / HISTORY / "objects").is_dir()]
+    if not pairs:
+        return Changes({})
+    if not places:
+        return Changes({}, "the run's history of files is not beside its trace")
+    environment = store_environment(places[0])
+    environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(
+        str((place / "objects").absolute()) for place in places[1:]
+    )
+    found: dict[Pair, list[FileChange]] = {}
+    form = ("--stdin", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
+    for start in range(0, len(pairs), _AT_ONCE):
+        asked = b"".join(b"%s %s\n" % (a.encode(), b.encode()) for a, b in pairs[start : start + _AT_ONCE])
+        try:
+            answer = git("diff-tree", *form, cwd=places[0], environment=environment, stdin=asked)
+        except StackmemError as error:
+            return Changes(found, f"the run's history of files cannot be read: {error}")
+        found.update(_read(answer))
+    return Changes(found)
+
+
+def _read(answer: bytes) -> Iterator[tuple[Pair, list[FileChange]]]:
+    """Each pair's changes; content cannot be taken for a header, since it begins with a sign."""
+    headers = list(_HEADER.finditer(answer))
+    ends = [header.start() for header in headers[1:]] + [len(answer)]
+    for header, end in zip(headers, ends, strict=True):
+        pair = header[1].decode(), header[2].decode()
+        left = SHOWN_CHARS
+        found = []
+        for section in sections(answer[header.end() + 1 : end]):
+            change = _change(section, left)
+            left = max(0, left - len(change.patch))
+            found.append(change)
+        yield pair, found
+
+
+def _change(section: bytes, most: int) -> FileChange:
+    head, _, rest = section.partition(b"\n@@")
+    lines = rest.split(b"\n")[1:] if rest else []
+    text = ("@@" + rest.decode("utf-8", "replace")) if rest else head.partition(b"\n")[2].decode("utf-8", "replace")
+    if len(text) > most:
+        text = f"{text[:most]}\n[{len(text) - most:,} more characters are left out]"
+    return FileChange(
+        heading=_path(head),
+        patch=text,
+        added=sum(line.startswith(b"+") for line in lines),
+        removed=sum(line.startswith(b"-") for line in lines),
+    )
+
+
+def _path(head: bytes) -> str:
+    """The path of a section's header, with what became of it."""
+    first, *more = head.decode("utf-8", "replace").split("\n")
+    named = next((line[6:] for line in more if line.startswith(("+++ b/", "--- a/"))), "")
+    quoted = next((line[4:] for line in more if line.startswith(('+++ "', '--- "'))), "")
+    path = named.rstrip("\t") or quoted.strip("\t") or first.removeprefix("diff --git ")
+    if any(line.startswith("new file") for line in more):
+        return f"{path} (new)"
+    return f"{path} (deleted)" if any(line.startswith("deleted file") for line in more) else path

@@ -1,0 +1,261 @@
+"""A run's records as the values of its page: one more fold over the same events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stackmem.core.events import (
+    CallRejected,
+    ChecksReturned,
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    NoticeGiven,
+    ReplyNudged,
+    RunEnded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    ToolReturned,
+    VerifyReturned,
+)  # fmt: skip
+from stackmem.core.machine import evolve
+from stackmem.core.messages import View
+from stackmem.core.pricing import cost_usd
+from stackmem.core.state import Frame, Notice, Reply, Result, State, Turn
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.errors import TraceError, UsageError
+from stackmem.memory import open_strategy
+from stackmem.trace.record import Record
+
+from .breaks import Breaks
+from .files import Changes
+from .heap import Lanes
+from .prompts import Prompts, part_chars
+from .steps import Fact, FrameRow, RunPage, StepRow
+from .texts import Texts
+
+_ROOT = {"solved": "ok", "finished": "ok", "unsolved": "failed", "stalled": "forced"}
+
+
+class Fold:
+    """Takes a run's records in order.
+
+    Attributes:
+        page: What was found so far; complete after ``close``.
+
+    """
+
+    def __init__(self, run: str, texts: Texts, prompts: Prompts, changes: Changes) -> None:
+        self.page = RunPage(run, 0, "", "", "", "", "", 0.0, 0, files_missing=changes.missing)
+        self._state = State()
+        self._texts, self._prompts, self._changes = texts, prompts, changes
+        self._lanes, self._breaks = Lanes(texts), Breaks()
+        self._strategy: MemoryStrategy | None = None
+        self._frames: dict[str, int] = {}
+        self._turn_chars: list[int] = []  # before each step, of all turns of all frames
+        self._prompt_chars: list[int] = []
+        self._chars = 0
+        self._last_at = 0.0
+
+    def take(self, record: Record) -> None:
+        event, before = record.event, self._state
+        if before.start is None and not isinstance(event, RunStarted):
+            raise TraceError("the first record is not RunStarted; this is no trace of a run")
+        if isinstance(event, ModelReplied):
+            self._reply(event, record.at)
+        self._state = after = evolve(before, event)
+        self._last_at = record.at
+        if isinstance(event, RunStarted | RunForked):
+            self._start(after, record.at)
+        if isinstance(event, ChunkRead) and event.name in before.heap.chunks:
+            told = self._told()  # its text is the chunk's, which is noted before the text is kept
+            if told is not None:
+                self._texts.around(told.text, before.heap.chunks[event.name].content)
+        self._chars += sum(map(_turn_chars, _new_turns(before, after)))
+        self._lanes.see(after.heap, after.step)
+        self._open_and_close(event, after)
+        fact = self._fact(event)
+        if fact is not None:
+            (self.page.steps[-1].facts if self.page.steps else self.page.before).append(fact)
+        if self.page.steps and after.tree != before.tree and before.tree and not isinstance(event, RunForked):
+            self.page.steps[-1].files += self._changes.between.get((before.tree, after.tree), [])
+
+    def close(self, torn_bytes: int) -> RunPage:
+        """The page, with what only the whole run tells."""
+        if self._state.start is None:
+            raise TraceError("the trace holds no record")
+        page, state = self.page, self._state
+        page.outcome = state.outcome
+        page.ending = state.end.ending if state.end else ""
+        page.result = self._texts.ref(state.end.result if state.end else state.result)
+        page.wall_seconds = round(max(0.0, self._last_at - page.started), 3)
+        page.torn_bytes = torn_bytes
+        page.lanes, page.sequences = self._lanes.found, self._prompts.sequences
+        if page.frames and state.end is not None:
+            page.frames[0].outcome = _ROOT.get(page.outcome, "open")
+        for step, full in zip(page.steps, self._full_history(), strict=True):
+            step.full = full
+        return page
+
+    def _start(self, state: State, at: float) -> None:
+        """What a start says, and that of a fork, which replaces it."""
+        start, page = state.begun, self.page
+        page.task, page.task_name = self._texts.ref(start.task), start.task_name
+        page.model, page.strategy, page.isolation = start.model, start.strategy, start.isolation
+        page.version, page.window_tokens, page.heap_chars = start.version, start.window_tokens, start.budgets.heap_chars
+        page.started = page.started or at
+        try:
+            self._strategy = open_strategy(start.strategy)
+        except UsageError:
+            self._strategy = None
+            page.unrendered = f"the strategy {start.strategy!r} is not installed here, so prompts cannot be shown"
+        if not page.frames and state.stack:
+            self._opened(state.stack[0], -1, 0)
+
+    def _reply(self, event: ModelReplied, at: float) -> None:
+        state, page = self._state, self.page
+        if not state.stack:
+            raise TraceError(f"the reply of step {state.step + 1} has no frame it could be in; verify it with replay")
+        usage, start = event.usage, state.begun
+        triples, broke = self._rendered(event, at)
+        page.estimated = page.estimated or usage.estimated
+        self._turn_chars.append(self._chars)
+        self._prompt_chars.append(self._prompts.chars(triples))
+        page.steps.append(
+            StepRow(
+                frame=self._frames[state.running.id],
+                at=round(at - page.started, 1),
+                prompt=usage.prompt,
+                read=usage.cache_read,
+                written=usage.cache_write_5m + usage.cache_write_1h,
+                output=usage.output,
+                full=0,
+                usd=round(cost_usd(usage, start.price), 6) if start.price else None,
+                stop=event.stop,
+                ranges=triples,
+                reply=[self._prompts.number(part, "assistant") for part in event.parts],
+                facts=[],
+                files=[],
+                broke=broke,
+            )
+        )
+
+    def _rendered(self, event: ModelReplied, at: float) -> tuple[list[int], str]:
+        """The prompt that the reply answers, and why the cache did not hold its beginning."""
+        if self._strategy is None:
+            return [], ""
+        view: View = self._strategy.render(self._state)
+        if event.prompt_digest and view.digest != event.prompt_digest and not self.page.unrendered:
+            step = self._state.step + 1
+            self.page.unrendered = (
+                f"from step {step} on, prompts are rendered by other rules than those they were sent by"
+            )
+        frame = self._state.running.id
+        triples, same = self._prompts.add(frame, view, appends=self._strategy.prefix_stable)
+        return triples, self._breaks.why(frame, at, event.usage, same, len(view.messages))
+
+    def _told(self) -> Result | None:
+        """The result that the running frame was given last, if it was."""
+        stack = self._state.stack
+        told = stack[-1].turns[-1] if stack and len(stack[-1].turns) else None
+        return told if isinstance(told, Result) else None
+
+    def _open_and_close(self, event: Event, state: State) -> None:
+        if isinstance(event, FramePushed) and state.stack and state.running.id == event.frame:
+            self._opened(state.running, self._frames.get(state.running.parent, -1), state.step + 1)
+        if isinstance(event, FramePopped) and event.frame in self._frames:
+            row = self.page.frames[self._frames[event.frame]]
+            row.last, row.result = max(state.step, row.first), self._texts.ref(event.result)
+            row.forced, row.verified = event.forced, event.verified
+            row.outcome = "forced" if event.forced else "ok" if event.verified in ("", "exit 0") else "failed"
+
+    def _opened(self, frame: Frame, parent: int, first: int) -> None:
+        self._frames[frame.id] = len(self.page.frames)
+        ref, registers = self._texts.ref, frame.registers
+        self.page.frames.append(
+            FrameRow(
+                id=frame.id,
+                name=frame.name,
+                parent=parent,
+                depth=frame.depth,
+                first=max(1, first),
+                intent=ref(registers.intent),
+                returns=ref(registers.return_spec),
+                constraint=ref(registers.constraint),
+                context=ref(frame.context),
+                verify=frame.verify,
+            )
+        )
+
+    def _fact(self, event: Event) -> Fact | None:
+        """What the page tells of an event beside the steps themselves."""
+        ref = self._texts.ref
+        match event:
+            case ToolReturned():
+                return ["result", ref(event.text), int(event.failed), event.exit_code]
+            case VerifyReturned():
+                return ["verify", ref(event.text), event.outcome]
+            case CallRejected():
+                return ["rejected", ref(event.reason), event.code]
+            case ReplyNudged() | NoticeGiven():
+                return ["notice", ref(event.text), event.code]
+            case FramePushed():
+                return ["pushed", self._frames.get(event.frame, -1)]
+            case FramePopped():
+                return ["popped", self._frames.get(event.frame, -1), event.forced, event.verified]
+            case ChunkRead():
+                told = self._told()
+                return ["heap", "read", event.name, event.chars, ref(told.text) if told else None]
+            case ChunkAllocated() | ChunkWritten() | ChunkFreed():
+                return ["heap", type(event).__name__.removeprefix("Chunk").lower(), event.name, event.chars]
+            case ModelFailed():
+                return ["failed", event.kind, ref(event.detail)]
+            case ChecksReturned():
+                rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
+                return ["checks", ref("\n".join(filter(None, (rewards, event.error, event.text))))]
+            case RunResumed():
+                return ["resumed", event.version]
+            case RunForked():
+                self.page.forked = f"{event.parent} at record {event.at}"
+                return ["forked", event.parent, event.at]
+            case RunEnded():
+                return ["ended", event.ending]
+            case _:
+                return None
+
+    def _full_history(self) -> Iterable[int]:
+        """Tokens each prompt would have had with all turns of all frames before it in one conversation.
+
+        Characters become tokens at the run's own rate: recorded prompt tokens per character of the prompts rendered.
+        """
+        steps = self.page.steps
+        chars = sum(self._prompt_chars)
+        rate = sum(step.prompt for step in steps) / chars if chars else 1 / 2.5
+        first = steps[0].prompt if steps else 0
+        return [round(first + turns * rate) for turns in self._turn_chars]
+
+
+def _new_turns(before: State, after: State) -> list[Turn]:
+    """Turns that one event added; they are at the end of a frame that is on the stack afterwards."""
+    held = {frame.id: len(frame.turns) for frame in before.stack}
+    return [
+        turn
+        for frame in after.stack[-2:]
+        if frame.id in held and len(frame.turns) > held[frame.id]
+        for turn in frame.turns[held[frame.id] :]
+    ]
+
+
+def _turn_chars(turn: Turn) -> int:
+    match turn:
+        case Reply():
+            return sum(map(part_chars, turn.parts))
+        case Result() | Notice():
+            return len(turn.text)

@@ -1,0 +1,84 @@
+"""A page: one HTML file that holds its programs, its styles and everything it shows, and reaches for nothing else.
+
+Whatever a trace holds is hostile to the page. It stands in it compressed, as base64, so that no text can end an
+element; the content security policy names the digests of the page's own scripts and styles and allows nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+from importlib.resources import files
+
+from msgspec import json
+
+from .view import Shown
+
+_MODULES = ("text", "store", "theme", "timeline", "flame", "lanes", "charts", "parts", "inspector", "search", "main")
+_STYLES = ("vendor/uPlot.min.css", "page.css")
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.M)
+_EXPORT = re.compile(r"^export ((?:const|function|async function|class) (\w+))", re.M)
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>stackmem</title>
+<!--
+uPlot, which draws the charts:
+{licence}-->
+<style>{style}</style>
+</head>
+<body>
+<noscript>This page needs JavaScript; everything it shows is inside it.</noscript>
+<script type="application/octet-stream" id="held">{held}</script>
+<script>{vendored}</script>
+<script type="module">{program}</script>
+</body>
+</html>
+"""
+
+
+def page(shown: Shown) -> bytes:
+    """The whole file."""
+    held = base64.b64encode(gzip.compress(json.encode(shown), 9, mtime=0)).decode()
+    vendored, program = _asset("vendor/uPlot.iife.min.js"), _program()
+    style = "".join(_asset(name) for name in _STYLES)
+    policy = (
+        f"default-src 'none'; script-src {_digest(vendored)} {_digest(program)}; style-src {_digest(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    filled = _PAGE.format(
+        policy=policy,
+        licence=_asset("vendor/uPlot.LICENSE"),
+        style=style,
+        held=held,
+        vendored=vendored,
+        program=program,
+    )
+    return filled.encode()
+
+
+def _program() -> str:
+    """The modules in one, each in a scope of its own: a file without a server cannot import another."""
+    return "".join(_scope(name, _asset(f"{name}.js")) for name in _MODULES)
+
+
+def _scope(name: str, source: str) -> str:
+    exported = ", ".join(found[2] for found in _EXPORT.finditer(source))
+    body = _EXPORT.sub(r"\1", _IMPORT.sub(r"const \1 = from_\2;", source))
+    return f"const from_{name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
+
+
+def _asset(name: str) -> str:
+    return files("stackmem.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,177 @@
+"""Prompts as ranges of parts.
+
+A part (a text, a call, a result, a tool's description) is kept once. A sequence is a list of parts that grows at its
+end: number 0 holds what stands before all messages, each frame has one of its own. A prompt is a flat list of triples
+``sequence, from, to``; one of a frame that only appends to its conversation is two triples, however long it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import accumulate
+from typing import Any, assert_never
+
+from msgspec import json
+
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, View
+
+from .texts import Texts, chars_of
+
+Range = tuple[int, int, int]
+
+
+class _Conversation:
+    """What the last prompt of a frame held, and where each of its messages stands."""
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.messages: Log[Message] = Log()
+        self.spots: list[Range] = []
+        self.merged: list[Range] = []
+        self.known: dict[bytes, Range] = {}
+
+
+class Prompts:
+    """The prompts of one run.
+
+    Attributes:
+        parts: Each part of the page once, as the page reads it; shared by the runs of a page.
+        sequences: Numbers of parts.
+
+    """
+
+    def __init__(self, texts: Texts, parts: list[Any], numbers: dict[bytes, int]) -> None:
+        self.parts = parts
+        self.sequences: list[list[int]] = [[]]
+        self._numbers = numbers
+        self._texts = texts
+        self._chars: list[list[int]] = [[0]]
+        self._standing: dict[Hashable, Range] = {}
+        self._conversations: dict[str, _Conversation] = {}
+
+    def add(self, frame: str, view: View, *, appends: bool) -> tuple[list[int], int]:
+        """The prompt's triples, and how many messages of the frame's last prompt it starts with (-1: it is the first).
+
+        Args:
+            appends: Whether the strategy declares that a frame's messages are only added to.
+
+        """
+        held = self._conversations.get(frame)
+        first = held is None
+        if held is None:
+            self.sequences.append([])
+            self._chars.append([0])
+            held = self._conversations[frame] = _Conversation(len(self.sequences) - 1)
+        same = _common(held.messages, view.messages, appends=appends)
+        if same < len(held.messages):
+            held.merged = _merged(held.spots[:same])
+            del held.spots[same:]
+        fresh = [self._message(held, view.messages[place]) for place in range(same, len(view.messages))]
+        held.merged = _merged(fresh, held.merged)
+        held.spots += fresh
+        held.messages = view.messages
+        flat = [bound for one in (*self._before(view), *held.merged) for bound in one]
+        return flat, -1 if first else same
+
+    def chars(self, triples: list[int]) -> int:
+        """Characters of a prompt."""
+        bounds = zip(triples[::3], triples[1::3], triples[2::3], strict=True)
+        return sum(self._chars[sequence][end] - self._chars[sequence][start] for sequence, start, end in bounds)
+
+    def number(self, part: Part, role: str) -> int:
+        """The number of a part, which is new or not."""
+        return self._numbered(self._encoded(part, role))
+
+    def _before(self, view: View) -> list[Range]:
+        """Where the system prompt and the tools stand."""
+        system = self._standing.get(view.system)
+        if system is None:
+            whole = ["s", self._texts.lines(view.system)]
+            system = self._standing[view.system] = self._append(0, [(whole, len(view.system))])
+        tools = self._standing.get(view.tools)
+        if tools is None:
+            told = [
+                (["d", tool.name, self._texts.ref(tool.description), self._texts.ref(tool.schema)],
+                 len(tool.name) + len(tool.description) + len(tool.schema))
+                for tool in view.tools
+            ]  # fmt: skip
+            tools = self._standing[view.tools] = self._append(0, told)
+        return _merged([system, tools])
+
+    def _message(self, held: _Conversation, message: Message) -> Range:
+        key = json.encode(message)
+        if key not in held.known:
+            told = [(self._encoded(part, message.role), part_chars(part)) for part in message.parts]
+            held.known[key] = self._append(held.sequence, told)
+        return held.known[key]
+
+    def _append(self, sequence: int, told: list[tuple[list[Any], int]]) -> Range:
+        start = len(self.sequences[sequence])
+        self.sequences[sequence] += [self._numbered(part) for part, _ in told]
+        sums = self._chars[sequence]
+        sums += list(accumulate((chars for _, chars in told), initial=sums[-1]))[1:]
+        return sequence, start, start + len(told)
+
+    def _numbered(self, encoded: list[Any]) -> int:
+        key = json.encode(encoded)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.parts)
+            self.parts.append(encoded)
+        return self._numbers[key]
+
+    def _encoded(self, part: Part, role: str) -> list[Any]:
+        match part:
+            case Text():
+                return ["t", role[0], self._texts.lines(part.text) if role == "user" else self._texts.ref(part.text)]
+            case Thinking():
+                return ["k", self._texts.ref(_thought(part))]
+            case ToolCall():
+                if part.malformed is not None:
+                    return ["m", part.name, self._texts.ref(part.malformed), part.id]
+                return ["c", part.name, self._texts.value(part.arguments), part.id]
+            case ToolResult():
+                return ["r", self._texts.ref(part.text), int(part.failed), part.call_id]
+            case _:
+                assert_never(part)
+
+
+def part_chars(part: Part) -> int:
+    """Characters of a part, near enough to what a provider counts."""
+    match part:
+        case Text() | ToolResult():
+            return len(part.text)
+        case Thinking():
+            return len(_thought(part))
+        case ToolCall():
+            told = part.malformed if part.malformed is not None else ""
+            return len(part.name) + (len(told) or chars_of(part.arguments))
+        case _:
+            assert_never(part)
+
+
+def _thought(part: Thinking) -> str:
+    """A thinking block's words where it has any, else the block as it came."""
+    words = part.raw.get("thinking")
+    return words if isinstance(words, str) else json.encode(part.raw).decode()
+
+
+def _common(old: Log[Message], new: Log[Message], *, appends: bool) -> int:
+    """How many messages both start with."""
+    if appends and old and len(old) <= len(new) and new[len(old) - 1] == old[-1]:
+        return len(old)
+    for place, (before, now) in enumerate(zip(old, new, strict=False)):
+        if before is not now and before != now:
+            return place
+    return min(len(old), len(new))
+
+
+def _merged(ranges: Sequence[Range], onto: Sequence[Range] = ()) -> list[Range]:
+    """The ranges after ``onto``, neighbours as one."""
+    found = list(onto)
+    for sequence, start, end in ranges:
+        if found and found[-1][0] == sequence and found[-1][2] == start:
+            found[-1] = (sequence, found[-1][1], end)
+        elif end > start:
+            found.append((sequence, start, end))
+    return found

@@ -1,0 +1,110 @@
+"""What a page holds of a run: values only, spelt as the page reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from .files import FileChange
+from .heap import Lane
+from .texts import Ref
+
+Fact = list[Any]
+"""A kind and what there is to say: ``["result", ref, failed, exit code]``, ``["pushed", frame]``, …"""
+
+
+class FrameRow(Struct):
+    """One frame. ``first`` and ``last`` are steps; ``last`` is None while it is open.
+
+    Attributes:
+        parent: Index of its parent, -1 of the root.
+        outcome: ``ok``, ``failed`` (its verify command did), ``forced``, or ``open``; of the root, that of the run.
+
+    """
+
+    id: str
+    name: str
+    parent: int
+    depth: int
+    first: int
+    last: int | None = None
+    intent: Ref = 0
+    returns: Ref = 0
+    constraint: Ref = 0
+    context: Ref = 0
+    verify: str = ""
+    result: Ref | None = None
+    forced: str = ""
+    verified: str = ""
+    outcome: str = "open"
+
+
+class StepRow(Struct, array_like=True):
+    """One reply of the model and what came of it.
+
+    Attributes:
+        frame: Index of the frame it was asked in.
+        at: Seconds since the run's first record.
+        prompt: Tokens of the whole prompt; then how many of them were read from the cache, and written to it.
+        full: Tokens that a prompt with the whole history would have had.
+        usd: None where the price is unknown.
+        ranges: The prompt, see ``prompts``; empty where it cannot be rendered.
+        reply: Numbers of parts.
+        facts: What followed, until the next reply.
+        files: What changed in the workspace.
+        broke: Why the cache held less of this prompt than of the last one; empty where it did not.
+
+    """
+
+    frame: int
+    at: float
+    prompt: int
+    read: int
+    written: int
+    output: int
+    full: int
+    usd: float | None
+    stop: str
+    ranges: list[int]
+    reply: list[int]
+    facts: list[Fact]
+    files: list[FileChange]
+    broke: str = ""
+
+
+class RunPage(Struct):
+    """One run.
+
+    Attributes:
+        before: What happened before the first reply.
+        estimated: Tokens are characters / 2.5: the model reports no usage, nor what its cache held.
+        unrendered: Why prompts cannot be shown, or differ from those sent; empty where all is as it was.
+        files_missing: Why changes of files cannot be shown.
+
+    """
+
+    id: str
+    task: Ref
+    task_name: str
+    model: str
+    strategy: str
+    isolation: str
+    version: str
+    started: float
+    window_tokens: int
+    outcome: str = "running"
+    ending: str = ""
+    result: Ref = 0
+    wall_seconds: float = 0.0
+    forked: str = ""
+    estimated: bool = False
+    unrendered: str = ""
+    files_missing: str = ""
+    torn_bytes: int = 0
+    heap_chars: int = 0
+    frames: list[FrameRow] = field(default_factory=list)
+    steps: list[StepRow] = field(default_factory=list)
+    before: list[Fact] = field(default_factory=list)
+    lanes: list[Lane] = field(default_factory=list)
+    sequences: list[list[int]] = field(default_factory=list)

@@ -1,0 +1,51 @@
+"""Writes a page where a person wants it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from stackmem.errors import UsageError
+
+from .page import page
+from .view import read_runs
+
+
+def write_page(folders: Sequence[Path], output: str | None) -> Path:
+    """The page of one run or of two, whole or not at all.
+
+    Args:
+        output: The file; where it is None, ``view.html`` in the first run's folder, which names the second run.
+
+    Raises:
+        UsageError: It cannot be written.
+        TraceError: A trace is broken.
+
+    """
+    name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
+    path = folders[0] / name if output is None else Path(output).expanduser()
+    content = page(read_runs(folders))
+    fresh = path.with_name(f".{path.name[:200]}.{os.getpid()}")
+    try:
+        fresh.write_bytes(content)
+        fresh.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            fresh.unlink()
+        raise UsageError(f"{path} cannot be written ({error.strerror}); choose another file with -o") from error
+    return path
+
+
+def open_page(path: Path) -> None:
+    """Show the page in the person's browser.
+
+    Raises:
+        UsageError: There is none.
+
+    """
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise UsageError(f"no browser could be started; open {path} by hand")
