@@ -49,12 +49,12 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
         stray = [path for path, node in there.items() if wanted.get(path) != node]
         for path in stray:
             _remove(root, path)
+        left, fresh = _changed_since(root, wanted, since)
+        for path in sorted({*fresh, *_emptied(stray, wanted)}, reverse=True):
+            _remove_empty(root, path)
         for path, node in wanted.items():
             if there.get(path) != node:
                 _write(root, path, node, _blob(git_dir, node.id))
-        left = _changed_since(root, wanted, since)
-        for path in sorted(_emptied(stray, wanted), reverse=True):
-            _remove_empty(root, path)
     except OSError as error:
         raise _unwritable(work_tree, error) from error
     finally:
@@ -155,12 +155,13 @@ def _remove_empty(root: int, path: bytes) -> None:
             os.close(folder)
 
 
-def _changed_since(root: int, wanted: dict[bytes, Node], since: float) -> list[bytes]:
-    """What is not kept and was changed or made later: files anywhere but in caches.
+def _changed_since(root: int, wanted: dict[bytes, Node], since: float) -> tuple[list[bytes], list[bytes]]:
+    """What is not kept and was changed or made later: files anywhere but in caches; and folders.
 
-    A folder that was made later and holds nothing is removed at once: a repeated call may make it again.
+    Such a folder may hold nothing, and is then to be removed: a repeated call may make it again.
     """
     found: list[bytes] = []
+    fresh: list[bytes] = []
     folders = {above for path in wanted for above in _folders(path)}
     opened = opener_for(root)
     todo = [b""]
@@ -178,11 +179,12 @@ def _changed_since(root: int, wanted: dict[bytes, Node], since: float) -> list[b
                 later = _later(folder, name, int(since * 1e9))
                 if not entry.is_dir(follow_symlinks=False):
                     found += [path] if later and path not in wanted else []
-                elif name not in CACHES and not (later and path not in folders and _removed(folder, name)):
+                elif name not in CACHES:
                     todo.append(path)
+                    fresh += [path] if later and path not in folders else []
         finally:
             os.close(folder)
-    return found
+    return found, fresh
 
 
 def _later(folder: int, name: bytes, limit: int) -> bool:
@@ -190,15 +192,6 @@ def _later(folder: int, name: bytes, limit: int) -> bool:
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns > limit
     except OSError:
         return False
-
-
-def _removed(folder: int, name: bytes) -> bool:
-    """Whether a folder was empty, and is gone now."""
-    try:
-        os.rmdir(name, dir_fd=folder)
-    except OSError:
-        return False
-    return True
 
 
 def _unwritable(work_tree: Path, error: OSError) -> WorkspaceError:

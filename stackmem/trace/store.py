@@ -97,6 +97,11 @@ class TraceWriter:
     def count(self) -> int:
         return self._seq
 
+    @property
+    def synced(self) -> int:
+        """Number of the last record that would survive a power loss."""
+        return self._synced
+
     def append(self, event: Event) -> Record:
         """Write ``event`` as the next record.
 

@@ -1,0 +1,169 @@
+"""One process writes a run at a time, and what a dead one held is free."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from stackmem.core.events import ClockRead, FramePopped
+from stackmem.errors import TraceError
+from stackmem.trace.lock import Lock
+from stackmem.trace.store import End, TraceReader, TraceWriter
+from tests.stage import ROOT
+
+HOLD = """
+import sys
+from pathlib import Path
+from stackmem.trace.lock import Lock
+lock = Lock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "trace.jsonl"
+
+
+@pytest.fixture
+def holder(path):
+    """Another process that has the lock."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, path], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_living_process_is_named_by_its_id(path, holder):
+    with pytest.raises(TraceError, match=f"process {holder.pid} is writing the run {path.parent.name}"):
+        Lock(path)
+    with pytest.raises(TraceError, match=f"process {holder.pid}"):
+        TraceWriter(path)
+    assert not path.exists()
+
+
+def test_a_process_that_was_killed_holds_nothing(path, holder):
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    assert path.with_suffix(".lock").exists()
+    Lock(path).close()
+    assert not path.with_suffix(".lock").exists()
+
+
+def test_a_process_that_ended_holds_nothing(path, holder):
+    holder.communicate("")
+    Lock(path).close()
+
+
+def test_two_writers_in_one_process_are_two(path):
+    lock = Lock(path)
+    with pytest.raises(TraceError, match=f"process {os.getpid()}"):
+        Lock(path)
+    lock.close()
+    lock.close()
+    Lock(path).close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"garbage", b'{"pid":"x"}', b"\0" * 5000, b'{"pid":1,"started":1,"boot":"b"}']
+)
+def test_whatever_stands_in_a_lock_file_nobody_holds_is_written_over(path, content):
+    path.with_suffix(".lock").write_bytes(content)
+    lock = Lock(path)
+    assert f'"pid":{os.getpid()}' in path.with_suffix(".lock").read_text()
+    lock.close()
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(path, tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    path.with_suffix(".lock").symlink_to(tmp_path / "mine")
+    with pytest.raises(TraceError, match="cannot be made"):
+        Lock(path)
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_of_many_at_once_one_has_it(path):
+    had, together, most = [], 0, 0
+    counted = threading.Lock()
+
+    def take():
+        nonlocal together, most
+        for _ in range(60):
+            try:
+                lock = Lock(path)
+            except TraceError:
+                continue
+            with counted:
+                together += 1
+                most = max(most, together)
+                had.append(1)
+            with counted:
+                together -= 1
+            lock.close()
+
+    threads = [threading.Thread(target=take) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert len(had) > 6
+
+
+def test_a_writer_that_goes_on_cuts_what_is_torn_and_continues_the_chain(path):
+    writer = TraceWriter(path)
+    writer.append(ClockRead(1.0))
+    writer.append(ClockRead(2.0))
+    end = End(writer.count, writer.digest, path.stat().st_size)
+    writer.close()
+    with path.open("ab") as trace:
+        trace.write(b'{"seq":3')
+    again = TraceWriter(path, held=(Lock(path), end))
+    again.append(ClockRead(3.0))
+    again.close()
+    assert [record.event.elapsed_seconds for record in TraceReader(path)] == [1.0, 2.0, 3.0]
+    assert not path.with_suffix(".lock").exists()
+
+
+def test_a_record_without_its_line_end_is_given_one(path):
+    writer = TraceWriter(path)
+    writer.append(ClockRead(1.0))
+    writer.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    again = TraceWriter(path, held=(Lock(path), End(1, writer.digest, len(whole) - 1, terminated=False)))
+    again.append(ClockRead(2.0))
+    again.close()
+    assert path.read_bytes().startswith(whole)
+    assert len(list(TraceReader(path))) == 2
+
+
+def test_a_trace_that_went_away_gives_the_lock_back(path):
+    with pytest.raises(TraceError, match="cannot be written"):
+        TraceWriter(path, held=(Lock(path), End(1, "", 10)))
+    Lock(path).close()
+
+
+def test_frames_decide_when_the_trace_is_forced_to_the_disk(path):
+    writer = TraceWriter(path)
+    sync = writer.syncs("frame")
+    writer.append(ClockRead(1.0))
+    sync()
+    assert writer.synced == 0
+    writer.append(FramePopped("frame-1", "Done."))
+    sync()
+    assert writer.synced == 2
+    writer.append(ClockRead(2.0))
+    writer.syncs("none")()
+    sync()
+    assert writer.synced == 2
+    writer.syncs("step")()
+    assert writer.synced == 3
+    writer.close()
