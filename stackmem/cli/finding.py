@@ -1,4 +1,4 @@
-"""The run that a person names."""
+"""The run that a person names, and the folder of all of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def run_folder(named: str, runs_dir: str | None) -> Path:
     """Raises ``UsageError`` where no run, or several, are named so."""
     for warning in load_plugins():
         typer.echo(warning, err=True)
+    return find_run(named, runs_folder(runs_dir))
+
+
+def runs_folder(runs_dir: str | None) -> Path:
+    """Raises ``UsageError`` where the folder cannot be made or written."""
     cwd = Path.cwd()
     settings = resolve({"runs_dir": runs_dir}, os.environ, cwd, user_path(os.environ), {}).settings
-    return find_run(named, find_runs_dir(settings, cwd, os.environ))
+    return find_runs_dir(settings, cwd, os.environ)
