@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core import limits as core_limits
-from stackmem.core.events import ModelReplied, RunForked, RunStarted
+from stackmem.core.events import ChunkSet, ModelReplied, RunForked, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
@@ -93,28 +93,18 @@ def fork(
     prepared = prepare_again(request, run.folder.parent, settings, environ)
     planned = _planned(moment, changes, prepared, environ)
     limits = limits_of(moment.settled, changes, planned.model, usd_chosen="max_usd" in request.flags)
-    planned = replace(planned, limits=limits)
     scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
     chunks = chunks_of(moment.settled, changes, scrubber.scrub)
+    wanted = _Wanted(run, moment, changes, chunks, request, prepared, replace(planned, limits=limits))
     folder = new_run(run.folder.parent, moment.settled.begun.task_name, planned.strategy.name)
     places = Places(folder, prepared.folders[1] / folder.name / "workspace", prepared.folders[1] / folder.name)
     with ExitStack() as stack, Interrupts(stop) as interrupts:
         stack.callback(_remove_unbegun, places)
-        writer = TraceWriter(folder / TRACE, after=moment.at, digest=moment.digest)
-        stack.callback(writer.close)
         try:
             with interrupts.allowed():
                 missing = _fill_workspace(run, moment, places, request)
-                share(run.folder / HISTORY, folder / HISTORY, moment.settled.tree)
-                history = History(folder / HISTORY, places.work, request.leave_out)
-                sync = writer.syncs(prepared.resolved.settings.fsync)
-                parts = assemble(planned, prepared, places, environ, sync, history)
-                stack.callback(parts.workspace.close)
-                start = _start(moment, changes, planned, parts)
-                first = RunForked(run.id, moment.at, moment.digest, start, chunks, changes.dropped)
-                _refuse_spent(moment, first)
-                write_request(_asked(request, changes, prepared, places), folder)
-                secrets = _steps_with_secrets(run, at, scrubber)
+                opened, first = _open(wanted, places, environ, (stack, interrupts, observe))
+                opened.steps_with_secrets = _steps_with_secrets(run, at, scrubber)
         except KeyboardInterrupt:
             if interrupts.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
@@ -124,11 +114,41 @@ def fork(
             raise WorkspaceError(
                 f"the fork cannot be set up at {place} ({error.strerror}); make room or rights there"
             ) from error
-        own = request.subject if request.text is not None else ""
-        seconds = moment.settled.seconds
-        opened = Opened(parts, places, writer, history, interrupts, own, observe, seconds, secrets)
         result = play(first, moment.settled, opened)
-        return Forked(result, own, start.checked, missing)
+        return Forked(result, opened.folder, first.start.checked, missing)
+
+
+class _Wanted(Struct, frozen=True):
+    """A fork that can be, before anything of it is made."""
+
+    run: Run
+    moment: Moment
+    changes: Changes
+    chunks: tuple[ChunkSet, ...]
+    request: Request
+    prepared: Prepared
+    planned: RunPlan
+
+
+def _open(
+    wanted: _Wanted, places: Places, environ: Mapping[str, str], held: tuple[ExitStack, Interrupts, Observe | None]
+) -> tuple[Opened, RunForked]:
+    """Everything that the new run needs, and its first fact."""
+    stack, interrupts, observe = held
+    run, moment, changes, request = wanted.run, wanted.moment, wanted.changes, wanted.request
+    writer = TraceWriter(places.run / TRACE, after=moment.at, digest=moment.digest)
+    stack.callback(writer.close)
+    share(run.folder / HISTORY, places.run / HISTORY, moment.settled.tree)
+    history = History(places.run / HISTORY, places.work, request.leave_out)
+    sync = writer.syncs(wanted.prepared.resolved.settings.fsync)
+    parts = assemble(wanted.planned, wanted.prepared, places, environ, sync, history)
+    stack.callback(parts.workspace.close)
+    start = _start(moment, changes, wanted.planned, parts)
+    first = RunForked(run.id, moment.at, moment.digest, start, wanted.chunks, changes.dropped)
+    _refuse_spent(moment, first)
+    write_request(_asked(request, changes, wanted.prepared, places), places.run)
+    own = request.subject if request.text is not None else ""
+    return Opened(parts, places, writer, history, interrupts, own, observe, moment.settled.seconds), first
 
 
 def _planned(moment: Moment, changes: Changes, prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:

@@ -1,0 +1,47 @@
+"""``stackmem fork`` as a person types it."""
+
+import json
+
+from stackmem import open_run
+from tests.stage import Stage, call, command, pop
+
+
+def test_a_fork_shows_the_new_run_and_ends_with_its_code(stage: Stage):
+    result = stage.solve(stage.task(call("heap_alloc", name="spec", content="old"), command("true"), pop("Done.")))
+    (stage.elsewhere / "new.txt").write_text("new content", encoding="utf-8")
+    ran = stage.run(
+        "fork", "last", "--at", "1", "--set", "heap.spec=@new.txt", "--set", "heap.b=x", "--max-steps", "+3", "--json"
+    )
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert (ran.stdout.count("\n"), told["outcome"], told["steps"]) == (1, "solved", 3)
+    assert "   2  run_command true" in ran.stderr
+    child = open_run(told["run_dir"])
+    assert child.heap_at(1).chunks["spec"].content == "new content"
+    assert child.state.limits.steps == 203
+    again = stage.run("fork", result.run, "--at", "2", "--drop", "heap.spec", "--quiet")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout.startswith("solved (popped) in 3 steps")
+    replayed = stage.run("replay", "last")
+    assert (replayed.returncode, replayed.stderr) == (0, "")
+
+
+def test_a_fork_that_fails_its_checks_exits_1(stage: Stage):
+    result = stage.solve(
+        stage.task(command("touch x"), pop(), test='test -f /workspace/x && echo 1 > "$VERIFIER_DIR/reward.txt"\n')
+    )
+    script = stage.script(pop("Nothing to do."))
+    ran = stage.run("fork", result.run, "--at", "0", "--model", script, "--quiet")
+    assert ran.returncode == 1
+
+
+def test_what_cannot_be_is_one_sentence_and_exit_2(stage: Stage):
+    stage.solve(stage.task(pop()))
+    for flags, says in (
+        (["--at", "1"], "root had popped"),
+        (["--at", "0", "--set", "x=1"], "sets nothing"),
+        ([], "--at"),
+    ):
+        ran = stage.run("fork", "last", *flags)
+        assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+        assert says in ran.stderr
