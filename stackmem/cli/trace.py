@@ -26,6 +26,7 @@ def show_command(
     json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
 ) -> None:
     """Show a run's frames as a tree, with what each took and how it ended."""
+    from stackmem.harness.cache_bill import moments_of
     from stackmem.measure.frames import frames
 
     from .finding import run_folder
@@ -33,7 +34,7 @@ def show_command(
 
     folder = run_folder(run, runs_dir)
     last: list[Moment] = []
-    rows = frames(_noting_last(_moments(folder), last))
+    rows = frames(_noting_last(moments_of(folder), last))
     if json:
         import msgspec
 
@@ -46,33 +47,32 @@ def show_command(
 @app.command("stats", short_help="Measure a run.")
 def stats_command(
     run: Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)],
+    simulate: Annotated[
+        str | None,
+        typer.Option("--simulate", metavar="MODEL", help="Also say what a model's prompt cache would have done."),
+    ] = None,
     runs_dir: str | None = flag("runs_dir"),
     json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
 ) -> None:
     """Measure a run: what it took, how it used its memory, and what it lost."""
+    from stackmem.harness.cache_bill import cache_bill, moments_of
     from stackmem.measure.metrics import measure
 
+    from . import cache_text, metric_table
     from .finding import run_folder
-    from .metric_table import table
 
     folder = run_folder(run, runs_dir)
+    billed = cache_bill(folder, simulate) if simulate is not None else None
     last: list[Moment] = []
-    found = measure(_noting_last(_moments(folder), last))
+    found = measure(_noting_last(moments_of(folder), last))
     if json:
         import msgspec
 
-        told = {"run": folder.name, "outcome": last[0].after.outcome, "metrics": found}
+        told = {"run": folder.name, "outcome": last[0].after.outcome, "metrics": found, "cache": billed}
         typer.echo(msgspec.json.encode(told).decode())
         return
-    typer.echo("\n".join([_title(folder, last[0]), "", *table(found)]))
-
-
-def _moments(folder: Path) -> Iterator[Moment]:
-    """The moments of a run, those it shares with its parents first."""
-    from stackmem.measure.moments import moments
-    from stackmem.trace.lineage import RunReader
-
-    return moments((record.at, record.event) for record in RunReader(folder))
+    lines = [_title(folder, last[0]), "", *metric_table.table(found)]
+    typer.echo("\n".join([*lines, "", *cache_text.lines(billed)] if billed is not None else lines))
 
 
 def _noting_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:

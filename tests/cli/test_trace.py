@@ -84,6 +84,18 @@ def test_the_tree_and_the_metrics_of_a_run_are_printed_and_given_as_json(stage: 
     assert [(one["name"], one["steps"]) for one in frames_told] == [("root", 2), ("part", 2)]
 
 
+def test_a_scripted_run_has_a_bill_under_any_model_of_the_table(stage: Stage):
+    stage.solve(stage.task(pushes("part"), call("heap_alloc", name="a", content="x"), ends(), ends()))
+    told = stage.run("trace", "stats", "last", "--simulate", "claude-sonnet-5-5")
+    assert told.returncode == 0, told.stderr
+    assert "under the cache of claude-sonnet-5-5, which keeps prefixes of 512 tokens and more" in told.stdout
+    assert "1 did not: new conversation" in told.stdout
+    found = json.loads(stage.run("trace", "stats", "last", "--simulate", "claude-fable-5-2", "--json").stdout)["cache"]
+    assert (found["bill"]["usd"], found["bill"]["requests"], len(found["steps"])) == (None, 4, 4)
+    wrong = stage.run("trace", "stats", "last", "--simulate", "gpt")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
 @pytest.mark.parametrize("command", ["show", "stats"])
 def test_a_broken_trace_is_one_sentence_and_exit_7(stage: Stage, command):
     stage.solve(stage.task(ends()))

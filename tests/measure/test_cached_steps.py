@@ -1,0 +1,66 @@
+"""The simulator on recorded runs: when requests were sent, and what their prompts were."""
+
+from stackmem.core.events import RunEnded, RunForked, RunResumed
+from stackmem.core.messages import Usage
+from stackmem.measure.cached_steps import CachedStep, cached_steps
+from stackmem.measure.moments import moments
+from stackmem.measure.prefix import text_of
+from tests.build import alloc, failed, play, pop, push, started
+from tests.measure.runs import seen
+
+
+def found(events, times=None) -> list[CachedStep]:
+    timed = seen(events) if times is None else moments(zip(times, events, strict=True))
+    return list(cached_steps(timed, 512, lambda block: len(text_of(block))))
+
+
+def test_every_reply_has_its_step_and_keeps_its_length():
+    played = play(alloc("a"), failed(), push(), pop(), pop())
+    steps = found(played)
+    assert [(one.step, one.frame) for one in steps] == [
+        (1, "frame-0"), (2, "frame-0"), (3, "frame-1"), (4, "frame-0"),
+    ]  # fmt: skip
+    assert {one.usage.output for one in steps} == {20}
+    assert {one.recorded for one in steps} == {Usage(uncached=100, output=20)}
+
+
+def test_every_token_of_a_prompt_is_in_one_class():
+    played = play(alloc("a"), push(), pop(), pop())
+    for one, asked in zip(found(played), played.asked, strict=False):
+        view = asked.view
+        chars = len(view.system) + sum(len(f"{tool.name}\n{tool.description}\n{tool.schema}") for tool in view.tools)
+        assert one.usage.prompt > chars
+        assert one.cached.usage(20) == one.usage
+
+
+def test_a_request_after_a_failure_is_sent_when_its_wait_is_over():
+    played = play(alloc("a"), failed(retry_after_seconds=20.0), pop())
+    assert played.kinds == [
+        "RunStarted", "ModelReplied", "ChunkAllocated", "ModelFailed", "ModelReplied", "FramePopped", "RunEnded",
+    ]  # fmt: skip
+    soon, late = ([0.0, 1.0, 1.0, failure, 400.0, 400.0, 400.0] for failure in (279.0, 281.0))
+    assert [one.cached.broken for one in found(played.events, soon)] == ["first request", ""]
+    assert [one.cached.broken for one in found(played.events, late)] == ["first request", "expired"]
+
+
+def test_a_run_that_lay_dead_for_ten_minutes_pays_again():
+    played = play(alloc("a"), pop())
+    at = played.kinds.index("ChunkAllocated") + 1
+    resumed = RunResumed(started().limits, "bubblewrap", "0")
+    events = [*played.events[:at], RunEnded("interrupted", ""), resumed, *played.events[at:]]
+    times = [0.0, 1.0, 1.0, 1.0, 700.0, 701.0, 701.0, 701.0]
+    assert [one.cached.broken for one in found(events, times)] == ["first request", "expired"]
+
+
+def test_a_fork_is_rendered_by_the_strategy_it_goes_on_with():
+    played = play(alloc("a"))
+    start = started("stackheap:index=system")
+    fork = RunForked("parent", len(played.events), "", start)
+    rest = play(alloc("a"), alloc("b"), pop()).events[len(played.events) :]
+    steps = found([*played.events, fork, *rest])
+    assert steps[-1].cached.broken == "system changed"
+
+
+def test_a_run_without_a_reply_has_no_steps():
+    assert found(play()) == []
+    assert found(play(failed("authentication"))) == []
