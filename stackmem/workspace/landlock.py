@@ -76,7 +76,7 @@ def build_order(
 
 
 def _covered(seat: Seat, granted: list[str]) -> list[str]:
-    needed = (seat.root, *(mount.host for mount in seat.mounts))
+    needed = (str(seat.root), *(mount.host for mount in seat.mounts))
     return places_to_cover(seat.hidden, [(path, path) for path in granted], needed)
 
 
