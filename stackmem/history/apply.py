@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -136,11 +136,10 @@ def _checked(path: str) -> bytes:
 def _staged(origin: Path) -> Iterator[int]:
     """An empty folder in ``origin`` that one apply at a time may use; what a killed one left is removed."""
     stage = origin / STAGE
-    stage.mkdir(mode=0o700, exist_ok=True)
-    lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    lock = _lock(stage)
+    if lock is None:
+        raise UsageError(f"another apply is at work in {origin}; wait until it has ended, and apply again")
     try:
-        if not _locked(lock, stage):
-            raise UsageError(f"another apply is at work in {origin}; wait until it has ended, and apply again")
         try:
             remove_tree(stage / "work", held=(lock,))
             os.mkdir("work", 0o700, dir_fd=lock)
@@ -155,17 +154,26 @@ def _staged(origin: Path) -> Iterator[int]:
         os.close(lock)
 
 
-def _locked(lock: int, stage: Path) -> bool:
-    """Whether the open folder is ours alone; a program that a killed apply was starting may hold it for a moment."""
+def _lock(stage: Path) -> int | None:
+    """The folder, made where it is missing, open and ours alone; None where somebody keeps it.
+
+    What a killed apply was starting or removing is waited for: it holds the lock, and at last the folder is gone.
+    """
     for _ in range(_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return stage.stat().st_ino == os.fstat(lock).st_ino  # another apply removes its folder as it ends
-        except BlockingIOError:
-            time.sleep(_TRY_SECONDS)
-        except FileNotFoundError:
-            return False
-    return False
+        stage.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):
+            lock = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if stage.stat().st_ino == os.fstat(lock).st_ino:
+                    return lock
+            except BlockingIOError:
+                time.sleep(_TRY_SECONDS)
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)
+    return None
 
 
 def _exchange(todo: list[_Task], origin: Path, root: int, stage: int) -> None:

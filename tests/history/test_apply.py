@@ -344,10 +344,11 @@ def test_an_apply_killed_at_any_moment_can_be_run_again(tmp_path):
     assert halves, "no kill came in time: this test tells nothing"
 
 
-def test_what_a_killed_apply_was_removing_is_gone_before_the_next_one_begins(tmp_path):
+@pytest.mark.parametrize("removal", [1, 2], ids=["before its work", "after it"])
+def test_what_a_killed_apply_was_removing_is_gone_before_the_next_one_begins(tmp_path, removal):
     slow = tmp_path / "bin" / "rm"
     slow.parent.mkdir()
-    slow.write_text(f'#!/bin/sh\ntouch {tmp_path}/began; sleep 0.4; /bin/rm "$@"; touch {tmp_path}/ended\n')
+    slow.write_text(f'#!/bin/sh\necho >>{tmp_path}/began; sleep 0.4; /bin/rm "$@"; echo >>{tmp_path}/ended\n')
     slow.chmod(0o755)
     run = Run(folder(tmp_path / "p", START), work_on)
     child = os.fork()
@@ -357,12 +358,13 @@ def test_what_a_killed_apply_was_removing_is_gone_before_the_next_one_begins(tmp
             run.apply()
         finally:
             os._exit(0)
-    while not (tmp_path / "began").exists():
+    began, ended = tmp_path / "began", tmp_path / "ended"
+    while not began.exists() or len(began.read_text()) < removal:
         time.sleep(0.005)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     run.apply()
-    assert (tmp_path / "ended").exists()
+    assert len(ended.read_text()) == removal
     assert holds(run.origin) == holds(run.work)
 
 
