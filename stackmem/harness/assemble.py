@@ -189,7 +189,8 @@ def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, st
     try:
         return fill(settings.prompt.read_text("utf-8"), slots).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the prompt {settings.prompt} cannot be read ({error}); name a text file") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"the prompt {settings.prompt} cannot be read ({why}); name a text file") from error
     except KeyError as error:
         raise UsageError(
             f"the prompt {settings.prompt} has the slot {error}; known: {', '.join(sorted(slots))}"

@@ -66,7 +66,9 @@ def find_run(named: str, runs_dir: Path) -> Path:
         return runs_dir / found[0]
     if found:
         raise UsageError(f"{named!r} begins the names of {len(found)} runs: {', '.join(found[:5])}; write more of one")
-    raise UsageError(f"no run {named!r} in {runs_dir}; it holds {len(runs)} runs, the newest is 'last'")
+    if not runs:
+        raise UsageError(f"there is no run in {runs_dir} yet; stackmem solve makes one, --runs-dir names another place")
+    raise UsageError(f"no run {named!r} in {runs_dir}; it holds {len(runs)}, and stackmem runs lists them")
 
 
 def _folders(runs_dir: Path) -> list[Path]:

@@ -130,7 +130,8 @@ def prompt_of(moment: Moment) -> View:
     try:
         strategy = open_strategy(state.begun.strategy)
     except UsageError as error:
-        raise TraceError(f"the run used a strategy that is not installed: {error}") from error
+        told = f"the run used a strategy that is not here ({error}); install the package that brings it"
+        raise TraceError(told) from error
     try:
         view = strategy.render(state)
     except (LookupError, ValueError, AttributeError, TypeError) as error:

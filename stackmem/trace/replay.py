@@ -35,6 +35,7 @@ from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
 
 from .difference import differing, prompt_difference
+from .importers.mark import refuse_imported
 from .record import Record
 
 _ANSWERS: dict[type, tuple[type, ...]] = {
@@ -73,6 +74,7 @@ def verify(records: Iterable[Record]) -> Replay:
     Raises:
         RulesDiffer: A record that the rules do not derive, named by sequence number, with both versions.
         TraceError: The first record is no ``RunStarted``, or its strategy is unknown here.
+        UsageError: The run was imported: no rules of ours made it.
 
     """
     state, strategy, prompts, count = State(), None, 0, 0
@@ -82,6 +84,7 @@ def verify(records: Iterable[Record]) -> Replay:
         if strategy is None:
             if not isinstance(record.event, RunStarted):
                 raise TraceError("the first record is not RunStarted; this is no trace of a run")
+            refuse_imported(record.event, "replayed, resumed or forked")
             strategy = _strategy(record.event)
         elif isinstance(record.event, RunForked):
             strategy = _strategy(record.event.start)
@@ -98,7 +101,8 @@ def _strategy(start: RunStarted) -> MemoryStrategy:
     try:
         return open_strategy(start.strategy)
     except UsageError as error:
-        raise TraceError(f"the run used a strategy that is not installed: {error}") from error
+        told = f"the run used a strategy that is not here ({error}); install the package that brings it"
+        raise TraceError(told) from error
 
 
 def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Proven) -> int:

@@ -41,7 +41,8 @@ def _strategy(spelled: str) -> MemoryStrategy:
     try:
         return open_strategy(spelled)
     except UsageError as error:
-        raise TraceError(f"the run used a strategy that is not installed: {error}") from error
+        told = f"the run used a strategy that is not here ({error}); install the package that brings it"
+        raise TraceError(told) from error
 
 
 def _opening(frame: Frame) -> str:
