@@ -33,18 +33,17 @@ from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.tree import remove_tree
 
+from .again import prepare_again
 from .assemble import Places, assemble, plan
 from .interrupts import Interrupts
-from .options import OPTIONS, PREFIX
+from .options import PREFIX
 from .play import Observe, Opened, applied, play
-from .prepare import Prepared
+from .plugins import load_plugins
 from .raised import raised
 from .request import Request, read_request
 from .result import RunResult, read_result
 from .rundir import HISTORY, RESULT, TRACE
-from .settings import Resolved, Settings, Value
 from .stopped import Stopped, read_stopped
-from .subject import find_subject
 
 PARTIAL = "interrupted, effects may be partial"
 _CONFINED = ("bubblewrap", "namespaces")
@@ -95,6 +94,7 @@ def resume(
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing has changed. (SIGTERM: ``SystemExit``.)
 
     """
+    load_plugins()
     with ExitStack() as stack, Interrupts(stop) as interrupts:
         lock = Lock(run_dir / TRACE)
         stack.callback(lock.close)
@@ -180,7 +180,10 @@ def _open(
     for left in work.parent.glob("check-*"):
         remove_tree(left)  # of checks that were killed
     start = stopped.state.begun
-    prepared = _prepared(request, run_dir, start.model, again.isolation)
+    # The limits and the prompt are the run's own.
+    prepared = prepare_again(
+        request, run_dir.parent, {"isolation": again.isolation, "max_usd": None, "prompt": None}, environ
+    )
     planned = plan(prepared, environ)
     profile = replace(planned.profile, network=start.network, command_seconds=start.command_seconds)
     strategy = open_strategy(start.strategy)
@@ -201,28 +204,6 @@ def _open(
     return Opened(
         parts, places, writer, history, interrupts, folder, observe, stopped.seconds, stopped.steps_with_secrets
     )
-
-
-def _prepared(request: Request, run_dir: Path, model: str, isolation: str) -> Prepared:
-    """The request as it was: no variable, file or flag of today says anything."""
-    cwd = Path(request.cwd)
-    given: dict[str, object] = {**request.flags, "isolation": isolation}
-    for name in ("prompt", "profile", "runs_dir", "sandbox_dir"):
-        if given.get(name) is not None:
-            given[name] = Path(str(given[name]))
-    given["include"] = ()
-    given["prompt"] = None  # the run keeps the text itself
-    values = tuple(
-        Value(name, given.get(name, option.default), "the run's request", "flag" if name in given else "default")
-        for name, option in OPTIONS.items()
-    )
-    settings = Settings(**{value.name: value.value for value in values})
-    kind, colon, script = model.partition(":")
-    if colon and kind == "script":
-        model = f"script:{cwd / script}"
-    subject = find_subject(request.subject, request.text, cwd)
-    folders = (run_dir.parent, Path(request.workspace).parent.parent)
-    return Prepared(subject, Resolved(settings, values), cwd, folders, model, None, ())
 
 
 def _begin(stopped: Stopped, again: RunResumed, opened: Opened) -> tuple[list[Event], Event | Effect | None]:
