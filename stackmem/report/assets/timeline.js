@@ -90,8 +90,12 @@ export class Timeline {
 
   choose(step, place = this.chosen.run) {
     const run = this.runs[place];
-    if (!run || run.count === 0) return;
+    if (!run) return;
     this.chosen = { run: place, step: Math.min(run.count, Math.max(1, Math.round(step) || 1)) };
+    if (!run.count) {
+      this.tell("choice");
+      return;
+    }
     const [from, to] = this.span(run, this.chosen.step, this.chosen.step);
     const width = this.domain[1] - this.domain[0];
     if (to <= this.domain[0] || from >= this.domain[1]) {

@@ -1,0 +1,21 @@
+"""The pictures in the docs are of the page as it is."""
+
+import struct
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from tests.report.pictures import IMAGES, SIZE, take
+
+
+def size(picture: Path) -> tuple[int, int]:
+    width, height = struct.unpack(">II", picture.read_bytes()[16:24])
+    return width, height
+
+
+def test_the_pictures_of_the_docs_can_be_taken_anew(browser: Browser, made, tmp_path):
+    for picture in take(browser, made["invoices"], tmp_path):
+        kept = IMAGES / picture.name
+        assert size(picture) == size(kept) == (SIZE["width"], SIZE["height"])
+        # Fonts differ between machines; an empty or a broken page would be a tenth of it.
+        assert 0.5 < picture.stat().st_size / kept.stat().st_size < 2

@@ -1,0 +1,107 @@
+"""Each prompt of a page is the one that was sent, and nothing is kept twice."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stackmem.core.messages import Text, Thinking, ToolCall, View
+from stackmem.report.texts import Texts
+from stackmem.trace.store import TraceWriter
+from tests.build import Played
+from tests.golden.stories import STORIES, mishaps
+from tests.report.opened import opened, prompt, text
+from tests.report.runs import Clock, long_run
+
+
+def written(folder: Path, played: Played) -> Path:
+    folder.mkdir()
+    writer = TraceWriter(folder / "trace.jsonl", Clock())
+    for event in played.events:
+        writer.append(event)
+    writer.close()
+    return folder
+
+
+def sent(view: View) -> list[Any]:
+    """The parts of a view, as `prompt` tells them."""
+    found: list[Any] = [["s", view.system], *(["d", tool.name, tool.description, tool.schema] for tool in view.tools)]
+    for message in view.messages:
+        for part in message.parts:
+            match part:
+                case Text():
+                    found.append(["t", message.role[0], part.text])
+                case ToolCall(malformed=str(words)):
+                    found.append(["m", part.name, words, part.id])
+                case ToolCall():
+                    found.append(["c", part.name, part.arguments, part.id])
+                case Thinking():
+                    found.append(["k", part.raw["thinking"]])
+                case _:
+                    found.append(["r", part.text, int(part.failed), part.call_id])
+    return found
+
+
+@pytest.mark.parametrize("story", [*STORIES, "mishaps-tail", "mishaps-system"])
+def test_every_prompt_is_the_one_that_was_sent(story, tmp_path):
+    name, _, place = story.partition("-")
+    played = STORIES[story]() if story in STORIES else mishaps(f"stackheap:index={place}")
+    shown = opened(written(tmp_path / name, played))
+    answered = [
+        request for request, fact in zip(played.asked, facts_of(played), strict=False) if fact == "ModelReplied"
+    ]
+    assert len(answered) == len(shown["runs"][0]["steps"]) > 10
+    for step, request in enumerate(answered, 1):
+        assert prompt(shown, 0, step) == sent(request.view), step
+
+
+def facts_of(played: Played) -> list[str]:
+    """What answered each request, in order."""
+    return [kind for kind in played.kinds if kind in ("ModelReplied", "ModelFailed")]
+
+
+def test_a_prompt_of_a_frame_that_only_appends_is_two_ranges(tmp_path):
+    shown = opened(long_run(tmp_path / "run", 120))
+    assert {len(step[9]) for step in shown["runs"][0]["steps"]} == {6}
+
+
+def test_no_text_is_kept_twice(tmp_path):
+    shown = opened(long_run(tmp_path / "run", 200))
+    assert len(shown["texts"]) == len(set(shown["texts"]))
+    content = next(one for one in shown["texts"] if one.count("_") == 20)  # a chunk's, which is read several times
+    assert sum(content in one for one in shown["texts"]) == 1
+
+
+def test_two_runs_of_a_page_share_their_texts(tmp_path):
+    one, other = long_run(tmp_path / "one", 60), long_run(tmp_path / "other", 60)
+    assert opened(one, other)["texts"] == opened(one)["texts"]
+
+
+@given(st.lists(st.text(alphabet="ab\n🧵é", max_size=12), max_size=6), st.text(alphabet="ab\n🧵", max_size=60))
+def test_a_composed_text_reads_as_the_text_it_was(lines, inner):
+    texts = Texts()
+    told = "\n".join(lines)
+    for whole in (told, f"head\n{inner}", f"head\n{inner[3:]}", inner):
+        for ref in (texts.lines(whole), texts.around(whole, inner), texts.ref(whole)):
+            assert text({"texts": texts.items}, ref) == whole
+
+
+def test_a_piece_of_a_chunk_is_told_by_its_place_in_it():
+    texts = Texts()
+    chunk = "🧵 line one is this long\nline two, and more of it, and more\nline three, and more of it"
+    ref = texts.around("heap 'x', lines 2 to 3\n" + chunk[25:], chunk)
+    assert isinstance(ref, list)
+    assert isinstance(ref[1], tuple)
+    assert text({"texts": texts.items}, ref).endswith(chunk[25:])
+
+
+def test_a_run_whose_strategy_is_unknown_is_shown_without_its_prompts(tmp_path):
+    played = STORIES["calculator"]()
+    played.events[0] = replace(played.events[0], strategy="gone")
+    run = opened(written(tmp_path / "run", played))["runs"][0]
+    assert "'gone' is not installed" in run["unrendered"]
+    assert len(run["steps"]) == 14
+    assert {tuple(step[9]) for step in run["steps"]} == {()}
