@@ -2,7 +2,7 @@
 # Makes .venv as the locks say, and does nothing when it is current.
 #
 #   scripts/setup.sh run    what `stackmem` needs: bubblewrap, .venv, requirements.lock, this package
-#   scripts/setup.sh test   the same, then ps, requirements-dev.lock and the npm packages of the tests
+#   scripts/setup.sh test   the same, then ps, chromium, requirements-dev.lock and the npm packages of the tests
 #
 # Missing system packages are installed with apt-get as root or through sudo where it asks no password; otherwise the
 # one command that installs them is printed and the exit code is 2. Versions and hashes come from the locks, addresses
@@ -73,6 +73,8 @@ missing_system_packages() {
     command -v bwrap >/dev/null || echo bubblewrap
     # A minimal Debian has no ps, which a sandboxed command is tested to be able to use.
     [ "$purpose" = run ] || command -v ps >/dev/null || echo procps
+    # The browser that the viewer is tested in.
+    [ "$purpose" = run ] || command -v chromium >/dev/null || echo chromium
     venv_works || "$python" -I -c 'import ensurepip, venv' 2>/dev/null ||
         "$python" -c 'import sys; print(f"python3.{sys.version_info.minor}-venv")'
 }

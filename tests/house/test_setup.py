@@ -55,9 +55,9 @@ def test_without_apt_get_the_missing_packages_are_named(machine):
     assert not (machine / "checkout" / ".venv").exists()
 
 
-def test_the_tests_need_ps_and_a_run_does_not(machine):
-    assert "missing: bubblewrap procps; there is no apt-get here" in set_up(machine, "test").stderr
-    assert "procps" not in set_up(machine, "run").stderr
+def test_the_tests_need_ps_and_a_browser_and_a_run_does_not(machine):
+    assert "missing: bubblewrap procps chromium; there is no apt-get here" in set_up(machine, "test").stderr
+    assert "missing: bubblewrap; there is no apt-get here" in set_up(machine, "run").stderr
 
 
 @pytest.mark.parametrize(
