@@ -15,7 +15,25 @@ import typer
 from stackmem.errors import StackmemError
 from stackmem.version import VERSION
 
-from . import apply, config, doctor, export, fork, models, replay, resume, runs, solve, strategies, tasks, trace
+from . import (
+    apply,
+    config,
+    diff,
+    doctor,
+    export,
+    fork,
+    import_,
+    models,
+    replay,
+    resume,
+    runs,
+    solve,
+    strategies,
+    tasks,
+    trace,
+    trace_recover,
+    view,
+)
 
 EPILOG = """Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit
 was reached; 4 the provider failed (also a script that ran dry); 5 the workspace or its isolation failed; 6 replay
@@ -36,11 +54,15 @@ app.command("solve", short_help="Let a model solve a task, or work on a copy of 
 app.command("resume", short_help="Go on with a run that stopped.")(resume.command)
 app.command("replay", short_help="Verify every event and prompt of a run.")(replay.command)
 app.command("fork", short_help="Go on from a step of a run, with something changed.")(fork.command)
+app.command("view", short_help="Write a run, or two, as one HTML file.")(view.command)
+app.command("diff", short_help="Say where two runs part, and what each came to.")(diff.command)
 app.command("apply", short_help="Apply a run's patch to the folder it came from.")(apply.command)
 app.command("export", short_help="Write a run in another tool's format.")(export.command)
+app.command("import", short_help="Take another agent's recording in as a run.")(import_.command)
 app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that they are sound.")
 app.add_typer(runs.app, name="runs", short_help="List the runs there are.")
 app.add_typer(trace.app, name="trace", short_help="Look at a run's trace, and measure it.")
+trace.app.command("recover", short_help="Save what is good of a broken run.")(trace_recover.command)
 app.command("doctor", short_help="Say what isolation works here, and how to get it.")(doctor.command)
 app.command("models", short_help="List the known models with their prices.")(models.command)
 app.command("strategies", short_help="List the memory strategies.")(strategies.command)

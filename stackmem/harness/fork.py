@@ -24,6 +24,7 @@ from stackmem.history.sharing import share
 from stackmem.history.walk import path_bytes
 from stackmem.memory import open_strategy
 from stackmem.memory.constants import run_constants
+from stackmem.trace.importers.mark import refuse_imported
 from stackmem.trace.moments import Moment
 from stackmem.trace.open_run import Run
 from stackmem.trace.store import TraceWriter
@@ -86,6 +87,7 @@ def fork(
     load_plugins()
     run = Run(run_dir.resolve())
     moment = run.moment(at)
+    refuse_imported(moment.settled.begun, "forked")
     must_go_on(moment, changes)
     request = read_request(run.folder)
     level = changes.isolation or moment.settled.begun.isolation
