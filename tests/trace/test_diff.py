@@ -61,7 +61,7 @@ def test_how_they_began_is_told_and_parts_nothing_by_itself(tmp_path):
     found = compared(tmp_path, model="other", window_tokens=100_000)
     assert found.parting is None
     assert "model: A 'script', B 'other'" in found.conditions
-    assert '"steps": 9' in found.conditions
+    assert "window_tokens: A 200000, B 100000" in found.conditions
 
 
 def test_tokens_and_cost_part_nothing_and_are_told(tmp_path):
