@@ -71,7 +71,7 @@ def moments(timed: Iterable[tuple[float, Event]]) -> Iterator[Moment]:
             raise TraceError(f"{first}; this is no trace of a run")
         try:
             after = evolve(state, event)
-        except (ValueError, IndexError, KeyError) as error:
+        except (LookupError, ValueError, AttributeError, TypeError) as error:
             raise TraceError(
                 f"record {number} cannot follow from those before it; stackmem replay says what should stand there"
             ) from error
