@@ -13,6 +13,8 @@ from stackmem.errors import UsageError
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 
+from .plugins import load_plugins
+
 Fold = Callable[[Iterable[Record], str], Iterator[str]]
 
 
@@ -62,6 +64,7 @@ def export_run(
         raise UsageError(f"--endpoint and --content are for --format otel, not {spelled}; leave them out")
     if endpoint is not None and out is not None:
         raise UsageError("-o writes a file and --endpoint sends to a collector; give one of them")
+    load_plugins()
     reader = RunReader(run_dir)
     if endpoint is not None:
         return Exported(send(requests(reader, run_dir.name, content=content), endpoint), reader.torn_bytes)

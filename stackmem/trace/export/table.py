@@ -72,7 +72,7 @@ def _reply(piece: Attempt, event: ModelReplied) -> tuple[Row, int]:
 
 
 def _answered(row: Row, piece: Call) -> None:
-    row["outcome"] = outcome(piece)
+    row["outcome"] = " ".join(filter(None, (str(row["outcome"]), outcome(piece))))
     row["opened"] = piece.opened
     row["call_seconds"] = f"{piece.ended - piece.started:.3f}"
     if piece.result is not None:

@@ -1,0 +1,211 @@
+"""Reads ATIF 1.0 to 1.8; subagents that stand in the file become frames.
+
+Source: Harbor's models of the format, autumn 2026.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.core.messages import Text, ToolCall, ToolSpec, Usage
+from stackmem.errors import UsageError
+
+from .session import Answer, Count, Said, Session, Told, plain, seconds, shaped, thinking, words
+
+Json = dict[str, Any]
+
+
+class _Agent(Struct, frozen=True):
+    name: str
+    version: str
+    model_name: str | None = None
+    tool_definitions: list[Json] | None = None
+
+
+class _Call(Struct, frozen=True):
+    tool_call_id: str
+    function_name: str
+    arguments: Json
+
+
+class _Ref(Struct, frozen=True):
+    trajectory_id: str | None = None
+    trajectory_path: str | None = None
+
+
+class _Result(Struct, frozen=True):
+    source_call_id: str | None = None
+    content: str | list[Json] | None = None
+    subagent_trajectory_ref: list[_Ref] | None = None
+    extra: Json | None = None
+
+
+class _Observation(Struct, frozen=True):
+    results: list[_Result] = []
+
+
+class _Metrics(Struct, frozen=True):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    cost_usd: float | None = None
+    extra: Json | None = None
+
+
+class _Step(Struct, frozen=True):
+    source: str
+    message: str | list[Json]
+    timestamp: str | None = None
+    model_name: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_Call] | None = None
+    observation: _Observation | None = None
+    metrics: _Metrics | None = None
+    is_copied_context: bool | None = None
+    llm_call_count: Count | None = None
+
+
+class _Totals(Struct, frozen=True):
+    total_cost_usd: float | None = None
+
+
+class _Trajectory(Struct, frozen=True):
+    agent: _Agent
+    steps: list[_Step]
+    schema_version: str = ""
+    session_id: str | None = None
+    trajectory_id: str | None = None
+    final_metrics: _Totals | None = None
+    subagent_trajectories: list[Json] | None = None
+
+
+def read_atif(value: object, where: str) -> Session:
+    """The trajectory as a session.
+
+    Raises:
+        UsageError: It is no trajectory of a version we know.
+
+    """
+    root = shaped(value, _Trajectory, where)
+    if not root.schema_version.startswith("ATIF-v1."):
+        raise UsageError(f"{where} says its format is {root.schema_version!r}; versions ATIF-v1.0 to 1.8 can be read")
+    return _Reader(where).session(root)
+
+
+class _Reader:
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._waiting: dict[str, _Trajectory] = {}
+        self._left_out: list[str] = []
+
+    def session(self, root: _Trajectory) -> Session:
+        read = self._read(root)
+        if self._waiting:
+            self._left_out.append(f"{len(self._waiting)} subagents that no result names")
+        read.left_out = self._left_out
+        return read
+
+    def _read(self, trajectory: _Trajectory) -> Session:
+        for below in trajectory.subagent_trajectories or ():
+            child = shaped(below, _Trajectory, self._where)
+            self._waiting[child.trajectory_id or ""] = child
+        agent = trajectory.agent
+        session = Session(
+            origin=f"atif ({agent.name} {agent.version})",
+            id=trajectory.session_id or trajectory.trajectory_id or "trajectory",
+            name=agent.name,
+            model=agent.model_name or "",
+            tools=tuple(_tool(one) for one in agent.tool_definitions or ()),
+            usd=trajectory.final_metrics.total_cost_usd if trajectory.final_metrics else None,
+            turns=[],
+        )
+        for number, step in enumerate(trajectory.steps, 1):
+            self._step(session, step, f"{self._where}, step {number}")
+        return session
+
+    def _step(self, session: Session, step: _Step, where: str) -> None:
+        at = seconds(step.timestamp, where)
+        text = words(step.message)
+        if step.is_copied_context:
+            self._left_out.append(f"{where}: copied context, told elsewhere")
+        elif step.source == "agent" and step.llm_call_count != 0:
+            session.turns.append(self._said(step, text, at, session.model))
+        elif step.source == "system" and not session.turns and not session.system:
+            session.system = text
+        elif step.source == "user" and not session.turns and not session.task:
+            session.task, session.began = text, at
+        else:
+            calls = [
+                f"{call.function_name} {msgspec.json.encode(call.arguments).decode()}" for call in step.tool_calls or ()
+            ]
+            results = [words(one.content) for one in (step.observation.results if step.observation else ())]
+            session.turns.append(Told("\n".join(filter(None, (text, *calls, *results))), at))
+
+    def _said(self, step: _Step, text: str, at: float | None, model: str) -> Said:
+        calls = tuple(ToolCall(call.tool_call_id, call.function_name, call.arguments) for call in step.tool_calls or ())
+        metrics = step.metrics or _Metrics()
+        said = Said(
+            parts=(*thinking(step.reasoning_content), *plain(text), *calls),
+            at=at,
+            stop="call" if calls else "end",
+            usage=_usage(metrics),
+            model=step.model_name or model,
+            usd=metrics.cost_usd,
+            answers=[],
+        )
+        unnamed = [call.id for call in calls]
+        for found in step.observation.results if step.observation else ():
+            name = found.source_call_id or (unnamed[0] if unnamed else "")
+            if name in unnamed:
+                unnamed.remove(name)
+            if not any(call.id == name for call in calls):
+                said.parts = (*said.parts, Text(f"[observed] {words(found.content)}"))
+                continue
+            said.answers.append(Answer(name, words(found.content), _failed(found), at, child=self._child(found)))
+        return said
+
+    def _child(self, found: _Result) -> Session | None:
+        """The conversation that a result points to; each is told once."""
+        for ref in found.subagent_trajectory_ref or ():
+            if ref.trajectory_id in self._waiting:
+                return self._read(self._waiting.pop(ref.trajectory_id))
+            self._left_out.append(f"a subagent outside of the file: {ref.trajectory_path or ref.trajectory_id}")
+        return None
+
+
+def _acted(step: _Step, text: str) -> str:
+    """What happened in a step that no model took part in."""
+    calls = [f"{call.function_name} {msgspec.json.encode(call.arguments).decode()}" for call in step.tool_calls or ()]
+    results = [words(found.content) for found in (step.observation.results if step.observation else ())]
+    return "\n".join(filter(None, (text, *calls, *results)))
+
+
+def _failed(found: _Result) -> bool:
+    ours = (found.extra or {}).get("stackmem")
+    return isinstance(ours, dict) and ours.get("failed") is True
+
+
+def _usage(metrics: _Metrics) -> Usage:
+    """The prompt's tokens include those read from a cache; ones written to it stand in ``extra``, if anywhere."""
+    extra = metrics.extra or {}
+    prompt, read = metrics.prompt_tokens or 0, metrics.cached_tokens or 0
+    short = _count(extra.get("cache_write_5m_tokens", extra.get("cache_creation_input_tokens")))
+    long = _count(extra.get("cache_write_1h_tokens"))
+    rest = prompt - read - short - long
+    if rest < 0:  # the writer counts otherwise than the format says
+        short, long, rest = 0, 0, max(0, prompt - read)
+    return Usage(rest, read, short, long, metrics.completion_tokens or 0, extra.get("estimated") is True)
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _tool(given: Json) -> ToolSpec:
+    function = given.get("function", given)
+    spelled = function if isinstance(function, dict) else {}
+    schema = msgspec.json.encode(spelled.get("parameters", {})).decode()
+    return ToolSpec(str(spelled.get("name", "")), str(spelled.get("description", "")), schema)

@@ -1,0 +1,101 @@
+"""``stackmem import``: another agent's recording as a run, listed and costed, and refused where rules are needed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stackmem.core.pricing import cost_usd
+from stackmem.harness.imports import import_file
+from stackmem.harness.result import read_result
+from stackmem.models.catalog import lookup
+from stackmem.trace.importers import IMPORTERS
+from tests.stage import Stage, records
+from tests.trace.test_import import FILES, SAMPLES, text_of
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_recording_becomes_a_run_with_its_cost(stage: Stage, name):
+    done = import_file(SAMPLES / FILES[name], None, stage.runs)
+    session = IMPORTERS[name](text_of(name), "", list)
+    expected = sum(cost_usd(said.usage, lookup(said.model).price) for said in session.replies())
+    assert done.cost_usd == pytest.approx(expected, abs=1e-6)
+    result = read_result(Path(done.run_dir) / "result.json")
+    assert (result.steps, result.cost_usd, result.outcome) == (done.steps, done.cost_usd, "finished")
+    assert result.records == len(records(done.run_dir))
+
+
+def test_two_imports_of_a_file_hold_the_same_trace(stage):
+    one, other = (import_file(SAMPLES / "atif.json", None, stage.runs) for _ in range(2))
+    assert (Path(one.run_dir) / "trace.jsonl").read_bytes() == (Path(other.run_dir) / "trace.jsonl").read_bytes()
+
+
+def test_a_model_without_a_price_costs_what_the_recording_says_or_nobody_knows(stage, tmp_path):
+    unknown = text_of("atif").replace("claude-haiku-4-5", "somebody-elses")
+    named, silent = tmp_path / "named.json", tmp_path / "silent.json"
+    named.write_text(unknown, "utf-8")
+    silent.write_text(unknown.replace("total_cost_usd", "total_steps").replace("0.0042", "7"), "utf-8")
+    assert import_file(named, None, stage.runs).cost_usd == 0.0042
+    assert import_file(silent, None, stage.runs).cost_usd is None
+
+
+def test_subagents_in_files_beside_the_session_are_read(stage, tmp_path):
+    lines = text_of("claude-code").splitlines(keepends=True)
+    file = tmp_path / "session.jsonl"
+    file.write_text("".join(line for line in lines if '"isSidechain":true' not in line), "utf-8")
+    inner = tmp_path / "session" / "subagents" / "agent-ad2d877.jsonl"
+    inner.parent.mkdir(parents=True)
+    inner.write_text("".join(line for line in lines if '"isSidechain":true' in line), "utf-8")
+    assert import_file(file, None, stage.runs).frames == 1
+
+
+def test_the_command_says_what_came_in_and_what_did_not(stage):
+    ran = stage.run("import", SAMPLES / "claude_code.jsonl")
+    assert ran.returncode == 0, ran.stderr
+    assert "5 steps, 1 frames, 30,172 tokens, $0.0441\n" in ran.stdout
+    assert "imported from claude-code 2.1.39, model claude-sonnet-5-5, claude-haiku-4-5-20251001" in ran.stdout
+    assert "left out: lines of the kind 'summary': 1" in ran.stdout
+    listed = json.loads(stage.run("runs", "--json").stdout)
+    assert [(row["outcome"], row["steps"]) for row in listed] == [("finished", 5)]
+
+
+def test_json_holds_what_is_kept(stage):
+    ran = stage.run("import", SAMPLES / "mini.traj.json", "--json", "--format", "mini")
+    kept = json.loads((stage.only_run() / "imported.json").read_text("utf-8"))
+    assert json.loads(ran.stdout) == kept
+    assert kept["recorded_usd"] == 0.0123
+
+
+@pytest.mark.parametrize("asked", [["replay", "last"], ["resume", "last"]])
+def test_what_needs_our_rules_is_refused_in_one_sentence(stage, asked):
+    import_file(SAMPLES / "mini.traj.json", None, stage.runs)
+    ran = stage.run(*asked)
+    assert ran.returncode == 2
+    assert "was imported from mini (mini-swe-agent 2.2.1) and cannot be" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["no-such-file"], "cannot be read (No such file"),
+        (["."], "cannot be read (Is a directory)"),
+        ([SAMPLES / "README.md"], "in no known format"),
+        ([SAMPLES / "README.md", "--format", "mini"], "is no JSON"),
+        ([SAMPLES / "README.md", "--format", "csv"], "no format 'csv'; known: atif, claude-code, mini"),
+        ([SAMPLES / "atif.json", "--format", "mini"], "is not as its format says"),
+        ([SAMPLES / "atif.json", "--format", "claude-code"], "is no JSON"),
+    ],
+)
+def test_what_cannot_come_in_is_one_sentence_and_leaves_nothing(stage, arguments, says):
+    ran = stage.run("import", *arguments)
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert not stage.runs.exists() or list(stage.runs.iterdir()) == []
+
+
+def test_a_runs_directory_that_cannot_be_made_is_named(stage):
+    ran = stage.run("import", SAMPLES / "atif.json", "--runs-dir", "/dev/full/runs")
+    assert ran.returncode == 2
+    assert "cannot be written" in ran.stderr
