@@ -87,9 +87,10 @@ class Snapshot:
 
 
 class FileChange(Struct, frozen=True):
-    """One file that differs between two moments.
+    r"""One file that differs between two moments.
 
     Attributes:
+        path: With ``\xNN`` for bytes that are no UTF-8.
         diff: Its lines as a unified diff; one sentence where it is no text, or too long to compare.
 
     """
@@ -116,7 +117,11 @@ def changes(before: Snapshot, after: Snapshot, *, diffs: bool = True) -> list[Fi
 def _change(path: str, before: Snapshot, after: Snapshot, *, diffs: bool) -> FileChange:
     kind: Literal["added", "modified", "deleted"]
     kind = "added" if path not in before else "deleted" if path not in after else "modified"
-    return FileChange(path, kind, _diff(path, before, after) if diffs else "")
+    return FileChange(_shown(path), kind, _diff(path, before, after) if diffs else "")
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _diff(path: str, before: Snapshot, after: Snapshot) -> str:
@@ -138,6 +143,8 @@ def _diff(path: str, before: Snapshot, after: Snapshot) -> str:
     head = [f"mode {modes[0]} -> {modes[1]}"] if modes[0] and modes[1] and modes[0] != modes[1] else []
     lines = difflib.unified_diff(
         old.splitlines(), new.splitlines(),
-        f"a/{path}" if path in before else "/dev/null", f"b/{path}" if path in after else "/dev/null", lineterm="",
+        f"a/{_shown(path)}" if path in before else "/dev/null",
+        f"b/{_shown(path)}" if path in after else "/dev/null",
+        lineterm="",
     )  # fmt: skip
     return "\n".join([*head, *lines])

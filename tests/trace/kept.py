@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -28,5 +29,5 @@ def tree(folder: Path, files: Mapping[str, str | bytes]) -> str:
     for name, content in files.items():
         raw = content if isinstance(content, bytes) else content.encode()
         mode = {"!": EXECUTABLE, "@": LINK}.get(name[-1], FILE)
-        nodes.append((name.rstrip("!@").encode(), Node(mode, store.add("blob", raw))))
+        nodes.append((os.fsencode(name.rstrip("!@")), Node(mode, store.add("blob", raw))))
     return store.add_folders(nodes)

@@ -4,6 +4,7 @@ import tracemalloc
 import zlib
 
 import pytest
+from msgspec import json
 from msgspec.structs import replace
 
 import stackmem
@@ -11,6 +12,7 @@ from stackmem import RulesDiffer, State, TraceError, UsageError, fold
 from stackmem.core.budgets import Limits
 from stackmem.core.events import ModelReplied, RunEnded, RunResumed, RunStarted, ToolReturned
 from stackmem.trace.open_run import Run
+from stackmem.trace.snapshot import Snapshot, changes
 from tests.build import PRICE, alloc, call, do, failed, play, pop, push, reply, started
 from tests.trace.kept import keep, tree
 
@@ -162,6 +164,16 @@ def test_a_file_that_the_history_lacks_or_holds_damaged_is_named(tmp_path):
     stored.unlink()
     with pytest.raises(TraceError, match="lacks"):
         run.files_at(0)["a.txt"]
+
+
+def test_a_name_that_is_no_text_is_told_in_text(tmp_path):
+    folder = tmp_path / "a-run"
+    other = Snapshot(folder / "history.git", tree(folder, {"caf\udce9.txt": "x\n"}))
+    none = Snapshot(folder / "history.git", tree(folder, {}))
+    (change,) = changes(none, other)
+    assert change.path == r"caf\xe9.txt"
+    assert r"+++ b/caf\xe9.txt" in change.diff
+    assert json.decode(json.encode(change))["kind"] == "added"
 
 
 @pytest.mark.parametrize("name", [b"..", b".", b"", b"a/b", b".git", b".GIT"])
