@@ -13,13 +13,14 @@ import typer
 from stackmem.errors import UsageError
 from stackmem.harness.prepare import Prepared, prepare
 from stackmem.harness.result import RunResult
-from stackmem.harness.rundir import PATCH
+from stackmem.harness.rundir import PATCH, RESULT
 from stackmem.harness.solve import solve
 
 from .screen import open_screen, stop_at_once
 
 _GIB = 1 << 30
 _PATCH_SHOWN_BYTES = 60_000
+_PATHS_SHOWN = 40
 
 
 def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, as_json: bool, quiet: bool) -> None:
@@ -96,8 +97,10 @@ def _show_patch(result: RunResult) -> None:
         typer.echo(f"[... {len(raw) - _PATCH_SHOWN_BYTES:,} more bytes in {result.run_dir}/{PATCH} ...]")
     if result.executed_by_host:
         typer.echo("look at these before you use the folder, your machine may run them:")
-        for path in result.executed_by_host:
+        for path in result.executed_by_host[:_PATHS_SHOWN]:
             typer.echo(f"  {readable(path)}")
+        if len(result.executed_by_host) > _PATHS_SHOWN:
+            typer.echo(f"  and {len(result.executed_by_host) - _PATHS_SHOWN:,} more, all in {result.run_dir}/{RESULT}")
     if result.applied_to:
         typer.echo(f"applied to {result.applied_to}")
     else:
