@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from msgspec import NODEFAULT, Struct, json
+from msgspec import NODEFAULT, UNSET, Struct, json
 from msgspec.structs import asdict, fields
 
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.calls import spec
 from stackmem.core.effects import Effect
-from stackmem.core.events import Ending, Event, FailureKind, Stop
+from stackmem.core.events import Ending, Event, FailureKind, Redaction, Stop
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.pricing import Price
 from stackmem.measure.metrics import METRICS
@@ -86,8 +86,9 @@ def field_table(kind: type[Struct]) -> str:
     for field in fields(kind):
         annotated = str(kind.__annotations__[field.name]).replace("|", "\\|")
         factory = field.default_factory is not NODEFAULT
-        bare = json.encode(field.default_factory() if factory else field.default).decode() if not field.required else ""
-        default = f"`{bare}`" if bare else "required"
+        has_text = not field.required and field.default is not UNSET
+        bare = json.encode(field.default_factory() if factory else field.default).decode() if has_text else ""
+        default = f"`{bare}`" if bare else "left out" if field.default is UNSET else "required"
         meaning = said.get(field.name) or _MORE.get(f"{kind.__name__}.{field.name}") or _MORE.get(field.name, "")
         rows.append(f"| `{field.name}` | `{annotated}` | {default} | {meaning} |")
     return "\n".join(rows)
@@ -114,7 +115,7 @@ def effect_list() -> str:
 
 def parts() -> str:
     """The values inside events."""
-    kinds = (Text, Thinking, ToolCall, Usage, ToolSpec, Price, Budgets, Limits)
+    kinds = (Text, Thinking, ToolCall, Usage, ToolSpec, Price, Budgets, Limits, Redaction)
     told = [f"### {kind.__name__}\n\n{_plain(summary(kind))}{field_table(kind)}" for kind in kinds]
     words = [
         f"- `{name}`: {', '.join(f'`{word}`' for word in get_args(kind))}"

@@ -32,6 +32,7 @@ from . import (
     tasks,
     trace,
     trace_recover,
+    trace_redact,
     view,
 )
 
@@ -63,6 +64,7 @@ app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that
 app.add_typer(runs.app, name="runs", short_help="List the runs there are.")
 app.add_typer(trace.app, name="trace", short_help="Look at a run's trace, and measure it.")
 trace.app.command("recover", short_help="Save what is good of a broken run.")(trace_recover.command)
+trace.app.command("redact", short_help="Copy a run with secrets replaced.")(trace_redact.command)
 app.command("doctor", short_help="Say what isolation works here, and how to get it.")(doctor.command)
 app.command("models", short_help="List the known models with their prices.")(models.command)
 app.command("strategies", short_help="List the memory strategies.")(strategies.command)

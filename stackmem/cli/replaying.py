@@ -78,6 +78,8 @@ def _verify(folder: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())
         return
+    if found.redacted_of:
+        typer.echo(f"redacted copy of {found.redacted_of}")
     typer.echo(f"{found.run}: {found.events:,} events follow from the rules, {found.prompts:,} prompts are equal")
     if not found.same_rules:
         typer.echo("the run was made under other rules: wording and prompt digests were not compared")

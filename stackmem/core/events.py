@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets, Limits
 from .messages import ReplyPart, ToolSpec, Usage
@@ -32,6 +32,19 @@ Ending = Literal[
 ]  # fmt: skip
 
 
+class Redaction(Struct, frozen=True):
+    """What a redacted copy was made of.
+
+    Attributes:
+        digest: Digest of the original's last record.
+        records: Sequence numbers of the records in which something was replaced.
+
+    """
+
+    digest: str
+    records: tuple[int, ...]
+
+
 class RunStarted(Struct, frozen=True, tag=True):
     """A run began. Everything the rules read that is not decided by them stands here, once.
 
@@ -49,6 +62,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         version: The stackmem that started the run.
         thinking: Whether the model is sent its own thinking back.
         tree: The workspace at the start, as the run's history names it; empty where none is kept.
+        redacted: Of a redacted copy; not written elsewhere.
 
     """
 
@@ -71,6 +85,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     rules: int = RULES
     thinking: Literal["kept", "dropped"] = "kept"
     tree: str = ""
+    redacted: Redaction | UnsetType = UNSET
 
 
 class RunResumed(Struct, frozen=True, tag=True):

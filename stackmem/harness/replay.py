@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.replay import verify
@@ -19,6 +19,7 @@ class Replayed(Struct, frozen=True):
         prompts: Prompt digests that were compared and are equal.
         outcome: ``running`` where the run was cut short.
         torn_bytes: Bytes after the last whole record.
+        redacted_of: Of a redacted copy, the digest of the original's last record; else empty.
 
     """
 
@@ -30,6 +31,7 @@ class Replayed(Struct, frozen=True):
     steps: int
     frames: int
     torn_bytes: int
+    redacted_of: str = ""
 
 
 def replay_run(run_dir: Path) -> Replayed:
@@ -44,6 +46,7 @@ def replay_run(run_dir: Path) -> Replayed:
     reader = RunReader(run_dir)
     found = verify(reader)
     state = found.state
+    redacted = state.begun.redacted
     return Replayed(
         run=run_dir.name,
         events=found.events,
@@ -53,4 +56,5 @@ def replay_run(run_dir: Path) -> Replayed:
         steps=state.step,
         frames=state.pushes,
         torn_bytes=reader.torn_bytes,
+        redacted_of=redacted.digest if redacted is not UNSET else "",
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core import limits as core_limits
@@ -104,6 +104,7 @@ def resume(
                 stopped = read_stopped(run_dir, scrubber)
                 if _is_over(stopped.state) and read_result(run_dir / RESULT) is not None:
                     return Resumed(None, stopped.state.outcome, played=False)
+                _refuse_copy(stopped.state)
                 request = read_request(run_dir)
                 limits = raised(stopped.state.limits, stopped.state.begun, wanted)
                 again = RunResumed(limits, wanted.get("isolation") or stopped.isolation, VERSION)
@@ -134,6 +135,12 @@ def _is_over(state: State) -> bool:
         return False
     checks = state.checks
     return not state.begun.checked or (checks is not None and bool(checks.rewards or not checks.error))
+
+
+def _refuse_copy(state: State) -> None:
+    redacted = state.begun.redacted
+    if redacted is not UNSET:
+        raise UsageError(f"the run is a redacted copy of {redacted.digest}, without its files; resume the original")
 
 
 def _refuse_spent(state: State, again: RunResumed) -> None:

@@ -75,7 +75,7 @@ def test_the_calculator_killed_after_any_fact_goes_on_as_if_nothing_had_been(sta
     agrees(run, resumed(run).result, stage.solve(task), CALCULATOR_FACTS)
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(2, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("every", [9, pytest.param(3, marks=pytest.mark.campaign)])
 def test_a_run_killed_again_and_again_comes_to_its_end(stage: Stage, every: int):
     task = deep(stage)
     run = killed(stage, every, task)
