@@ -5,40 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stackmem.core.events import (
-    CallRejected,
-    ChecksReturned,
-    ChunkAllocated,
-    ChunkFreed,
     ChunkRead,
-    ChunkWritten,
     Event,
     FramePopped,
     FramePushed,
-    ModelFailed,
     ModelReplied,
-    NoticeGiven,
-    ReplyNudged,
-    RunEnded,
     RunForked,
-    RunResumed,
     RunStarted,
-    ToolReturned,
-    VerifyReturned,
 )  # fmt: skip
-from stackmem.core.machine import evolve
 from stackmem.core.messages import View
 from stackmem.core.pricing import cost_usd
 from stackmem.core.state import Frame, Notice, Reply, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
+from stackmem.trace.importers.mark import imported_from
+from stackmem.trace.moments import following
 from stackmem.trace.record import Record
 
 from .breaks import Breaks
+from .cached import MINIMUM_TOKENS, Served, Simulated, recorded
+from .facts import fact_of
 from .files import Changes
 from .heap import Lanes
 from .prompts import Prompts, part_chars
-from .steps import Fact, FrameRow, RunPage, StepRow
+from .steps import FrameRow, RunPage, StepRow
 from .texts import Texts
 
 _ROOT = {"solved": "ok", "finished": "ok", "unsolved": "failed", "stalled": "forced"}
@@ -56,7 +47,8 @@ class Fold:
         self.page = RunPage(run, 0, "", "", "", "", "", 0.0, 0, files_missing=changes.missing)
         self._state = State()
         self._texts, self._prompts, self._changes = texts, prompts, changes
-        self._lanes, self._breaks = Lanes(texts), Breaks()
+        self._lanes, self._breaks, self._simulated = Lanes(texts), Breaks(), Simulated()
+        self._imported = ""
         self._strategy: MemoryStrategy | None = None
         self._frames: dict[str, int] = {}
         self._turn_chars: list[int] = []  # before each step, of all turns of all frames
@@ -70,10 +62,12 @@ class Fold:
             raise TraceError("the first record is not RunStarted; this is no trace of a run")
         if isinstance(event, ModelReplied):
             self._reply(event, record.at)
-        self._state = after = evolve(before, event)
+        self._state = after = following(before, record)
         self._last_at = record.at
         if isinstance(event, RunStarted | RunForked):
             self._start(after, record.at)
+        if isinstance(event, RunForked):
+            self.page.forked = f"{event.parent} at record {event.at}"
         if isinstance(event, ChunkRead) and event.name in before.heap.chunks:
             told = self._told()  # its text is the chunk's, which is noted before the text is kept
             if told is not None:
@@ -81,7 +75,7 @@ class Fold:
         self._chars += sum(map(_turn_chars, _new_turns(before, after)))
         self._lanes.see(after.heap, after.step)
         self._open_and_close(event, after)
-        fact = self._fact(event)
+        fact = fact_of(event, self._texts, self._frames, self._told())
         if fact is not None:
             (self.page.steps[-1].facts if self.page.steps else self.page.before).append(fact)
         if self.page.steps and after.tree != before.tree and before.tree and not isinstance(event, RunForked):
@@ -116,6 +110,11 @@ class Fold:
         except UsageError:
             self._strategy = None
             page.unrendered = f"the strategy {start.strategy!r} is not installed here, so prompts cannot be shown"
+        self._imported = imported_from(start)
+        if self._imported:
+            page.unrendered = (
+                f"imported from {self._imported}: prompts are put together from what was said, not as sent"
+            )
         if not page.frames and state.stack:
             self._opened(state.stack[0], -1, 0)
 
@@ -124,7 +123,7 @@ class Fold:
         if not state.stack:
             raise TraceError(f"the reply of step {state.step + 1} has no frame it could be in; verify it with replay")
         usage, start = event.usage, state.begun
-        triples, broke = self._rendered(event, at)
+        triples, cached = self._rendered(event, at)
         page.estimated = page.estimated or usage.estimated
         self._turn_chars.append(self._chars)
         self._prompt_chars.append(self._prompts.chars(triples))
@@ -133,8 +132,8 @@ class Fold:
                 frame=self._frames[state.running.id],
                 at=round(at - page.started, 1),
                 prompt=usage.prompt,
-                read=usage.cache_read,
-                written=usage.cache_write_5m + usage.cache_write_1h,
+                read=cached.read,
+                written=cached.written,
                 output=usage.output,
                 full=0,
                 usd=round(cost_usd(usage, start.price), 6) if start.price else None,
@@ -143,14 +142,14 @@ class Fold:
                 reply=[self._prompts.number(part, "assistant") for part in event.parts],
                 facts=[],
                 files=[],
-                broke=broke,
+                broke=cached.broke,
             )
         )
 
-    def _rendered(self, event: ModelReplied, at: float) -> tuple[list[int], str]:
-        """The prompt that the reply answers, and why the cache did not hold its beginning."""
+    def _rendered(self, event: ModelReplied, at: float) -> tuple[list[int], Served]:
+        """The prompt that the reply answers, and what the cache did for it."""
         if self._strategy is None:
-            return [], ""
+            return [], recorded(event.usage)
         view: View = self._strategy.render(self._state)
         if event.prompt_digest and view.digest != event.prompt_digest and not self.page.unrendered:
             step = self._state.step + 1
@@ -159,7 +158,12 @@ class Fold:
             )
         frame = self._state.running.id
         triples, same = self._prompts.add(frame, view, appends=self._strategy.prefix_stable)
-        return triples, self._breaks.why(frame, at, event.usage, same, len(view.messages))
+        if self._imported:
+            return triples, recorded(event.usage)
+        if event.usage.estimated:
+            self.page.simulated = MINIMUM_TOKENS
+            return triples, self._simulated.serve(view, self._last_at, event.usage.prompt)
+        return triples, recorded(event.usage, self._breaks.why(frame, at, event.usage, same, len(view.messages)))
 
     def _told(self) -> Result | None:
         """The result that the running frame was given last, if it was."""
@@ -193,42 +197,6 @@ class Fold:
                 verify=frame.verify,
             )
         )
-
-    def _fact(self, event: Event) -> Fact | None:
-        """What the page tells of an event beside the steps themselves."""
-        ref = self._texts.ref
-        match event:
-            case ToolReturned():
-                return ["result", ref(event.text), int(event.failed), event.exit_code]
-            case VerifyReturned():
-                return ["verify", ref(event.text), event.outcome]
-            case CallRejected():
-                return ["rejected", ref(event.reason), event.code]
-            case ReplyNudged() | NoticeGiven():
-                return ["notice", ref(event.text), event.code]
-            case FramePushed():
-                return ["pushed", self._frames.get(event.frame, -1)]
-            case FramePopped():
-                return ["popped", self._frames.get(event.frame, -1), event.forced, event.verified]
-            case ChunkRead():
-                told = self._told()
-                return ["heap", "read", event.name, event.chars, ref(told.text) if told else None]
-            case ChunkAllocated() | ChunkWritten() | ChunkFreed():
-                return ["heap", type(event).__name__.removeprefix("Chunk").lower(), event.name, event.chars]
-            case ModelFailed():
-                return ["failed", event.kind, ref(event.detail)]
-            case ChecksReturned():
-                rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
-                return ["checks", ref("\n".join(filter(None, (rewards, event.error, event.text))))]
-            case RunResumed():
-                return ["resumed", event.version]
-            case RunForked():
-                self.page.forked = f"{event.parent} at record {event.at}"
-                return ["forked", event.parent, event.at]
-            case RunEnded():
-                return ["ended", event.ending]
-            case _:
-                return None
 
     def _full_history(self) -> Iterable[int]:
         """Tokens each prompt would have had with all turns of all frames before it in one conversation.

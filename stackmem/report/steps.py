@@ -79,6 +79,7 @@ class RunPage(Struct):
     Attributes:
         before: What happened before the first reply.
         estimated: Tokens are characters / 2.5: the model reports no usage, nor what its cache held.
+        simulated: Where the cache is a simulation, the shortest prefix that it keeps, in tokens; else 0.
         unrendered: Why prompts cannot be shown, or differ from those sent; empty where all is as it was.
         files_missing: Why changes of files cannot be shown.
 
@@ -99,6 +100,7 @@ class RunPage(Struct):
     wall_seconds: float = 0.0
     forked: str = ""
     estimated: bool = False
+    simulated: int = 0
     unrendered: str = ""
     files_missing: str = ""
     torn_bytes: int = 0

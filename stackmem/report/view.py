@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from stackmem.trace.lineage import RunReader
 
 from .files import Pair, changes
 from .fold import Fold
+from .parting import shared_steps
 from .prompts import Prompts
 from .steps import RunPage
 from .texts import Texts
@@ -22,14 +23,14 @@ class Shown(Struct):
     """What a page shows.
 
     Attributes:
-        parted: Of two runs, the last step that both have in common, and the record where they part; else None.
+        parted: Of two runs that part, how many steps they share.
 
     """
 
     texts: list[str]
     parts: list[Any]
     runs: list[RunPage]
-    parted: tuple[int, int] | None = None
+    parted: int | None = None
 
 
 def read_runs(folders: Sequence[Path]) -> Shown:
@@ -42,7 +43,8 @@ def read_runs(folders: Sequence[Path]) -> Shown:
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
     runs = [_read_run(folder, texts, Prompts(texts, parts, numbers)) for folder in folders]
-    return Shown(texts.items, parts, runs, _parting(*folders) if len(folders) == 2 else None)
+    parted = shared_steps(*map(RunReader, folders)) if len(folders) == 2 else None
+    return Shown(texts.items, parts, runs, parted)
 
 
 def _read_run(folder: Path, texts: Texts, prompts: Prompts) -> RunPage:
@@ -68,18 +70,3 @@ def _trees(folder: Path) -> tuple[list[Path], list[Pair]]:
             case _:
                 pass
     return stores, list(pairs)
-
-
-def _parting(one: Path, other: Path) -> tuple[int, int]:
-    """Steps that two runs share, and the number of the first record that differs."""
-    steps, number = 0, 0
-    for first, second in zip(_events(one), _events(other), strict=False):
-        if first != second:
-            break
-        number += 1
-        steps += type(first).__name__ == "ModelReplied"
-    return steps, number + 1
-
-
-def _events(folder: Path) -> Iterator[object]:
-    return (record.event for record in RunReader(folder))

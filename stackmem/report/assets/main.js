@@ -1,6 +1,6 @@
 // Puts the page together, and listens to the keyboard and the address.
 
-import { el, plain, compact, count, usd, duration, plural } from "./text.js";
+import { el, plain, compact, count, usd, duration } from "./text.js";
 import { load } from "./store.js";
 import { DARK, forgetColours, switchTheme, isDark } from "./theme.js";
 import { Timeline, ruler, GUTTER, MARGIN } from "./timeline.js";
@@ -49,12 +49,12 @@ class Board {
     this.timeline = timeline;
     this.run = run;
     this.head = el("div", { class: "playhead" });
-    this.parting = el("div", { class: "parting", hidden: true }, el("span", { text: "they part" }));
+    this.parting = el("div", { class: "parting", hidden: true }, el("span", { text: timeline.parted ? `they part after step ${timeline.parted}` : "they part at the start" }));
     const scale = ruler(timeline);
     const flame = new Flame(timeline, run, tooltip);
     const context = new ContextChart(timeline, run, tooltip);
     const heap = run.lanes.length ? new HeapLanes(timeline, run, tooltip) : null;
-    const cache = run.estimated || !run.count ? null : new CacheChart(timeline, run, tooltip);
+    const cache = run.estimated && !run.simulated ? null : run.count ? new CacheChart(timeline, run, tooltip) : null;
     const used = new Set(run.frames.map((frame) => frame.outcome));
     const outcomes = OUTCOMES.filter(([name]) => used.has(name)).map(([name, told]) => key(name, told));
     const more = run.fullPeak > 0 && run.peak > 0 ? `, at most ${(run.fullPeak / run.peak).toFixed(1)}× this run's peak` : "";
@@ -74,7 +74,7 @@ class Board {
           )
         : lane("Heap", [el("span", { class: "faint", text: "nothing was stored" })]),
       cache
-        ? lane("Cache", [key("read", "read"), key("written", "written"), key("uncached", "uncached"), key("failed", "a prefix broke", "broke")], cache.element)
+        ? lane("Cache", [key("read", "read"), key("written", "written"), key("uncached", "uncached"), key("failed", "a prefix broke", "broke"), run.simulated ? el("span", { text: `simulated for a model that keeps prefixes of ${count(run.simulated)} tokens: this one reports none` }) : ""], cache.element)
         : lane("Cache", [el("span", { class: "faint", text: "not reported by this model" })]),
       this.head,
       this.parting,
@@ -93,8 +93,8 @@ class Board {
     this.head.hidden = !run.count || timeline.chosen.run !== run.place || right < GUTTER || left > width - MARGIN;
     this.head.style.left = `${left}px`;
     this.head.style.width = `${Math.max(2, right - left)}px`;
-    if (!timeline.parted) return;
-    const at = timeline.pixel(run.bounds[timeline.mode][Math.min(run.count, timeline.parted[0])], width);
+    if (timeline.parted === null) return;
+    const at = timeline.pixel(run.bounds[timeline.mode][Math.min(run.count, timeline.parted)], width);
     this.parting.hidden = at < GUTTER - 1 || at > width - MARGIN + 1;
     this.parting.style.left = `${at}px`;
   }
