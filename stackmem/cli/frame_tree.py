@@ -9,12 +9,13 @@ from stackmem.measure.frames import FrameRow
 from .columns import aligned
 from .progress import one_line
 
-_HEADINGS = ("frame", "steps", "own", "peak context", "tokens", "cost", "outcome")
+_HEADINGS = ("frame", "steps", "own", "peak context", "tokens", "cost", "seconds", "outcome")
 
 
-def tree(rows: tuple[FrameRow, ...]) -> list[str]:
+def tree(rows: tuple[FrameRow, ...], width: int | None = None) -> list[str]:
     """One line for each frame under a line of headings."""
-    return aligned([_HEADINGS, *(_cells(row, lead) for row, lead in _led(rows))], left=(0,))
+    cells = [_HEADINGS, *(_cells(row, lead) for row, lead in _led(rows))]
+    return aligned(cells, left=(0,), outcomes=len(_HEADINGS) - 1, width=width)
 
 
 def _cells(row: FrameRow, lead: str) -> tuple[str, ...]:
@@ -27,6 +28,7 @@ def _cells(row: FrameRow, lead: str) -> tuple[str, ...]:
         f"{row.peak_context_tokens:,}",
         ("~" if row.usage.estimated else "") + f"{row.usage.total:,}",
         "unknown" if row.usd is None else f"${row.usd:.4f}",
+        f"{row.seconds:,.1f}",
         f"{outcome}: {one_line(row.result)}" if row.result else outcome,
     )
 

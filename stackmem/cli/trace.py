@@ -19,29 +19,36 @@ RUN_HELP = "A run's folder, id, unique prefix of one, or 'last'."
 app = typer.Typer(help="Look at a run's trace, and measure it.", no_args_is_help=True)
 
 
-@app.command("show", short_help="Show a run's frames as a tree.")
+@app.command("show", short_help="Show a run's frames as a tree, or its steps.")
 def show_command(
     run: Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)],
+    steps: Annotated[bool, typer.Option("--steps", help="Show every step instead of every frame.")] = False,
     runs_dir: str | None = flag("runs_dir"),
     json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
 ) -> None:
-    """Show a run's frames as a tree, with what each took and how it ended."""
+    """Show a run's frames as a tree, or its steps, with what each took and how it ended."""
     from stackmem.harness.cache_bill import moments_of
     from stackmem.measure.frames import frames
+    from stackmem.measure.timeline import timeline
 
+    from . import frame_tree, step_table
+    from .columns import terminal_width
     from .finding import run_folder
-    from .frame_tree import tree
 
     folder = run_folder(run, runs_dir)
     last: list[Moment] = []
-    rows = frames(_noting_last(moments_of(folder), last))
+    seen = _noting_last(moments_of(folder), last)
+    by_step = tuple(timeline(seen)) if steps else ()
+    by_frame = () if steps else frames(seen)
     if json:
         import msgspec
 
-        told = {"run": folder.name, "outcome": last[0].after.outcome, "frames": rows}
-        typer.echo(msgspec.json.encode(told).decode())
+        told = {"steps": by_step} if steps else {"frames": by_frame}
+        typer.echo(msgspec.json.encode({"run": folder.name, "outcome": last[0].after.outcome} | told).decode())
         return
-    typer.echo("\n".join([_title(folder, last[0]), "", *tree(rows)]))
+    width = terminal_width()
+    lines = step_table.table(by_step, width) if steps else frame_tree.tree(by_frame, width)
+    typer.echo("\n".join([_title(folder, last[0]), "", *lines]))
 
 
 @app.command("stats", short_help="Measure a run.")

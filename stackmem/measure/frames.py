@@ -26,7 +26,7 @@ class FrameRow(Struct, frozen=True):
         usage: Tokens of those replies.
         usd: Their cost; None where the price of any is unknown.
         peak_context_tokens: The longest prompt sent in it.
-        seconds: From its push to its end, its children's time included.
+        seconds: From its push to its end, its children's time included; without times when the run lay dead.
         outcome: ``popped``, ``forced: WHY``, or ``open`` where the run stopped before it ended.
         verified: As ``FramePopped.verified``.
         result: What its parent was given; empty while it is open.
@@ -54,26 +54,32 @@ class FrameRow(Struct, frozen=True):
 def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:
     """Every frame in the order of their pushes, the root first."""
     rows: dict[str, FrameRow] = {}
+    begun: dict[str, float] = {}
+    worked = 0.0
     for moment in run:
         event, before, after = moment.event, moment.before, moment.after
-        if not rows and after.stack:
-            rows[after.running.id] = _opened(after.running, 1, moment.at)
+        worked += moment.seconds if moment.spender != "away" else 0.0
+        if (not rows and after.stack) or (isinstance(event, FramePushed) and len(after.stack) > len(before.stack)):
+            frame = after.running
+            rows[frame.id], begun[frame.id] = _opened(frame, after.step + 1, moment.at), worked
         match event:
-            case FramePushed() if len(after.stack) > len(before.stack):
-                rows[event.frame] = _opened(after.running, after.step + 1, moment.at)
             case FramePopped():
                 outcome = f"forced: {event.forced}" if event.forced else "popped"
                 ended = replace(rows[event.frame], outcome=outcome, verified=event.verified, result=event.result)
-                rows[event.frame] = replace(ended, last_step=after.step, seconds=moment.at - ended.pushed_at)
+                rows[event.frame] = replace(ended, last_step=after.step, seconds=_lasted(worked, begun[event.frame]))
             case ModelReplied():
                 row = rows[before.running.id]
                 rows[row.id] = _grown(row, moment, event)
+                for frame in after.stack:
+                    lasted = _lasted(worked, begun[frame.id])
+                    rows[frame.id] = replace(rows[frame.id], last_step=after.step, seconds=lasted)
             case _:
                 pass
-        for frame in after.stack if isinstance(event, ModelReplied) else ():
-            row = rows[frame.id]
-            rows[frame.id] = replace(row, last_step=after.step, seconds=moment.at - row.pushed_at)
     return tuple(rows.values())
+
+
+def _lasted(worked: float, begun: float) -> float:
+    return round(worked - begun, 3)
 
 
 def _opened(frame: Frame, step: int, at: float) -> FrameRow:

@@ -1,15 +1,18 @@
 """``stackmem trace show`` and ``stats``."""
 
 import json
+import re
 
 import msgspec
 import pytest
 
-from stackmem.cli import frame_tree, metric_table
+from stackmem.cli import frame_tree, metric_table, step_table
 from stackmem.cli.columns import aligned
 from stackmem.core.events import RunStarted
+from stackmem.core.messages import ToolCall
 from stackmem.measure.frames import FrameRow, frames
 from stackmem.measure.metrics import METRICS, measure
+from stackmem.measure.timeline import timeline
 from tests.build import PRICE, alloc, play, pop, push, reply, started
 from tests.measure.runs import seen
 from tests.stage import Stage, call, rechain, records
@@ -27,10 +30,48 @@ def row(name: str, frame: str, parent: str = "", **more) -> FrameRow:
     return FrameRow(frame, name, 0, parent, "", 1, 1, pushed_at=0.0, **more)
 
 
+def plain(lines: list[str]) -> list[str]:
+    """The lines without the colours that are ours."""
+    return [re.sub("\x1b\\[(3[123]|0)m", "", line) for line in lines]
+
+
 def test_columns_are_as_wide_as_their_widest_cell_on_a_terminal():
     assert aligned([("a", "b", "c"), ("wide", "100", "")], left=(0,)) == ["a       b  c", "wide  100"]
     assert aligned([("語", "1", ""), ("abc", "1", "")], left=(0,)) == ["語   1", "abc  1"]
     assert aligned([], left=()) == []
+
+
+def test_a_line_is_cut_in_its_last_column_to_the_width_of_the_terminal():
+    rows = [("a", "語語語語"), ("b", "x" * 50), ("c", "")]
+    assert aligned(rows, left=(0,), width=10) == ["a  語語語…", "b  xxxxxx…", "c"]
+    assert aligned(rows, left=(0,), width=1) == ["a  …", "b  …", "c"]
+
+
+def test_an_outcome_has_its_colour_unless_she_wants_none(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert aligned([("a", "solved", "x")], left=(0, 1), outcomes=1) == ["a  \x1b[32msolved\x1b[0m  x"]
+    assert aligned([("a", "forced: window")], left=(0,), outcomes=1) == ["a  \x1b[31mforced\x1b[0m: window"]
+    assert aligned([("a", "solvedness")], left=(0,), outcomes=1) == ["a  solvedness"]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert aligned([("a", "solved", "x")], left=(0, 1), outcomes=1) == ["a  solved  x"]
+
+
+def test_every_step_is_a_line_with_what_came_of_it():
+    run = seen(play(alloc("a"), push(name="part"), reply("hm", stop="end"), pop(), pop(), start=started(price=PRICE)))
+    lines = plain(step_table.table(timeline(run)))
+    assert [line.split()[:2] for line in lines] == [
+        ["step", "frame"], ["1", "root"], ["2", "root"], ["3", "part"], ["4", "part"], ["5", "root"],
+    ]  # fmt: skip
+    assert lines[1].endswith("ok: heap_alloc a")
+    assert lines[2].endswith("pushed (frame-1): push_frame part")
+    assert lines[3].endswith("nudged (no_call): no call")
+    assert "$0.0001" in lines[1]
+
+
+def test_hostile_calls_stay_on_their_line():
+    lines = step_table.table(timeline(seen(play(reply(ToolCall("", HOSTILE, {"name": HOSTILE})), alloc("a")))))
+    assert len(lines) == 3
+    assert all(line.isprintable() and len(line) < 300 for line in plain(lines))
 
 
 def test_frames_stand_below_the_one_that_pushed_them():
@@ -58,7 +99,7 @@ def test_estimated_tokens_are_marked():
 def test_hostile_text_cannot_leave_its_line_or_colour_the_terminal():
     lines = tree(push(), pop(HOSTILE[:900]), reply(HOSTILE, stop="end"), pop(HOSTILE[:900]))
     assert len(lines) == 3
-    assert all(line.isprintable() and len(line) < 250 for line in lines)
+    assert all(line.isprintable() and len(line) < 250 for line in plain(lines))
 
 
 def test_a_metric_shows_its_unit_once():
@@ -80,6 +121,9 @@ def test_the_tree_and_the_metrics_of_a_run_are_printed_and_given_as_json(stage: 
     assert "\n└─ part" in shown.stdout
     stats = json.loads(stage.run("trace", "stats", "last", "--json").stdout)
     assert (stats["run"], stats["outcome"], stats["metrics"]["steps"]) == (run, "solved", 4)
+    steps = json.loads(stage.run("trace", "show", "last", "--steps", "--json").stdout)["steps"]
+    assert [one["tool"] for one in steps] == ["push_frame", "heap_alloc", "pop_frame", "pop_frame"]
+    assert "ok: heap_alloc a" in stage.run("trace", "show", "last", "--steps").stdout
     frames_told = json.loads(stage.run("trace", "show", run, "--json").stdout)["frames"]
     assert [(one["name"], one["steps"]) for one in frames_told] == [("root", 2), ("part", 2)]
 
