@@ -14,7 +14,7 @@ from .view import read_runs
 
 
 def write_page(folders: Sequence[Path], output: str | None) -> Path:
-    """The page of one run or of two, whole or not at all.
+    """The page of one run or of two, whole or not at all; a file that was there is replaced.
 
     Args:
         output: The file; where it is None, ``view.html`` in the first run's folder, which names the second run.
@@ -25,17 +25,27 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
 
     """
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
-    path = folders[0] / name if output is None else Path(output).expanduser()
+    path = folders[0] / name if output is None else Path(os.path.expanduser(output))  # noqa: PTH111 - ~nobody is a name
     content = page(read_runs(folders))
-    fresh = path.with_name(f".{path.name[:200]}.{os.getpid()}")
+    try:
+        _replace(path, content)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}); choose another file with -o") from error
+    return path
+
+
+def _replace(path: Path, content: bytes) -> None:
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # a device or a pipe is written to, never replaced
+        return
+    fresh = path.parent / f".{path.name[:200]}.{os.getpid()}"
     try:
         fresh.write_bytes(content)
         fresh.replace(path)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             fresh.unlink()
-        raise UsageError(f"{path} cannot be written ({error.strerror}); choose another file with -o") from error
-    return path
+        raise
 
 
 def open_page(path: Path) -> None:
