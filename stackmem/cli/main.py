@@ -27,10 +27,12 @@ from . import (
     replay,
     resume,
     runs,
+    runs_rm,
     solve,
     strategies,
     tasks,
     trace,
+    trace_pack,
     trace_recover,
     trace_redact,
     view,
@@ -62,7 +64,9 @@ app.command("export", short_help="Write a run in another tool's format.")(export
 app.command("import", short_help="Take another agent's recording in as a run.")(import_.command)
 app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that they are sound.")
 app.add_typer(runs.app, name="runs", short_help="List the runs there are.")
+runs.app.command("rm", short_help="Remove runs with their workspaces.")(runs_rm.command)
 app.add_typer(trace.app, name="trace", short_help="Look at a run's trace, and measure it.")
+trace.app.command("pack", short_help="Write a run as one archive that needs nothing beside it.")(trace_pack.command)
 trace.app.command("recover", short_help="Save what is good of a broken run.")(trace_recover.command)
 trace.app.command("redact", short_help="Copy a run with secrets replaced.")(trace_redact.command)
 app.command("doctor", short_help="Say what isolation works here, and how to get it.")(doctor.command)

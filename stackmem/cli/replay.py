@@ -10,7 +10,7 @@ from .options import flag
 
 
 def command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, prefix, or 'last'; or a packed run.")],
     step: Annotated[int | None, typer.Option("--step", metavar="N", help="Show one step whole.")] = None,
     frame: Annotated[
         str | None, typer.Option("--frame", metavar="NAME", help="Show the last step of a frame, named by id or name.")
@@ -23,8 +23,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
 ) -> None:
     """Verify every event and prompt of a run against today's rules, or look at one step, or walk through it."""
-    from .finding import run_folder
-    from .replaying import Wanted, replay_and_show
+    from .replaying import Wanted, kept_or_packed, replay_and_show
 
     wanted = Wanted(step=step, frame=frame, play=play, speed=speed)
-    replay_and_show(run_folder(run, runs_dir), wanted, as_json=json)
+    with kept_or_packed(run, runs_dir) as folder:
+        replay_and_show(folder, wanted, as_json=json)

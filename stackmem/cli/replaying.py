@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import typer
@@ -11,11 +14,29 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 from stackmem.harness.replay import replay_run
 from stackmem.trace.open_run import Run
+from stackmem.trace.pack import unpack
 from stackmem.trace.step_view import last_step_of, view_step
 
+from .finding import run_folder
 from .solving import readable
 from .step_text import step_text
 from .walk import walk
+
+
+@contextmanager
+def kept_or_packed(named: str, runs_dir: str | None) -> Iterator[Path]:
+    """The folder of a run, or of one in an archive that ``trace pack`` made, unpacked for as long as it is looked at.
+
+    Raises:
+        UsageError: No run is named so, or the archive is none.
+
+    """
+    path = Path(named).expanduser()
+    if path.suffix == ".zip" and path.is_file():
+        with TemporaryDirectory(prefix="stackmem-") as place:
+            yield unpack(path, Path(place))
+        return
+    yield run_folder(named, runs_dir)
 
 
 class Wanted(Struct, frozen=True):

@@ -42,7 +42,7 @@ class RunReader:
             TraceError: A line is broken, or a parent is missing or has changed (named).
 
         """
-        for folder, at, digest in _sources(self._run_dir):
+        for folder, at, digest in sources(self._run_dir):
             yield from self._up_to(folder, at, digest)
 
     def _up_to(self, folder: Path, at: int, digest: str) -> Iterator[Record]:
@@ -63,7 +63,7 @@ class RunReader:
         self.torn_bytes = reader.torn_bytes
 
 
-def _sources(run_dir: Path) -> list[tuple[Path, int, str]]:
+def sources(run_dir: Path) -> list[tuple[Path, int, str]]:
     """The files that hold a run, oldest first: folder, last record that counts, and its digest (nothing at the end)."""
     found = [(run_dir, _ALL, "")]
     folder = run_dir

@@ -96,12 +96,9 @@ class Objects:
         """
         return dict(sorted(self._below(tree, b"", 0)))
 
-    def trees(self, tree: str) -> Iterator[str]:
-        """The ids of a tree and of all trees below it."""
-        yield tree
-        for _, entry in _entries(self.read(tree, "tree")):
-            if entry.mode == FOLDER:
-                yield from self.trees(entry.id)
+    def entries(self, tree: str) -> list[tuple[bytes, Entry]]:
+        """What a tree itself holds, by name; folders have the mode ``40000``, and the id of their own tree."""
+        return list(_entries(self.read(tree, "tree")))
 
     def _below(self, tree: str, path: bytes, depth: int) -> Iterator[tuple[bytes, Entry]]:
         if depth > _FOLDERS_DEEP:

@@ -1,0 +1,213 @@
+"""A run as one file that needs nothing beside it: its parents' records, and every file of its history.
+
+The archive holds one folder named as the run. Its trace is the parents' lines up to the cuts, then the run's own: one
+chain, as it stood, so every digest still holds. Unpacked into any folder, it is a run like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.core.events import RunForked, RunStarted, ToolReturned, VerifyReturned
+from stackmem.errors import TraceError, UsageError
+
+from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
+from .objects import FOLDER, Objects
+
+_FILES = ("run.json", "result.json", "changes.patch", "changes.json")
+_REQUEST = "request.json"
+_STORE_FILES = ("HEAD", "config", "stackmem.json")
+_MOST_BYTES = 16 << 30
+_MOST_FILES = 5_000_000
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same run gives the same bytes
+
+
+class Packed(Struct, frozen=True):
+    """What an archive holds.
+
+    Attributes:
+        records: Of the run, those it shares with parents included.
+        parents: Runs whose records it brings along.
+        objects: Files and folders of the history.
+        missing: Objects that the history lacks; the files they stand for are not in the archive.
+        bytes: Size of the archive.
+
+    """
+
+    run: str
+    file: str
+    records: int
+    parents: tuple[str, ...]
+    objects: int
+    missing: int
+    bytes: int
+
+
+def pack(run_dir: Path, out: Path) -> Packed:
+    """Write ``out``, a new file.
+
+    Raises:
+        UsageError: ``out`` is there already, or cannot be written.
+        TraceError: The trace is broken, or a parent is missing or has changed.
+
+    """
+    run_dir = run_dir.resolve()
+    count, trees = _read(run_dir)
+    if out.exists():
+        raise UsageError(f"{out} is there already; name another file, or remove it")
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(unfinished, "x", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
+            parents = _write_trace(archive, run_dir, count)
+            _write_rest(archive, run_dir)
+            objects, missing = _write_objects(archive, run_dir, trees)
+        size = unfinished.stat().st_size
+        os.link(unfinished, out)  # unlike a rename, never over what came meanwhile
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written ({error.strerror or error}); name another place with -o") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return Packed(run_dir.name, str(out), count, parents, objects, missing, size)
+
+
+def _read(run_dir: Path) -> tuple[int, dict[str, None]]:
+    """How many records the run has, and every tree that one of them names."""
+    count, trees = 0, dict[str, None]()
+    for record in RunReader(run_dir):
+        count = record.seq
+        match record.event:
+            case RunStarted(tree=tree) | ToolReturned(tree=tree) | VerifyReturned(tree=tree):
+                trees[tree] = None
+            case RunForked(start=start):
+                trees[start.tree] = None
+            case _:
+                pass
+    trees.pop("", None)
+    return count, trees
+
+
+def _write_trace(archive: zipfile.ZipFile, run_dir: Path, count: int) -> tuple[str, ...]:
+    found = sources(run_dir)
+    with archive.open(_entry(run_dir, TRACE), "w", force_zip64=True) as target:
+        for folder, at, _ in found:
+            for line in _lines(folder, min(at, count)):
+                target.write(line)
+    return tuple(folder.name for folder, _, _ in found[:-1])
+
+
+def _lines(folder: Path, last: int) -> Iterator[bytes]:
+    """The lines of a run's own file up to a record's, as they stand."""
+    fork = begun_by(folder)
+    with (folder / TRACE).open("rb") as file:
+        for number, line in enumerate(file, fork.at + 1 if fork else 1):
+            if number > last:
+                return
+            yield line if line.endswith(b"\n") else line + b"\n"
+
+
+def _write_rest(archive: zipfile.ZipFile, run_dir: Path) -> None:
+    for name in _FILES:
+        _add(archive, run_dir, name)
+    for name in _STORE_FILES:
+        _add(archive, run_dir, f"{HISTORY}/{name}")
+    verifier = run_dir / "verifier"
+    for path in sorted(verifier.rglob("*")) if verifier.is_dir() and not verifier.is_symlink() else ():
+        _add(archive, run_dir, path.relative_to(run_dir).as_posix())
+    try:
+        asked = msgspec.json.decode((run_dir / _REQUEST).read_bytes(), type=dict[str, object])
+    except (OSError, msgspec.DecodeError):
+        return  # without it the run can be looked at, and not be gone on from
+    flags = asked.get("flags")
+    if isinstance(flags, dict):
+        flags.pop("base_url", None)  # an address may hold a login
+    archive.writestr(_entry(run_dir, _REQUEST), msgspec.json.format(msgspec.json.encode(asked), indent=2) + b"\n")
+
+
+def _add(archive: zipfile.ZipFile, run_dir: Path, name: str) -> None:
+    """A regular file, where there is one; what is a link is left out, wherever it leads."""
+    try:
+        fd = os.open(run_dir / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    with os.fdopen(fd, "rb") as file:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            with archive.open(_entry(run_dir, name), "w", force_zip64=True) as target:
+                while part := file.read(1 << 20):
+                    target.write(part)
+
+
+def _write_objects(archive: zipfile.ZipFile, run_dir: Path, trees: dict[str, None]) -> tuple[int, int]:
+    objects = Objects(run_dir / HISTORY)
+    wanted = [(tree, "tree") for tree in trees]
+    seen = set(trees)
+    written = missing = 0
+    while wanted:
+        name, kind = wanted.pop()
+        try:
+            content = objects.path(name).read_bytes()
+            below = objects.entries(name) if kind == "tree" else ()
+        except (TraceError, OSError):
+            missing += 1
+            continue
+        entry = _entry(run_dir, f"{HISTORY}/objects/{name[:2]}/{name[2:]}", zipfile.ZIP_STORED)  # it is compressed
+        archive.writestr(entry, content)
+        written += 1
+        for _, inner in below:
+            if inner.id not in seen:
+                seen.add(inner.id)
+                wanted.append((inner.id, "tree" if inner.mode == FOLDER else "blob"))
+    return written, missing
+
+
+def _entry(run_dir: Path, name: str, method: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(f"{run_dir.name}/{name}", _EPOCH)
+    entry.compress_type = method
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
+    """The run's folder, made below ``into`` from an archive that may come from anybody.
+
+    Args:
+        most_bytes: What it may hold unpacked; more is refused before anything is written.
+
+    Raises:
+        UsageError: The file is no packed run, or holds what no run does; what was written below ``into`` is no run.
+
+    """
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            entries = [entry for entry in opened.infolist() if not entry.is_dir()]
+            names = {PurePosixPath(entry.filename).parts[0] for entry in entries if entry.filename.strip("/")}
+            if len(names) != 1 or f"{min(names)}/{TRACE}" not in opened.namelist():
+                raise _no_pack(archive, f"it does not hold one folder with a {TRACE}")
+            if len(entries) > _MOST_FILES or sum(entry.file_size for entry in entries) > most_bytes:
+                raise _no_pack(archive, f"it would hold more than {most_bytes:,} bytes")
+            for entry in entries:
+                _extract(opened, entry, into, archive)
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+        raise _no_pack(archive, str(error)) from error
+    return into / min(names)
+
+
+def _extract(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, archive: Path) -> None:
+    path = PurePosixPath(entry.filename)
+    if path.is_absolute() or ".." in path.parts or "\\" in entry.filename:
+        raise _no_pack(archive, f"it holds the name {entry.filename[:60]!a}")
+    target = into / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with opened.open(entry) as source, target.open("xb") as file:
+        while part := source.read(1 << 20):
+            file.write(part)
+
+
+def _no_pack(archive: Path, why: str) -> UsageError:
+    return UsageError(f"{archive} is no packed run ({why}); stackmem trace pack makes one")
