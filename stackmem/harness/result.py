@@ -28,7 +28,7 @@ class RunResult(Struct, frozen=True):
         check_error: Why the checks gave no verdict; empty otherwise.
         failure: What the provider or the sandbox said that ended the run; empty otherwise.
         changed: Files that differ from the start.
-        not_kept: Files that the patch leaves out, as they are too large or unreadable.
+        not_kept: Files that the patch leaves out, as they are too large, unreadable, or hold a secret.
         executed_by_host: Those of them that the host may run later: look before you use them.
         steps_with_secrets: Steps whose reply holds a secret of the caller's environment.
         records, digest: Length of the trace, and the digest of its last line.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from .walk import GONE, LeftOut, Walk, path_bytes, why
 
 _CLOCK_TICK_NS = 20_000_000  # file times advance in steps of up to 10 ms; within one, a change cannot be seen by time
 GROWTH_BYTES = 512 * 1024 * 1024  # what a run may add; a patch is made in memory, and each step waits for its files
+_WITHHELD = "holds a secret"
 Key = tuple[int, int, int, int, int]
 
 
@@ -40,6 +42,7 @@ class Seen(Struct, frozen=True):
 class Census:
     """Attributes:
     room: Bytes that files may have together; None before the first look, which sets it.
+    withholds: Whether a file of this content must not be stored.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Census:
         room: int | None = None,
     ) -> None:
         self.room = room
+        self.withholds: Callable[[bytes], bool] = _nothing
         self._taken = 0
         self._git_dir = git_dir
         self._work_tree = work_tree
@@ -103,9 +107,13 @@ class Census:
         return seen, look.report()
 
     def _kept(self, look: Walk, path: bytes, status: os.stat_result) -> Node | None:
-        """Store what the path holds now; None where it is too large, and named so."""
+        """Store what the path holds now; None where it is too large or must not be stored, and named so."""
         if stat.S_ISLNK(status.st_mode):
-            return Node(LINK, self._store.add("blob", look.target(path)))
+            target = look.target(path)
+            if self.withholds(target):
+                look.leave_out(path, _WITHHELD, len(target))
+                return None
+            return Node(LINK, self._store.add("blob", target))
         if status.st_size > self._largest_bytes:
             look.leave_out(path, f"larger than {self._largest_bytes} bytes", status.st_size)
             return None
@@ -116,8 +124,15 @@ class Census:
         if len(content) > self._largest_bytes:  # it grows
             look.leave_out(path, f"larger than {self._largest_bytes} bytes", len(content))
             return None
+        if self.withholds(content):
+            look.leave_out(path, _WITHHELD, len(content))
+            return None
         self._taken += len(content)
         return Node(EXECUTABLE if status.st_mode & 0o100 else FILE, self._store.add("blob", content))
+
+
+def _nothing(content: bytes) -> bool:
+    return False
 
 
 def _key(status: os.stat_result) -> Key:

@@ -6,8 +6,9 @@ Rule 2: a file is kept byte for byte, with its executable bit, and a symlink as 
     (line ends, filters, encodings, textconv) change nothing, and nothing that it holds is executed.
 Rule 3: never kept: ``.git`` in any spelling, empty folders, times, other permissions, caches, installed dependencies
     (``.venv``, ``node_modules``), sockets and FIFOs.
-Rule 4: what cannot be kept (too large, too much, unreadable, a path too long) is named in ``left_out``. If an earlier
-    version was kept, that one stays in the tree, so that the change is unknown rather than a deletion.
+Rule 4: what cannot be kept (too large, too much, unreadable, a path too long), or must not be (it holds a secret), is
+    named in ``left_out``. If an earlier version was kept, that one stays in the tree, so that the change is unknown
+    rather than a deletion.
 
 The store is not synced to disk: after a power cut, objects of the last seconds may be missing, which git names.
 """
@@ -15,6 +16,7 @@ The store is not synced to disk: after a power cut, objects of the last seconds 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -100,6 +102,10 @@ class History:
         self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
         self._census = Census(git_dir, work_tree, self._store, self._leave_out, largest_bytes, state.room)
         self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
+
+    def withhold(self, holds_secret: Callable[[bytes], bool]) -> None:
+        """From now on leave out what holds a secret; an earlier version that was kept stays in the tree."""
+        self._census.withholds = holds_secret
 
     def snapshot(self) -> str:
         """The tree id of the workspace now; the same id where nothing that is kept has changed.

@@ -1,6 +1,8 @@
 """No secret of the caller's environment reaches the model, the trace, the result or the screen."""
 
 import os
+import zlib
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.stage import SOLVED, Stage, call, command, events, fails, kept_texts,
 KEY = 'hunter"22\\with a quote'
 ENVIRON = {"SHOP_API_KEY": KEY}
 MARK = "[secret SHOP_API_KEY]"
+TOKEN = "ghp_" + "a1" * 18
 
 
 def solved(stage: Stage, task, **settings) -> tuple[RunResult, str]:
@@ -129,3 +132,40 @@ def test_the_names_of_our_own_settings_are_no_secrets(stage: Stage):
     task = stage.task(pop(), text="Spend at most 12345678 tokens.\n")
     result = stage.solve(task, environ={**os.environ, "STACKMEM_MAX_TOKENS": "12345678"})
     assert events(result.run_dir, RunStarted)[0].task == "Spend at most 12345678 tokens."
+
+
+def stored(run: Path) -> bytes:
+    """Every object of a run's history, unpacked."""
+    return b"".join(zlib.decompress(path.read_bytes()) for path in (run / "history.git" / "objects").glob("??/*"))
+
+
+def test_a_file_that_holds_a_secret_is_named_and_neither_stored_nor_in_the_patch(stage: Stage):
+    task = stage.task(
+        command("echo more >> config.ini; cp config.ini copy.ini; ln -s '" + TOKEN + "' link; echo plain > plain"),
+        pop(),
+        files={"config.ini": f"key = {KEY}\n", "tool.sh": "echo " + TOKEN, "other": "kept"},
+    )
+    result, _ = solved(stage, task)
+    run = stage.only_run()
+    kept = stored(run) + (run / "changes.patch").read_bytes()
+    assert b"kept" in kept
+    assert b"plain" in kept
+    for secret in (KEY, TOKEN):
+        assert secret.encode() not in kept
+    assert result.changed == ("plain",)
+    assert {path.partition(" ")[0] for path in result.not_kept} == {"config.ini", "copy.ini", "link", "tool.sh"}
+    assert "config.ini (holds a secret)" in result.not_kept
+
+
+def test_a_file_that_came_to_hold_a_secret_keeps_its_earlier_version_in_the_history(stage: Stage):
+    task = stage.task(
+        command(f"echo {TOKEN} >> notes"), command("echo harmless > notes"), pop(), files={"notes": "at first\n"}
+    )
+    result, _ = solved(stage, task)
+    run = stage.only_run()
+    trees = [event.tree for event in events(run, ToolReturned)]
+    assert trees[0] == events(run, RunStarted)[0].tree
+    assert trees[1] != trees[0]
+    assert result.not_kept == ()
+    assert "-at first\n+harmless" in (run / "changes.patch").read_text("utf-8")
+    assert TOKEN.encode() not in stored(run)
