@@ -70,8 +70,11 @@ def _used(state: State) -> list[tuple[str, Ending, float, float]]:
     return [(word, ending, used, allowed) for word, ending, used, allowed in rows if allowed is not None]
 
 
-def ending(state: State) -> Ending | None:
-    """The limit of the run that is spent, if any."""
+def ending(state: State, wait_seconds: float = 0.0) -> Ending | None:
+    """The limit of the run that is spent, if any; a wait that would outlast the run's seconds has spent them."""
+    seconds = state.limits.seconds
+    if wait_seconds and seconds is not None and state.seconds + wait_seconds >= seconds:
+        return "limit:seconds"
     return next((name for _, name, used, allowed in _used(state) if used >= allowed), None)
 
 

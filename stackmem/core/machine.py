@@ -101,7 +101,7 @@ def _before_asking(state: State) -> Event | Effect | None:
         return frames.forced_pop(state, closed[0])
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
-    spent = limits.ending(state)
+    spent = limits.ending(state, wait_seconds(state.failures))
     if spent is not None:
         return RunEnded(spent, frames.so_far(state))
     return None if state.failures else limits.notice(state)  # a request that is asked again keeps its bytes

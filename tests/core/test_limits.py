@@ -110,6 +110,13 @@ def test_a_limit_that_comes_near_between_two_attempts_changes_no_byte_of_what_is
     assert len({asked.view.digest for asked in played.asked}) == 1
 
 
+def test_a_wait_that_would_outlast_the_run_ends_it_at_once():
+    long = play(failed(retry_after_seconds=50.0), world=World(tick_seconds=30.0), start=within(seconds=100.0))
+    assert (long.state.end.ending, len(long.asked)) == ("limit:seconds", 1)
+    short = play(failed(retry_after_seconds=30.0), world=World(tick_seconds=30.0), start=within(seconds=100.0))
+    assert (short.state.end, short.asked[-1].wait_seconds) == (None, 30.0)
+
+
 def test_a_clock_that_goes_back_takes_nothing_back():
     played = play(*WORK[:2], world=World(seconds=50.0, tick_seconds=-10.0), start=within(seconds=100.0))
     assert played.state.seconds == 40.0
