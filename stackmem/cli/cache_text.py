@@ -18,6 +18,11 @@ def lines(found: CacheBill) -> list[str]:
         told.append("  cost unknown: the table has no price of this model")
     else:
         told.append(f"  cost ${bill.usd:,.4f}; without a cache ${bill.usd_without_cache:,.4f}")
+    if bill.not_sent:
+        told.append(
+            f"  {bill.not_sent:,} of {bill.requests:,} prompts are not those that were sent: the run was imported, "
+            "or made under other rules"
+        )
     whole = bill.requests - sum(bill.broken.values())
     told.append(f"  {whole:,} of {bill.requests:,} requests went on from where their conversation had ended")
     told += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda one: -one[1])]

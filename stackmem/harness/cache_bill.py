@@ -61,7 +61,7 @@ def _counter(run_dir: Path, row: ModelRow) -> tuple[Count, str]:
         factor = learned_factor(
             (one.usage.prompt, one.recorded.prompt)
             for one in cached_steps(moments_of(run_dir), 0, lambda block: o200k_tokens(text_of(block)))
-            if not one.recorded.estimated
+            if one.sent and not one.recorded.estimated
         )
 
     def counter(block: Block) -> int:

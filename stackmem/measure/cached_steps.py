@@ -24,6 +24,8 @@ class CachedStep(Struct, frozen=True):
     Attributes:
         recorded: What the provider reported, or what was estimated, at the time.
         usage: By the simulator; the reply is as long as it was.
+        sent: Whether the prompt rendered today is the very one that was sent. It is not where the rules have changed
+            since, or where the run was imported: then it stands in for it.
 
     """
 
@@ -32,6 +34,7 @@ class CachedStep(Struct, frozen=True):
     recorded: Usage
     cached: Cached
     usage: Usage
+    sent: bool
 
 
 class Bill(Struct, frozen=True):
@@ -40,6 +43,7 @@ class Bill(Struct, frozen=True):
     Attributes:
         usd: None without a price.
         usd_without_cache: The same prompts with every token at the full price.
+        not_sent: Prompts that only stand in for those that were sent.
         broken: Why prefixes broke, each reason with its number of requests; requests that went on are not in it.
 
     """
@@ -48,6 +52,7 @@ class Bill(Struct, frozen=True):
     usage: Usage
     usd: float | None
     usd_without_cache: float | None
+    not_sent: int = 0
     broken: dict[str, int] = field(default_factory=dict)
 
 
@@ -70,21 +75,30 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
         spelled = before.begun.strategy
         strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
         sent = min(moment.at, moment.at - moment.seconds + wait_seconds(before.failures))
-        cached = cache.answer(Request(sent, strategy.render(before)))
-        yield CachedStep(moment.after.step, before.running.id, reply.usage, cached, cached.usage(reply.usage.output))
+        view = strategy.render(before)
+        cached = cache.answer(Request(sent, view))
+        yield CachedStep(
+            step=moment.after.step,
+            frame=before.running.id,
+            recorded=reply.usage,
+            cached=cached,
+            usage=cached.usage(reply.usage.output),
+            sent=reply.prompt_digest == view.digest,
+        )
 
 
 def bill(steps: Iterable[CachedStep], price: Price | None) -> Bill:
     """What the steps cost together."""
-    usage, requests, usd, bare = Usage(), 0, 0.0, 0.0
+    usage, requests, usd, bare, not_sent = Usage(), 0, 0.0, 0.0, 0
     broken: dict[str, int] = {}
     for step in steps:
         usage += step.usage
         requests += 1
+        not_sent += not step.sent
         if price is not None:
             usd += cost_usd(step.usage, price)
             bare += cost_usd(Usage(uncached=step.usage.prompt, output=step.usage.output), price)
         if step.cached.broken:
             broken[step.cached.broken] = broken.get(step.cached.broken, 0) + 1
     known = price is not None
-    return Bill(requests, usage, round(usd, 6) if known else None, round(bare, 6) if known else None, broken)
+    return Bill(requests, usage, round(usd, 6) if known else None, round(bare, 6) if known else None, not_sent, broken)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from stackmem.cli import cache_text
 from stackmem.core.events import Event, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import cost_usd
@@ -50,7 +51,7 @@ def test_the_bill_is_the_sum_of_its_steps_by_the_prices_of_the_row(tmp_path):
 def test_a_model_is_counted_by_the_known_factor_unless_the_run_is_its_own(tmp_path):
     events = play(alloc("a"), pop()).events
     assert cache_bill(kept(tmp_path / "script", events), "claude-sonnet-5-5").counted == "o200k × 1.55"
-    own = [replace(events[0], model="anthropic/claude-sonnet-5-5"), *reported(events[1:], factor=7)]
+    own = reported(play(alloc("a"), pop(), start=started(model="anthropic/claude-sonnet-5-5")).events, factor=7)
     told = cache_bill(kept(tmp_path / "own", own), "claude-sonnet-5-5")
     assert "learned" in told.counted
     assert told.bill.usage.prompt == pytest.approx(14_000, rel=0.1)
@@ -63,6 +64,15 @@ def test_what_was_estimated_teaches_nothing(tmp_path):
         for one in events
     ]
     assert cache_bill(kept(tmp_path / "run", guessed), "claude-sonnet-5-5").counted == "o200k × 1.55"
+
+
+def test_prompts_that_were_not_sent_teach_nothing_and_are_counted(tmp_path):
+    events = reported(play(alloc("a"), pop(), start=started(model="claude-sonnet-5-5")).events, factor=7)
+    other = [replace(one, prompt_digest="") if isinstance(one, ModelReplied) else one for one in events]
+    found = cache_bill(kept(tmp_path / "run", other), "claude-sonnet-5-5")
+    assert (found.counted, found.bill.not_sent) == ("o200k × 1.55", 2)
+    assert "  2 of 2 prompts are not those that were sent" in "\n".join(cache_text.lines(found))
+    assert cache_bill(kept(tmp_path / "own", events), "claude-sonnet-5-5").bill.not_sent == 0
 
 
 def test_nothing_costs_nothing():

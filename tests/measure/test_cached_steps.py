@@ -1,6 +1,8 @@
 """The simulator on recorded runs: when requests were sent, and what their prompts were."""
 
-from stackmem.core.events import RunEnded, RunForked, RunResumed
+from msgspec.structs import replace
+
+from stackmem.core.events import RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.messages import Usage
 from stackmem.measure.cached_steps import CachedStep, cached_steps
 from stackmem.measure.moments import moments
@@ -31,6 +33,15 @@ def test_every_token_of_a_prompt_is_in_one_class():
         chars = len(view.system) + sum(len(f"{tool.name}\n{tool.description}\n{tool.schema}") for tool in view.tools)
         assert one.usage.prompt > chars
         assert one.cached.usage(20) == one.usage
+
+
+def test_a_prompt_is_the_one_that_was_sent_or_is_said_to_be_another():
+    played = play(alloc("a"), pop())
+    assert [one.sent for one in found(played)] == [True, True]
+    other = [
+        replace(event, task="Another task.") if isinstance(event, RunStarted) else event for event in played.events
+    ]
+    assert [one.sent for one in found(other)] == [False, False]
 
 
 def test_a_request_after_a_failure_is_sent_when_its_wait_is_over():
