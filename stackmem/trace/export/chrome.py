@@ -19,7 +19,10 @@ Json = dict[str, Any]
 
 
 def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
-    """One JSON object; times in microseconds since the run began.
+    """One JSON object; times in microseconds since the run began, each record at least one after the other.
+
+    Readers rebuild the nesting from the times alone, so a slice that begins where another one ends, or takes no time,
+    would mislead them. A slice that the last record begins is a mark.
 
     Raises:
         TraceError: A record is broken.
@@ -29,12 +32,19 @@ def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
     began = 0.0
     named = {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": f"stackmem {run}"}}
     yield compact(named)
-    for piece in slices(moments(records)):
+    for piece in slices(moments(_spaced(records))):
         if isinstance(piece, Moment) and isinstance(piece.event, RunStarted):
             began = piece.at
         for event in _events(piece, began):
             yield ",\n" + compact(event)
     yield "\n]}\n"
+
+
+def _spaced(records: Iterable[Record]) -> Iterator[Record]:
+    last = 0
+    for record in records:
+        last = max(round(record.at * 1_000_000), last + 1)
+        yield Record(record.seq, last / 1_000_000, record.event)
 
 
 def _events(piece: Attempt | Call | Scope | Moment, began: float) -> Iterator[Json]:
@@ -80,9 +90,8 @@ def _attempt(piece: Attempt, began: float) -> Iterator[Json]:
 
 def _complete(name: str, category: str, started: float, ended: float, began: float, args: Json) -> Json:
     first, last = _micros(started, began), _micros(ended, began)
-    return {
-        "name": name, "cat": category, "ph": "X", "pid": 1, "tid": 1, "ts": first, "dur": last - first, "args": args,
-    }  # fmt: skip
+    event: Json = {"name": name, "cat": category, "pid": 1, "tid": 1, "ts": first, "args": args}
+    return {**event, "ph": "X", "dur": last - first} if last > first else {**event, "ph": "i", "s": "t"}
 
 
 def _micros(at: float, began: float) -> int:
