@@ -240,7 +240,7 @@ def long_run(folder: Path, steps: int, strategy: str = "stackheap") -> Path:
     outputs = _Outputs(draw)
     start = started(
         strategy, task="Do a great many things.\n", task_name="many", price=PRICE, limits=Limits(steps=steps),
-        window_tokens=1_000_000,
+        window_tokens=100_000_000,
     )  # fmt: skip
     frames = strategy.startswith("stackheap")
     return record(folder, start, _many(draw, frames), World(outputs=outputs), clock, _plain_usage)

@@ -2,7 +2,10 @@
 
 from playwright.sync_api import Page, expect
 
+from stackmem.core.events import ToolReturned
+from stackmem.trace.lineage import RunReader
 from tests.report import runs
+from tests.report.test_fold import fork_of
 
 
 def step(page: Page) -> str:
@@ -136,6 +139,20 @@ def test_two_runs_stand_on_one_scale_with_their_parting(show, made):
     page.keyboard.press("b")
     assert step(page) == "A · Step 5"
     page.wait_for_url("**#step=5&run=1")
+
+
+def test_where_two_runs_part_there_is_a_line(show, tmp_path):
+    parent = runs.showpiece(tmp_path / "parent")
+    (tmp_path / "child").mkdir()
+    at = next(one.seq for one in RunReader(parent) if isinstance(one.event, ToolReturned) and one.seq > 40)
+    page = show(parent, fork_of(parent, at, tmp_path / "child")).open()
+    lines = page.locator(".parting")
+    expect(lines).to_have_text(["they part after step 23"] * 2)
+    one, other = (lines.nth(number).bounding_box() for number in range(2))
+    assert one["x"] == other["x"]
+    box = lane(page, "Frames of the run").first.bounding_box()
+    assert abs(one["x"] - box["x"] - 54 - (box["width"] - 68) * 23 / 39) < 2
+    expect(page.locator(".summary").nth(1)).to_contain_text(f"Forked from parent at record {at}")
 
 
 def test_light_and_dark_follow_the_system_and_can_be_switched(show, made):

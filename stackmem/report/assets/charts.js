@@ -28,7 +28,7 @@ class Chart {
         cursor: { show: false },
         scales: {
           x: { time: false, auto: false, range: () => timeline.domain },
-          y: { range: (_, __, most) => [0, Math.max(10, most * 1.08)] },
+          y: { range: (_, __, most) => [0, Math.max(10, (this.highest() ?? most) * 1.08)] },
         },
         axes: [{ show: false }, AXIS],
         series: [{}, ...series],
@@ -65,6 +65,12 @@ class Chart {
     let most = 0;
     for (let at = from; at < to; at += 1) most = Math.max(most, values[at]);
     return most;
+  }
+
+  // Two runs are drawn to one height.
+  highest() {
+    const { runs } = this.timeline;
+    return runs.length > 1 ? Math.max(...runs.map((run) => this.mostOf(run))) : null;
   }
 
   resize() {
@@ -114,6 +120,10 @@ export class ContextChart extends Chart {
     );
   }
 
+  mostOf(run) {
+    return Math.max(run.peak, run.fullPeak);
+  }
+
   lines(step) {
     if (!this.run.count) return [];
     const { prompt, full } = this.run.step(step);
@@ -140,6 +150,10 @@ export class CacheChart extends Chart {
       `Cache: ${count(total(read))} tokens read, ${count(total(written))} written; ` +
         (broken === 1 ? "1 prefix broke" : `${count(broken)} prefixes broke`),
     );
+  }
+
+  mostOf(run) {
+    return run.peak;
   }
 
   several(values, from, to) {
