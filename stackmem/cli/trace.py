@@ -28,6 +28,7 @@ def show_command(
 ) -> None:
     """Show a run's frames as a tree, or its steps, with what each took and how it ended."""
     from stackmem.harness.cache_bill import moments_of
+    from stackmem.harness.run_list import name_of
     from stackmem.measure.frames import frames
     from stackmem.measure.timeline import timeline
 
@@ -44,7 +45,7 @@ def show_command(
         import msgspec
 
         told = {"steps": by_step} if steps else {"frames": by_frame}
-        typer.echo(msgspec.json.encode({"run": folder.name, "outcome": last[0].after.outcome} | told).decode())
+        typer.echo(msgspec.json.encode({"run": name_of(folder), "outcome": last[0].after.outcome} | told).decode())
         return
     width = terminal_width()
     lines = step_table.table(by_step, width) if steps else frame_tree.tree(by_frame, width)
@@ -63,6 +64,7 @@ def stats_command(
 ) -> None:
     """Measure a run: what it took, how it used its memory, and what it lost."""
     from stackmem.harness.cache_bill import cache_bill, moments_of
+    from stackmem.harness.run_list import name_of
     from stackmem.measure.metrics import measure
 
     from . import cache_text, metric_table
@@ -75,7 +77,7 @@ def stats_command(
     if json:
         import msgspec
 
-        told = {"run": folder.name, "outcome": last[0].after.outcome, "metrics": found, "cache": billed}
+        told = {"run": name_of(folder), "outcome": last[0].after.outcome, "metrics": found, "cache": billed}
         typer.echo(msgspec.json.encode(told).decode())
         return
     lines = [_title(folder, last[0]), "", *metric_table.table(found)]
@@ -89,12 +91,14 @@ def _noting_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:
 
 
 def _title(folder: Path, last: Moment) -> str:
+    from stackmem.harness.run_list import name_of
+
     from .progress import one_line
 
     state = last.after
     start = state.begun
     estimated = "; the model reported no tokens, they are estimated (~)" if state.usage.estimated else ""
     return (
-        f"{one_line(folder.name)}: {state.outcome} after {state.step} steps, model {one_line(start.model)}, "
+        f"{one_line(name_of(folder))}: {state.outcome} after {state.step} steps, model {one_line(start.model)}, "
         f"strategy {one_line(start.strategy)}{estimated}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -64,12 +65,18 @@ def list_runs(runs_dir: Path) -> list[RunRow]:
     return [_row(folder) for folder in folders]
 
 
+def name_of(folder: Path) -> str:
+    r"""The id of a run, with ``\xNN`` for bytes that are no UTF-8."""
+    return os.fsencode(folder.name).decode("utf-8", "backslashreplace")
+
+
 def _row(folder: Path) -> RunRow:
+    name = name_of(folder)
     result = read_result(folder / RESULT)
     if result is not None:
         return RunRow(
-            run=folder.name,
-            started=_started(folder.name),
+            run=name,
+            started=_started(name),
             outcome=result.outcome,
             task=result.task,
             model=result.model,
@@ -80,7 +87,7 @@ def _row(folder: Path) -> RunRow:
             cost_usd=result.cost_usd,
             wall_seconds=result.wall_seconds,
         )
-    row = RunRow(folder.name, _started(folder.name), UNFINISHED)
+    row = RunRow(name, _started(name), UNFINISHED)
     try:
         start = msgspec.json.decode((folder / RUN).read_bytes(), type=_Start)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):

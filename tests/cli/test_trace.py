@@ -170,6 +170,16 @@ def test_a_trace_whose_records_make_no_sense_together_is_exit_7(stage: Stage):
         assert says in failed.stderr
 
 
+def test_a_run_in_a_folder_whose_name_is_no_text_is_shown(stage: Stage):
+    stage.solve(stage.task(ends()))
+    odd = stage.only_run().rename(stage.runs / "caf\udce9")
+    for flags in ([], ["--json"], ["--steps"]):
+        shown = stage.run("trace", "show", odd, *flags)
+        assert shown.returncode == 0, shown.stderr
+    assert stage.run("trace", "stats", odd, "--json").returncode == 0
+    assert r"caf\xe9" in stage.run("runs").stdout
+
+
 def test_a_hostile_start_is_shown_on_one_line(stage: Stage):
     stage.solve(stage.task(ends()))
     path = stage.only_run() / "trace.jsonl"

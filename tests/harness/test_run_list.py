@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -68,6 +69,11 @@ def test_only_folders_with_a_trace_are_runs_and_the_oldest_is_first(tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "file").write_text("x")
     assert [row.run for row in list_runs(tmp_path)] == ["20261119T150000Z-a", "20261120T150000Z-b"]
+
+
+def test_a_name_that_is_no_text_is_told_in_text(tmp_path):
+    folder(tmp_path, "caf\udce9")
+    assert msgspec.json.decode(msgspec.json.encode(list_runs(tmp_path)))[0]["run"] == r"caf\xe9"
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
