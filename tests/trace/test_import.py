@@ -242,10 +242,10 @@ def test_our_own_trajectory_comes_back_with_the_same_frames_usage_and_results():
     before, after = fold(record.event for record in ours), fold(events(session))
     assert after.usage == before.usage
     assert after.step == before.step
-    assert [(one.frame.name, one.frame.depth, one.frame.registers.intent) for one in after.popped] == [
-        (one.frame.name, one.frame.depth, one.frame.registers.intent) for one in before.popped if one.frame.depth
-    ]
-    results = [turn.text for turn in after.stack[0].turns if isinstance(turn, Result)]
+    children = [[one.frame for one in state.popped if one.frame.depth] for state in (before, after)]
+    spelled = [[(one.name, one.depth, one.registers.intent) for one in frames] for frames in children]
+    assert spelled[0] == spelled[1]
+    results = [turn.text for turn in after.popped[-1].frame.turns if isinstance(turn, Result)]
     assert results[0] == "stored 'spec', 5 characters; 5 of 10,000 used"
     assert of(session, RunEnded)[0].result == "All is done."
 

@@ -75,6 +75,8 @@ def facts(session: Session, price: Price | None, window_tokens: int) -> Iterator
     )
     yield teller.fact(None, start)
     yield from teller.turns(session)
+    if ending(session) == "popped":
+        yield teller.fact(None, FramePopped("frame-0", result(session)))
     yield teller.fact(None, RunEnded(ending(session), result(session)))
 
 

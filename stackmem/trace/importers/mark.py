@@ -32,5 +32,5 @@ def refuse_imported(start: RunStarted, doing: str) -> None:
     if origin:
         raise UsageError(
             f"the run was imported from {origin} and cannot be {doing}: another agent's rules made it; "
-            "look at it with stackmem export RUN --format csv"
+            "look at it with stackmem view RUN"
         )
