@@ -142,7 +142,7 @@ def assemble(
             settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden
         )
 
-    history.withhold(lambda content: bool(scrubber.holds(content.decode("utf-8", "replace"))))
+    history.withhold(scrubber.held_in)
     workspace = open_at(places.work, (), {})
     checks = _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)
     world = World(

@@ -13,10 +13,15 @@ from collections.abc import Iterator, Mapping
 from .environment import is_secret
 
 _SHORTEST = 8
+_STARTS = (
+    "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "AKIA", "ASIA", "xox", "xapp-", "AIza",
+    "rk_live_", "sk_live_", "npm_", "pypi-", "hf_", "-----BEGIN ",
+)  # fmt: skip
+"""Each shape begins with one of them."""
 # Each pattern has a fixed start and then one run of characters, so that no position is read twice.
 _SHAPES = {
     "ANTHROPIC_KEY": r"sk-ant-[A-Za-z0-9_-]{16,}",
-    "OPENAI_KEY": r"sk-(?!ant-)(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
+    "OPENAI_KEY": r"(?<![A-Za-z0-9])sk-(?!ant-)(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
     "GITHUB_TOKEN": r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}",
     "GITLAB_TOKEN": r"glpat-[A-Za-z0-9_-]{20,}",
     "AWS_KEY": r"(?:AKIA|ASIA)[A-Z0-9]{16}",
@@ -43,6 +48,14 @@ def _spellings(value: str) -> Iterator[str]:
     yield repr(value)[1:-1]
 
 
+def _bytes(text: str) -> bytes:
+    """As a file holds it; an environment may hold bytes that are no text."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
 class Scrubber:
     """Knows the secrets of one environment, and the shapes of well-known keys."""
 
@@ -57,6 +70,8 @@ class Scrubber:
         shapes = [f"(?P<{name}>{shape})" for name, shape in _SHAPES.items()]
         own = [f"(?P<OWN>{'|'.join(map(re.escape, values))})"] if values else []
         self._pattern = re.compile("|".join((*own, *shapes)))
+        self._raw = re.compile(b"|".join([*(re.escape(_bytes(value)) for value in values), *map(_bytes, shapes)]))
+        self._starts = sorted({_bytes(start) for start in (*values, *_STARTS)})
 
     def scrub(self, text: str) -> str:
         """The text with ``[secret NAME]`` in place of each secret."""
@@ -65,6 +80,16 @@ class Scrubber:
     def holds(self, text: str) -> list[str]:
         """Names of the secrets in the text, sorted, each once."""
         return sorted({self._name(found) for found in self._pattern.finditer(text)})
+
+    def held_in(self, content: bytes) -> bool:
+        """Whether a file's content holds a secret; looks only where one can begin, so that large files take no time."""
+        for start in self._starts:
+            at = content.find(start)
+            while at >= 0:
+                if self._raw.match(content, at):
+                    return True
+                at = content.find(start, at + 1)
+        return False
 
     def _name(self, found: re.Match[str]) -> str:
         kind = found.lastgroup or ""

@@ -32,6 +32,7 @@ def test_a_key_of_a_known_shape_is_replaced_by_its_name(name, secret):
     scrubber = Scrubber({})
     assert scrubber.scrub(f"before {secret} after") == f"before [secret {name}] after"
     assert scrubber.holds(f"x={secret}") == [name]
+    assert scrubber.held_in(b"\xff\0" + f"x={secret}".encode())
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,38 @@ def test_a_private_key_is_replaced_whole_however_it_is_written(block):
     assert "QUJD" not in text
     assert text.startswith("see:\n[secret PRIVATE_KEY]")
     assert text.endswith("and then some prose.")
+
+
+PIECES = st.sampled_from(
+    [*SHAPES.values(), *(shape[:-9] for shape in SHAPES.values()), "sk-", 'hunter2-\u00e9"', "é", "\n"]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=5), max_size=6))
+def test_a_file_holds_what_its_text_does(pieces):
+    scrubber = Scrubber({"SHOP_KEY": 'hunter2-\u00e9"'})
+    text = "".join(pieces)
+    assert scrubber.held_in(text.encode()) == bool(scrubber.holds(text))
+
+
+def test_words_that_end_like_the_start_of_a_key_are_none():
+    prose = "class='task-list-item-checkbox-is-checked' data-disk-usage-of-all-volumes"
+    assert Scrubber({}).scrub(prose) == prose
+    assert not Scrubber({}).held_in(prose.encode())
+
+
+def test_values_that_are_no_text_are_found_as_bytes():
+    scrubber = Scrubber({"SHOP_KEY": "eight\udcff-bytes", "OTHER_KEY": "\ud800 is half of one"})
+    assert scrubber.held_in(b"..eight\xff-bytes..")
+    assert not scrubber.held_in(b"..eight-bytes..")
+
+
+def test_a_large_file_is_looked_through_in_a_moment():
+    contents = (b"task-disk-risk-" * 1_000_000, b"-----BEGIN " * 1_000_000, bytes(16_000_000))
+    before = time.process_time()
+    for content in contents:
+        assert not Scrubber({"SHOP_KEY": "hunter2-hunter2"}).held_in(content)
+    assert time.process_time() - before < 15  # about one
 
 
 @given(st.lists(VALUES, max_size=6), st.lists(st.text(max_size=40), min_size=1, max_size=7))

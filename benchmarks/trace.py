@@ -1,0 +1,129 @@
+"""How fast a trace is read, checked and folded, and how long it is.
+
+Run ``python benchmarks/trace.py``. Traces are made by the real loop over a model that answers at once and a workspace
+in which nothing happens, in frames of at most 100 steps, and once as one frame of all steps. Prints a table with the
+bounds of the issue; judges nothing. Each figure is the best of three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.overhead import Instant, Nothing, started
+from stackmem.core.events import Event, ModelReplied, ToolReturned
+from stackmem.core.machine import fold
+from stackmem.core.messages import Text, ToolCall
+from stackmem.core.state import State
+from stackmem.harness.controller import run
+from stackmem.harness.interrupts import Interrupts
+from stackmem.harness.perform import World
+from stackmem.harness.result import RunResult, read_result, write_result
+from stackmem.memory import open_strategy
+from stackmem.trace.replay import verify
+from stackmem.trace.store import TraceReader, TraceWriter
+
+TRIES = 3
+
+
+def make(path: Path, steps: int, *, framed: bool) -> int:
+    """Write a trace of so many steps; how many events it has."""
+    writer = TraceWriter(path)
+
+    def record(event: Event, state: State) -> None:
+        writer.append(event)
+
+    world = World(Instant(steps, framed), Nothing(), None, str, lambda: None, 30.0)  # type: ignore[arg-type]
+    run(started("stackheap"), State(), open_strategy("stackheap"), world, record, Interrupts())
+    writer.close()
+    return writer.count
+
+
+def events_of(path: Path) -> list[Event]:
+    return [record.event for record in TraceReader(path)]
+
+
+def content_bytes(events: list[Event]) -> int:
+    """Bytes of what the model and the tools said: what any trace must hold."""
+    total = 0
+    for event in events:
+        match event:
+            case ModelReplied():
+                for part in event.parts:
+                    match part:
+                        case Text(text=text):
+                            total += len(text.encode())
+                        case ToolCall():
+                            total += len(part.name) + len(msgspec.json.encode(part.arguments))
+                        case _:
+                            total += len(msgspec.json.encode(part))
+            case ToolReturned():
+                total += len(event.text.encode())
+            case _:
+                pass
+    return total
+
+
+def best(work: Callable[[], object]) -> float:
+    """Least wall time of a few tries, in seconds."""
+    times = []
+    for _ in range(TRIES):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def rate(count: int, seconds: float) -> str:
+    return f"{count / seconds:>12,.0f} events/s"
+
+
+def summary_ms(folder: Path) -> float:
+    """Reading the result of a finished run, which stands beside its trace."""
+    result = msgspec.convert(
+        {
+            "run": "r", "run_dir": "d", "task": "t", "model": "m", "strategy": "s", "ending": "popped",
+            "outcome": "solved",
+            "steps": 10_000, "frames": 100, "usage": {}, "cost_usd": 1.0, "wall_seconds": 1.0, "isolation": "none",
+            "result": "x" * 4_000, "workspace": "w", "changed": [f"file-{number}" for number in range(100)],
+        },
+        RunResult,
+    )  # fmt: skip
+    write_result(result, folder / "result.json")
+    return best(lambda: read_result(folder / "result.json")) * 1_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=10_000)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        framed, single = folder / "framed.jsonl", folder / "single.jsonl"
+        count = make(framed, asked.steps, framed=True)
+        lone_count = make(single, asked.steps, framed=False)
+        read = best(lambda: sum(1 for _ in TraceReader(framed)))
+        both = best(lambda: fold(record.event for record in TraceReader(framed)))
+        replayed = best(lambda: verify(TraceReader(framed)))
+        events, lone = events_of(framed), events_of(single)
+        extra = (framed.stat().st_size - content_bytes(events)) / asked.steps
+        rows = [
+            (f"fold, frames of 100 steps ({count:,} events)", rate(count, best(lambda: fold(events))), ">= 100,000"),
+            (f"fold, one frame of {asked.steps:,} steps", rate(lone_count, best(lambda: fold(lone))), ">= 30,000"),
+            ("read, check and fold from disk", rate(count, both), ">= 50,000"),
+            ("read and check from disk", rate(count, read), ""),
+            ("replay: each event and prompt", rate(count, replayed), ""),
+            ("bytes a step beyond replies and results", f"{extra:>12,.0f} bytes", "<= 1,280"),
+            ("summary of a finished run", f"{summary_ms(folder):>12.3f} ms", "whatever its length"),
+        ]
+    for what, measured, bound in rows:
+        print(f"{what:<48}{measured:<28}{bound}")
+
+
+if __name__ == "__main__":
+    main()
