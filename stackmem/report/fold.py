@@ -11,6 +11,7 @@ from stackmem.core.events import (
     FramePushed,
     ModelReplied,
     RunForked,
+    RunResumed,
     RunStarted,
 )  # fmt: skip
 from stackmem.core.messages import View
@@ -55,11 +56,14 @@ class Fold:
         self._prompt_chars: list[int] = []
         self._chars = 0
         self._last_at = 0.0
+        self._idle_seconds = 0.0  # between what stopped the run and what took it up again
 
     def take(self, record: Record) -> None:
         event, before = record.event, self._state
         if before.start is None and not isinstance(event, RunStarted):
             raise TraceError("the first record is not RunStarted; this is no trace of a run")
+        if isinstance(event, RunForked | RunResumed):
+            self._idle_seconds += max(0.0, record.at - self._last_at)
         if isinstance(event, ModelReplied):
             self._reply(event, record.at)
         self._state = after = following(before, record)
@@ -89,7 +93,7 @@ class Fold:
         page.outcome = state.outcome
         page.ending = state.end.ending if state.end else ""
         page.result = self._texts.ref(state.end.result if state.end else state.result)
-        page.wall_seconds = round(max(0.0, self._last_at - page.started), 3)
+        page.wall_seconds = round(max(0.0, self._last_at - page.started - self._idle_seconds), 3)
         page.torn_bytes = torn_bytes
         page.lanes, page.sequences = self._lanes.found, self._prompts.sequences
         if page.frames and state.end is not None:
@@ -130,7 +134,7 @@ class Fold:
         page.steps.append(
             StepRow(
                 frame=self._frames[state.running.id],
-                at=round(at - page.started, 1),
+                at=round(at - page.started - self._idle_seconds, 1),
                 prompt=usage.prompt,
                 read=cached.read,
                 written=cached.written,

@@ -45,7 +45,7 @@ class StepRow(Struct, array_like=True):
 
     Attributes:
         frame: Index of the frame it was asked in.
-        at: Seconds since the run's first record.
+        at: Seconds since the run's first record, without the time it was stopped.
         prompt: Tokens of the whole prompt; then how many of them were read from the cache, and written to it.
         full: Tokens that a prompt with the whole history would have had.
         usd: None where the price is unknown.

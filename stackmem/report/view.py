@@ -11,26 +11,28 @@ from msgspec import Struct
 from stackmem.core.events import RunForked, RunStarted, ToolReturned, VerifyReturned
 from stackmem.trace.lineage import RunReader
 
-from .files import Pair, changes
+from .files import Changes, Pair, changes
 from .fold import Fold
-from .parting import shared_steps
+from .parting import Parting, parting
 from .prompts import Prompts
 from .steps import RunPage
 from .texts import Texts
+
+NO_HISTORY = "no history of files was kept with this run"
 
 
 class Shown(Struct):
     """What a page shows.
 
     Attributes:
-        parted: Of two runs that part, how many steps they share.
+        parted: Where two runs part.
 
     """
 
     texts: list[str]
     parts: list[Any]
     runs: list[RunPage]
-    parted: int | None = None
+    parted: Parting | None = None
 
 
 def read_runs(folders: Sequence[Path]) -> Shown:
@@ -43,21 +45,22 @@ def read_runs(folders: Sequence[Path]) -> Shown:
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
     runs = [_read_run(folder, texts, Prompts(texts, parts, numbers)) for folder in folders]
-    parted = shared_steps(*map(RunReader, folders)) if len(folders) == 2 else None
+    parted = parting(*map(RunReader, folders)) if len(folders) == 2 else None
     return Shown(texts.items, parts, runs, parted)
 
 
 def _read_run(folder: Path, texts: Texts, prompts: Prompts) -> RunPage:
     stores, pairs = _trees(folder)
     reader = RunReader(folder)
-    fold = Fold(folder.resolve().name, texts, prompts, changes(stores, pairs))
+    kept = Changes({}, NO_HISTORY) if pairs is None else changes(stores, pairs)
+    fold = Fold(folder.resolve().name, texts, prompts, kept)
     for record in reader:
         fold.take(record)
     return fold.close(reader.torn_bytes)
 
 
-def _trees(folder: Path) -> tuple[list[Path], list[Pair]]:
-    """The folders whose histories hold the run's files, and the trees that followed one another."""
+def _trees(folder: Path) -> tuple[list[Path], list[Pair] | None]:
+    """The folders whose histories hold the run's files, and the trees that followed one another; None for no tree."""
     stores, pairs, last = [folder], dict[Pair, None](), ""
     for record in RunReader(folder):
         match record.event:
@@ -69,4 +72,4 @@ def _trees(folder: Path) -> tuple[list[Path], list[Pair]]:
                 stores.append(folder.parent / parent)
             case _:
                 pass
-    return stores, list(pairs)
+    return stores, list(pairs) if last else None

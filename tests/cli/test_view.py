@@ -36,7 +36,7 @@ def test_two_runs_are_one_page(stage, run):
     assert stage.run("view", run.name[:16], other.name).returncode == 0
     shown = held((run / f"view-{other.name}.html").read_bytes())
     assert [one["id"] for one in shown["runs"]] == [run.name, other.name]
-    assert shown["parted"] == 0
+    assert shown["parted"] == {"steps": 0, "forked": False}
 
 
 def test_a_page_that_cannot_be_written_is_a_usage_error_and_leaves_nothing(stage, run):

@@ -147,7 +147,7 @@ def test_where_two_runs_part_there_is_a_line(show, tmp_path):
     at = next(one.seq for one in RunReader(parent) if isinstance(one.event, ToolReturned) and one.seq > 40)
     page = show(parent, fork_of(parent, at, tmp_path / "child")).open()
     lines = page.locator(".parting")
-    expect(lines).to_have_text(["they part after step 23"] * 2)
+    expect(lines).to_have_text(["forked after step 23"] * 2)
     one, other = (lines.nth(number).bounding_box() for number in range(2))
     assert one["x"] == other["x"]
     box = lane(page, "Frames of the run").first.bounding_box()

@@ -10,7 +10,7 @@ from stackmem.core.events import Event, ModelReplied, RunEnded, RunForked, RunRe
 from stackmem.core.messages import Usage
 from stackmem.errors import TraceError
 from stackmem.report.breaks import Breaks
-from stackmem.report.parting import shared_steps
+from stackmem.report.parting import Parting, parting
 from stackmem.report.view import read_runs
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
@@ -228,22 +228,50 @@ def test_a_fork_is_shown_with_what_it_shares_and_its_files(tmp_path):
     child = shown["runs"][1]
     assert child["forked"] == f"parent at record {at}"
     assert child["model"] == "another"
-    assert shown["parted"] == len(child["steps"]) - 1
+    assert shown["parted"] == {"steps": len(child["steps"]) - 1, "forked": True}
     assert child["steps"][5][12], "the files of the shared part stand in the parent's history"
 
 
-def test_runs_part_by_what_happened_and_not_by_time_or_counts(made, tmp_path):
-    same = RunReader(made["invoices"])
-    assert shared_steps(same, RunReader(made["invoices"])) is None
-    retold = [replace(one, at=one.at + 9, event=recounted(one.event)) for one in same]
-    assert shared_steps(same, retold) is None
-    cut = [one for one in same if one.seq < 20]
-    resumed = RunResumed(started().limits, "", "")
-    stopped = [*cut, Record(20, 0.0, RunEnded("interrupted", "")), Record(21, 0.0, resumed)]
-    assert shared_steps(cut, stopped) is None
-    assert shared_steps(same, cut) == sum(isinstance(one.event, ModelReplied) for one in cut)
+def test_runs_part_by_what_happened_and_not_by_time_or_counts(made):
+    run = list(RunReader(made["invoices"]))
+    again = [replace(one, at=one.at + 9, event=recounted(one.event)) for one in run]
+    assert parting(run, again) is None
+    resumed = Record(21, 0.0, RunResumed(started().limits, "", ""))
+    assert parting(run[:19], [*again[:19], Record(20, 0.0, RunEnded("interrupted", "")), resumed]) is None
+    assert parting(run, again[:19]) == Parting(steps_of(run[:19]), forked=False)
     others = play(do("list_files"), pop("At once."), start=started()).events
-    assert shared_steps([Record(1, 0.0, event) for event in others], same) == 1
+    assert parting([Record(1, 0.0, event) for event in others], run) == Parting(1, forked=False)
+
+
+def test_runs_that_share_records_part_where_these_end(made):
+    run = list(RunReader(made["invoices"]))
+    assert parting(run, run) is None
+    same_but_later = [*run[:30], *(replace(one, at=one.at + 9) for one in run[30:])]
+    assert parting(run, same_but_later) == Parting(steps_of(run[:30]), forked=True)
+
+
+def steps_of(records: list[Record]) -> int:
+    return sum(isinstance(one.event, ModelReplied) for one in records)
+
+
+def test_the_time_a_run_was_stopped_does_not_count(tmp_path):
+    events = STORIES["calculator"]().events
+    clock = Clock()
+    writer = TraceWriter(tmp_path / "trace.jsonl", clock)
+    for event in events[:10]:
+        writer.append(event)
+    clock.now += 5_000
+    writer.append(RunResumed(started().limits, "bubblewrap", "0"))
+    for event in events[10:]:
+        writer.append(event)
+    writer.close()
+    run = opened(tmp_path)["runs"][0]
+    assert run["wall_seconds"] == pytest.approx(0.4 * (len(events) - 1), abs=0.01)
+    assert max(step[1] for step in run["steps"]) < 30
+
+
+def test_a_run_of_which_no_history_was_kept_says_so(made):
+    assert "no history" in opened(made["hostile"])["runs"][0]["files_missing"]
 
 
 def recounted(event: Event) -> Event:

@@ -111,7 +111,7 @@ export class Inspector {
     const tools = numbers.findIndex((one) => run.parts[one][0] !== "s" && run.parts[one][0] !== "d");
     const standing = numbers.slice(0, Math.max(0, tools));
     const rest = numbers.slice(standing.length);
-    for (const one of standing.filter((each) => run.parts[each][0] === "s")) list.append(row(describe(run, one)));
+    for (const one of standing.filter((each) => run.parts[each][0] === "s" && run.text(run.parts[each][1]))) list.append(row(describe(run, one)));
     const offered = standing.filter((each) => run.parts[each][0] === "d");
     if (offered.length) list.append(toolRow(run, offered));
     let from = Math.max(0, rest.length - PARTS_AT_ONCE);

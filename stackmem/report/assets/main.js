@@ -49,7 +49,7 @@ class Board {
     this.timeline = timeline;
     this.run = run;
     this.head = el("div", { class: "playhead" });
-    this.parting = el("div", { class: "parting", hidden: true }, el("span", { text: timeline.parted ? `they part after step ${timeline.parted}` : "they part at the start" }));
+    this.parting = el("div", { class: "parting", hidden: true }, el("span", { text: this.parted() }));
     const scale = ruler(timeline);
     const flame = new Flame(timeline, run, tooltip);
     const context = new ContextChart(timeline, run, tooltip);
@@ -94,9 +94,17 @@ class Board {
     this.head.style.left = `${left}px`;
     this.head.style.width = `${Math.max(2, right - left)}px`;
     if (timeline.parted === null) return;
-    const at = timeline.pixel(run.bounds[timeline.mode][Math.min(run.count, timeline.parted)], width);
+    const at = timeline.pixel(run.bounds[timeline.mode][Math.min(run.count, timeline.parted.steps)], width);
     this.parting.hidden = at < GUTTER - 1 || at > width - MARGIN + 1;
     this.parting.style.left = `${at}px`;
+    this.parting.classList.toggle("late", at > width / 2);
+  }
+
+  parted() {
+    const { parted } = this.timeline;
+    if (parted === null) return "";
+    if (parted.forked) return `forked after step ${count(parted.steps)}`;
+    return parted.steps ? `they part after step ${count(parted.steps)}` : "they part at the start";
   }
 
   repaint() {
