@@ -30,6 +30,7 @@ from stackmem.core.state import State
 from stackmem.harness.controller import run
 from stackmem.harness.interrupts import Interrupts
 from stackmem.harness.perform import World
+from stackmem.history.history import History
 from stackmem.memory import open_strategy
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.outcome import Outcome
@@ -219,6 +220,37 @@ def growth_rows(steps: int, folder: Path) -> list[Row]:
     ]
 
 
+def snapshot_ms(files: int, folder: Path, *, steps: int = 30) -> tuple[float, float]:
+    """Median time of a snapshot after one file of 2 KB changed, and after none did; milliseconds."""
+    work = folder / f"work-{files}"
+    for number in range(files):
+        place = work / f"package-{number % 20}" / f"module_{number}.py"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"# {number}\n" + "x" * 2_000)
+    history = History(folder / f"history-{files}.git", work)
+    history.snapshot()
+    time.sleep(0.1)  # until file times tell a change
+    history.snapshot()
+    changed, same = [], []
+    for step in range(steps):
+        (work / "package-0" / "module_0.py").write_text(f"# {step}\n" + "y" * 2_000)
+        for times in (changed, same):
+            time.sleep(0.03)
+            begun = time.perf_counter()
+            history.snapshot()
+            times.append(time.perf_counter() - begun)
+    return median_ms(changed), median_ms(same)
+
+
+def snapshot_rows(folder: Path) -> list[Row]:
+    """What a step costs that may change files."""
+    rows = []
+    for files in (20, 200, 2_000):
+        changed, same = snapshot_ms(files, folder)
+        rows.append((f"snapshot of {files:,} files: one changed, none", f"{changed:.1f}, {same:.1f} ms", ""))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5_100)
@@ -230,6 +262,7 @@ def main() -> None:
         rows, line_bytes = work_rows(asked.steps, folder)
         rows += sync_rows(min(asked.steps, 1_000), folder, line_bytes)
         rows += growth_rows(asked.steps, folder)
+        rows += snapshot_rows(folder)
     rows.append(("stackmem --help, least of 5", f"{help_ms():.0f} ms", "<= 150 ms"))
     for what, measured, bound in rows:
         print(f"{what:<54}{measured:<28}{bound}")

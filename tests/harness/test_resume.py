@@ -15,7 +15,8 @@ from stackmem.core.budgets import Limits
 from stackmem.core.events import ChecksReturned, ClockRead, RunResumed, ToolReturned, VerifyReturned
 from stackmem.harness.result import RunResult
 from tests.harness.killed import killed, resumed, story, told
-from tests.stage import SOLVED, Stage, command, events, eventually, fails, pop, push, rechain, records
+from tests.harness.test_solve_disk import limited
+from tests.stage import SOLVED, Stage, call, command, events, eventually, fails, pop, push, rechain, records
 
 
 def works(*replies: dict, count: int = 6) -> list[dict]:
@@ -260,6 +261,17 @@ def test_a_run_that_another_process_writes_is_refused_with_its_process_id(stage:
     assert f"process {process.pid} is writing the run" in ran.stderr
     process.kill()
     process.communicate(timeout=10)
+
+
+def test_a_run_that_a_full_disk_ended_goes_on_when_there_is_room(stage: Stage):
+    stage.solve(stage.task(pop(), name="first"))  # the sandbox's Python is made where files may grow
+    before = {path.name for path in stage.runs.iterdir()}
+    task = stage.task(*(call("write_file", path="made", content=str(n) * 30_000) for n in range(8)), pop("Done."))
+    ran = limited(stage, 120_000, "solve", task, "--model", "demo", "--quiet")
+    assert ran.returncode == 7, ran.stderr
+    (run,) = (path for path in stage.runs.iterdir() if path.name not in before)
+    assert resumed(run).result.outcome == "solved"
+    assert story(run) == story(stage.solve(task).run_dir)
 
 
 @pytest.mark.parametrize("gone", ["workspace", "history"])

@@ -104,7 +104,11 @@ for attempt in (lambda: writer.append(ClockRead(9.0)), writer.sync):
 """
 
 
-@pytest.mark.parametrize(("device", "says"), [("/dev/full", "No space left on device")])
+@pytest.mark.parametrize(
+    ("device", "says"),
+    [("/dev/full", "No space left on device"), ("/proc/self/mem", "Input/output error")],
+    ids=["full", "EIO"],
+)
 def test_a_device_that_refuses_a_write_is_one_sentence_and_no_record(path, device, says):
     ran = subprocess.run(
         [sys.executable, "-c", FAILING, path, device], cwd=ROOT, capture_output=True, text=True, check=True
