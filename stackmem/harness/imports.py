@@ -70,15 +70,18 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> Imported:
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
     content = _read(file)
-    text, where = content.decode("utf-8", "replace"), str(file)
+    text, where = content.decode("utf-8-sig", "replace"), str(file)
     named = spelled or guess(text, where)
-    session = IMPORTERS[named](text, where, lambda: _subagents(file))
-    run_dir = new_run(runs_dir, session.name or session.id, named)
     try:
-        return _keep(session, file, hashlib.sha256(content).hexdigest(), run_dir)
-    except BaseException:
-        remove_tree(run_dir)
-        raise
+        session = IMPORTERS[named](text, where, lambda: _subagents(file))
+        run_dir = new_run(runs_dir, session.name or session.id, named)
+        try:
+            return _keep(session, file, hashlib.sha256(content).hexdigest(), run_dir)
+        except BaseException:
+            remove_tree(run_dir)
+            raise
+    except RecursionError as error:
+        raise UsageError(f"{where} nests agents in agents too deep to be told; give a part of it") from error
 
 
 def _read(file: Path) -> bytes:
@@ -91,7 +94,7 @@ def _read(file: Path) -> bytes:
 def _subagents(file: Path) -> Iterator[tuple[str, str]]:
     """The files of a session's subagents, where Claude Code keeps them: ``SESSION/subagents/agent-ID.jsonl``."""
     for path in sorted((file.with_suffix("") / "subagents").glob("agent-*.jsonl")):
-        yield path.stem.removeprefix("agent-"), _read(path).decode("utf-8", "replace")
+        yield path.stem.removeprefix("agent-"), _read(path).decode("utf-8-sig", "replace")
 
 
 def _keep(session: Session, file: Path, sha256: str, run_dir: Path) -> Imported:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.core.pricing import cost_usd
+from stackmem.errors import UsageError
 from stackmem.harness.imports import import_file
 from stackmem.harness.result import read_result
 from stackmem.models.catalog import lookup
@@ -93,6 +94,31 @@ def test_what_cannot_come_in_is_one_sentence_and_leaves_nothing(stage, arguments
     assert says in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
     assert not stage.runs.exists() or list(stage.runs.iterdir()) == []
+
+
+def test_agents_in_agents_without_end_are_one_sentence_and_leave_nothing(stage, tmp_path):
+    def agent(number: int, following: int) -> dict:
+        ref = {"source_call_id": "c", "content": "", "subagent_trajectory_ref": [{"trajectory_id": f"t{following}"}]}
+        call = {"tool_call_id": "c", "function_name": "f", "arguments": {}}
+        step = {"step_id": 1, "source": "agent", "message": "", "tool_calls": [call], "observation": {"results": [ref]}}
+        return {
+            "schema_version": "ATIF-v1.8", "trajectory_id": f"t{number}", "agent": {"name": "a", "version": "1"},
+            "steps": [step],
+        }  # fmt: skip
+
+    file = tmp_path / "deep.json"
+    file.write_text(
+        json.dumps(agent(0, 1) | {"subagent_trajectories": [agent(one, one + 1) for one in range(1, 3_000)]})
+    )
+    with pytest.raises(UsageError, match="nests agents in agents too deep"):
+        import_file(file, None, stage.runs)
+    assert not stage.runs.exists() or list(stage.runs.iterdir()) == []
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(stage, tmp_path):
+    file = tmp_path / "marked.json"
+    file.write_text("\ufeff" + text_of("atif"), "utf-8")
+    assert import_file(file, None, stage.runs).steps == 4
 
 
 def test_a_runs_directory_that_cannot_be_made_is_named(stage):

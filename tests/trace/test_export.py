@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stackmem.core.events import FramePushed, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.errors import TraceError
@@ -12,7 +14,7 @@ from stackmem.trace.export.story import Attempt, Call, Scope, moments, slices
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceReader
-from tests.build import started
+from tests.build import PRICE, started
 from tests.trace.stories import PLAYED, cut_short, exported, hostile, keep, told
 
 FORMATS = sorted(EXPORTS)
@@ -85,12 +87,12 @@ def parent(tmp_path: Path) -> Path:
     return keep(tmp_path / "parent", told("family"))
 
 
-def fork_of(parent: Path, at: int) -> Path:
+def fork_of(parent: Path, at: int, **changes: Any) -> Path:
     reader = TraceReader(parent / "trace.jsonl")
     digest = next(reader.digest for record in reader if record.seq == at)
     start = next(iter(reader)).event
     assert isinstance(start, RunStarted)
-    rest = [Record(at + 1, 5e9, RunForked("parent", at, digest, start))]
+    rest = [Record(at + 1, 5e9, RunForked("parent", at, digest, replace(start, **changes)))]
     return keep(parent.parent / "child", rest, digest)
 
 
@@ -102,6 +104,15 @@ def test_a_fork_is_exported_with_what_it_shares(spelled, parent):
     (parent / "trace.jsonl").unlink()
     with pytest.raises(TraceError, match="forked from parent"):
         "".join(EXPORTS[spelled](RunReader(child), "child"))
+
+
+def test_a_fork_that_knows_a_price_its_parent_did_not_has_no_whole_cost(tmp_path):
+    parent = keep(tmp_path / "parent", told("calculator")[:9])
+    child = fork_of(parent, 9, price=PRICE)
+    trajectory = json.loads("".join(EXPORTS["atif"](RunReader(child), "child")))
+    assert "total_cost_usd" not in trajectory["final_metrics"]
+    mini = json.loads("".join(EXPORTS["mini"](RunReader(child), "child")))
+    assert mini["info"]["model_stats"]["instance_cost"] is None
 
 
 def test_a_run_that_goes_on_after_its_end_stays_one_run(parent):

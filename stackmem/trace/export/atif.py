@@ -68,6 +68,7 @@ class _Book:
         self._run = run
         self._trajectories: dict[str, Json] = {}
         self._replies: dict[int, Json] = {}
+        self._priced = True
 
     def opened(self, moment: Moment) -> None:
         """Begin the trajectory of a frame with what its first prompt says."""
@@ -118,6 +119,7 @@ class _Book:
         if calls:
             step["tool_calls"] = [_call(name, call) for name, call in zip(call_ids(calls), calls, strict=True)]
         step["metrics"] = _metrics(event.usage, piece.usd)
+        self._priced = self._priced and piece.usd is not None
         self._replies[piece.step] = step
 
     def call(self, piece: Call) -> None:
@@ -173,7 +175,7 @@ class _Book:
         state, usage = self.state, self.state.usage
         totals: Json = {"total_prompt_tokens": usage.prompt, "total_completion_tokens": usage.output}
         totals["total_cached_tokens"] = usage.cache_read
-        if state.begun.price is not None:
+        if self._priced and state.begun.price is not None:  # a fork may know what its parent did not
             totals["total_cost_usd"] = round(state.usd, 6)
         totals["total_steps"] = sum(len(trajectory["steps"]) for trajectory in self._trajectories.values())
         totals["extra"] = {"replies": state.step, "outcome": state.outcome}

@@ -55,8 +55,11 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
             case _:
                 messages += _told(moment, open_calls)
     if last is not None:
+        costs = [message["extra"]["cost"] for message in messages if message["role"] == "assistant"]
+        known = last.after.begun.price is not None and None not in costs  # a fork may know what its parent did not
         messages.append(_exit(last))
-        yield compact({"info": _info(last.after), "messages": messages, "trajectory_format": "mini-swe-agent-1.1"})
+        info = _info(last.after, last.after.usd if known else None)
+        yield compact({"info": info, "messages": messages, "trajectory_format": "mini-swe-agent-1.1"})
         yield "\n"
 
 
@@ -134,10 +137,10 @@ def _status(state: State) -> str:
     return _STATUS.get(state.end.ending, state.end.ending) if state.end else "running"
 
 
-def _info(state: State) -> Json:
+def _info(state: State, usd: float | None) -> Json:
     start = state.begun
     return {
-        "model_stats": {"instance_cost": state.usd if start.price else None, "api_calls": state.facts},
+        "model_stats": {"instance_cost": usd, "api_calls": state.facts},
         "config": {
             "agent": {
                 "system_template": start.system,

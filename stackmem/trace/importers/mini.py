@@ -151,7 +151,7 @@ def _answered(said: Said, message: _Message) -> str:
 
 
 def _said(message: _Message, text: str, at: float | None, session: Session) -> Said:
-    number = sum(isinstance(turn, Said) for turn in session.turns)
+    number = len(session.turns)
     calls = [_call(call, f"call_{number}_{place}") for place, call in enumerate(message.tool_calls or ())]
     if not calls:  # models that write their commands as text
         for place, action in enumerate(message.extra.actions or ()):
