@@ -4,30 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 from stackmem.harness.run_list import RunRow
 
 from .columns import aligned
 from .progress import one_line
 
 _HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "model")
+_SPARED = ("model", "frames", "seconds", "tokens")  # on a terminal without room, the first one first
 
 
-def table(rows: Sequence[RunRow]) -> list[str]:
-    """One line for each run under a line of headings; a dash stands for what is not known."""
-    return aligned([_HEADINGS, *map(_cells, rows)], left=(0, 1), outcomes=1)
+def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
+    """One line for each run under a line of headings; a dash stands for what is not known.
+
+    Where a line would be longer than ``width``, columns are left out.
+    """
+    lines = [dict(zip(_HEADINGS, _HEADINGS, strict=True)), *map(_cells, rows)]
+    kept = list(_HEADINGS)
+    for name in _SPARED:
+        needed = sum(max(cell_len(line[column]) for line in lines) for column in kept) + 2 * (len(kept) - 1)
+        if width is None or needed <= width:
+            break
+        kept.remove(name)
+    return aligned([[line[name] for name in kept] for line in lines], left=(0, 1), outcomes=1)
 
 
-def _cells(row: RunRow) -> tuple[str, ...]:
-    return (
-        one_line(row.run),
-        one_line(row.outcome),
-        _number(row.steps),
-        _number(row.frames),
-        _number(row.tokens),
-        "-" if row.cost_usd is None else f"${row.cost_usd:.4f}",
-        "-" if row.wall_seconds is None else f"{row.wall_seconds:,.1f}",
-        one_line(row.model) or "-",
-    )
+def _cells(row: RunRow) -> dict[str, str]:
+    return {
+        "run": one_line(row.run),
+        "outcome": one_line(row.outcome),
+        "steps": _number(row.steps),
+        "frames": _number(row.frames),
+        "tokens": _number(row.tokens),
+        "cost": "-" if row.cost_usd is None else f"${row.cost_usd:.4f}",
+        "seconds": "-" if row.wall_seconds is None else f"{row.wall_seconds:,.1f}",
+        "model": one_line(row.model) or "-",
+    }
 
 
 def _number(value: int | None) -> str:

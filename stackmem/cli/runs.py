@@ -31,6 +31,7 @@ def list_command(
     from stackmem.harness.run_choice import chosen
     from stackmem.harness.run_list import list_runs
 
+    from .columns import terminal_width
     from .finding import runs_folder
     from .run_table import table
 
@@ -41,4 +42,4 @@ def list_command(
 
         typer.echo(msgspec.json.encode(rows).decode())
         return
-    typer.echo("\n".join(table(rows)) if rows else f"{folder} holds no such runs")
+    typer.echo("\n".join(table(rows, terminal_width())) if rows else f"{folder} holds no such runs")

@@ -15,6 +15,15 @@ def test_what_is_not_known_is_a_dash(monkeypatch):
     assert line.split() == ["run-1", "unfinished", "-", "-", "-", "-", "-", "-"]
 
 
+def test_a_narrow_terminal_is_spared_the_columns_that_matter_least():
+    rows = [RunRow("20261120T150223Z-calculator-stackheap-bac658", "", "aborted", model="m" * 40, steps=1, tokens=99)]
+    assert table(rows, 300)[0].split()[-1] == "model"
+    assert "model" not in table(rows, 120)[0]
+    assert table(rows, 80)[0].split() == ["run", "outcome", "steps", "tokens", "cost"]
+    assert table(rows, 10)[0].split() == ["run", "outcome", "steps", "cost"]
+    assert all(len(line) <= 80 for line in table(rows, 80))
+
+
 def test_hostile_names_stay_on_their_line():
     lines = table([RunRow(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE), RunRow("b", "", "aborted")])
     assert len(lines) == 3

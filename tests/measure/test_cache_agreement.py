@@ -16,6 +16,7 @@ from stackmem.measure.cached_steps import cached_steps
 from stackmem.measure.prefix import Block
 from stackmem.models.anthropic_request import _block, _tool, request_body
 from stackmem.models.registry import open_model
+from tests.build import World, alloc, call, do, failed, play, pop, push, reply, started
 from tests.contracts.test_runs_over_http import PUSH, SPELLED, run
 from tests.measure.runs import seen
 from tests.models.prefix_cache import PrefixCache
@@ -213,3 +214,21 @@ def test_an_index_in_the_system_prompt_breaks_the_prefix_when_the_heap_changes(p
         events = run(open_model("claude-sonnet-5-5", server.environ), f"stackheap:index={place}")
     broken = [one.cached.broken for one in cached_steps(seen(events), 512, counted(SETTINGS))]
     assert broken == ["first request", why, ""]
+
+
+replies = st.sampled_from([
+    do("read_file", path="a.py"), do("run_command", command="true"), do("write_file", path="a.py", content="x"),
+    alloc("a", source="a.py"), alloc("b"), do("heap_read", name="a"), do("heap_write", name="a", content="new"),
+    do("heap_free", name="a"), push(), pop(), do("dance"), reply("No call.", stop="end"), failed("overloaded"),
+    reply(call("list_files"), call("list_files")), do("pop_frame", result=""), failed("window"),
+])  # fmt: skip
+
+
+@given(st.sampled_from(["full", "stackheap", "stackheap:index=delta"]), st.lists(replies, max_size=40))
+def test_a_strategy_that_only_appends_breaks_no_prefix(strategy, given_replies):
+    played = play(*given_replies, start=started(strategy), world=World(files={"a.py": "one"}))
+    begun: set[str] = set()
+    for one in cached_steps(seen(played, seconds=0.1), 0, counted(SETTINGS)):
+        fresh = ("new conversation" if begun else "first request") if one.frame not in begun else ""
+        assert one.cached.broken == fresh
+        begun.add(one.frame)
