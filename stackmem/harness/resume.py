@@ -47,6 +47,7 @@ from .stopped import Stopped, read_stopped
 
 PARTIAL = "interrupted, effects may be partial"
 _CONFINED = ("bubblewrap", "namespaces")
+_JUDGED = ("popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds")
 
 
 class Resumed(Struct, frozen=True):
@@ -158,15 +159,8 @@ def _only_judged(state: State, again: RunResumed) -> bool:
     """Whether nothing is left but the checks: then the run is not reopened."""
     same = again.limits == state.limits
     return (
-        same
-        and state.end is not None
-        and state.checks is None
-        and state.end.ending in _JUDGED
-        and (state.begun.checked)
+        same and state.end is not None and state.checks is None and state.end.ending in _JUDGED and state.begun.checked
     )
-
-
-_JUDGED = ("popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds")
 
 
 def _open(
@@ -184,6 +178,10 @@ def _open(
     for place, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
         if not place.is_dir():
             raise WorkspaceError(f"the {what} of the run is gone ({place}); bring it back, or solve anew")
+    if work.parent.name != run_dir.resolve().name:
+        raise WorkspaceError(
+            f"the workspace {work} belongs to the run {work.parent.name}, not to this copy; resume that one, or fork"
+        )
     for left in work.parent.glob("check-*"):
         remove_tree(left)  # of checks that were killed
     start = stopped.state.begun

@@ -283,6 +283,14 @@ def test_what_is_gone_is_named(stage: Stage, gone: str):
         resumed(run)
 
 
+def test_a_copy_of_a_run_does_not_work_in_the_runs_own_workspace(stage: Stage):
+    run = killed(stage, 8, stage.task(*works()))
+    shutil.copytree(run, stage.runs / "copy")
+    with pytest.raises(WorkspaceError, match=f"belongs to the run {run.name}"):
+        resumed(stage.runs / "copy")
+    assert resumed(run).result.outcome == "solved"
+
+
 def test_a_run_without_its_request_cannot_be_taken_up(stage: Stage):
     run = killed(stage, 8, stage.task(*works()))
     (run / "request.json").unlink()

@@ -1,6 +1,7 @@
 """kill -9 after every fact: the run that is resumed is the run that was never killed."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from stackmem import RunResult, replay
 from stackmem.core.events import RunResumed
 from tests.harness.killed import DEEP, RESUME, dies, killed, resumed, story, told
-from tests.stage import TASKS, Stage, events
+from tests.stage import TASKS, Stage, events, eventually
 
 DEEP_FACTS, CALCULATOR_FACTS = 50, 45  # the tests below say so where they change
 
@@ -44,6 +45,11 @@ def calculator(stage: Stage) -> Path:
         assert times == 1
         demo.write_text(timed, encoding="utf-8")
     return folder
+
+
+def events_so_far(run: Path) -> int:
+    trace = run / "trace.jsonl"
+    return trace.read_bytes().count(b"\n") if trace.exists() else 0
 
 
 def agrees(run: Path, result: RunResult | None, whole: RunResult, facts: int) -> None:
@@ -86,3 +92,21 @@ def test_a_run_killed_again_and_again_comes_to_its_end(stage: Stage, every: int)
     assert len(events(run, RunResumed)) >= deaths - 1
     result = stage.solve(task)
     assert story(run) == story(result.run_dir)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [0.3, 0.7, *(pytest.param((number + 0.5) / 40, marks=pytest.mark.campaign) for number in range(40))],
+)
+def test_a_run_killed_at_any_time_goes_on_as_if_nothing_had_been(stage: Stage, moment: float):
+    task = deep(stage)
+    whole = stage.solve(task)
+    known = set(stage.runs.iterdir())
+    process = stage.start("solve", task, "--model", "demo", "--quiet")
+    run = eventually(lambda: next((path for path in set(stage.runs.iterdir()) - known if events_so_far(path)), None))
+    time.sleep(moment * whole.wall_seconds)
+    process.kill()
+    process.communicate(timeout=30)
+    resumed(run)
+    assert story(run) == story(whole.run_dir)
+    assert replay(run).outcome == "solved"
