@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from stackmem.report.write import write_page
 from tests.report import runs
@@ -18,6 +18,7 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+expect.set_options(timeout=20_000)  # the machine may be busy with other tests
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # no longer: its driver keeps an event loop running in this thread
 def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
     assert program, "the viewer is tested in Debian's chromium: apt-get install chromium"
