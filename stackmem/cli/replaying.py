@@ -40,12 +40,15 @@ def kept_or_packed(named: str, runs_dir: str | None) -> Iterator[Path]:
 
 
 class Wanted(Struct, frozen=True):
-    """The flags of ``replay``; at most one of step, frame and play."""
+    """The flags of ``replay``; at most one of step, frame, play, tools and model."""
 
     step: int | None = None
     frame: str | None = None
     play: bool = False
     speed: float | None = None
+    tools: str | None = None
+    model: str | None = None
+    first: int | None = None
 
 
 def replay_and_show(folder: Path, wanted: Wanted, *, as_json: bool) -> None:
@@ -62,6 +65,10 @@ def replay_and_show(folder: Path, wanted: Wanted, *, as_json: bool) -> None:
         walk(Run(folder), wanted.speed or 1.0)
     elif wanted.step is not None or wanted.frame is not None:
         _show_step(Run(folder), wanted, as_json=as_json)
+    elif wanted.tools is not None or wanted.model is not None:
+        from .rerunning import rerun_and_show
+
+        rerun_and_show(Run(folder), wanted.first or 1, tools=wanted.tools is not None, as_json=as_json)
     else:
         _verify(folder, as_json=as_json)
 
@@ -73,6 +80,8 @@ def _refuse_contradictions(wanted: Wanted, *, as_json: bool) -> None:
             ("--step", wanted.step is not None),
             ("--frame", wanted.frame is not None),
             ("--play", wanted.play),
+            ("--tools", wanted.tools is not None),
+            ("--model", wanted.model is not None),
         )
         if given
     ]
@@ -82,8 +91,25 @@ def _refuse_contradictions(wanted: Wanted, *, as_json: bool) -> None:
         raise UsageError("--speed goes with --play; add it, or leave --speed out")
     if wanted.speed is not None and not 0 < wanted.speed < float("inf"):
         raise UsageError(f"--speed is {wanted.speed:g}; write a number above 0, such as 10")
+    _refuse_again(wanted)
     if wanted.play and as_json:
         raise UsageError("--play and --json exclude each other; stackmem export writes all of a run for programs")
+
+
+def _refuse_again(wanted: Wanted) -> None:
+    """What is done again is named by a word, so that there is room for others."""
+    if wanted.tools not in (None, "live"):
+        raise UsageError(f"--tools {wanted.tools[:40]!a} is nothing that can be done; write --tools live")
+    if wanted.model not in (None, "recorded"):
+        raise UsageError(
+            f"--model {wanted.model[:40]!a} cannot replay; write --model recorded, or see stackmem fork for another one"
+        )
+    if wanted.model is not None and wanted.first is None:
+        raise UsageError("--model recorded begins at a step; add --from N")
+    if wanted.first is not None and wanted.tools is None and wanted.model is None:
+        raise UsageError("--from goes with --tools live or --model recorded; add one of them, or leave --from out")
+    if wanted.first is not None and wanted.first < 1:
+        raise UsageError(f"--from {wanted.first} is no step; steps are counted from 1")
 
 
 def _show_step(run: Run, wanted: Wanted, *, as_json: bool) -> None:

@@ -21,10 +21,8 @@ from stackmem.core.machine import evolve
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.sharing import share
-from stackmem.history.walk import path_bytes
 from stackmem.memory import open_strategy
 from stackmem.memory.constants import run_constants
-from stackmem.trace.importers.mark import refuse_imported
 from stackmem.trace.moments import Moment
 from stackmem.trace.open_run import Run
 from stackmem.trace.store import TraceWriter
@@ -36,12 +34,12 @@ from .again import prepare_again
 from .assemble import Parts, Places, assemble, plan
 from .assemble import Plan as RunPlan
 from .changes import Changes, chunks_of, limits_of, must_go_on
-from .checks import copy_folder
 from .interrupts import Interrupts
 from .options import PREFIX
 from .play import Observe, Opened, holds_secret, play
 from .plugins import load_plugins
 from .prepare import Prepared
+from .refill import must_be_original, refill
 from .request import Request, read_request, write_request
 from .result import RunResult
 from .rundir import HISTORY, TRACE, new_run
@@ -86,8 +84,8 @@ def fork(
     """
     load_plugins()
     run = Run(run_dir.resolve())
+    must_be_original(run, "forked")
     moment = run.moment(at)
-    refuse_imported(moment.settled.begun, "forked")
     must_go_on(moment, changes)
     request = read_request(run.folder)
     level = changes.isolation or moment.settled.begun.isolation
@@ -104,7 +102,7 @@ def fork(
         stack.callback(_remove_unbegun, places)
         try:
             with interrupts.allowed():
-                missing = _fill_workspace(run, moment, places, request)
+                missing = refill(run, moment.settled, places, request)
                 opened, first = _open(wanted, places, environ, (stack, interrupts, observe))
                 opened.steps_with_secrets = _steps_with_secrets(run, at, scrubber)
         except KeyboardInterrupt:
@@ -208,25 +206,6 @@ def _refuse_spent(moment: Moment, first: RunForked) -> None:
         raise UsageError(
             f"at step {moment.step} the run had used up its limit of {word}; raise it, as in --max-{word} +50"
         )
-
-
-def _fill_workspace(run: Run, moment: Moment, places: Places, request: Request) -> tuple[str, ...]:
-    """Put the files of the moment into a new workspace; the dependency folders that are nowhere any more."""
-    if not moment.settled.tree:
-        raise UsageError(f"the run {run.id} kept no files, so nothing can go on from it")
-    places.work.mkdir(parents=True)
-    places.scratch.chmod(0o700)
-    run.snapshot(moment.settled).write_into(places.work)
-    missing = []
-    for shown in request.leave_out:
-        path = os.fsdecode(path_bytes(shown))
-        there = [Path(place) / path for place in (request.workspace, request.subject) if (Path(place) / path).is_dir()]
-        if not there:
-            missing.append(shown)
-        elif not (places.work / path).exists():
-            (places.work / path).parent.mkdir(parents=True, exist_ok=True)
-            copy_folder(there[0], places.work / path)
-    return tuple(missing)
 
 
 def _asked(request: Request, changes: Changes, prepared: Prepared, places: Places) -> Request:

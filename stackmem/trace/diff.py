@@ -1,7 +1,7 @@
 """Two runs side by side: under what they ran, where they part, and what each came to.
 
 Rule 1: times do not part two runs, nor what only tells of them: clock readings, providers' names for replies, counts of
-    tokens, and the digest of a prompt, which follows from all before it.
+    tokens, what checks printed, and the digest of a prompt, which follows from all before it.
 Rule 2: neither does where a run was interrupted, resumed or forked; that changes what comes then, or it does not.
 """
 
@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.events import (
+    ChecksReturned,
     ClockRead,
     Event,
     ModelFailed,
@@ -146,11 +147,11 @@ class _Reading:
             if ended is not None:
                 yield ended
                 ended = None
-            place = Place(record.seq, self.state.step, frame, brief(_counted(event)))
+            place = Place(record.seq, self.state.step, frame, brief(counted(event)))
             if isinstance(event, RunEnded):
-                ended = (_counted(event), place, record)
+                ended = (counted(event), place, record)
             else:
-                yield _counted(event), place, record
+                yield counted(event), place, record
         if ended is not None:
             yield ended
 
@@ -227,13 +228,15 @@ def _parting(left: Fact, right: Fact) -> Parting | None:
     return Parting(left[1], right[1], fields)
 
 
-def _counted(event: Event) -> Event:
+def counted(event: Event) -> Event:
     """The event without what is never the same twice."""
     match event:
         case ModelReplied():
             return replace(event, prompt_digest="", reply_id="", usage=Usage())
         case ModelFailed():
             return replace(event, prompt_digest="", retry_after_seconds=None)
+        case ChecksReturned():
+            return replace(event, text="")
         case _:
             return event
 

@@ -21,10 +21,16 @@ def differing(seq: int, recorded: Event, derived: Event | Effect | None) -> str:
     if type(recorded) is not type(derived):
         return f"record {seq}: recorded {brief(recorded)}, the rules derive {brief(derived)} today"
     kind = type(recorded).__name__
-    return (
-        f"record {seq}: recorded {kind}, the rules derive {kind} today, with other fields:\n"
-        f"{field_diff(recorded, derived)}"
-    )
+    fields = field_diff(recorded, derived)
+    return f"record {seq}: recorded {kind}, the rules derive {kind} today, with other fields:\n{fields}"
+
+
+def made_otherwise(seq: int, recorded: Event, made: Event) -> str:
+    """What the record says, and what came of the same now; of two facts of one kind the fields that differ."""
+    if type(recorded) is not type(made):
+        return f"record {seq}: recorded {brief(recorded)}, now {brief(made)}"
+    fields = field_diff(recorded, made, sides=("recorded", "now"))
+    return f"record {seq}: {type(recorded).__name__} with other fields:\n{fields}"
 
 
 def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("recorded", "derived")) -> str:

@@ -6,8 +6,9 @@ import pytest
 
 from stackmem.cli.walk import LONGEST_WAIT_SECONDS, walk
 from stackmem.trace.open_run import Run
+from tests import stage as acts
 from tests.build import alloc, do, play, pop, push, started
-from tests.stage import Stage
+from tests.stage import Stage, command
 from tests.trace.kept import keep
 
 HOSTILE = "\x1b]0;owned\x07\u202eevil\r\x9b1m"
@@ -75,3 +76,41 @@ def test_what_cannot_be_shown_is_one_sentence_and_exit_2(stage: Stage, folder, f
     assert ran.returncode == 2
     assert says in ran.stderr
     assert ran.stderr.count("\n") == 1
+
+
+def test_calls_executed_again_are_told_and_a_difference_exits_6(stage: Stage):
+    run = stage.solve(stage.task(command("echo same"), command("date +%s%N"), acts.pop())).run
+    ran = stage.run("replay", run, "--tools", "live")
+    assert ran.returncode == 6
+    assert ran.stderr.splitlines() == ["executing run_command echo same", "executing run_command date +%s%N"]
+    assert "1 calls returned what they had returned, at isolation" in ran.stdout
+    assert "step 2, record" in ran.stdout
+    told = json.loads(stage.run("replay", run, "--tools", "live", "--from", "3", "--json").stdout)
+    assert (told["calls"], told["difference"]) == (0, "")
+
+
+def test_a_run_played_again_with_its_replies_is_told(stage: Stage):
+    run = stage.solve(stage.task(command("echo same"), acts.pop())).run
+    ran = stage.run("replay", run, "--model", "recorded", "--from", "1")
+    assert ran.returncode == 0, ran.stderr
+    assert "   1  run_command echo same" in ran.stderr
+    assert "2 steps from step 1 on" in ran.stdout
+    assert "outcome solved (recorded: solved)" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--tools", "dead"], "write --tools live"),
+        (["--model", "claude-sonnet-5-5"], "write --model recorded"),
+        (["--model", "recorded"], "add --from N"),
+        (["--from", "2"], "--from goes with"),
+        (["--tools", "live", "--from", "0"], "counted from 1"),
+        (["--tools", "live", "--model", "recorded", "--from", "1"], "exclude each other"),
+        (["--tools", "live", "--step", "1"], "exclude each other"),
+    ],
+)
+def test_what_cannot_be_done_again_is_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
+    ran = stage.run("replay", folder, *flags)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert says in ran.stderr

@@ -4,12 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stackmem import RulesDiffer, TraceError, UsageError, open_run, replay
-from stackmem.core.events import ModelReplied, RunEnded, RunForked, ToolReturned
+from stackmem.core.events import ModelReplied, Redaction, RunEnded, RunForked, ToolReturned
 from stackmem.harness.changes import Changes, read_changes
 from stackmem.harness.fork import Forked, fork
-from tests.stage import SOLVED, Stage, call, command, events, fails, pop, push
+from stackmem.harness.replay_live import replay_live
+from tests.stage import SOLVED, Stage, call, command, events, fails, pop, push, rechain, records
 
 CHECK = '[ "$(cat made)" = two ] && ' + SOLVED
 
@@ -273,3 +275,19 @@ def test_a_change_that_is_none_is_named(tmp_path, sets, drops, says):
     (tmp_path / "bin").write_bytes(b"\xff")
     with pytest.raises(UsageError, match=says):
         read_changes({}, sets, drops, tmp_path)
+
+
+@pytest.mark.parametrize("doing", ["forked", "executed again"])
+def test_a_copy_with_other_words_than_were_said_is_not_gone_on_from(stage: Stage, story, doing):
+    result = stage.solve(story)
+    kept = records(result.run_dir)
+    for change, why in (
+        ({"version": "imported from somewhere"}, "imported from somewhere"),
+        ({"redacted": Redaction("0" * 64, ())}, "redacted copy"),
+    ):
+        first = replace(kept[0], event=replace(kept[0].event, **change))
+        rechain(Path(result.run_dir) / "trace.jsonl", [first, *kept[1:]])
+        with pytest.raises(UsageError, match=why) as raised:
+            forked(result.run_dir, 2) if doing == "forked" else replay_live(open_run(result.run_dir), os.environ)
+        assert doing in str(raised.value)
+    assert len(list(stage.runs.iterdir())) == len(list(stage.work.iterdir())) == 1

@@ -1,0 +1,87 @@
+"""A kept run's world once more: its files of a moment in a fresh workspace, at its isolation level, for as long as it
+is looked at. Nothing of it is kept, and no model can be asked in it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.state import State
+from stackmem.errors import WorkspaceError
+from stackmem.history.history import History
+from stackmem.history.sharing import share
+from stackmem.trace.open_run import Run
+from stackmem.workspace.tree import remove_tree
+
+from .again import prepare_again
+from .assemble import Places, assemble, plan
+from .perform import World
+from .plugins import load_plugins
+from .refill import must_be_original, refill
+from .request import read_request
+from .rundir import HISTORY
+
+
+class Rehearsal(Struct, frozen=True):
+    """Attributes:
+    places: ``run`` holds nothing but the history of the workspace's files.
+    missing: Dependency folders that are nowhere any more; the workspace is without them.
+    """
+
+    world: World
+    places: Places
+    isolation: str
+    missing: tuple[str, ...]
+
+
+@contextmanager
+def rehearse(run: Run, state: State, environ: Mapping[str, str]) -> Iterator[Rehearsal]:
+    """The world of one of the run's states.
+
+    Raises:
+        UsageError: The run's task is gone, or it kept no files.
+        TraceError: Its history or its request is missing.
+        WorkspaceError: The workspace, or its isolation, cannot be had.
+
+    """
+    load_plugins()
+    must_be_original(run, "executed again")
+    base, request = state.begun, read_request(run.folder)
+    nobody = {"model": "human", "base_url": None, "window_tokens": None, "prompt": None, "max_usd": None}
+    settings = {**nobody, "strategy": base.strategy, "isolation": base.isolation}
+    prepared = prepare_again(request, run.folder.parent, settings, environ)
+    planned = plan(prepared, environ)
+    profile = replace(planned.profile, network=base.network, command_seconds=base.command_seconds)
+    scratch = prepared.folders[1] / f"replay-{secrets.token_hex(6)}"
+    places = Places(scratch, scratch / "workspace", scratch)
+    try:
+        try:
+            missing = refill(run, state, places, request)
+            share(run.folder / HISTORY, scratch / HISTORY, state.tree)
+            history = History(scratch / HISTORY, places.work, request.leave_out)
+            parts = assemble(replace(planned, profile=profile), prepared, places, environ, _nothing, history)
+        except OSError as error:
+            place = error.filename or scratch
+            raise WorkspaceError(
+                f"the workspace cannot be set up at {place} ({error.strerror}); make room or rights there"
+            ) from error
+        try:
+            parts.world.sleep = _no_wait
+            yield Rehearsal(parts.world, places, parts.workspace.level, missing)
+        finally:
+            parts.workspace.close()
+    finally:
+        remove_tree(scratch)
+
+
+def _nothing() -> None:
+    """There is no trace to be forced to the disk."""
+
+
+def _no_wait(seconds: float) -> None:
+    """Nobody is asked, so nobody is waited for."""
