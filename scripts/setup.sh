@@ -74,7 +74,7 @@ missing_system_packages() {
     # A minimal Debian has no ps, which a sandboxed command is tested to be able to use.
     [ "$purpose" = run ] || command -v ps >/dev/null || echo procps
     # The browser that the viewer is tested in.
-    [ "$purpose" = run ] || command -v chromium >/dev/null || echo chromium
+    [ "$purpose" = run ] || command -v chromium chromium-browser google-chrome >/dev/null || echo chromium
     venv_works || "$python" -I -c 'import ensurepip, venv' 2>/dev/null ||
         "$python" -c 'import sys; print(f"python3.{sys.version_info.minor}-venv")'
 }

@@ -33,10 +33,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+def chromium() -> str:
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    assert found, "the viewer is tested in a Chromium: apt-get install chromium"
+    return found
+
+
 @pytest.fixture(scope="module")  # no longer: its driver keeps an event loop running in this thread
 def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    assert program, "the viewer is tested in Debian's chromium: apt-get install chromium"
+    program = chromium()
     before = os.environ.get("HOME")
     with tempfile.TemporaryDirectory(prefix="stackmem-chromium-") as home:
         os.environ["HOME"] = home  # the test's own is gone before the browser is

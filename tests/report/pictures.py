@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from stackmem.report.write import write_page
 from tests.report import runs
-from tests.report.conftest import FLAGS
+from tests.report.conftest import FLAGS, chromium
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SIZE = {"width": 1240, "height": 1110}
@@ -35,7 +34,7 @@ def take(browser: Browser, run: Path, folder: Path) -> list[Path]:
 
 def write() -> None:
     with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        browser = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
         IMAGES.mkdir(exist_ok=True)
         take(browser, runs.showpiece(Path(place, "invoices")), IMAGES)
         browser.close()
