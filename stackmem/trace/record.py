@@ -65,6 +65,18 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
     return record, digest
 
 
+def is_followed(line: bytes, previous: str, number: int) -> bool:
+    """Whether a file ends with a whole record and then something that is no newline: no crash leaves that."""
+    end = line.rfind(_MARK) + _TAIL_BYTES
+    if not _TAIL_BYTES <= end < len(line):
+        return False
+    try:
+        read_line(line[:end], previous, number)
+    except TraceError:
+        return False
+    return True
+
+
 def origin(line: bytes) -> RunForked | None:
     """The fork that a file's first line tells of; None where the file begins by itself, or with no record at all."""
     try:

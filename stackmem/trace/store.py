@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ from stackmem.core.events import Event, FramePopped, FramePushed, RunEnded
 from stackmem.errors import TraceError
 
 from .lock import Lock
-from .record import Record, origin, read_line, write_line
+from .record import Record, is_followed, origin, read_line, write_line
 
 
 class End(Struct, frozen=True):
@@ -197,15 +198,25 @@ class TraceReader:
             number, self.digest = (fork.at, fork.digest) if fork else (0, "")
             file.seek(0)
             first = number + 1
-            for number, line in enumerate(file, first):
+            for number, line in enumerate(self._lines(file), first):
                 if line.endswith(b"\n"):
                     record, self.digest = read_line(line[:-1], self.digest, number)
                 else:
                     try:
                         record, self.digest = read_line(line, self.digest, number)
                     except TraceError:
+                        if is_followed(line, self.digest, number):
+                            raise
                         self.torn_bytes = len(line)
                         return
                 yield record
             if number < first:
                 raise TraceError(f"the trace {self._path} is empty; the run ended before its first record")
+
+    def _lines(self, file: BinaryIO) -> Iterator[bytes]:
+        try:
+            yield from file
+        except OSError as error:
+            raise TraceError(
+                f"the trace {self._path} cannot be read further: {error.strerror}; copy what is left elsewhere"
+            ) from error
