@@ -158,7 +158,7 @@ class Fold:
         if event.prompt_digest and view.digest != event.prompt_digest and not self.page.unrendered:
             step = self._state.step + 1
             self.page.unrendered = (
-                f"from step {step} on, prompts are rendered by other rules than those they were sent by"
+                f"from step {step} on, prompts are as today's rules render them, not as they were sent"
             )
         frame = self._state.running.id
         triples, same = self._prompts.add(frame, view, appends=self._strategy.prefix_stable)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.report import runs
 from tests.report.opened import held
+from tests.stage import ROOT
 
 
 @pytest.fixture
@@ -37,6 +38,17 @@ def test_two_runs_are_one_page(stage, run):
     shown = held((run / f"view-{other.name}.html").read_bytes())
     assert [one["id"] for one in shown["runs"]] == [run.name, other.name]
     assert shown["parted"] == {"steps": 0, "forked": False}
+
+
+@pytest.mark.parametrize("sample", ["atif.json", "claude_code.jsonl", "mini.traj.json"])
+def test_a_recording_of_another_agent_is_shown_as_what_it_is(stage, sample):
+    assert stage.run("import", ROOT / "tests" / "trace" / "samples" / sample).returncode == 0
+    assert stage.run("view", "last").returncode == 0
+    (run,) = held((stage.only_run() / "view.html").read_bytes())["runs"]
+    assert run["steps"]
+    assert run["unrendered"].startswith("imported from ")
+    assert run["files_missing"]
+    assert [step[13] for step in run["steps"] if step[13]] == []
 
 
 def test_a_page_that_cannot_be_written_is_a_usage_error_and_leaves_nothing(stage, run):

@@ -96,6 +96,7 @@ def test_search_finds_what_was_said_and_goes_there(show, made):
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.type("ROUND_half_even")
     expect(page.locator("#found li").first).to_contain_text("step 6, frame totals: write_file")
+    expect(page.locator("#found mark").first).to_have_text("ROUND_HALF_EVEN")
     page.keyboard.press("Enter")
     assert step(page) == "Step 6"
     expect(page.locator("#found")).to_be_hidden()

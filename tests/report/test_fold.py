@@ -270,6 +270,15 @@ def test_the_time_a_run_was_stopped_does_not_count(tmp_path):
     assert max(step[1] for step in run["steps"]) < 30
 
 
+def test_prompts_that_other_rules_rendered_are_said_to_be_so(tmp_path):
+    played = STORIES["calculator"]()
+    played.events = [
+        replace(event, prompt_digest="0" * 64) if isinstance(event, ModelReplied) else event for event in played.events
+    ]
+    run = opened(written(tmp_path / "run", played))["runs"][0]
+    assert run["unrendered"] == "from step 1 on, prompts are as today's rules render them, not as they were sent"
+
+
 def test_a_run_of_which_no_history_was_kept_says_so(made):
     assert "no history" in opened(made["hostile"])["runs"][0]["files_missing"]
 

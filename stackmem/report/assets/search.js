@@ -1,6 +1,6 @@
 // Finds steps by what was said and what came back.
 
-import { el, plain, preview, count, plural } from "./text.js";
+import { el, plain, count, plural } from "./text.js";
 import { stepLine } from "./inspector.js";
 
 const MOST = 100;
@@ -120,7 +120,6 @@ export class Search {
   }
 
   entry(run, number, text, wanted) {
-    const at = Math.max(0, text.toLowerCase().indexOf(wanted) - 30);
     return el(
       "li",
       {},
@@ -134,8 +133,18 @@ export class Search {
           },
         },
         el("strong", { text: (run.letter ? `${run.letter} ` : "") + stepLine(run, number) }),
-        text ? el("span", { text: plain((at ? "…" : "") + preview(text.slice(at), 110)) }) : "",
+        text ? excerpt(text, wanted) : "",
       ),
     );
   }
+}
+
+// What stands around the first place that holds it, which is marked.
+function excerpt(text, wanted) {
+  const at = Math.max(0, text.toLowerCase().indexOf(wanted));
+  const from = Math.max(0, at - 30);
+  const line = (piece) => plain(piece.replace(/\s+/g, " "));
+  const end = at + wanted.length;
+  const after = line(text.slice(end, end + 110));
+  return el("span", {}, (from ? "…" : "") + line(text.slice(from, at)), el("mark", {}, line(text.slice(at, end))), after);
 }
