@@ -15,6 +15,7 @@ Ref = int | list[Piece]
 
 _SHORT_CHARS = 40
 _EXACT = 2**53
+_DEEPEST = 100  # what is nested deeper is told as its JSON
 
 
 class Texts:
@@ -54,7 +55,7 @@ class Texts:
         self._known[text] = [self._whole(head + "\n"), piece]
         return self._known[text]
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Any, depth: int = 0) -> Any:
         """A JSON value with its long texts replaced.
 
         A long text is ``{"t": ref}``, an object ``{"o": [[name, value], …]}``, a number that JavaScript would round
@@ -67,10 +68,12 @@ class Texts:
                 return value
             case int() if abs(value) > _EXACT:
                 return {"n": str(value)}
+            case dict() | list() | tuple() if depth > _DEEPEST:
+                return {"t": self.ref(json.encode(value).decode())}
             case dict():
-                return {"o": [[self.value(str(name)), self.value(inner)] for name, inner in value.items()]}
+                return {"o": [[self.value(str(name)), self.value(inner, depth + 1)] for name, inner in value.items()]}
             case list() | tuple():
-                return [self.value(inner) for inner in value]
+                return [self.value(inner, depth + 1) for inner in value]
             case _:
                 return value
 

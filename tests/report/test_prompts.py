@@ -1,19 +1,30 @@
 """Each prompt of a page is the one that was sent, and nothing is kept twice."""
 
+import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stackmem.core.effects import AskModel
 from stackmem.core.messages import Text, Thinking, ToolCall, View
+from stackmem.report.files import Changes
+from stackmem.report.fold import Fold
+from stackmem.report.prompts import Prompts
 from stackmem.report.texts import Texts
+from stackmem.report.view import Shown
+from stackmem.trace.record import Record
 from stackmem.trace.store import TraceWriter
 from tests.build import Played
 from tests.golden.stories import STORIES, mishaps
-from tests.report.opened import opened, prompt, text
+from tests.properties.hostile import nested
+from tests.properties.watched_run import WatchedRun
+from tests.report.opened import opened, prompt, text, value
 from tests.report.runs import Clock, long_run
 
 
@@ -39,7 +50,7 @@ def sent(view: View) -> list[Any]:
                 case ToolCall():
                     found.append(["c", part.name, part.arguments, part.id])
                 case Thinking():
-                    found.append(["k", part.raw["thinking"]])
+                    found.append(["k", msgspec.json.encode(part.raw).decode()])
                 case _:
                     found.append(["r", part.text, int(part.failed), part.call_id])
     return found
@@ -61,6 +72,40 @@ def test_every_prompt_is_the_one_that_was_sent(story, tmp_path):
 def facts_of(played: Played) -> list[str]:
     """What answered each request, in order."""
     return [kind for kind in played.kinds if kind in ("ModelReplied", "ModelFailed")]
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32), st.sampled_from(["stackheap", "stackheap:index=delta", "stackheap:index=tail", "full"]))
+def test_every_prompt_of_a_run_that_goes_wrong_in_every_way_is_the_one_that_was_sent(seed, spelled):
+    rng = Random(seed)
+    run = WatchedRun(spelled, rng)
+    views: list[View] = []
+    for _ in range(60):
+        request = run.upcoming
+        if request is None:
+            break
+        step = run.state.step
+        run.answered(rng)
+        if isinstance(request, AskModel) and run.state.step > step:
+            views.append(request.view)
+    texts, parts = Texts(), list[Any]()
+    fold = Fold("run", texts, Prompts(texts, parts, {}), Changes({}))
+    for number, event in enumerate(run.events, 1):
+        fold.take(Record(number, float(number), event))
+    shown = json.loads(msgspec.json.encode(Shown(texts.items, parts, [fold.close(0)])))
+    assert len(shown["runs"][0]["steps"]) == len(views)
+    for step, view in enumerate(views, 1):
+        assert prompt(shown, 0, step) == json.loads(msgspec.json.encode(sent(view))), step
+
+
+def test_arguments_nested_too_deep_for_the_page_are_told_as_their_json():
+    deep = nested(200)
+    texts = Texts()
+    kept = value({"texts": texts.items}, texts.value(deep))
+    for _ in range(50):
+        kept = kept["a"][0]
+        deep = deep["a"][0]
+    assert json.loads(kept["a"]) == deep["a"]
 
 
 def test_a_prompt_of_a_frame_that_only_appends_is_two_ranges(tmp_path):
