@@ -140,7 +140,7 @@ def _open(
     stack.callback(writer.close)
     share(run.folder / HISTORY, places.run / HISTORY, moment.settled.tree)
     history = History(places.run / HISTORY, places.work, request.leave_out)
-    sync = writer.syncs(wanted.prepared.resolved.settings.fsync)
+    sync = writer.syncs(wanted.prepared.resolved.settings.fsync, history.sync)
     parts = assemble(wanted.planned, wanted.prepared, places, environ, sync, history)
     stack.callback(parts.workspace.close)
     start = _start(moment, changes, wanted.planned, parts)

@@ -74,6 +74,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResul
     begun = parts.world.clock()
     parts.world.started = begun - opened.seconds_before
     after = run(first, state, parts.strategy, parts.world, record, opened.interrupts)
+    parts.world.sync()
     writer.sync()
     result = replace(
         _result(after, parts, places, opened.seconds_before + time.monotonic() - begun),

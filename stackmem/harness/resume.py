@@ -204,7 +204,7 @@ def _open(
         )
     writer = TraceWriter(run_dir / TRACE, held=(lock, stopped.end))
     stack.callback(writer.close)
-    parts.world.sync = writer.syncs(prepared.resolved.settings.fsync)
+    parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
     folder = request.subject if request.text is not None else ""
     return Opened(
         parts, places, writer, history, interrupts, folder, observe, stopped.seconds, stopped.steps_with_secrets

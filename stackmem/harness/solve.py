@@ -54,11 +54,11 @@ def solve(
         stack.callback(_remove_unbegun, places)
         writer = TraceWriter(run_dir / TRACE)
         stack.callback(writer.close)
-        sync = writer.syncs(prepared.resolved.settings.fsync)
         try:
             with interrupts.allowed():
                 _fill_workspace(places, prepared)
                 history = History(run_dir / HISTORY, places.work, prepared.copy.folders if prepared.copy else ())
+                sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
                 parts = assemble(planned, prepared, places, environ, sync, history)
                 write_request(_asked(prepared, places), run_dir)
         except KeyboardInterrupt:

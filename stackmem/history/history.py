@@ -10,7 +10,7 @@ Rule 4: what cannot be kept (too large, too much, unreadable, a path too long), 
     named in ``left_out``. If an earlier version was kept, that one stays in the tree, so that the change is unknown
     rather than a deletion.
 
-The store is not synced to disk: after a power cut, objects of the last seconds may be missing, which git names.
+The store survives a power cut up to the last ``sync``; of what came later, objects may be missing, which git names.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
 from .census import Census, Seen
+from .durable import make_durable
 from .git import git, store_environment
 from .objects import EXECUTABLE, FOLDER, Node, ObjectStore
 from .walk import LeftOut
@@ -98,7 +99,7 @@ class History:
         self._work_tree = work_tree
         self._store = ObjectStore(git_dir)
         state = self._remembered()
-        self._tree = state.tree
+        self._tree = self._forced = state.tree
         self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
         self._census = Census(git_dir, work_tree, self._store, self._leave_out, largest_bytes, state.room)
         self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
@@ -125,6 +126,23 @@ class History:
             self._remember()
         self._seen = seen
         return self._tree
+
+    def sync(self) -> None:
+        """Make every tree so far survive a power loss.
+
+        Raises:
+            WorkspaceError: The disk refuses.
+
+        """
+        self._store.sync()
+        if self._forced != self._tree:
+            try:
+                make_durable([os.fspath(self._git_dir / STATE)], self._git_dir)
+            except OSError as error:
+                raise WorkspaceError(
+                    f"cannot force {self._git_dir} to the disk ({error.strerror}); choose another place"
+                ) from error
+            self._forced = self._tree
 
     def patch(self, before: str, after: str) -> bytes:
         """What leads from one tree to the other, as ``git apply --binary`` takes it; empty where nothing differs.

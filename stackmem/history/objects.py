@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
 
+from .durable import make_durable
+
 FILE, EXECUTABLE, LINK, FOLDER = "100644", "100755", "120000", "40000"
 
 
@@ -49,6 +51,7 @@ class ObjectStore:
     def __init__(self, git_dir: Path) -> None:
         self._objects = os.fspath(git_dir / "objects")
         self._known: set[str] = set()
+        self._unforced: list[str] = []
         try:
             for name in ("objects", "refs", "info"):
                 (git_dir / name).mkdir(parents=True, exist_ok=True)
@@ -94,6 +97,21 @@ class ObjectStore:
         except FileNotFoundError:
             os.mkdir(folder)  # noqa: PTH102
             os.rename(temporary, path)  # noqa: PTH104
+        self._unforced.append(path)
+
+    def sync(self) -> None:
+        """Make every object so far survive a power loss.
+
+        Raises:
+            WorkspaceError: The disk refuses.
+
+        """
+        fresh, self._unforced = self._unforced, []
+        try:
+            if fresh:
+                make_durable(fresh, Path(self._objects))
+        except OSError as error:
+            raise _unwritable(error, Path(self._objects)) from error
 
     def add_folders(self, files: Iterable[tuple[bytes, Node]]) -> str:
         """Write the folders that hold these files, given by their paths, and return the id of the root."""

@@ -22,6 +22,10 @@ from .lock import Lock
 from .record import Record, is_followed, origin, read_line, write_line
 
 
+def _nothing() -> None:
+    pass
+
+
 class End(Struct, frozen=True):
     """Where a trace ends.
 
@@ -135,17 +139,22 @@ class TraceWriter:
         self._synced = self._seq
         self._boundary = False
 
-    def sync_frame(self) -> None:
-        """``sync``, where a frame or the run began or ended since the last one."""
-        if self._boundary:
-            self.sync()
-
-    def syncs(self, policy: str) -> Callable[[], None]:
+    def syncs(self, policy: str, before: Callable[[], None] = _nothing) -> Callable[[], None]:
         """What is to be done before each request under ``--fsync`` ``step``, ``frame`` or ``none``.
 
         Whatever it is, a power loss may cost what came after; kill -9 costs nothing.
+
+        Args:
+            before: Makes durable what the records name.
+
         """
-        return {"step": self.sync, "frame": self.sync_frame}.get(policy, _nothing)
+
+        def sync() -> None:
+            if self._synced < self._seq and (policy == "step" or (policy == "frame" and self._boundary)):
+                before()
+                self.sync()
+
+        return sync
 
     def close(self) -> None:
         """Close the file and give the lock back; a second time does nothing."""
@@ -159,10 +168,6 @@ class TraceWriter:
             f"the trace {self._path} cannot be written ({why}); its first {self._seq} records are whole: "
             "make room, then go on with stackmem resume"
         )
-
-
-def _nothing() -> None:
-    pass
 
 
 class TraceReader:

@@ -1,6 +1,7 @@
 """A workspace put back: what is kept is as it was, what is not kept is untouched, and told where it changed."""
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -130,3 +131,20 @@ def test_a_tree_that_the_history_does_not_hold_is_an_error_and_changes_nothing(w
     with pytest.raises(WorkspaceError):
         back(kept, work, "1" * 40)
     assert holds(work) == before
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_what_is_forced_to_the_disk_is_forced_once_and_changes_nothing(tmp_path, count):
+    work = folder(tmp_path / "many", {f"{number}/{number}": b"%d" % number for number in range(count)})
+    kept = History(tmp_path / "many.git", work)
+    tree = kept.snapshot()
+    kept.sync()
+    kept.sync()
+    assert History(tmp_path / "many.git", work).snapshot() == tree
+
+
+def test_a_store_that_went_away_cannot_be_forced_to_the_disk(work, kept):
+    kept.snapshot()
+    subprocess.run(["rm", "-rf", work.parent / "w.git"], check=True)
+    with pytest.raises(WorkspaceError, match="No such file"):
+        kept.sync()
