@@ -12,6 +12,7 @@ import typer
 
 from stackmem.harness.changes import read_changes
 from stackmem.harness.fork import fork
+from stackmem.harness.request import read_request
 
 from .screen import open_screen, stop_at_once
 from .solving import readable, say, show_result
@@ -36,7 +37,8 @@ def fork_and_show(
 
     """
     changes = read_changes(flags, *heap, Path.cwd())
-    with open_screen(quiet=quiet, asks=changes.model == "human") as screen:
+    model = changes.model or read_request(folder).flags.get("model")
+    with open_screen(quiet=quiet, asks=model == "human") as screen:
         forked = fork(folder, at, changes, os.environ, screen, stop_at_once)
     result = forked.result
     if result.failure:

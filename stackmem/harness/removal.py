@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackmem.errors import TraceError, UsageError
-from stackmem.trace.lineage import TRACE, begun_by
+from stackmem.history.objects import alternates
+from stackmem.trace.lineage import HISTORY, TRACE, begun_by
 from stackmem.trace.lock import Lock
 from stackmem.workspace.tree import remove_tree
 
@@ -14,15 +15,24 @@ from .request import read_request
 
 def forks_of(run_dir: Path) -> list[str]:
     """The runs beside it that cannot be read without it, sorted."""
-    found = []
-    for other in run_dir.parent.iterdir():
-        try:
-            fork = begun_by(other)
-        except TraceError:  # it has no trace that could be read
-            continue
-        if fork is not None and fork.parent == run_dir.name and other.name != run_dir.name:
-            found.append(other.name)
-    return sorted(found)
+    others = [other for other in run_dir.parent.iterdir() if other.name != run_dir.name]
+    return sorted(
+        other.name for other in others if _begins_with(run_dir.name, other) or _reads_files_of(run_dir, other)
+    )
+
+
+def _begins_with(parent: str, other: Path) -> bool:
+    try:
+        fork = begun_by(other)
+    except TraceError:  # it has no trace that could be read
+        return False
+    return fork is not None and fork.parent == parent
+
+
+def _reads_files_of(run_dir: Path, other: Path) -> bool:
+    """Whether files of its steps are kept only there; so it is from before a fork's first record on."""
+    objects = (run_dir / HISTORY / "objects").resolve()
+    return any(Path(place).resolve() == objects for place in alternates(other / HISTORY))
 
 
 def remove_run(run_dir: Path) -> None:

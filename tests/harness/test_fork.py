@@ -11,7 +11,7 @@ from stackmem.core.events import ModelReplied, Redaction, RunEnded, RunForked, T
 from stackmem.harness.changes import Changes, read_changes
 from stackmem.harness.fork import Forked, fork
 from stackmem.harness.replay_live import replay_live
-from tests.stage import SOLVED, Stage, call, command, events, fails, pop, push, rechain, records
+from tests.stage import SOLVED, TASKS, Stage, call, command, events, fails, pop, push, rechain, records
 
 CHECK = '[ "$(cat made)" = two ] && ' + SOLVED
 
@@ -291,3 +291,15 @@ def test_a_copy_with_other_words_than_were_said_is_not_gone_on_from(stage: Stage
             forked(result.run_dir, 2) if doing == "forked" else replay_live(open_run(result.run_dir), os.environ)
         assert doing in str(raised.value)
     assert len(list(stage.runs.iterdir())) == len(list(stage.work.iterdir())) == 1
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("place", ["on_change", "delta", "tail", "system"])
+def test_the_calculator_is_solved_from_each_of_its_steps(stage: Stage, place):
+    result = stage.solve(TASKS / "calculator", strategy=f"stackheap:index={place}")
+    for at in range(result.steps):
+        child = forked(result.run_dir, at).result
+        sent = digests(result.run_dir)[: at + 1]  # later ones hold what pytest prints, its time among it
+        assert (child.outcome, digests(child.run_dir)[: at + 1]) == ("solved", sent)
+        changed = forked(child.run_dir, at, chunks={"more": "x"}).result
+        assert (changed.outcome, replay(changed.run_dir).prompts) == ("solved", result.steps)

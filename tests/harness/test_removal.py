@@ -10,6 +10,7 @@ from stackmem import TraceError, UsageError, replay
 from stackmem.harness.changes import Changes
 from stackmem.harness.fork import fork
 from stackmem.harness.removal import remove_run
+from stackmem.history.sharing import share
 from stackmem.trace.lock import Lock
 from tests.stage import Stage, command, pop
 
@@ -60,3 +61,10 @@ def test_a_run_without_a_request_goes_alone(stage: Stage, run):
     remove_run(run)
     assert not run.exists()
     assert len(stage.left_behind()) == 1
+
+
+def test_a_run_whose_files_a_fork_reads_is_kept_before_the_forks_first_record(run):
+    child = run.parent / "begun"
+    share(run / "history.git", child / "history.git", "")
+    with pytest.raises(UsageError, match="its forks begin with: begun"):
+        remove_run(run)
