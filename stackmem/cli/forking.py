@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import typer
 
+from stackmem.errors import TraceError
 from stackmem.harness.changes import read_changes
 from stackmem.harness.fork import fork
 from stackmem.harness.request import read_request
@@ -37,8 +38,7 @@ def fork_and_show(
 
     """
     changes = read_changes(flags, *heap, Path.cwd())
-    model = changes.model or read_request(folder).flags.get("model")
-    with open_screen(quiet=quiet, asks=model == "human") as screen:
+    with open_screen(quiet=quiet, asks=_asks(folder, changes.model)) as screen:
         forked = fork(folder, at, changes, os.environ, screen, stop_at_once)
     result = forked.result
     if result.failure:
@@ -50,3 +50,11 @@ def fork_and_show(
     else:
         show_result(result, folder=bool(forked.folder), checked=forked.checked)
     sys.exit(result.exit_code)
+
+
+def _asks(folder: Path, model: str | None) -> bool:
+    """Whether a person is the model, who needs the screen for herself."""
+    try:
+        return (model or read_request(folder).flags.get("model")) == "human"
+    except TraceError:  # said by what needs it more
+        return False

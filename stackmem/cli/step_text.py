@@ -29,6 +29,8 @@ def _lines(view: StepView) -> Iterator[str]:
     )
     chars = sum(part.chars for part in view.prompt)
     yield f"\nPROMPT: {len(view.prompt)} parts, {chars:,} characters, digest {view.prompt_digest[:16] or 'not kept'}"
+    if not view.prompt_sent:
+        yield "(as rendered today; what was sent is not known: the run was imported, or made under other rules)"
     yield from _parts(view.prompt)
     yield f"\nREPLY: {view.stop}, {view.usage.output:,} tokens"
     yield from _parts(view.reply)

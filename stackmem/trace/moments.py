@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from stackmem.core.events import RULES, ModelReplied, RunEnded, RunForked, RunStarted
+from stackmem.core.events import ModelReplied, RunEnded, RunForked, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
 
+from .importers.mark import refuse_imported
 from .lineage import RunReader
 from .record import Record
 
@@ -115,32 +116,50 @@ def no_step(run: str, step: int, steps: int) -> UsageError:
     return UsageError(f"there is no step {step} in {run}; it has steps 1 to {steps} (0 is its start)")
 
 
-def prompt_of(moment: Moment) -> View:
-    """The exact prompt that the step's reply answers: rendered again, and compared with the digest kept of it.
+def rendered(moment: Moment) -> View:
+    """The prompt of a step as today's code renders it; ``proven`` tells whether it is the one that was sent.
 
     Raises:
         UsageError: Step 0 has no prompt.
         TraceError: The strategy is unknown here, or the records allow no prompt there.
-        RulesDiffer: Today another prompt is rendered than the one that was sent.
 
     """
-    event, state = moment.record.event, moment.asked
-    if not isinstance(event, ModelReplied):
+    state = moment.asked
+    if not isinstance(moment.record.event, ModelReplied):
         raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
     try:
         strategy = open_strategy(state.begun.strategy)
     except UsageError as error:
-        told = f"the run used a strategy that is not here ({error}); install the package that brings it"
-        raise TraceError(told) from error
+        raise TraceError(f"the run used a strategy that is not installed: {error}") from error
     try:
-        view = strategy.render(state)
+        return strategy.render(state)
     except (LookupError, ValueError, AttributeError, TypeError) as error:
         raise TraceError(
             f"record {moment.record.seq} answers a prompt that cannot have been; stackmem replay tells what is wrong"
         ) from error
-    if state.begun.rules == RULES and event.prompt_digest not in ("", view.digest):
+
+
+def proven(moment: Moment, view: View) -> bool:
+    """Whether the digest that was kept of the prompt says that it is this one."""
+    event = moment.record.event
+    return isinstance(event, ModelReplied) and event.prompt_digest == view.digest
+
+
+def prompt_of(moment: Moment) -> View:
+    """The exact prompt that the step's reply answers.
+
+    Raises:
+        UsageError: Step 0 has no prompt; of an imported run, prompts are not known.
+        TraceError: As ``rendered``.
+        RulesDiffer: Today another prompt is rendered than the one that was sent.
+
+    """
+    if moment.asked.start is not None:
+        refuse_imported(moment.asked.start, "asked for the prompts that were sent")
+    view = rendered(moment)
+    if not proven(moment, view):
         raise RulesDiffer(
-            f"record {moment.record.seq}: the prompt of step {moment.step} cannot be shown, as today another one is "
+            f"record {moment.record.seq}: the prompt of step {moment.step} cannot be had, as today another one is "
             "rendered than was sent; stackmem replay tells more"
         )
     return view

@@ -138,7 +138,7 @@ class Run:
         """The exact prompt that the step's reply answers.
 
         Raises:
-            UsageError: There is no such step, or it is 0, which has none.
+            UsageError: There is no such step, or it is 0, which has none; or the run was imported.
             TraceError: The trace is broken up to there, or its strategy is not installed.
             RulesDiffer: Today another prompt is rendered than the one that was sent.
 

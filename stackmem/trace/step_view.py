@@ -13,7 +13,7 @@ from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, U
 from stackmem.core.state import Frame
 from stackmem.errors import TraceError, UsageError
 
-from .moments import Moment, prompt_of
+from .moments import Moment, proven, rendered
 from .open_run import Run
 from .snapshot import FileChange, changes
 from .steps import FrameSpan
@@ -60,7 +60,9 @@ class StepView(Struct, frozen=True):
     Attributes:
         at: When the reply came, in seconds since 1970, UTC.
         frame: The frame that was asked.
-        prompt: The exact prompt: the system prompt, each tool, then each part of each message.
+        prompt: Each tool, the system prompt, then each part of each message.
+        prompt_sent: Whether its digest proves it to be the prompt that was sent, to the byte. If not, it is what
+            today's code renders: the run was imported, or made under other rules.
         followed: The events that came of the reply.
         stack: Frames on the stack once the reply's call was answered, root first.
         heap: The chunks then.
@@ -79,6 +81,7 @@ class StepView(Struct, frozen=True):
     frame: ShownFrame
     prompt_digest: str
     prompt: tuple[ShownPart, ...]
+    prompt_sent: bool
     reply: tuple[ShownPart, ...]
     stop: str
     usage: Usage
@@ -97,12 +100,11 @@ def view_step(run: Run, step: int) -> StepView:
 
     Raises:
         UsageError: There is no such step.
-        TraceError: The trace is broken up to there.
-        RulesDiffer: Today another prompt is rendered than the one that was sent.
+        TraceError: The trace is broken up to there, or its strategy is not installed.
 
     """
     moment = run.moment(step)
-    view = prompt_of(moment)
+    view = rendered(moment)
     reply = moment.record.event
     if not isinstance(reply, ModelReplied):
         raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
@@ -117,6 +119,7 @@ def view_step(run: Run, step: int) -> StepView:
         frame=_frame(moment.asked.running),
         prompt_digest=reply.prompt_digest,
         prompt=prompt_parts(view),
+        prompt_sent=proven(moment, view),
         reply=tuple(_part(part) for part in reply.parts),
         stop=reply.stop,
         usage=reply.usage,

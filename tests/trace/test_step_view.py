@@ -4,7 +4,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from stackmem import UsageError
+from stackmem import RulesDiffer, UsageError
 from stackmem.core.events import ToolReturned
 from stackmem.trace.open_run import Run
 from stackmem.trace.step_view import last_step_of, prompt_parts, view_step
@@ -102,3 +102,16 @@ def test_the_view_is_plain_json(run):
 def test_a_step_without_a_prompt_is_refused(run, step):
     with pytest.raises(UsageError):
         view_step(run, step)
+
+
+def test_a_prompt_that_is_not_proven_to_be_the_one_sent_is_told_as_such(run, tmp_path):
+    assert view_step(run, 1).prompt_sent
+    first, *others = [record.event for record in run.records()]
+    imported = Run(keep(tmp_path / "imported", [replace(first, version="imported from elsewhere"), *others]))
+    with pytest.raises(UsageError, match="imported from elsewhere"):
+        imported.prompt(1)
+    assert view_step(imported, 1).prompt
+    other = Run(keep(tmp_path / "other", [replace(first, system="Other words."), *others]))
+    assert not view_step(other, 1).prompt_sent
+    with pytest.raises(RulesDiffer, match="prompt of step 1"):
+        other.prompt(1)
