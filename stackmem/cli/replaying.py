@@ -12,6 +12,7 @@ import typer
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.harness.plugins import load_plugins
 from stackmem.harness.replay import replay_run
 from stackmem.trace.open_run import Run
 from stackmem.trace.pack import unpack
@@ -33,6 +34,7 @@ def kept_or_packed(named: str, runs_dir: str | None) -> Iterator[Path]:
     """
     path = Path(named).expanduser()
     if path.suffix == ".zip" and path.is_file():
+        load_plugins()  # the run's strategy may be one of theirs
         with TemporaryDirectory(prefix="stackmem-") as place:
             yield unpack(path, Path(place))
         return
