@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import msgspec
 import typer
 
 from stackmem.core.effects import UseTool, Verify
+from stackmem.harness.interrupts import Interrupts
 from stackmem.harness.replay_live import LiveTools, brief_call, replay_live
 from stackmem.harness.replay_model import Rerun, replay_model
 from stackmem.trace.open_run import Run
@@ -28,7 +30,13 @@ def rerun_and_show(run: Run, first: int, *, tools: bool, as_json: bool) -> None:
 
     """
     if tools:
-        _show_live(replay_live(run, os.environ, first, None if as_json else _tell), as_json=as_json)
+        with Interrupts(stop_at_once) as interrupts:
+            try:
+                with interrupts.allowed():
+                    live = replay_live(run, os.environ, first, None if as_json else _tell)
+            except KeyboardInterrupt:
+                sys.exit(128 + (interrupts.signal or signal.SIGINT))
+        _show_live(live, as_json=as_json)
     else:
         with open_screen(quiet=as_json, asks=False) as screen:
             found = replay_model(run, os.environ, first, screen, stop_at_once)

@@ -6,6 +6,7 @@ Everything but the model is done again: commands, files, checks, and every rule 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Mapping
 from itertools import zip_longest
 
@@ -93,7 +94,7 @@ def replay_model(
         UsageError: There is no such step, or the run was resumed or forked after it.
         TraceError: The trace is broken, or lacks its files.
         WorkspaceError: The workspace, or its isolation, cannot be had.
-        KeyboardInterrupt: Ctrl-C came; nothing is kept.
+        KeyboardInterrupt: Ctrl-C came; nothing is kept. (SIGTERM: ``SystemExit``.)
 
     """
     moment = run.moment(first)
@@ -115,6 +116,8 @@ def replay_model(
         clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
         end = play(advance(moment.asked, strategy), moment.asked, strategy, world, note, interrupts)
+        if interrupts.signal == signal.SIGTERM:
+            raise SystemExit(128 + signal.SIGTERM)
         if interrupts.signal:
             raise KeyboardInterrupt
         equal, step, difference = _compared(tail, made)

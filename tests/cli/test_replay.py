@@ -1,10 +1,14 @@
 """``stackmem replay``: one step, one frame, and the walk through a run."""
 
 import json
+import signal
+import time
 
 import pytest
+from msgspec.structs import replace
 
 from stackmem.cli.walk import LONGEST_WAIT_SECONDS, walk
+from stackmem.core.events import ModelReplied
 from stackmem.trace.open_run import Run
 from tests import stage as acts
 from tests.build import alloc, do, play, pop, push, started
@@ -114,3 +118,25 @@ def test_what_cannot_be_done_again_is_one_sentence_and_exit_2(stage: Stage, fold
     ran = stage.run("replay", folder, *flags)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert says in ran.stderr
+
+
+@pytest.mark.parametrize("how", [["--tools", "live"], ["--model", "recorded", "--from", "1"]])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_run_is_done_again_ends_it_and_leaves_nothing_behind(stage: Stage, how, number):
+    run = stage.solve(stage.task(command("sleep 0"), acts.pop())).run
+    kept = acts.records(stage.runs / run)
+    slow = [
+        replace(record, event=replace(record.event, parts=(replace(part, arguments={"command": "sleep 60"}),)))
+        if isinstance(record.event, ModelReplied)
+        and (part := record.event.parts[0]).arguments.get("command") == "sleep 0"
+        else record
+        for record in kept
+    ]
+    acts.rechain(stage.runs / run / "trace.jsonl", slow)
+    before = stage.left_behind()
+    process = stage.start("replay", run, *how)
+    acts.eventually(lambda: list(stage.work.glob("replay-*/history.git/stackmem.json")))
+    time.sleep(1)  # the command has begun, or is about to: either must end in good order
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
+    assert stage.left_behind() == before

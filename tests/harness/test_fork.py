@@ -303,3 +303,11 @@ def test_the_calculator_is_solved_from_each_of_its_steps(stage: Stage, place):
         assert (child.outcome, digests(child.run_dir)[: at + 1]) == ("solved", sent)
         changed = forked(child.run_dir, at, chunks={"more": "x"}).result
         assert (changed.outcome, replay(changed.run_dir).prompts) == ("solved", result.steps)
+
+
+def test_a_run_without_isolation_is_forked_into_another_place_and_verified(stage: Stage, story):
+    result = stage.solve(story, isolation="none")
+    child = forked(result.run_dir, 3).result
+    assert (child.outcome, child.isolation, replay(child.run_dir).prompts) == ("solved", "none", 7)
+    assert open_run(child.run_dir).state.begun.workspace == child.workspace
+    assert open_run(child.run_dir).state.begun.thinking == "dropped"
