@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from stackmem.errors import TraceError
 
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _TRIES = 100
+_PATIENCE_SECONDS = 5.0
 
 
 class Holder(Struct, frozen=True):
@@ -81,16 +83,25 @@ class Lock:
 
 def _lock(file: int, trace: Path) -> None:
     """Raises ``TraceError`` where another process has it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise _refusal(_named(file), trace) from error
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        holder = _named(file)
-        if holder is not None and _lives(holder):
-            raise _refusal(holder, trace) from error
+    patience = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = _named(file)
+            # A process that is killed as it starts another one leaves it with the lock, until that one gets going.
+            if holder is None or _lives(holder) or time.monotonic() > patience:
+                raise _refusal(holder, trace) from error
+            time.sleep(0.02)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            holder = _named(file)
+            if holder is not None and _lives(holder):
+                raise _refusal(holder, trace) from error
+            return
+        else:
+            return
 
 
 def _refusal(holder: Holder | None, trace: Path) -> TraceError:
@@ -115,10 +126,11 @@ def _self() -> Holder:
 
 
 def _started(pid: int) -> int:
-    """When a process began, in ticks; -1 where there is none."""
+    """When a process began, in ticks; -1 where there is none, or only its exit code is left."""
     try:
         # The name of the program stands in parentheses, and may hold any character.
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return -1 if fields[0] in {b"Z", b"X"} else int(fields[19])
     except (OSError, IndexError, ValueError):
         return -1
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -60,6 +61,27 @@ def test_a_process_that_was_killed_holds_nothing(path, holder):
 def test_a_process_that_ended_holds_nothing(path, holder):
     holder.communicate("")
     Lock(path).close()
+
+
+ORPHAN = HOLD.replace(
+    "sys.stdin.read()",
+    """
+import os, signal, time
+if os.fork() == 0:
+    time.sleep(0.7)
+    os._exit(0)
+os.kill(os.getpid(), signal.SIGKILL)
+""",
+)
+
+
+def test_a_child_that_outlives_its_killed_parent_for_a_moment_is_waited_for(path):
+    process = subprocess.Popen([sys.executable, "-c", ORPHAN, path], cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.wait(20) == -signal.SIGKILL
+    began = time.monotonic()
+    Lock(path).close()
+    assert time.monotonic() - began > 0.2  # it was held: else this test shows nothing
+    process.communicate()
 
 
 def test_two_writers_in_one_process_are_two(path):
