@@ -1,9 +1,13 @@
 """``stackmem fork`` as a person types it."""
 
 import json
+import signal
+import time
 
-from stackmem import open_run
-from tests.stage import Stage, call, command, pop
+import pytest
+
+from stackmem import open_run, replay
+from tests.stage import Stage, call, command, eventually, pop
 
 
 def test_a_fork_shows_the_new_run_and_ends_with_its_code(stage: Stage):
@@ -45,3 +49,17 @@ def test_what_cannot_be_is_one_sentence_and_exit_2(stage: Stage):
         ran = stage.run("fork", "last", *flags)
         assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
         assert says in ran.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_fork_that_is_interrupted_is_a_whole_run(stage: Stage, number):
+    result = stage.solve(stage.task(command("true"), pop("Done.")))
+    script = stage.script(command("true"), command("sleep 60"), pop("Done."))
+    process = stage.start("fork", result.run, "--at", "1", "--model", script, "--quiet")
+    eventually(lambda: [run for run in stage.runs.glob("*/trace.jsonl") if "RunForked" in run.read_text("utf-8")])
+    time.sleep(1)
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
+    (child,) = [run for run in stage.runs.iterdir() if run.name != result.run]
+    assert replay(child).outcome == "interrupted"
+    assert len(list(stage.work.iterdir())) == 2
