@@ -78,6 +78,14 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
     if result.steps_with_secrets:
         typer.echo(f"warning: replies of steps {result.steps_with_secrets} hold a secret of your environment")
     typer.echo(f"run: {readable(result.run_dir)}")
+    if result.ending not in ("popped", "stalled"):
+        more = {
+            "limit:steps": " --max-steps +50",
+            "limit:tokens": " --max-tokens +100_000",
+            "limit:usd": " --max-usd +1",
+        }
+        more["limit:seconds"] = " --max-seconds +600"
+        typer.echo(f"go on with: stackmem resume {result.run}{more.get(result.ending, '')}")
     if folder:
         _show_patch(result)
 

@@ -375,3 +375,14 @@ def test_the_command_line_says_what_it_cut_and_where_it_goes_on(stage: Stage):
     assert json.loads(stage.run("resume", "last", "--json").stdout) == {
         "run": run.name, "outcome": "solved", "resumed": False,
     }  # fmt: skip
+
+
+def test_a_run_that_stopped_says_how_to_go_on_and_one_that_is_over_does_not(stage: Stage):
+    task = stage.task(*works())
+    ran = stage.run("solve", task, "--model", "demo", "--quiet", "--max-steps", "3")
+    run = stage.only_run().name
+    assert f"go on with: stackmem resume {run} --max-steps +50" in ran.stdout
+    words = next(line for line in ran.stdout.splitlines() if line.startswith("go on with: ")).split()[5:]
+    again = stage.run("resume", *words, "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert "go on with" not in again.stdout
