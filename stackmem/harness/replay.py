@@ -10,6 +10,7 @@ from stackmem.trace.lineage import RunReader
 from stackmem.trace.replay import verify
 
 from .plugins import load_plugins
+from .result import refuse_lost
 
 
 class Replayed(Struct, frozen=True):
@@ -38,13 +39,14 @@ def replay_run(run_dir: Path) -> Replayed:
     """Verify every event and prompt of a run.
 
     Raises:
-        TraceError: A line is broken.
+        TraceError: A line is broken, or lines that a finished run had are lost.
         RulesDiffer: The rules derive something else today.
 
     """
     load_plugins()
     reader = RunReader(run_dir)
     found = verify(reader)
+    refuse_lost(run_dir, found.events)
     state = found.state
     redacted = state.begun.redacted
     return Replayed(

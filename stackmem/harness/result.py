@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stackmem.core.messages import Usage
 from stackmem.core.state import State
+from stackmem.errors import TraceError
 
 _STOPPED_CODES = {"model_error": 4, "workspace_error": 5}
 
@@ -95,3 +96,18 @@ def read_result(path: Path) -> RunResult | None:
         return msgspec.json.decode(path.read_bytes(), type=RunResult)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def refuse_lost(run_dir: Path, count: int) -> None:
+    """Whole lines can be lost at a trace's end without a gap; a result that was written after them tells.
+
+    Raises:
+        TraceError: The run's result speaks of more records than ``count``.
+
+    """
+    result = read_result(run_dir / "result.json")
+    if result is not None and result.records > count:
+        raise TraceError(
+            f"the trace of {run_dir.name} ends at record {count:,} and its result.json was written after record "
+            f"{result.records:,}: the lines between are lost; remove result.json to go on with what is left"
+        )

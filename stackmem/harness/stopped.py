@@ -17,6 +17,7 @@ from stackmem.trace.store import End
 from stackmem.workspace.secrets import Scrubber
 
 from .play import holds_secret
+from .result import refuse_lost
 from .rundir import TRACE
 
 
@@ -79,7 +80,7 @@ def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
     """Read and verify a run; its lock must be held, so that nobody writes it meanwhile.
 
     Raises:
-        TraceError: A line is broken, or the trace is no run.
+        TraceError: A line is broken or lost, or the trace is no run.
         RulesDiffer: The run was made under other rules, or the rules derive something else from it today.
 
     """
@@ -92,6 +93,7 @@ def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
             f"the run was made under rules {rules}, these are rules {RULES}, so its next prompt would be another one; "
             "resume it with the version that made it"
         )
+    refuse_lost(run_dir, found.events)
     try:
         with (run_dir / TRACE).open("rb") as file:
             whole = file.seek(0, 2) - reader.torn_bytes

@@ -386,3 +386,14 @@ def test_a_run_that_stopped_says_how_to_go_on_and_one_that_is_over_does_not(stag
     again = stage.run("resume", *words, "--quiet")
     assert again.returncode == 0, again.stderr
     assert "go on with" not in again.stdout
+
+
+def test_whole_lines_that_a_finished_run_lost_are_missed(stage: Stage):
+    run = Path(stage.solve(stage.task(*works())).run_dir)
+    lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "trace.jsonl").write_bytes(b"".join(lines[:-3]))
+    for look in (replay, resumed):
+        with pytest.raises(TraceError, match=f"ends at record {len(lines) - 3} and .* after record {len(lines)}"):
+            look(run)
+    (run / "result.json").unlink()
+    assert resumed(run).result.outcome == "solved"
