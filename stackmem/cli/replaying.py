@@ -33,7 +33,7 @@ def kept_or_packed(named: str, runs_dir: str | None) -> Iterator[Path]:
         UsageError: No run is named so, or the archive is none.
 
     """
-    path = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
+    path = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here  # noqa: PTH111 - a name like ~nobody is no error here
     if path.suffix == ".zip" and path.is_file():
         load_plugins()  # the run's strategy may be one of theirs
         with TemporaryDirectory(prefix="stackmem-") as place:

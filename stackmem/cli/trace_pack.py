@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ def command(
     from .solving import readable, say
 
     folder = run_folder(run, runs_dir)
-    out = Path(output).expanduser() if output is not None else Path.cwd() / f"{folder.resolve().name}.zip"
+    out = Path(os.path.expanduser(output)) if output is not None else Path.cwd() / f"{folder.resolve().name}.zip"  # noqa: PTH111 - a name like ~nobody is no error here
     packed = pack(folder, out)
     if packed.missing:
         say(f"the history lacks {packed.missing:,} files or folders, as after a power cut; they are not in the archive")

@@ -92,7 +92,7 @@ def test_whatever_trickles_without_end_is_cut_at_the_time_limit(kind, head, piec
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "timeout"
     assert "longer than its time limit" in answer.detail
-    assert time.monotonic() - begun < LIMIT + 3
+    assert time.monotonic() - begun < LIMIT + 20  # without the cut it has no end
 
 
 @each_model

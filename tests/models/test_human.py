@@ -6,6 +6,8 @@ import io
 import os
 import pty
 import sys
+import termios
+import time
 
 import pytest
 
@@ -159,11 +161,18 @@ def test_at_a_terminal_a_long_line_is_taken_whole_and_can_be_recalled(home: obje
         while words not in said:
             said += os.read(terminal, 65_536)
 
+    def until_edited() -> None:
+        """Until the program reads keys itself: before that, the terminal takes 4,096 characters a line."""
+        while termios.tcgetattr(terminal)[3] & termios.ICANON:
+            time.sleep(0.01)
+
     until(b"or a call")
+    until_edited()
     os.write(terminal, b"read_file " + b"a" * 6_000 + b"\x7fb\n")
     until(b"read 6000 b")
     said = said.partition(b"read 6000 b")[2]
     until(b"or a call")
+    until_edited()
     os.write(terminal, b"\x1b[Ac\n")  # the line before, and one letter more
     until(b"read 6001 c")
     assert os.waitpid(child, 0)[1] == 0
