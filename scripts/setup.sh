@@ -2,7 +2,7 @@
 # Makes .venv as the locks say, and does nothing when it is current.
 #
 #   scripts/setup.sh run    what `stackmem` needs: bubblewrap, .venv, requirements.lock, this package
-#   scripts/setup.sh test   the same, then ps, chromium, requirements-dev.lock and the npm packages of the tests
+#   scripts/setup.sh test   the same, then ps, chromium, libatomic, requirements-dev.lock and the npm packages of the tests
 #
 # Missing system packages are installed with apt-get as root or through sudo where it asks no password; otherwise the
 # one command that installs them is printed and the exit code is 2. Versions and hashes come from the locks, addresses
@@ -75,6 +75,9 @@ missing_system_packages() {
     [ "$purpose" = run ] || command -v ps >/dev/null || echo procps
     # The browser that the viewer is tested in.
     [ "$purpose" = run ] || command -v chromium chromium-browser google-chrome >/dev/null || echo chromium
+    # What the program that drives the browser is linked with.
+    [ "$purpose" = run ] || compgen -G "/usr/lib*/libatomic.so.1" >/dev/null ||
+        compgen -G "/usr/lib/*/libatomic.so.1" >/dev/null || echo libatomic1
     venv_works || "$python" -I -c 'import ensurepip, venv' 2>/dev/null ||
         "$python" -c 'import sys; print(f"python3.{sys.version_info.minor}-venv")'
 }
