@@ -25,7 +25,8 @@ def places_to_cover(
 
     """
     kept = [os.path.realpath(path) for path in needed]
-    folders = [path.resolve() for path in hidden if path.is_dir()]
+    # Where the person may not look, no command of hers may: isdir says no there, and needs no covering.
+    folders = [path.resolve() for path in hidden if os.path.isdir(path)]  # noqa: PTH112
     real = [path for path in folders if not any(Path(each).is_relative_to(path) for each in kept)]
     found = set()
     for host, inside in shown:

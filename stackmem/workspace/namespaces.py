@@ -18,6 +18,7 @@ from .landlock import build_order, host_environment, plain_code, private_tmp
 from .launch import Launch, Seat, SetUpFailed, limited
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX
 
+_HELPER = Path(confine.__file__).read_text("utf-8")  # handed over as text: its place may be closed to who runs it
 _PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -42,7 +43,7 @@ class Namespaces:
         return Launch(
             argv=(
                 setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
-                seat.toolchain.python(), "-I", "-S", str(Path(confine.__file__)), str(order), str(started_write),
+                seat.toolchain.python(), "-I", "-S", "-c", _HELPER, str(order), str(started_write),
                 *limited(command, seat.profile, count_processes=True),
             ),
             environ=host_environment(seat, tmp),
