@@ -178,6 +178,7 @@ def test_a_directory_that_is_closed_to_the_user_is_refused_with_the_flag(
     place.chmod(0o777)
 
     def attempt() -> str:
+        os.chdir(place)  # in a process of its own; the checkout may be closed to her
         hers = Stage(place)
         with pytest.raises(UsageError) as raised:
             hers.solve(hers.task(pop()), environ={"HOME": str(place)}, **{flag: str(closed)})
