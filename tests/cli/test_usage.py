@@ -170,15 +170,15 @@ def test_a_file_in_a_directorys_place_is_refused_with_the_flag(stage: Stage, fla
 
 @pytest.mark.parametrize("flag", ["runs_dir", "sandbox_dir"])
 def test_a_directory_that_is_closed_to_the_user_is_refused_with_the_flag(
-    flag, place: Path, person: Person, stage: Stage
+    flag, place: Path, person: Person, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.chdir(place)  # the checkout may be closed to her
     closed = place / "closed"
     closed.mkdir()
     closed.chmod(0o555)
     place.chmod(0o777)
 
     def attempt() -> str:
-        os.chdir(place)  # in a process of its own; the checkout may be closed to her
         hers = Stage(place)
         with pytest.raises(UsageError) as raised:
             hers.solve(hers.task(pop()), environ={"HOME": str(place)}, **{flag: str(closed)})
