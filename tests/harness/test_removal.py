@@ -29,7 +29,7 @@ def test_a_run_with_forks_is_kept_until_they_are_gone(stage: Stage, run):
     child = Path(fork(run, 1, Changes(), os.environ).result.run_dir)
     grandchild = Path(fork(child, 1, Changes(), os.environ).result.run_dir)
     for held, by in ((run, child), (child, grandchild)):
-        with pytest.raises(UsageError, match=f"its forks begin with: {by.name}"):
+        with pytest.raises(UsageError, match=f"its forks begin with: .*{by.name}"):
             remove_run(held)
     assert replay(grandchild).outcome == "solved"
     for one in (grandchild, child, run):
