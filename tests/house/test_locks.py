@@ -22,9 +22,16 @@ REGISTRIES = tuple(
         "proxy+golang", "quay+io", "ghcr+io", "docker+io", "anaconda+org", "nodesource+com",
     )
 )  # fmt: skip
-# Where this checkout stands, and what lies hidden in the home of whoever runs the tests.
 HOME = pwd.getpwuid(os.getuid()).pw_dir
-MACHINE = re.compile(rf"{re.escape(str(ROOT))}(?![\w-])|{re.escape(HOME)}/\.[a-z]")
+
+
+def machine(root: str, home: str) -> re.Pattern[str]:
+    """Where a checkout stands, where that is no common path, and what lies hidden in a home."""
+    hidden = rf"(?<![\w.-]){re.escape(home)}/\.[a-z]"
+    return re.compile(rf"(?<![\w./-]){re.escape(root)}(?![\w-])|{hidden}" if root.count("/") > 1 else hidden)
+
+
+MACHINE = machine(str(ROOT), HOME)
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -79,9 +86,13 @@ def test_a_file_names_no_registry_and_no_machine(path):
     assert addresses(path.read_bytes().decode(errors="replace")) == []
 
 
-@pytest.mark.parametrize("text", ["see https://" + REGISTRIES[0] + "/simple", f"cd {ROOT}/docs", f"{HOME}/.cache"])
-def test_an_address_or_a_machine_path_is_seen(text):
-    assert addresses(text)
+def test_an_address_or_a_machine_path_is_seen():
+    assert addresses("see https://" + REGISTRIES[0] + "/simple")
+    place = machine("/somewhere/checkout", "/home/ann")
+    assert place.search("cd /somewhere/checkout/docs")
+    assert place.search("in '/home/ann/.cache'")
+    assert not place.search("/elsewhere/somewhere/checkout, /somewhere/checkouts, /home/ann/project")
+    assert not machine("/src", "/home/ann").search("cat /src/x")
 
 
 @pytest.mark.parametrize("text", ["/workspace/src", "sandbox/work/x", "/work", "/root"])
