@@ -10,4 +10,4 @@ compile() {
 }
 
 compile --group build --output-file requirements.lock
-compile --group build --group dev --extra openai --constraint requirements.lock --output-file requirements-dev.lock
+compile --group build --group dev --all-extras --constraint requirements.lock --output-file requirements-dev.lock
