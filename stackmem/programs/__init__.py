@@ -1,0 +1,1 @@
+"""Interpreters as generators: they yield effects and are sent the answers."""

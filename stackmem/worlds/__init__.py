@@ -1,0 +1,1 @@
+"""Seeded generators of tasks: workspaces with planted facts, hidden checks and a manifest."""
