@@ -1,0 +1,165 @@
+"""Figures with intervals, against values worked out elsewhere."""
+
+from math import inf, isfinite, nan, sqrt
+
+import pytest
+
+from stackmem.bench.intervals import (
+    Interval,
+    cost_per_solved,
+    difference,
+    mean,
+    pass_at_k,
+    pass_hat_k,
+    power_law,
+    ratio,
+    wilson,
+)
+from stackmem.errors import UsageError
+
+
+def ends(found: Interval | None) -> tuple[float | None, float | None]:
+    assert found is not None
+    return (found.low, found.high)
+
+
+def test_a_share_has_the_interval_of_the_textbook():
+    assert ends(wilson(8, 10)) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert ends(wilson(0, 3)) == pytest.approx((0.0, 0.5615), abs=1e-4)
+    assert ends(wilson(3, 3)) == pytest.approx((0.4385, 1.0), abs=1e-4)
+
+
+def test_a_share_of_nothing_is_no_share():
+    assert wilson(0, 0) is None
+
+
+def test_the_interval_of_a_mean_is_that_of_the_normal_where_the_sample_is_large():
+    values = [float(number % 10) for number in range(1_000)]
+    reach = 1.96 * sqrt(8.25 / 1_000)
+    assert ends(mean(values)) == pytest.approx((4.5 - reach, 4.5 + reach), abs=0.02)
+
+
+def test_the_same_values_have_the_same_interval_each_time():
+    assert mean([1, 2, 4, 8, 16]) == mean([1, 2, 4, 8, 16])
+
+
+def test_more_confidence_is_a_wider_interval():
+    (low, high), (lower, higher) = ends(mean([1, 2, 4, 8, 16])), ends(mean([1, 2, 4, 8, 16], 0.999))
+    assert lower < low < high < higher
+
+
+def test_what_is_no_number_is_left_out_of_a_mean():
+    assert mean([1.0, nan, 3.0, inf]) == mean([1.0, 3.0])
+    assert mean([nan]) is None
+    assert mean([]) is None
+
+
+def test_one_value_has_no_interval_and_equal_ones_have_none_to_speak_of():
+    assert mean([7.0]) == Interval(7.0, None, None, 1)
+    assert mean([7.0] * 5) == Interval(7.0, 7.0, 7.0, 5)
+
+
+def test_a_difference_is_taken_within_pairs():
+    """Far apart between tasks, always one apart within them: unpaired nothing could be seen."""
+    assert difference([(11, 10), (101, 100), (1_001, 1_000)]) == Interval(1.0, 1.0, 1.0, 3)
+
+
+def test_a_pair_that_lacks_one_is_left_out():
+    assert difference([(3, 1), (nan, 1), (2, nan), (5, 1)]) == difference([(3, 1), (5, 1)])
+
+
+def test_without_a_whole_pair_there_is_no_difference_to_take():
+    with pytest.raises(UsageError, match="no trial of the one has a partner"):
+        difference([(nan, 1.0)])
+
+
+def test_a_ratio_is_of_the_means_and_not_the_mean_of_ratios():
+    found = ratio([(1, 10), (10, 10), (1, 1)])
+    assert found is not None
+    assert found.value == pytest.approx(12 / 21)
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 < found.low < 12 / 21 < found.high <= 1.0
+
+
+def test_a_constant_ratio_has_no_spread():
+    assert ends(ratio([(1, 2), (10, 20), (3, 6)])) == pytest.approx((0.5, 0.5))
+
+
+def test_a_ratio_to_nothing_is_none():
+    assert ratio([(1, 0), (2, 0)]) is None
+    assert ratio([]) is None
+
+
+def test_the_cost_of_a_solved_task_counts_the_trials_that_failed():
+    found = cost_per_solved([(1.0, 1), (1.0, 0)] * 20)
+    assert found is not None
+    assert found.value == 2.0
+    assert found.low is not None
+    assert found.high is not None
+    assert 1.3 < found.low < 2.0 < found.high < 4.0
+
+
+def test_the_cost_of_a_solved_task_is_open_above_where_none_might_have_been_solved():
+    found = cost_per_solved([(1.0, 0), (1.0, 0), (1.0, 1)])
+    assert found is not None
+    assert found.value == 3.0
+    assert found.low is not None
+    assert isfinite(found.low)
+    assert found.high == inf
+    assert cost_per_solved([(1.0, 0)] * 3) is None
+
+
+def test_pass_at_k_is_the_unbiased_estimate_of_its_paper():
+    assert pass_at_k([[True, False, False]], 2) == Interval(pytest.approx(2 / 3), None, None, 1)
+    assert pass_at_k([[True] * 3 + [False] * 7], 5) == Interval(pytest.approx(1 - 21 / 252), None, None, 1)
+
+
+def test_pass_hat_k_is_the_share_of_choices_that_all_passed():
+    assert pass_hat_k([[True, True, False]], 2) == Interval(pytest.approx(1 / 3), None, None, 1)
+    assert pass_hat_k([[True] * 3, [False] * 3], 3) is not None
+
+
+def test_with_one_trial_both_are_the_success_rate():
+    tasks = [[True, False], [True, True], [False, False]]
+    for found in (pass_at_k(tasks, 1), pass_hat_k(tasks, 1)):
+        assert found is not None
+        assert found.value == pytest.approx(0.5)
+
+
+def test_their_intervals_are_over_the_tasks():
+    found = pass_hat_k([[True] * 3] * 5 + [[False] * 3] * 5, 3)
+    assert found is not None
+    assert found.count == 10
+    assert ends(found) == pytest.approx((0.2, 0.8), abs=0.11)
+
+
+def test_a_task_with_fewer_trials_than_k_is_left_out():
+    assert pass_at_k([[True], [True, False, False]], 2) == pass_at_k([[True, False, False]], 2)
+    assert pass_at_k([[True]], 2) is None
+    assert pass_at_k([[True]], 0) is None
+
+
+def test_an_exponent_is_found_to_the_letter_where_there_is_no_noise():
+    found = power_law([(x, 3 * x**1.5) for x in (10, 60, 300, 1_000)])
+    assert found is not None
+    assert found.value == pytest.approx(1.5)
+    assert ends(found) == pytest.approx((1.5, 1.5), abs=1e-5)
+
+
+def test_the_interval_of_an_exponent_is_that_of_the_regression():
+    """Logarithms (0,0), (1,1), (2,1): slope 1/2, its standard error 1/sqrt(12), t of one degree 12.706."""
+    e = 2.718281828459045
+    found = power_law([(1, 1), (e, e), (e**2, e)])
+    assert found is not None
+    assert ends(found) == pytest.approx((0.5 - 12.7062 / sqrt(12), 0.5 + 12.7062 / sqrt(12)), abs=1e-3)
+
+
+def test_an_exponent_needs_two_horizons_and_its_interval_three_points():
+    assert power_law([(10, 5), (10, 6)]) is None
+    assert power_law([]) is None
+    assert power_law([(10, 10), (100, 100)]) == Interval(pytest.approx(1.0), None, None, 2)
+
+
+def test_points_without_a_logarithm_are_left_out_of_a_fit():
+    assert power_law([(10, 10), (100, 100), (1_000, 0), (5, nan), (0, 4)]) == power_law([(10, 10), (100, 100)])
