@@ -1,0 +1,128 @@
+"""What a language is: how its programs start, are outlined, linted and reported. INTERPRETERS maps suffix to language.
+
+A language is the module ``stackmem.programs.<name>.language`` with a ``LANGUAGE``; it is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from importlib import import_module
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from stackmem.core.messages import ToolSpec
+from stackmem.core.program_events import ProgramEvent
+from stackmem.errors import UsageError
+
+from .effects import Answer, Effect, LoadSource, Program, Source
+
+Happening = Effect | ProgramEvent | Answer
+"""In their order: an effect before it is performed, the fact and the answer after it, each note as it is given."""
+
+Announcer = Callable[[Happening], tuple[str, ...]]
+"""The lines that a person reads of a happening; it may remember what came before."""
+
+Reading = Generator[LoadSource, Source, Any]
+"""A part of a program's work that only reads sources."""
+
+
+class Launch(Struct, frozen=True):
+    """What an interpreter is given.
+
+    Attributes:
+        path: The program's absolute path, as ``LoadSource.beside`` takes it.
+        inputs: As the person gave them; the language checks names and fills defaults.
+        module_path: The program's folder as its tools see it.
+        workspace: The workspace as its tools see it.
+        options: What flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``debug``, ``while_limit``;
+            an absent one was not given.
+        tools: The person's own tools.
+
+    """
+
+    path: str
+    text: str
+    inputs: dict[str, Any] = {}
+    module_path: str = "/workspace"
+    workspace: str = "/workspace"
+    options: dict[str, Any] = {}
+    tools: tuple[ToolSpec, ...] = ()
+
+
+class Finding(Struct, frozen=True):
+    """What a linter found.
+
+    Attributes:
+        code: ``<language>/<title-in-kebab-case>``.
+        line, column: From 1.
+        title, suggestion: For the languages whose report shows them.
+
+    """
+
+    path: str
+    line: int
+    column: int
+    severity: Literal["error", "warning"]
+    code: str
+    message: str
+    title: str = ""
+    suggestion: str = ""
+
+
+class Language(Struct, frozen=True):
+    """One language.
+
+    Attributes:
+        start: The program, to be run. It raises ``UsageError`` for inputs it does not know, before its first effect
+            other than ``LoadSource``.
+        outline: Checks the inputs and resolves the tools as ``start`` would, raises what it would, and returns what
+            ``--dry-run`` prints; performs nothing.
+        lint: The findings on one file ``(path, text)``, as a tuple.
+        announcer: A new announcer for one run.
+        lint_report: The findings of one file ``(path, findings)`` in the language's own layout; None has none.
+        suffixes: Files that can be run. lint_suffixes: File names' ends that can only be linted.
+        main: The name looked for in a folder.
+
+    """
+
+    name: str
+    says: str
+    suffixes: tuple[str, ...]
+    main: str
+    start: Callable[[Launch], Program]
+    outline: Callable[[Launch], Reading]
+    lint: Callable[[str, str], Reading]
+    announcer: Callable[[], Announcer]
+    lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
+    lint_suffixes: tuple[str, ...] = ()
+
+
+INTERPRETERS: dict[str, str] = {}
+"""Suffix, lower case, to the language's name; a language adds its lines here."""
+
+LINTED: dict[str, str] = {}
+"""End of a file's name, lower case, to the language that lints it and cannot run it."""
+
+
+def language_of(path: str, *, linting: bool = False) -> str | None:
+    """The language of a file by its name, or None; the longest end wins, in any case of letters."""
+    name = path.rsplit("/", 1)[-1].lower()
+    ends = sorted((end for end in {**INTERPRETERS, **LINTED} if name.endswith(end)), key=len, reverse=True)
+    if not ends:
+        return None
+    return INTERPRETERS.get(ends[0]) or (LINTED.get(ends[0]) if linting else None)
+
+
+def open_language(name: str) -> Language:
+    """The language.
+
+    Raises:
+        UsageError: There is none of that name.
+
+    """
+    known = sorted(set(INTERPRETERS.values()))
+    if name not in known:
+        raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")
+    found: Language = import_module(f"stackmem.programs.{name}.language").LANGUAGE
+    return found
