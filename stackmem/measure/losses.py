@@ -93,6 +93,25 @@ class FoundAgain:
         seen.add(fact)
 
 
+class RepeatedLooks:
+    """Looks at the workspace that told to the letter what the same call had told before, or failed as it had before.
+
+    Whether a frame, a window or a summary lost it, it was paid for again: strategies without frames show here too.
+    """
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._told: dict[_Asked, bytes | None] = {}
+
+    def add(self, moment: Moment) -> None:
+        call = _answered(moment)
+        if call is None or call.name not in _LOOKING or not isinstance(moment.event, ToolReturned):
+            return
+        asked, told = _asked(call), None if moment.event.failed else _digest(moment.event.text)
+        self.value += asked in self._told and self._told[asked] == told
+        self._told[asked] = told
+
+
 def false_pops(moment: Moment) -> int:
     """Frames that said they were done while their verify command failed, and roots whose run the checks then failed."""
     match moment.event:

@@ -56,6 +56,7 @@ METRICS: dict[str, Metric] = {
     "rereads": _folded("reads", losses.Rereads),
     "rediscoveries": _folded("commands", losses.Rediscoveries),
     "found_again": _folded("calls", losses.FoundAgain),
+    "repeated_looks": _folded("calls", losses.RepeatedLooks),
     "heap_reads_per_write": _folded("reads per write", memory_use.ReadsPerWrite),
     "never_read_share": _folded("share of chunks", memory_use.NeverReadShare),
     "stale_reads": _summed("reads", memory_use.stale_reads),

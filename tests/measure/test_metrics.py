@@ -118,6 +118,20 @@ def test_a_fact_that_a_later_frame_looks_up_again_was_lost():
     assert of("found_again", push(), look, pop(), changed, push(), look, pop(), world=world) == 0
 
 
+def test_a_look_that_tells_the_same_again_is_repeated_in_one_frame_or_in_two():
+    look, other = do("read_file", path="a.py"), do("read_file", path="b.py")
+    files = {"a.py": "one", "b.py": "two"}
+    assert of("repeated_looks", look, other, look, push(), other, pop(), world=World(files=files)) == 2
+    changed = do("write_file", path="a.py", content="other")
+    assert of("repeated_looks", look, changed, look, world=World(files=files)) == 0
+
+
+def test_a_command_that_fails_as_before_is_repeated_whatever_it_prints_and_a_mended_one_is_not():
+    world = World(outputs={"pytest": BAD})
+    assert of("repeated_looks", run("pytest"), run("pytest"), world=world) == 1
+    assert of("repeated_looks", run("ls"), run("pytest"), world=world) == 0
+
+
 def test_reads_are_held_against_every_way_of_storing():
     read = do("heap_read", name="a")
     assert of("heap_reads_per_write", alloc("a"), read, read, read) == 3.0
