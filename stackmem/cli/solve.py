@@ -31,6 +31,7 @@ def command(
     profile: str | None = flag("profile"),
     base_url: str | None = flag("base_url"),
     window_tokens: str | None = flag("window_tokens"),
+    seed: str | None = flag("seed"),
     heap_chars: str | None = flag("heap_chars"),
     heap_chunks: str | None = flag("heap_chunks"),
     depth: str | None = flag("depth"),

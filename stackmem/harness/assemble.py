@@ -94,6 +94,7 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
         environ,
         base_url=settings.base_url,
         window_tokens=settings.window_tokens,
+        seed=settings.seed,
         demo=demo,
     )
     free = model.name in {"human", "demo"} or model.name.startswith("script:")

@@ -145,6 +145,12 @@ _TABLE = (
         "window_tokens", "count", None, "The model's context window, in tokens.",
         none_means="what is known of the model", project=True, low=1_000, high=100_000_000,
     ),
+    Option(
+        "seed", "count", None,
+        "Given to models that take one (openai/NAME); the others have no use for it, and no provider promises the same "
+        "reply for the same seed.",
+        none_means="no seed", high=2**31 - 1,
+    ),
     Option("apply", "switch", False, "Applies the patch to the folder when solved, or finished without a check."),
     Option("yes", "switch", False, "Answers yes to what would be asked, such as copying a folder of over 1 GiB."),
     Option("heap_chars", "count", 10_000, "Characters that the heap holds in all.", project=True, high=1_000_000),

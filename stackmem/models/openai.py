@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WINDOW_TOKENS = 32_768
 _REPLY_TOKENS = 32_000
-_OPTIONAL = ("parallel_tool_calls", "stream_options", "max_completion_tokens")
+_OPTIONAL = ("parallel_tool_calls", "stream_options", "max_completion_tokens", "seed")
 
 
 class OpenAIModel:
@@ -51,6 +51,7 @@ class OpenAIModel:
         *,
         window_tokens: int | None = None,
         max_output_tokens: int | None = None,
+        seed: int | None = None,
     ) -> None:
         """The default window is 32,768 tokens, the longest reply a quarter of the window, at most 32,000.
 
@@ -67,6 +68,7 @@ class OpenAIModel:
         self._model = model
         self._endpoint = endpoint
         self._max_tokens = max_output_tokens or min(_REPLY_TOKENS, self.window_tokens // 4)
+        self._seed = seed
         self._refused: frozenset[str] = frozenset()
         self._client: OpenAI | None = None
         self._connection: Connection | None = None
@@ -74,6 +76,8 @@ class OpenAIModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
         body = chat_body(request.view, self._model, self._max_tokens)
+        if self._seed is not None:
+            body["seed"] = self._seed
         answer = self._attempt(body, request.facts)
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)

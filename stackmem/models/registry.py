@@ -49,6 +49,7 @@ class Wanted(Struct, frozen=True):
     Attributes:
         rest: The name without its prefix.
         demo: The task's own script.
+        seed: For a model that takes one; the others ignore it.
 
     """
 
@@ -57,6 +58,7 @@ class Wanted(Struct, frozen=True):
     base_url: str | None = None
     window_tokens: int | None = None
     demo: Path | None = None
+    seed: int | None = None
 
 
 class Scripted(Struct, frozen=True):
@@ -78,6 +80,7 @@ def open_model(
     base_url: str | None = None,
     window_tokens: int | None = None,
     demo: Path | None = None,
+    seed: int | None = None,
 ) -> Model:
     """The model that ``--model`` names; nothing is asked of anyone yet.
 
@@ -94,7 +97,7 @@ def open_model(
         raise UsageError(f"a base URL goes with openai/NAME, not with {name[:80]}; {way_out}, or give --base-url none")
     if window_tokens is not None and window_tokens < 1_000:
         raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
-    return MODELS[prefix](Wanted(spelled[len(prefix) :], environ, base_url, window_tokens, demo))
+    return MODELS[prefix](Wanted(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed))
 
 
 def default_model(environ: Mapping[str, str]) -> str:
@@ -109,7 +112,7 @@ def _anthropic(wanted: Wanted) -> Model:
 
 def _openai(wanted: Wanted) -> Model:
     found = endpoint(OPENAI, wanted.environ, wanted.base_url)
-    return OpenAIModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens)
+    return OpenAIModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens, seed=wanted.seed)
 
 
 def _human(wanted: Wanted) -> Model:

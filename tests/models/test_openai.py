@@ -93,6 +93,13 @@ def test_one_call_at_most_is_asked_for_and_usage_in_the_stream() -> None:
     assert answer.usage == Usage(uncached=7, output=2)
 
 
+def test_a_seed_is_sent_where_one_was_given_and_only_there() -> None:
+    with ChatServer(chunks({"content": "1"}), chunks({"content": "2"})) as server:
+        for seed in (7, None):
+            open_model("openai/qwen", {}, base_url=server.url, seed=seed).reply(asking())
+        assert [body.get("seed") for body in server.bodies] == [7, None]
+
+
 def test_a_field_that_the_server_does_not_know_is_dropped_and_stays_dropped() -> None:
     unknown = ("parallel_tool_calls", "stream_options")
     with ChatServer(chunks({"content": "1"}), chunks({"content": "2"}), unknown=unknown) as server:
