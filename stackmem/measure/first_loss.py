@@ -1,0 +1,256 @@
+"""Facts that a run used later, and the first step at which one of them was no longer in the prompt.
+
+A fact is a literal (an identifier, a path, a value) that first came up in a tool's result at step i and stands in the
+arguments of a call at a later step j. The prompts it is looked for in are those of the steps after i, up to j, of the
+frame that used it and of the frames that waited for that one: while a frame waits it loses nothing, so the prompts of
+a child that did not use the fact are not looked at.
+
+Each message is read once; a prompt costs what it changed since the frame's last one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from stackmem.core.events import ModelReplied, RunStarted
+from stackmem.core.heap import Heap
+from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, View
+from stackmem.core.state import Frame, Result, State
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.memory import open_strategy
+
+from .moments import Moment
+
+LEAST_CHARS, MOST_CHARS = 5, 200
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@+-]*[A-Za-z0-9_]")
+_PIECES = re.compile(r"[/:@+]+")
+_TELLING = re.compile(r"[0-9_./:@-]|[a-z][A-Z]")
+
+
+class FirstLoss(Struct, frozen=True):
+    """What of the facts that a run used was not always in sight.
+
+    Attributes:
+        facts: Facts that were used after the step that told them.
+        step: The first step whose prompt no longer held one that was used then or later; None where none was lost.
+        lost: How many of the facts were out of sight at least once while they were still needed.
+        gone_step: As ``step``, of facts that no chunk on the heap held either.
+        gone: How many of the lost these are.
+
+    """
+
+    facts: int = 0
+    step: int | None = None
+    lost: int = 0
+    gone_step: int | None = None
+    gone: int = 0
+
+
+class Facts(Struct, frozen=True):
+    """The facts that a run used, and where.
+
+    Attributes:
+        origins: Each fact's step of origin.
+        needed: Frame to fact to the last step at which that frame, or one that it waited for, used the fact.
+
+    """
+
+    origins: dict[str, int]
+    needed: dict[str, dict[str, int]]
+
+
+@lru_cache(maxsize=1 << 16)
+def literals(text: str) -> frozenset[str]:
+    """The words of a text that tell something: with a digit, a joint (``_ . / : @ -``) or a capital inside.
+
+    A path counts whole and by its parts. English words and short ones do not count; they are nobody's fact.
+    """
+    found = set()
+    for word in _WORD.findall(text):
+        for piece in (word, *_PIECES.split(word)) if _PIECES.search(word) else (word,):
+            plain = piece.strip(".-")
+            if LEAST_CHARS <= len(plain) <= MOST_CHARS and _TELLING.search(plain):
+                found.add(plain)
+    return frozenset(found)
+
+
+def literals_of(part: Part) -> frozenset[str]:
+    """The literals of a part of a message; of a call those of its arguments."""
+    match part:
+        case Text(text=text) | ToolResult(text=text):
+            return literals(text)
+        case ToolCall():
+            given = part.arguments if part.malformed is None else part.malformed
+            return frozenset().union(*map(literals, _texts(given)))
+        case Thinking():
+            return frozenset().union(*map(literals, _texts(part.raw.get("thinking"))))
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts in a JSON value, keys left out."""
+    found, left = [], [value]
+    while left:
+        match left.pop():
+            case str(text):
+                found.append(text)
+            case list(items):
+                left += items
+            case dict(items):
+                left += items.values()
+            case bool() | None:
+                pass
+            case number:
+                found.append(str(number))
+    return found
+
+
+def facts_used(run: Iterable[Moment], *, flat: bool = False) -> Facts:
+    """The facts of a run.
+
+    Args:
+        flat: Take all frames for one conversation.
+
+    """
+    known: set[str] = set()
+    origins: dict[str, int] = {}
+    needed: dict[str, dict[str, int]] = {}
+    for moment in run:
+        match moment.event:
+            case RunStarted():
+                known |= _standing(moment.event)
+            case ModelReplied():
+                step = moment.after.step
+                frames = ("frame-0",) if flat else tuple(frame.id for frame in moment.before.stack)
+                for part in moment.event.parts:
+                    said = literals_of(part)
+                    used = [one for one in said if one in origins] if isinstance(part, ToolCall) else ()
+                    for frame in frames:
+                        needed.setdefault(frame, {}).update(dict.fromkeys(used, step))
+                    known |= said
+            case _:
+                for told in _told(moment):
+                    new = literals(told) - known
+                    origins.update(dict.fromkeys(new, moment.after.step))
+                    known |= new
+    used_ever = {one for frame in needed.values() for one in frame}
+    return Facts({one: origins[one] for one in origins if one in used_ever}, needed)
+
+
+def _standing(start: RunStarted) -> set[str]:
+    """What every prompt holds, and nobody had to find out."""
+    tools = [text for tool in start.tools for text in (tool.name, tool.description, tool.schema)]
+    return set().union(*map(literals, (start.task, start.system, start.workspace, start.isolation, *tools)))
+
+
+def _told(moment: Moment) -> list[str]:
+    """The results that the moment gave to the frame that runs after it."""
+    if not moment.after.stack:
+        return []
+    frame = moment.after.running
+    before = next((len(one.turns) for one in moment.before.stack if one.id == frame.id), 0)
+    return [turn.text for turn in frame.turns[before:] if isinstance(turn, Result)]
+
+
+class _Link(NamedTuple):
+    """The last message of a conversation, with what is before it; prompts that share messages share links."""
+
+    before: _Link | None
+    facts: frozenset[str]
+    length: int
+
+
+_START = _Link(None, frozenset(), 0)
+
+
+class Sight:
+    """Looks for the facts in prompt after prompt."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._wanted = frozenset(facts.origins)
+        self._by_origin = {
+            frame: sorted(needed, key=lambda one: -facts.origins[one]) for frame, needed in facts.needed.items()
+        }
+        self._ends: dict[str, _Link] = {}
+        self._systems: dict[str, frozenset[str]] = {}
+        self._seen: dict[str, Counter[str]] = {}
+        self._lost: dict[str, int] = {}
+        self._gone: dict[str, int] = {}
+
+    def see(self, step: int, frame: Frame, view: View, heap: Heap) -> None:
+        """Look at the prompt of a step."""
+        needed = self._facts.needed.get(frame.id, {})
+        seen = self._seen.setdefault(frame.id, Counter())
+        missing = self._changed(frame.id, view, seen)
+        waiting = self._by_origin.get(frame.id, [])
+        while waiting and self._facts.origins[waiting[-1]] < step:
+            first = waiting.pop()
+            if not seen[first]:
+                missing.append(first)
+        for one in missing:
+            if self._facts.origins[one] < step <= needed.get(one, 0):
+                self._lost[one] = min(step, self._lost.get(one, step))
+                if not any(one in literals(chunk.content) for chunk in heap.chunks.values()):
+                    self._gone[one] = min(step, self._gone.get(one, step))
+
+    def _changed(self, frame: str, view: View, seen: Counter[str]) -> list[str]:
+        """Bring ``seen`` to the new prompt; the facts that stand in it no more."""
+        old = self._ends.get(frame, _START)
+        new = view.messages.fold(self._link, _START, "sight")
+        self._ends[frame] = new
+        system = literals(view.system) & self._wanted
+        left: list[frozenset[str]] = []
+        if system != self._systems.get(frame, frozenset()):
+            left.append(self._systems.get(frame, frozenset()))
+            seen.update(system)
+            self._systems[frame] = system
+        while old is not new:
+            if old.length >= new.length:
+                left.append(old.facts)
+                old = old.before or _START
+            else:
+                seen.update(new.facts)
+                new = new.before or _START
+        for facts in left:
+            seen.subtract(facts)
+        return [one for one in frozenset().union(*left) if not seen[one]]
+
+    def _link(self, before: _Link, message: Message) -> _Link:
+        facts = frozenset().union(*map(literals_of, message.parts)) & self._wanted
+        return _Link(before, facts, before.length + 1)
+
+    @property
+    def found(self) -> FirstLoss:
+        """Of the prompts seen so far."""
+        return FirstLoss(
+            facts=len(self._wanted),
+            step=min(self._lost.values(), default=None),
+            lost=len(self._lost),
+            gone_step=min(self._gone.values(), default=None),
+            gone=len(self._gone),
+        )
+
+
+def first_loss(run: Iterable[Moment]) -> FirstLoss:
+    """What of the facts that a run used was out of sight, by the prompts of the run's own strategies.
+
+    Raises:
+        UsageError: A strategy of the run is not installed.
+
+    """
+    moments = tuple(run)
+    sight = Sight(facts_used(moments))
+    strategies: dict[str, MemoryStrategy] = {}
+    for moment in moments:
+        if isinstance(moment.event, ModelReplied):
+            state: State = moment.before
+            spelled = state.begun.strategy
+            strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
+            sight.see(moment.after.step, state.running, strategy.render(state), state.heap)
+    return sight.found

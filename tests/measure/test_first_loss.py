@@ -1,0 +1,173 @@
+"""First loss: where a fact that was used later was no longer in the prompt."""
+
+import time
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.budgets import Limits
+from stackmem.core.events import ToolReturned
+from stackmem.core.log import Log
+from stackmem.core.messages import ToolCall
+from stackmem.measure.first_loss import FirstLoss, Sight, facts_used, first_loss, literals, literals_of
+from stackmem.memory import open_strategy
+from tests.build import World, alloc, do, play, pop, push, reply, started
+from tests.measure.runs import seen
+
+PORT = "listening on port-48731"
+
+
+def told(text=PORT):
+    return World(outputs={"look": ToolReturned(text, exit_code=0), "again": ToolReturned(text, exit_code=0)})
+
+
+def look(command="look"):
+    return do("run_command", command=command)
+
+
+def use(fact="port-48731"):
+    return do("run_command", command=f"curl {fact}")
+
+
+class Forgetful(Struct, frozen=True):
+    """Shows the task and the last messages of the whole conversation, as a window does."""
+
+    kept: int
+
+    def render(self, state):
+        view = open_strategy("full").render(state)
+        return replace(view, messages=Log([view.messages[0], *view.messages[1:][-self.kept :]]))
+
+
+def under(run, strategy):
+    moments = seen(run)
+    sight = Sight(facts_used(moments))
+    for moment in moments:
+        if type(moment.event).__name__ == "ModelReplied":
+            before = moment.before
+            sight.see(moment.after.step, before.running, strategy.render(before), before.heap)
+    return sight.found
+
+
+def flat(*replies, world=None):
+    start = started("full", limits=Limits(steps=None), window_tokens=10**9)
+    return play(*replies, start=start, world=world or told())
+
+
+def test_full_history_loses_nothing():
+    run = flat(look(), *[do("list_files")] * 20, use())
+    assert first_loss(seen(run)) == FirstLoss(facts=1)
+
+
+def test_a_window_loses_a_fact_at_the_step_whose_prompt_no_longer_holds_it():
+    run = flat(look(), *[do("list_files")] * 5, use())
+    found = under(run, Forgetful(4))  # the prompts of steps 2 and 3 hold the first result
+    assert found == FirstLoss(facts=1, step=4, lost=1, gone_step=4, gone=1)
+
+
+def test_what_was_never_used_again_is_no_fact_and_no_loss():
+    run = flat(look(), use(), *[do("list_files")] * 5)
+    assert under(run, Forgetful(4)) == FirstLoss(facts=1)
+    assert first_loss(seen(flat(look(), do("list_files")))) == FirstLoss()
+
+
+def test_a_fact_that_was_found_again_had_been_lost():
+    run = flat(look(), *[do("list_files")] * 5, look("again"), use())
+    assert under(run, Forgetful(4)).step == 4
+
+
+def test_what_the_task_or_the_model_said_first_is_no_fact():
+    guessed = flat(use(), look(), use())
+    assert first_loss(seen(guessed)).facts == 0
+    named = play(look(), use(), start=started("full", task="Ask port-48731."), world=told())
+    assert first_loss(seen(named)).facts == 0
+
+
+def test_a_child_does_not_see_what_its_parent_found():
+    run = play(look(), push(), use(), pop(), pop(), world=told())
+    assert first_loss(seen(run)) == FirstLoss(facts=1, step=3, lost=1, gone_step=3, gone=1)
+
+
+def test_a_child_that_is_told_loses_nothing():
+    run = play(look(), push(context="Ask port-48731."), use(), pop(), pop(), world=told())
+    assert first_loss(seen(run)).step is None
+
+
+def test_a_fact_on_the_heap_is_out_of_sight_until_it_is_read_and_never_gone():
+    run = play(look(), alloc("port", PORT), push(), do("heap_read", name="port"), use(), pop(), pop(), world=told())
+    assert first_loss(seen(run)) == FirstLoss(facts=1, step=4, lost=1)
+
+
+def test_a_frame_that_waits_loses_nothing():
+    run = play(look(), push(), do("list_files"), pop(), use(), pop(), world=told())
+    assert first_loss(seen(run)) == FirstLoss(facts=1)
+
+
+def test_what_a_child_found_and_did_not_return_is_lost_to_its_parent():
+    silent = play(push(), look(), pop(), do("list_files"), use(), pop(), world=told())
+    assert first_loss(seen(silent)).step == 4
+    spoken = play(push(), look(), pop("It is port-48731."), do("list_files"), use(), pop(), world=told())
+    assert first_loss(seen(spoken)).step is None
+
+
+def test_as_one_conversation_frames_hide_nothing_of_who_needs_what():
+    run = play(look(), push(), use(), pop(), pop(), world=told())
+    assert facts_used(seen(run), flat=True).needed == {"frame-0": {"port-48731": 3}}
+
+
+def test_facts_of_many_steps_are_counted_once_each():
+    world = told("alpha_1 beta_22 gamma_3")
+    run = flat(look(), *[do("list_files")] * 5, use("alpha_1 beta_22"), use("alpha_1"), world=world)
+    found = under(run, Forgetful(4))
+    assert (found.facts, found.lost, found.step) == (2, 2, 4)
+
+
+def test_a_fact_in_the_system_prompt_is_seen_there():
+    run = play(
+        look(), alloc("port", PORT, description="port-48731"), push(), use(), pop(), pop(),
+        start=started("stackheap:index=system"), world=told(),
+    )  # fmt: skip
+    assert first_loss(seen(run)).step is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see src/app/main.py:17, please", {"src/app/main.py:17", "main.py"}),
+        ("customer_reference is optional", {"customer_reference"}),
+        ("parseConfig failed with 0x7f3a and 12345.", {"parseConfig", "0x7f3a", "12345"}),
+        ("Hello world, nothing special here", set()),
+        ("a_b x1 12.5", set()),
+        ("", set()),
+        ("é" * 50 + "…", set()),
+        ("k" * 199 + "_1", set()),
+    ],
+)
+def test_literals_are_words_that_tell_something(text, found):
+    assert literals(text) == found
+
+
+@pytest.mark.parametrize("given", [None, [], {"a": ["x_long", {"b": "y_long"}]}, 1234567, True, "x_long"])
+def test_arguments_of_any_shape_are_read(given):
+    assert literals_of(ToolCall("", "f", given)) <= {"x_long", "y_long", "1234567"}
+
+
+def test_a_reply_cut_to_pieces_is_read():
+    assert literals_of(ToolCall("", "f", None, '{"path": "src/ab_c.py')) >= {"src/ab_c.py"}
+
+
+def test_a_long_run_takes_time_by_its_length():
+    def taken(steps):
+        world = World(outputs={f"c{n}": ToolReturned(f"value_{n:05}", exit_code=0) for n in range(steps)})
+        given = [do("run_command", command=f"c{n}") for n in range(steps)]
+        uses = [do("run_command", command=f"echo value_{n:05}") for n in range(steps)]
+        run = seen(flat(*given, *uses, reply("no call", stop="end"), world=world))
+        begun = time.process_time()
+        found = first_loss(run)
+        assert found.facts >= steps
+        assert found.lost == 0
+        return time.process_time() - begun
+
+    taken(50)
+    assert taken(1_000) < 10 * taken(250) + 0.5
