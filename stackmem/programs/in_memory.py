@@ -49,7 +49,9 @@ class Done(Struct):
     chunks: dict[str, str]
 
 
-def rehearse(program: Program, answer: Callable[[Effect], Answer], sources: Mapping[str, str] | None = None) -> Done:
+def run_in_memory(
+    program: Program, answer: Callable[[Effect], Answer], sources: Mapping[str, str] | None = None
+) -> Done:
     """Run ``program`` to its end.
 
     Args:
