@@ -1,0 +1,277 @@
+"""The Jinja that APL speaks: strict, immutable, bounded, and blind to Python.
+
+Rule 1: a dot or a bracket looks up a key or an index, never an attribute; the ``loop`` of a ``for`` excepted.
+Rule 2: a variable that is missing may be passed on, asked whether it is defined, or replaced by ``default`` or ``or``;
+        any other use of it is an error that names it.
+Rule 3: what a template can make is bounded: characters, loop rounds, digits; there are no powers and no macros.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn, cast
+
+from jinja2 import StrictUndefined, nodes
+from jinja2.exceptions import SecurityError, UndefinedError
+from jinja2.ext import Extension
+from jinja2.lexer import Token, TokenStream
+from jinja2.runtime import LoopContext, Undefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
+from jinja2.visitor import NodeTransformer
+
+from .outputs import CommandOutput
+
+MOST_CHARS = 1_000_000
+MOST_ROUNDS = 100_000
+MOST_BITS = 33_000
+"""About 10,000 decimal digits."""
+
+_FILTERS = (
+    "abs", "capitalize", "count", "d", "default", "dictsort", "escape", "first", "float", "int", "items", "last",
+    "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "round", "select",
+    "selectattr", "sort", "string", "sum", "title", "trim", "unique", "upper",
+)  # fmt: skip
+_ENDS_ARGUMENT = {"pipe", "variable_end", "block_end", "rparen", "rbracket", "rbrace", "eof"}
+_ENDS_ARGUMENT_WORDS = {"if", "else", "and", "or", "is", "in", "not"}
+_COMPARISONS = {"eq", "ne", "lt", "lteq", "gt", "gteq"}
+_LOOP_FIELDS = {
+    "index", "index0", "revindex", "revindex0", "first", "last", "length", "depth", "depth0", "previtem", "nextitem",
+    "cycle",
+}  # fmt: skip
+
+
+class Missing(StrictUndefined):
+    """A variable or field that is not there. A field of it is as missing as it is, under the same name."""
+
+    __slots__ = ()
+
+    def _used(self, *_: Any) -> NoReturn:
+        raise MissingError(self)
+
+    __iter__ = __str__ = __len__ = __bool__ = __hash__ = __contains__ = __int__ = __float__ = _used
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __pos__ = __call__ = _used
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _used
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _used
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __getitem__(self, name: object) -> Any:
+        return self
+
+    @property
+    def missing_name(self) -> str:
+        return str(self._undefined_name)
+
+    @property
+    def is_field(self) -> bool:
+        """Of a variable that is set."""
+        return self._undefined_obj is not _UNSET
+
+
+_UNSET: Any = Undefined()._undefined_obj  # noqa: SLF001 - the marker that the library keeps to itself
+
+
+class MissingError(UndefinedError):
+    """A missing variable was used."""
+
+    def __init__(self, missing: Missing) -> None:
+        super().__init__(missing.missing_name)
+        self.name = missing.missing_name
+        self.is_field = missing.is_field
+
+
+class _ColonArguments(Extension):
+    """``| name: 'x', 2`` means ``| name('x', 2)``."""
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        tokens = [*stream]
+        at, depth, opened = 0, 0, list[int]()
+        while at < len(tokens):
+            token = tokens[at]
+            if opened and depth == opened[-1] and _ends_argument(token):
+                opened.pop()
+                yield Token(token.lineno, "rparen", ")")
+                continue
+            depth += (token.type in ("lparen", "lbracket", "lbrace")) - (token.type in ("rparen", "rbracket", "rbrace"))
+            if [each.type for each in tokens[at : at + 3]] == ["pipe", "name", "colon"]:
+                yield from (token, tokens[at + 1], Token(token.lineno, "lparen", "("))
+                opened.append(depth)
+                at += 3
+                continue
+            yield token
+            at += 1
+        for _ in opened:
+            yield Token(tokens[-1].lineno if tokens else 1, "rparen", ")")
+
+
+def _ends_argument(token: Token) -> bool:
+    named = token.type == "name" and token.value in _ENDS_ARGUMENT_WORDS
+    return named or token.type in _ENDS_ARGUMENT or token.type in _COMPARISONS
+
+
+class _Bounds(NodeTransformer):
+    """Puts our own filters where a template could grow, repeat itself, or meet what is missing."""
+
+    def visit_Or(self, node: nodes.Or) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.left = _filtered(node.left, "or_none")
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(nodes.List(node.nodes, lineno=node.lineno), "concatenated")
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.iter = _filtered(cast("nodes.Expr", node.iter), "counted")
+        return node
+
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
+        raise SecurityError(f"{{% {type(node).__name__.lower()} %}} is not taken")
+
+    visit_CallBlock = visit_Macro  # noqa: N815 - the visitor's own spelling
+    visit_Include = visit_Import = visit_FromImport = visit_Extends = visit_Block = visit_Macro  # noqa: N815
+
+
+def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
+    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+
+
+class Language(ImmutableSandboxedEnvironment):
+    """The environment; ``rounds`` counts what the loops of the template that runs have done."""
+
+    intercepted_binops = frozenset(("+", "*", "**", "%"))
+
+    def __init__(self) -> None:
+        super().__init__(undefined=Missing, keep_trailing_newline=True, extensions=[_ColonArguments], cache_size=0)
+        self.rounds = 0
+        self.globals = {"range": safe_range}
+        own: dict[str, Callable[..., Any]] = {
+            "concatenated": concatenated,
+            "counted": self._counted,
+            "join": _join,
+            "or_none": _or_none,
+            "quote": _quote,
+            "remove_prefix": lambda text, prefix: _text(text).removeprefix(_text(prefix)),
+            "remove_suffix": lambda text, suffix: _text(text).removesuffix(_text(suffix)),
+            "replace": _replace,
+            "split": _split,
+            "tojson": _to_json,
+        }
+        self.filters = {name: self.filters[name] for name in _FILTERS} | own
+
+    def bounded(self, tree: nodes.Template) -> nodes.Template:
+        return _Bounds().visit(tree)  # type: ignore[no-any-return]
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        return self._looked_up(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if isinstance(argument, slice) and isinstance(obj, str | list | tuple):
+            return obj[argument]
+        return self._looked_up(obj, argument)
+
+    def _looked_up(self, obj: Any, key: Any) -> Any:
+        found: Any = _UNSET
+        if isinstance(obj, Missing):
+            return obj
+        if isinstance(obj, CommandOutput):
+            return obj.field(key)
+        if isinstance(obj, LoopContext):
+            found = getattr(obj, key) if key in _LOOP_FIELDS else _UNSET
+        elif isinstance(obj, dict):
+            found = obj.get(key, _UNSET) if isinstance(key, str | int | float | bool) else _UNSET
+            if found is _UNSET and isinstance(key, int) and not isinstance(key, bool):
+                found = obj.get(str(key), _UNSET)
+        elif isinstance(obj, list | tuple):
+            index = int(key) if isinstance(key, str) and key.isdecimal() and len(key) < 10 else key
+            if isinstance(index, int) and not isinstance(index, bool) and -len(obj) <= index < len(obj):
+                found = obj[index]
+        return self.undefined(obj=obj, name=str(key)) if found is _UNSET else found
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        for side in (left, right):
+            if isinstance(side, Missing):
+                raise MissingError(side)
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if operator == "**":
+            raise SecurityError("** is not taken")
+        if operator in ("*", "%") and not numbers:
+            raise SecurityError(f"{operator} takes numbers only")
+        if not numbers and isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
+            _refuse_length(len(left) + len(right))
+        made = super().call_binop(context, operator, left, right)
+        if isinstance(made, int) and made.bit_length() > MOST_BITS:
+            raise SecurityError("a number of more than 10,000 digits")
+        return made
+
+    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+        if isinstance(items, Missing):
+            raise MissingError(items)
+        for item in items:
+            self.rounds += 1
+            if self.rounds > MOST_ROUNDS:
+                raise SecurityError(f"its loops take more than {MOST_ROUNDS:,} rounds")
+            yield item
+
+
+def concatenated(parts: Iterable[Any]) -> str:
+    """Texts joined, within the bounds of a template."""
+    made, size = [], 0
+    for part in parts:
+        text = _text(part)
+        size += len(text)
+        _refuse_length(size)
+        made.append(text)
+    return "".join(made)
+
+
+def _refuse_length(size: int) -> None:
+    if size > MOST_CHARS:
+        raise SecurityError(f"it makes more than {MOST_CHARS:,} characters")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Missing):
+        raise MissingError(value)
+    return value if isinstance(value, str) else str(value)
+
+
+def _or_none(value: Any) -> Any:
+    return None if isinstance(value, Missing) else value
+
+
+def _join(items: Iterable[Any], separator: str = "") -> str:
+    if isinstance(items, Missing):
+        raise MissingError(items)
+    texts = [_text(item) for item in items]
+    _refuse_length(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
+    return separator.join(texts)
+
+
+def _replace(text: Any, old: str, new: str) -> str:
+    whole = _text(text)
+    _refuse_length(len(whole) + (len(new) - len(old)) * whole.count(old) if old else MOST_CHARS + 1)
+    return whole.replace(old, new)
+
+
+def _split(text: Any, separator: str | None = None) -> list[str]:
+    return _text(text).split(separator or None)
+
+
+def _quote(value: Any) -> str:
+    """One word of a shell command, whatever it holds."""
+    return shlex.quote(_text(value))
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    if isinstance(value, Missing):
+        raise MissingError(value)
+    made = json.dumps(value, ensure_ascii=False, indent=min(indent, 8) if indent else None)
+    _refuse_length(len(made))
+    return made

@@ -1,0 +1,247 @@
+"""YAML 1.2 as a tree in which everything knows where it stands, keys that occur twice included.
+
+Rule 1: what cannot be read is one ``YamlError`` with its line and column, never another exception.
+Rule 2: an alias stands for a copy, and copies count: a kilobyte of aliases cannot become a gigabyte of values.
+Rule 3: tags are refused; a date or a time is a text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from ruamel.yaml.error import StreamMark
+    from ruamel.yaml.nodes import Node
+
+MOST_ALIASED = 10_000
+MOST_DEPTH = 200
+
+_YAML = "tag:yaml.org,2002:"
+_INTS = {"0x": 16, "0o": 8}
+_TEMPLATE_HINT = 'a value that begins with "{{" stands in quotes: "{{ name }}"'
+
+
+class Place(Struct, frozen=True):
+    """Line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+class Scalar(Struct, frozen=True):
+    """A text, number, truth value or nothing; ``literal`` is how it was written."""
+
+    place: Place
+    value: str | int | float | bool | None
+    literal: str
+
+
+class Items(Struct, frozen=True):
+    place: Place
+    items: tuple[Tree, ...]
+
+
+class Table(Struct, frozen=True):
+    """A mapping; its pairs in the order they were written, with every key that occurs."""
+
+    place: Place
+    pairs: tuple[tuple[Scalar, Tree], ...]
+
+    def get(self, key: str) -> Tree | None:
+        """The value of the first pair with that key."""
+        return next((value for name, value in self.pairs if name.value == key), None)
+
+
+Tree = Scalar | Items | Table
+
+
+class YamlError(Exception):
+    """Text that is no YAML, or YAML that is refused."""
+
+    def __init__(self, place: Place, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+        self.message = message
+
+
+def parse_yaml(text: str) -> Tree:
+    """The one document of ``text``; an empty one is nothing.
+
+    Raises:
+        YamlError: It is no YAML; there are several documents, a tag, a key that is no plain value, or too many aliases.
+
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.reader import ReaderError
+
+    reader = YAML(typ="rt", pure=True)
+    reader.allow_duplicate_keys = True
+    try:
+        node = reader.compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = str(error.problem or error.context or "it cannot be parsed").strip().splitlines()[0]
+        raise _fault(text, mark, what) from error
+    except ReaderError as error:
+        at = error.position if isinstance(error.position, int) else 0
+        place = Place(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+        raise YamlError(
+            place, "a character that YAML does not allow; write it as an escape in double quotes"
+        ) from error
+    except RecursionError as error:
+        raise YamlError(Place(1, 1), f"nested deeper than {MOST_DEPTH} levels") from error
+    except (YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        what = (str(error).splitlines() or [type(error).__name__])[0]
+        raise YamlError(Place(1, 1), what) from error
+    if node is None:
+        return Scalar(Place(1, 1), None, "")
+    return _Grower().grow(node, 0)
+
+
+def plain(tree: Tree) -> Any:
+    """The Python value; of a key that occurs twice the last value holds."""
+    match tree:
+        case Scalar():
+            return tree.value
+        case Items():
+            return [plain(item) for item in tree.items]
+        case Table():
+            return {str(key.value): plain(value) for key, value in tree.pairs}
+
+
+def doubled(table: Table) -> Iterator[Scalar]:
+    """Every key that a pair before it has, too."""
+    seen: set[str] = set()
+    for key, _ in table.pairs:
+        name = str(key.value)
+        if name in seen:
+            yield key
+        seen.add(name)
+
+
+def kind_of(tree: Tree) -> str:
+    """What a value is, in the words of someone who writes YAML."""
+    match tree:
+        case Items():
+            return "a list"
+        case Table():
+            return "a mapping"
+        case Scalar(value=None):
+            return "nothing"
+        case Scalar(value=bool()):
+            return "true or false"
+        case Scalar(value=str()):
+            return "a text"
+        case Scalar():
+            return "a number"
+
+
+def line_of(text: str, place: Place) -> str:
+    """The line that a place stands in, as one can show it."""
+    lines = text.splitlines()
+    shown = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
+    return "".join(char if char.isprintable() else " " for char in shown[:160]).rstrip()
+
+
+def _fault(text: str, mark: StreamMark | None, what: str) -> YamlError:
+    place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+    near = text.splitlines()[max(0, place.line - 2) : place.line]
+    if any(_begins_with_template(line) for line in near):
+        what = f"{what}; {_TEMPLATE_HINT}"
+    return YamlError(place, what)
+
+
+def _begins_with_template(line: str) -> bool:
+    _, colon, value = line.partition(":")
+    start = (value if colon else line).strip().removeprefix("- ").lstrip()
+    return start.startswith("{{")
+
+
+class _Grower:
+    """Makes the tree; counts what aliases stand for."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._open: set[int] = set()
+        self._aliased = 0
+
+    def grow(self, node: Node, depth: int, *, copy: bool = False) -> Tree:
+        place = Place(node.start_mark.line + 1, node.start_mark.column + 1)
+        if depth > MOST_DEPTH:
+            raise YamlError(place, f"nested deeper than {MOST_DEPTH} levels")
+        if id(node) in self._open:
+            raise YamlError(place, "an alias that holds itself")
+        copy = copy or id(node) in self._seen
+        self._aliased += copy
+        if self._aliased > MOST_ALIASED:
+            raise YamlError(place, f"aliases stand for more than {MOST_ALIASED:,} values")
+        self._seen.add(id(node))
+        self._open.add(id(node))
+        try:
+            return self._grown(node, place, depth, copy)
+        finally:
+            self._open.discard(id(node))
+
+    def _grown(self, node: Node, place: Place, depth: int, copy: bool) -> Tree:
+        from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+        tag = str(node.tag)
+        if not tag.startswith(_YAML):
+            raise YamlError(place, f"the tag {tag[:40]} is not taken; write the value plainly")
+        match node:
+            case ScalarNode():
+                return Scalar(place, _value(tag.removeprefix(_YAML), str(node.value), place), str(node.value))
+            case SequenceNode() if tag == f"{_YAML}seq":
+                return Items(place, tuple(self.grow(item, depth + 1, copy=copy) for item in node.value))
+            case MappingNode() if tag == f"{_YAML}map":
+                pairs = tuple((self._key(key), self.grow(value, depth + 1, copy=copy)) for key, value in node.value)
+                return Table(place, pairs)
+        raise YamlError(place, f"the tag {tag[:40]} is not taken; write the value plainly")
+
+    def _key(self, node: Node) -> Scalar:
+        place = Place(node.start_mark.line + 1, node.start_mark.column + 1)
+        from ruamel.yaml.nodes import MappingNode, ScalarNode
+
+        if isinstance(node, MappingNode):
+            raise YamlError(place, _TEMPLATE_HINT)
+        if not isinstance(node, ScalarNode):
+            raise YamlError(place, "a key is a text, not a list")
+        literal = str(node.value)
+        if literal == "<<" and node.style is None:
+            raise YamlError(place, "merge keys (<<) are not taken; write the keys out")
+        return Scalar(place, literal, literal)
+
+
+def _value(kind: str, literal: str, place: Place) -> str | int | float | bool | None:
+    match kind:
+        case "str" | "timestamp" | "value" | "merge":
+            return literal
+        case "null":
+            return None
+        case "bool":
+            return literal.lower() == "true"
+        case "int":
+            return _int(literal, place)
+        case "float":
+            number = float(literal.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+            if not math.isfinite(number):
+                raise YamlError(place, f"{literal} is no number that can be stored; put it in quotes")
+            return number
+    raise YamlError(place, f"the tag !!{kind[:40]} is not taken; write the value plainly")
+
+
+def _int(literal: str, place: Place) -> int:
+    digits = literal.replace("_", "").lower()
+    sign = -1 if digits.startswith("-") else 1
+    digits = digits.lstrip("+-")
+    if len(digits) > 4_000:
+        raise YamlError(place, "a number of more than 4,000 digits; put it in quotes")
+    try:
+        return sign * int(digits[2:] if digits[:2] in _INTS else digits, _INTS.get(digits[:2], 10))
+    except ValueError:
+        raise YamlError(place, f"{literal[:40]} is no whole number; put it in quotes") from None
