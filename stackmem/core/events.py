@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from .budgets import Budgets, Limits
 from .messages import ReplyPart, ToolSpec, Usage
 from .pricing import Price
+from .program_events import ProgramEvent
 
 RULES = 1
 """Raised whenever a golden trace changes: replay is strict only between equal rules."""
@@ -28,7 +29,7 @@ FailureKind = Literal[
 
 Ending = Literal[
     "popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds",
-    "model_error", "workspace_error", "interrupted",
+    "model_error", "workspace_error", "interrupted", "halted", "input_needed",
 ]  # fmt: skip
 
 
@@ -141,6 +142,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
         detail: What the provider says of a refusal.
         prompt_digest: The digest of the view it answers.
         reply_id: The provider's name for the reply.
+        branch: Of a completion that a program asked for: which one of its group, from 0; not written elsewhere.
 
     """
 
@@ -150,6 +152,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
     prompt_digest: str = ""
     detail: str = ""
     reply_id: str = ""
+    branch: int | UnsetType = UNSET
 
 
 class ModelFailed(Struct, frozen=True, tag=True):
@@ -164,6 +167,7 @@ class ModelFailed(Struct, frozen=True, tag=True):
     detail: str
     retry_after_seconds: float | None = None
     prompt_digest: str = ""
+    branch: int | UnsetType = UNSET
 
 
 class ToolReturned(Struct, frozen=True, tag=True):
@@ -221,6 +225,21 @@ class ChecksReturned(Struct, frozen=True, tag=True):
     text: str = ""
 
 
+class ProgramFrame(Struct, frozen=True):
+    """What a program's frame is.
+
+    Attributes:
+        kind: ``steps`` where the program itself goes on in it, ``work`` where the agent does.
+        task: The whole task, for the frame's first message.
+        schema: JSON text of the schema that the result must fit, or empty.
+
+    """
+
+    kind: Literal["steps", "work"]
+    task: str = ""
+    schema: str = ""
+
+
 class FramePushed(Struct, frozen=True, tag=True):
     """A child frame began with a clean conversation; its parent waits.
 
@@ -229,6 +248,7 @@ class FramePushed(Struct, frozen=True, tag=True):
         constraint: R3 as shown: the call's own, or the steps and tokens left.
         stored: Names of the chunks that the same call stored.
         missing: Chunk names that the objective or context mentions and the heap does not hold.
+        program: Of a frame that a program pushed; not written elsewhere.
 
     """
 
@@ -240,6 +260,7 @@ class FramePushed(Struct, frozen=True, tag=True):
     context: str
     stored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    program: ProgramFrame | UnsetType = UNSET
 
 
 class FramePopped(Struct, frozen=True, tag=True):
@@ -317,5 +338,5 @@ class RunEnded(Struct, frozen=True, tag=True):
 Event = (
     RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ToolReturned | VerifyReturned | SourcesDigested
     | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
-    | CallRejected | ReplyNudged | NoticeGiven | RunEnded
+    | CallRejected | ReplyNudged | NoticeGiven | RunEnded | ProgramEvent
 )  # fmt: skip

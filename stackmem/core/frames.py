@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import asdict, replace
 
-from . import limits
+from . import limits, programs
 from .budgets import Budgets
 from .calls import EndRun, PopFrame, PushFrame, StoreEntry
 from .effects import DigestSources, Effect, ReadClock, Verify
@@ -41,11 +41,11 @@ def root(start: RunStarted) -> Frame:
         opened=Heap(),
         turns=Log(),
         task=start.task,
-        chars=_standing_chars(start) + len(start.task),
+        chars=standing_chars(start) + len(start.task),
     )
 
 
-def _standing_chars(start: RunStarted) -> int:
+def standing_chars(start: RunStarted) -> int:
     """Characters of a prompt before any turn, near enough: system, tools, run constants."""
     tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in start.tools)
     return len(start.system) + tools + 1_000
@@ -55,7 +55,7 @@ def push(state: State, call: PushFrame, pending: Pending) -> Event | Effect:
     """The new frame, the digests it needs first, or the refusal."""
     budgets = state.begun.budgets
     found = _measured(asdict(call), budgets) + faults(state.heap, call.store, budgets) + _typos(state, call)
-    deepest = state.running.depth >= budgets.depth
+    deepest = state.running.depth - state.running.pushed_at >= budgets.depth
     if deepest:
         found.insert(0, f"this frame is at depth {state.running.depth}, the deepest allowed; do the work here, or pop")
     if found:
@@ -139,7 +139,7 @@ def pop(state: State, call: PopFrame | EndRun, pending: Pending) -> Event | Effe
     """The frame's end, what must happen before it, or the refusal."""
     budgets = state.begun.budgets
     frame = state.running
-    most = budgets.result_chars if frame.depth else budgets.root_result_chars
+    most = programs.result_chars(frame, budgets)
     store = call.store if isinstance(call, PopFrame) else ()
     found = []
     if len(call.result) > most:
@@ -149,6 +149,9 @@ def pop(state: State, call: PopFrame | EndRun, pending: Pending) -> Event | Effe
     found += faults(state.heap, store, budgets)
     if found:
         return CallRejected("pop_refused", "pop_frame refused: " + "; ".join(found))
+    misfit = programs.unfit(frame, call.result)
+    if misfit is not None:
+        return misfit
     blocked = _sources(state, "pop_frame", store, pending)
     if blocked is not None:
         return blocked
@@ -161,7 +164,7 @@ def pop(state: State, call: PopFrame | EndRun, pending: Pending) -> Event | Effe
 def forced_pop(state: State, code: str) -> FramePopped:
     """The end of a frame that would not end itself: its last words are its result."""
     frame = state.running
-    most = state.begun.budgets.result_chars if frame.depth else state.begun.budgets.root_result_chars
+    most = programs.result_chars(frame, state.begun.budgets)
     words = mark_cut(last_words(frame), most) or "(it left no text)"
     return FramePopped(frame.id, words, forced=code, verified=NOT_VERIFIED if frame.verify else "")
 
@@ -198,10 +201,11 @@ def pushed(state: State, event: FramePushed, call: PushFrame, call_id: str, heap
         missing=event.missing,
         call_id=call_id,
         parent=state.running.id,
+        pushed_at=state.running.pushed_at,
         started_step=state.step,
         started_tokens=state.usage.total,
         started_seconds=state.seconds,
-        chars=_standing_chars(state.begun)
+        chars=standing_chars(state.begun)
         + sum(map(len, (event.intent, event.return_spec, event.context, index(heap, state.begun.budgets)))),
     )
     return replace(state, stack=(*state.stack, child), pushes=state.pushes + 1, heap=heap, pending=None, idle=0)
@@ -210,6 +214,8 @@ def pushed(state: State, event: FramePushed, call: PushFrame, call_id: str, heap
 def popped(state: State, event: FramePopped, heap: Heap) -> State:
     """The state with the parent running again and told; ``heap`` holds what the pop stored."""
     frame = state.running
+    if frame.program:
+        return programs.closed(replace(state, heap=heap), event)
     done = PoppedFrame(frame, event.result, state.step, event.forced, event.verified)
     after = replace(
         state, stack=state.stack[:-1], popped=state.popped.append(done), heap=heap, pending=None, failures=(), idle=0

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import assert_never
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from . import frames, limits
+from . import frames, limits, programs
 from .calls import (
     EndRun,
     HeapAlloc,
@@ -56,6 +57,7 @@ from .events import (
 )  # fmt: skip
 from .messages import Text, ToolCall
 from .pricing import cost_usd
+from .program_events import ProgramEvent
 from .reopened import forked, resumed
 from .replies import CUT_SHORT, unusable
 from .retries import after_failure, wait_seconds
@@ -83,6 +85,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if not state.stack:
         forced = bool(state.popped[-1].forced)  # nobody said that the work is done
         return RunEnded("stalled" if forced else "popped", state.result)
+    if state.running.program == "steps":
+        return None  # its interpreter says
     if state.pending is not None:
         return _bounded(settle(state, strategy, state.pending))
     if state.failures:
@@ -95,6 +99,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
 def _before_asking(state: State) -> Event | Effect | None:
     """What must be settled before the model is asked again."""
     if state.idle >= IDLE_REPLIES:
+        if state.program is not None:
+            return frames.forced_pop(state, "stalled")  # the program decides what follows
         return RunEnded("stalled", frames.so_far(state))
     closed = limits.closing(state)
     if closed is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
@@ -201,6 +207,8 @@ def evolve(state: State, event: Event) -> State:
             return replace(state, checks=event)
         case RunEnded():
             return replace(state, end=event)
+        case _ if isinstance(event, ProgramEvent):
+            return programs.programmed(state, event)
         case _:
             return _derived(state, event)
 
@@ -211,6 +219,8 @@ def _derived(
     | ReplyNudged | NoticeGiven,
 ) -> State:  # fmt: skip
     match event:
+        case FramePushed() if event.program is not UNSET:
+            return programs.opened(state, event, frames.standing_chars(state.begun))
         case FramePushed():
             call, call_id = said(state)
             heap = changed_heap(state, event.stored)
@@ -231,6 +241,9 @@ def _derived(
 
 def _replied(state: State, event: ModelReplied) -> State:
     start = state.begun
+    usd = cost_usd(event.usage, start.price) if start.price else 0.0
+    if state.running.program == "steps":
+        return programs.completed(state, event, usd)
     frame = state.running
     step = state.step + 1
     chars = sum(len(part.text) if isinstance(part, Text) else len(repr(part)) for part in event.parts)
@@ -248,7 +261,7 @@ def _replied(state: State, event: ModelReplied) -> State:
         pending=Pending(tuple(part for part in event.parts if isinstance(part, ToolCall)), event.stop),
         failures=(),
         usage=state.usage + event.usage,
-        usd=state.usd + (cost_usd(event.usage, start.price) if start.price else 0.0),
+        usd=state.usd + usd,
         clock_fresh=False,
     )
 
@@ -271,7 +284,11 @@ def _rejected(state: State, event: CallRejected) -> State:
     told = state
     for call in calls:
         told = frames.tell(told, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
-    frame = replace(told.running, refused=told.running.refused + (limits.closing(state) is not None))
+    frame = replace(
+        told.running,
+        refused=told.running.refused + (limits.closing(state) is not None),
+        unfit=told.running.unfit + (event.code == "misfit"),
+    )
     idle = state.idle + 1 if state.pending and state.pending.stop in CUT_SHORT else 0
     return replace(told, stack=(*told.stack[:-1], frame), pending=None, idle=idle)
 

@@ -9,6 +9,7 @@ from .events import ChecksReturned, ModelFailed, RunEnded, RunStarted, Stop, Ver
 from .heap import Heap
 from .log import Log
 from .messages import ReplyPart, ToolCall, Usage
+from .program_state import ProgramState
 
 
 class Registers(Struct, frozen=True):
@@ -78,6 +79,11 @@ class Frame(Struct, frozen=True):
         chars: Characters added to the prompt since that reply (or since the push).
         refused: Calls refused since the frame was told to close.
         told: Codes of the notices given to this frame.
+        program: Of a frame that a program pushed: ``steps`` where the program goes on in it, ``work`` where the agent
+            does; empty elsewhere.
+        schema: JSON text of the schema that its result must fit, or empty.
+        unfit: Results that did not fit so far.
+        pushed_at: Depth from which the agent's own pushes count: 0, or that of the program's frame.
 
     """
 
@@ -100,6 +106,10 @@ class Frame(Struct, frozen=True):
     chars: int = 0
     refused: int = 0
     told: frozenset[str] = frozenset()
+    program: str = ""
+    schema: str = ""
+    unfit: int = 0
+    pushed_at: int = 0
 
     @property
     def context_tokens(self) -> int:
@@ -150,6 +160,7 @@ class State(Struct, frozen=True):
         seconds: The last clock reading.
         clock_fresh: The clock was read since the last model fact.
         result: The root's result.
+        program: Of a program's run; None elsewhere.
 
     """
 
@@ -172,6 +183,7 @@ class State(Struct, frozen=True):
     result: str = ""
     end: RunEnded | None = None
     checks: ChecksReturned | None = None
+    program: ProgramState | None = None
 
     @property
     def begun(self) -> RunStarted:

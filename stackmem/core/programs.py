@@ -1,0 +1,158 @@
+"""What a program's facts change, and the frames that a program pushes.
+
+Rule 1: what the interpreter derives again is not in the state; what it did to the machine's memory is.
+Rule 2: a program's own frame holds no conversation; its completions count as steps of the run.
+Rule 3: the agent's frame under a program has its task whole in its first message, and may return more.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from .budgets import Budgets
+from .calls import StoreEntry
+from .events import CallRejected, Event, FramePopped, FramePushed, ModelReplied
+from .json_schema import first_fault, read_json
+from .log import Log
+from .program_events import (
+    ChunkDropped,
+    ChunkKept,
+    PhaseEnded,
+    ProgramEvent,
+    ProgramHalted,
+    ProgramReturned,
+    ProgramStarted,
+    Said,
+    SourceLoaded,
+    StepEntered,
+    StepLeft,
+    ToolAnswered,
+    UserAnswered,
+    VariableSet,
+    Waited,
+)  # fmt: skip
+from .program_state import PROGRAM_RESULT_CHARS, UNFIT_RESULTS, ProgramState
+from .state import Frame, PoppedFrame, Registers, State
+
+
+def programmed(state: State, event: ProgramEvent) -> State:
+    """The state once a fact of the program is true."""
+    match event:
+        case StepEntered() if state.program is not None:
+            program = replace(state.program, path=event.path, entered=state.program.entered + 1)
+            return replace(state, program=program)
+        case StepEntered() | StepLeft() | VariableSet() | PhaseEnded():
+            return state
+        case ToolAnswered() | SourceLoaded() | UserAnswered() | Waited():
+            tree = event.tree if isinstance(event, ToolAnswered) else ""
+            return replace(state, tree=tree or state.tree, clock_fresh=False)
+        case ProgramStarted():
+            return replace(state, program=ProgramState(event), stack=(_steps_frame(state.running), *state.stack[1:]))
+        case ChunkKept():
+            entry = StoreEntry(event.name, event.content, event.description)
+            return replace(state, heap=state.heap.put(entry, state.step, ""))
+        case ChunkDropped():
+            return replace(state, heap=state.heap.without(event.name)) if event.name in state.heap.chunks else state
+        case Said() | ProgramHalted() | ProgramReturned():
+            return _told(state, event)
+        case _:
+            assert_never(event)
+
+
+def _told(state: State, event: Said | ProgramHalted | ProgramReturned) -> State:
+    program = state.program
+    if program is None:
+        return state
+    match event:
+        case Said():
+            return replace(state, program=replace(program, said=program.said + 1))
+        case ProgramHalted():
+            return replace(state, program=replace(program, halted=event))
+        case ProgramReturned():
+            return replace(state, program=replace(program, returned=event))
+        case _:
+            assert_never(event)
+
+
+def _steps_frame(root: Frame) -> Frame:
+    return replace(root, program="steps")
+
+
+def completed(state: State, event: ModelReplied, usd: float) -> State:
+    """The state once a completion that the program asked for is there; ``usd`` is what it cost."""
+    return replace(
+        state,
+        step=state.step + 1,
+        facts=state.facts + 1,
+        failures=(),
+        usage=state.usage + event.usage,
+        usd=state.usd + usd,
+        clock_fresh=False,
+    )
+
+
+def opened(state: State, event: FramePushed, chars: int) -> State:
+    """The state with a frame that the program pushed; ``chars`` stand in its prompt before the task."""
+    given = event.program
+    if given is UNSET:
+        return state
+    depth = state.running.depth + 1
+    frame = Frame(
+        id=event.frame,
+        name=event.name,
+        depth=depth,
+        registers=Registers(event.intent, event.return_spec, event.constraint),
+        context="",
+        opened=state.heap,
+        turns=Log(),
+        task=given.task,
+        parent=state.running.id,
+        started_step=state.step,
+        started_tokens=state.usage.total,
+        started_seconds=state.seconds,
+        chars=chars + len(given.task),
+        program=given.kind,
+        schema=given.schema,
+        pushed_at=depth,
+    )
+    return replace(state, stack=(*state.stack, frame), pushes=state.pushes + 1, idle=0, failures=())
+
+
+def closed(state: State, event: FramePopped) -> State:
+    """The state without the program's running frame; its parent is the program, which has no conversation to tell."""
+    done = PoppedFrame(state.running, event.result, state.step, event.forced, event.verified)
+    stack = state.stack[:-1]
+    return replace(
+        state,
+        stack=stack,
+        popped=state.popped.append(done),
+        pending=None,
+        failures=(),
+        idle=0,
+        result=state.result if stack else event.result,
+    )
+
+
+def result_chars(frame: Frame, budgets: Budgets) -> int:
+    """Most characters of a frame's result."""
+    if frame.program:
+        return PROGRAM_RESULT_CHARS
+    return budgets.result_chars if frame.depth else budgets.root_result_chars
+
+
+def unfit(frame: Frame, result: str) -> Event | None:
+    """What keeps a result from being the one that the program's schema asks for: a refusal, or the frame's end."""
+    if not frame.schema:
+        return None
+    value, fault = read_json(result)
+    fault = fault or first_fault(value, read_json(frame.schema)[0])
+    if not fault:
+        return None
+    if frame.unfit + 1 >= UNFIT_RESULTS:
+        return FramePopped(frame.id, result, forced="misfit")
+    return CallRejected(
+        "misfit", f"pop_frame refused: the result must be one JSON value that fits what is asked for: {fault}"
+    )
