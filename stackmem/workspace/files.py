@@ -19,9 +19,10 @@ from pathlib import Path
 
 from stackmem.errors import WorkspaceError
 
+from .answers import answer, encoded, first_line, parted, path_parts, protected, relative, written
 from .beneath import Opener, opener_for
-from .clip import cut, meant_name, shown_name
-from .lines import scan, shown_lines
+from .clip import meant_name, shown_name
+from .lines import scan
 from .listing import listing
 from .outcome import Outcome
 from .refusals import Asked, Refused, named, other_kind, refusal
@@ -33,11 +34,13 @@ LISTING_BYTES = 32 * 1024
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO answers at once
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
 
+PROTECTED_IN_ROOT = frozenset({".git", "stackmem.toml"})
+
 # Lower case: a disk may take .GIT for .git. A repository's ``.git`` may also be a file that names another directory.
 _PROTECTED = (
     (b".git/hooks", None),
     (b".git", frozenset({"config", "config.worktree", "hooks", "commondir"})),
-    (b".", frozenset({".git", "stackmem.toml"})),
+    (b".", PROTECTED_IN_ROOT),
 )
 
 
@@ -92,7 +95,7 @@ class Files:
     def digest(self, path: str) -> str:
         """SHA-256 in hex; ``unknown``, ``missing`` or ``outside`` where there is none to be had."""
         try:
-            fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
+            fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
         except Refused:
             return "missing"  # no file can have such a name
         except OSError as error:
@@ -115,24 +118,6 @@ class Files:
         except OSError as error:
             return Outcome(refusal(error, asked, named(path), shown_name(self._inside)), failed=True)
 
-    def _relative(self, path: str) -> bytes:
-        """The path relative to the root; its own ``..`` and symlinks are the opener's concern."""
-        try:
-            raw = path.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            raise Refused(f"{named(path)} holds a character that no file name can hold; leave it out") from None
-        if not raw:
-            raise Refused("the path is empty; use '.' for the workspace itself")
-        if b"\0" in raw:
-            raise Refused(f"{named(path)} holds a NUL character, which no file name can; leave it out")
-        if not raw.startswith(b"/"):
-            return raw
-        own, parts = _parts(os.fsencode(self._inside)), _parts(raw)
-        if parts[: len(own)] != own:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        rest = b"/".join(parts[len(own) :]) or b"."
-        return rest + b"/" if raw.endswith((b"/", b"/.")) else rest
-
     def _spelled(self, path: bytes) -> bytes:
         """The path, or the one that a listing shows so, where only that one exists."""
         meant = meant_name(path.decode("utf-8", "surrogateescape"))
@@ -146,12 +131,8 @@ class Files:
         return True
 
     def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
-        start = 1 if start_line is None else start_line
-        if start < 1:
-            raise Refused(f"start_line is {start}; lines count from 1")
-        if end_line is not None and end_line < start:
-            raise Refused(f"end_line {end_line} is before line {start}, the first one asked for; swap or raise it")
-        fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
+        start = first_line(start_line, end_line)
+        fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
@@ -160,32 +141,19 @@ class Files:
         finally:
             os.close(fd)
         size = max(status.st_size, span.read_bytes)
-        if span.binary:
-            raise Refused(f"binary, {size} bytes: {named(path)} is no UTF-8 text; look at it with run_command")
-        if span.lines == 0 and start == 1:
-            return Outcome(cut("[empty file]", shown_bytes))
-        if start > span.lines:
-            there = f"has {span.lines} lines" if span.counted else f"is too long to search behind line {span.lines}"
-            raise Refused(f"start_line {start} is not to be had: {named(path)} {there}; ask for an earlier one")
         ranged = start_line is not None or end_line is not None
-        return Outcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes, scrub=self._scrub))
+        return answer(path, span, size, start, ranged=ranged, shown_bytes=shown_bytes, scrub=self._scrub)
 
     def _write(self, path: str, content: str) -> Outcome:
-        try:
-            raw = content.encode()
-        except UnicodeEncodeError as error:
-            raise Refused(f"character {error.start + 1} of the content is half of one; write it whole") from None
-        directory, _, last = self._relative(path).rpartition(b"/")
-        if last in {b"", b".", b".."}:
-            raise Refused(f"{named(path)} names a directory; end the path with a file name")
-        parent = self._open(self.fd, self._spelled(directory or b"."), os.O_PATH | os.O_DIRECTORY)
+        raw = encoded(content)
+        directory, last = parted(path, self._inside)
+        parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
         try:
             name, before = self._place(path, parent, last)
             replace(parent, name, raw, before)
         finally:
             os.close(parent)
-        said = "it is new" if before is None else f"it had {before.st_size} bytes"
-        return Outcome(f"wrote {len(raw)} bytes to {named(path)}; {said}")
+        return written(path, raw, None if before is None else before.st_size)
 
     def _place(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
         """The name to write in the parent, and the regular file that has it now."""
@@ -194,7 +162,7 @@ class Files:
             escaped = _status(parent, meant)
             name, before = (meant, escaped) if escaped else (last, None)
         if self._protected(parent, name):
-            raise Refused(f"{named(path)} is protected, because git or stackmem act on it; leave it as it is")
+            raise Refused(protected(path))
         if before is None or stat.S_ISREG(before.st_mode):
             return name, before
         if stat.S_ISLNK(before.st_mode):
@@ -218,17 +186,13 @@ class Files:
         return False
 
     def _list(self, path: str, shown_bytes: int) -> Outcome:
-        relative = self._spelled(self._relative(path))
-        fd = self._open(self.fd, relative, _OPEN_DIRECTORY)
+        spelled = self._spelled(relative(path, self._inside))
+        fd = self._open(self.fd, spelled, _OPEN_DIRECTORY)
         try:
-            prefix = b"".join(part + b"/" for part in _parts(relative))
+            prefix = b"".join(part + b"/" for part in path_parts(spelled))
             return Outcome(listing(fd, prefix, shown_bytes))
         finally:
             os.close(fd)
-
-
-def _parts(path: bytes) -> list[bytes]:
-    return [part for part in path.split(b"/") if part not in {b"", b"."}]
 
 
 def _status(directory: int, name: bytes) -> os.stat_result | None:

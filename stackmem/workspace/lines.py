@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -41,6 +42,11 @@ class Span(Struct, frozen=True):
 
 
 def scan(fd: int, start: int, end: int | None, keep_bytes: int) -> Span:
+    """As ``scan_with``, from an open file."""
+    return scan_with(partial(os.read, fd), start, end, keep_bytes)
+
+
+def scan_with(read: Callable[[int], bytes], start: int, end: int | None, keep_bytes: int) -> Span:
     """Read a file from its beginning, keep at most ``keep_bytes`` of lines ``start`` to ``end``, count the others.
 
     Nothing is believed of the file's size: it may be sparse, or grow while it is read.
@@ -50,7 +56,7 @@ def scan(fd: int, start: int, end: int | None, keep_bytes: int) -> Span:
     newlines = read_bytes = 0
     last = b""
     ended = False
-    while read_bytes < SCANNED_BYTES and not (ended := not (chunk := os.read(fd, _CHUNK_BYTES))):
+    while read_bytes < SCANNED_BYTES and not (ended := not (chunk := read(_CHUNK_BYTES))):
         sample = sample or chunk[:_SAMPLE_BYTES]
         if b"\0" in sample:
             return Span(b"", more=False, lines=0, counted=False, read_bytes=len(chunk), binary=True)

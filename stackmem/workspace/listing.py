@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -13,7 +14,9 @@ ENTRIES = 1_000  # in one answer
 _BELOW_ONE = 200  # of these, in one directory of the second level, so that none crowds out the others
 
 
-class _Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True):
+    """What stands in a directory."""
+
     name: bytes
     kind: int  # as stat.S_IFMT gives it; 0 where it could not be told
     size: int = 0
@@ -25,15 +28,30 @@ def listing(fd: int, prefix: bytes, shown_bytes: int) -> str:
 
     ``fd`` is open for reading; ``prefix`` stands before each name, and is empty or ends in ``/``.
     """
+    return arranged(_entries(fd, ENTRIES), lambda name, most: _below(fd, name, most), prefix, shown_bytes)
+
+
+def arranged(
+    found: tuple[list[Entry], bool],
+    below_one: Callable[[bytes, int], tuple[list[Entry], str, bool]],
+    prefix: bytes,
+    shown_bytes: int,
+) -> str:
+    """The listing of these entries, sorted by name, of which there may be more.
+
+    Args:
+        below_one: A directory's entries, at most so many, why they cannot be had, and whether there are more.
+
+    """
     lines: list[str] = []
-    top, cut_short = _entries(fd, ENTRIES)
+    top, cut_short = found
     left = ENTRIES - len(top)
     for entry in top:
         at = prefix + entry.name
         if entry.kind != stat.S_IFDIR:
             lines.append(_line(at, entry))
             continue
-        below, why, more = _below(fd, entry.name, min(left, _BELOW_ONE))
+        below, why, more = below_one(entry.name, min(left, _BELOW_ONE))
         left -= len(below)
         cut_short |= more
         lines.append(_line(at, entry) + (why or ("  (not all is listed)" if more else "")))
@@ -41,9 +59,9 @@ def listing(fd: int, prefix: bytes, shown_bytes: int) -> str:
     return _within(lines, shown_bytes, cut_short=cut_short)
 
 
-def _entries(fd: int, most: int) -> tuple[list[_Entry], bool]:
+def _entries(fd: int, most: int) -> tuple[list[Entry], bool]:
     """At most so many entries, sorted among themselves, and whether there are others: which, the disk decides."""
-    found: list[_Entry] = []
+    found: list[Entry] = []
     with os.scandir(fd) as entries:
         for entry in entries:
             if len(found) == most:
@@ -52,21 +70,21 @@ def _entries(fd: int, most: int) -> tuple[list[_Entry], bool]:
     return sorted(found, key=_by_name), False
 
 
-def _by_name(entry: _Entry) -> bytes:
+def _by_name(entry: Entry) -> bytes:
     return entry.name
 
 
-def _entry(fd: int, name: bytes) -> _Entry:
+def _entry(fd: int, name: bytes) -> Entry:
     try:
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         kind = stat.S_IFMT(status.st_mode)
         target = os.readlink(name, dir_fd=fd) if kind == stat.S_IFLNK else b""
     except OSError:  # gone, or another kind, since the directory was read
-        return _Entry(name, 0)
-    return _Entry(name, kind, status.st_size, target)
+        return Entry(name, 0)
+    return Entry(name, kind, status.st_size, target)
 
 
-def _below(fd: int, name: bytes, most: int) -> tuple[list[_Entry], str, bool]:
+def _below(fd: int, name: bytes, most: int) -> tuple[list[Entry], str, bool]:
     """A directory's entries, why they cannot be had, and whether there are more."""
     try:
         child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
@@ -81,7 +99,7 @@ def _below(fd: int, name: bytes, most: int) -> tuple[list[_Entry], str, bool]:
     return entries, "", more
 
 
-def _line(path: bytes, entry: _Entry) -> str:
+def _line(path: bytes, entry: Entry) -> str:
     name = shown_name(path)
     match entry.kind:
         case stat.S_IFDIR:

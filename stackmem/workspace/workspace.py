@@ -107,7 +107,7 @@ class Workspace:
             WorkspaceError: The folder is gone, or the sandbox failed, also at a second try; the command never ran.
 
         """
-        if refused := _refusal(command):
+        if refused := refused_command(command):
             return Outcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
@@ -132,7 +132,8 @@ class Workspace:
         shutil.rmtree(self._seat.skeleton, ignore_errors=True)
 
 
-def _refusal(command: str) -> str:
+def refused_command(command: str) -> str:
+    """Why a command cannot be run at all; empty where it can."""
     try:
         raw = os.fsencode(command)
     except UnicodeEncodeError:

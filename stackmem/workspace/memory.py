@@ -1,0 +1,301 @@
+"""A workspace in memory: the same answers as files on a disk, and one program in a sandbox, would give.
+
+Rule 1: nothing is read from the disk, nothing written to it, and no process started.
+Rule 2: what the file tools say is, byte for byte, what they say of a folder with the same files; the same holds for the
+    program, ``cat`` and ``ls``.
+Rule 3: every other command ends with 127 and a sentence. That, time limits, links and permissions are all that differ.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from stat import S_IFDIR, S_IFREG
+
+from msgspec import Struct
+
+from .answers import answer, encoded, first_line, parted, path_parts, protected, relative, written
+from .beneath import PATH_BYTES
+from .capture import Capture
+from .clip import clean, meant_name, shown_name
+from .command import Ended
+from .files import DIGESTED_BYTES, PROTECTED_IN_ROOT
+from .lines import scan_with
+from .listing import Entry, arranged
+from .outcome import Outcome
+from .profile import Mount
+from .refusals import Asked, Refused, named, refusal
+from .shown import shown_output
+from .workspace import refused_command
+
+_NAME_BYTES = 255
+# What bash would act on, and control characters: in memory there is no bash.
+_SHELL = re.compile(r"[\\$`|&;<>(){}\[\]*?~#!\x00-\x08\x0a-\x1f\x7f]")
+_PLAIN = re.compile(r"[A-Za-z0-9_./+:@%-]+", re.ASCII)
+
+
+class Program(Struct, frozen=True):
+    """The one program of a workspace.
+
+    Attributes:
+        path: Where it stands, relative to the workspace; ``./PATH`` runs it.
+        run: Its words without its name to its output and exit code; it changes the files in place.
+        fixed: Files that must be as they were at the start: the program's own text, and what it trusts.
+
+    """
+
+    path: str
+    run: Callable[[dict[str, str], list[str]], tuple[str, int]]
+    fixed: tuple[str, ...] = ()
+
+
+class MemoryWorkspace:
+    """Files in a dict, and a program over them.
+
+    Attributes:
+        files: Path to text; folders are what the paths name.
+        path: The folder as commands see it.
+
+    """
+
+    level = "memory"
+
+    def __init__(
+        self, files: Mapping[str, str], inside: str, program: Program, scrub: Callable[[str], str] = str
+    ) -> None:
+        self.files = dict(files)
+        self.path = inside
+        self._program = program
+        self._fixed = {path: self.files.get(path) for path in program.fixed}
+        self._scrub = scrub
+
+    def place(self, mount: Mount) -> str:
+        """Nothing is mounted; the path at which it would be."""
+        return mount.inside
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+        return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
+
+    def write_file(self, path: str, content: str) -> Outcome:
+        return self._answer("write", path, lambda: self._write(path, content))
+
+    def list_files(self, path: str, shown_bytes: int) -> Outcome:
+        return self._answer("list", path, lambda: self._list(path, shown_bytes))
+
+    def digest(self, path: str) -> str:
+        try:
+            found = self._found(self._spelled(relative(path, self.path)))
+        except Refused:
+            return "missing"
+        except OSError as error:
+            return "outside" if error.errno == errno.EXDEV else "missing"
+        if found not in self.files:
+            return "unknown"
+        raw = _bytes(self.files[found])
+        return "unknown" if len(raw) > DIGESTED_BYTES else hashlib.sha256(raw).hexdigest()
+
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> Outcome:
+        """Run ``./PROGRAM …``, ``cat PATH…`` or ``ls``; the last line of the text says how it ended."""
+        if refused := refused_command(command):
+            return Outcome(refused, failed=True)
+        raw, code = self._ran(command)
+        capture = Capture()
+        capture.take(raw)
+        text = shown_output(
+            Ended(capture, code, ""), seconds, shown_bytes, lambda piece: self._scrub(clean(piece))
+        )  # fmt: skip
+        return Outcome(text, failed=code != 0, exit_code=code)
+
+    def _answer(self, asked: Asked, path: str, work: Callable[[], Outcome]) -> Outcome:
+        try:
+            return work()
+        except Refused as refused:
+            return Outcome(str(refused), failed=True)
+        except OSError as error:
+            return Outcome(refusal(error, asked, named(path), shown_name(self.path)), failed=True)
+
+    def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+        start = first_line(start_line, end_line)
+        found = self._found(self._spelled(relative(path, self.path)))
+        if found not in self.files:
+            raise Refused(_directory(path))
+        raw = _bytes(self.files[found])
+        span = scan_with(io.BytesIO(raw).read, start, end_line, keep_bytes=max(4096, 2 * shown_bytes))
+        ranged = start_line is not None or end_line is not None
+        return answer(path, span, len(raw), start, ranged=ranged, shown_bytes=shown_bytes, scrub=self._scrub)
+
+    def _write(self, path: str, content: str) -> Outcome:
+        raw = encoded(content)
+        directory, last = parted(path, self.path)
+        parent = self._found(self._spelled(directory))
+        if parent in self.files:
+            raise _failure(errno.ENOTDIR)
+        name = self._within(parent, last)
+        if name is None and (meant := meant_name(_text(last))):
+            last, name = (meant, found) if (found := self._within(parent, meant)) is not None else (last, None)
+        if not parent and _text(last).casefold() in PROTECTED_IN_ROOT:
+            raise Refused(protected(path))
+        if name is not None and name not in self.files:
+            raise Refused(_directory(path))
+        before = None if name is None else len(_bytes(self.files[name]))
+        self.files[name if name is not None else _joined(parent, last)] = content
+        return written(path, raw, before)
+
+    def _list(self, path: str, shown_bytes: int) -> Outcome:
+        spelled = self._spelled(relative(path, self.path))
+        found = self._found(spelled)
+        if found in self.files:
+            raise _failure(errno.ENOTDIR)
+        prefix = b"".join(part + b"/" for part in path_parts(spelled))
+
+        def below(name: bytes, most: int) -> tuple[list[Entry], str, bool]:
+            entries = self._entries(_joined(found, name))
+            return entries[:most], "", len(entries) > most
+
+        return Outcome(arranged((self._entries(found), False), below, prefix, shown_bytes))
+
+    def _entries(self, directory: str) -> list[Entry]:
+        start = f"{directory}/" if directory else ""
+        entries: dict[bytes, Entry] = {}
+        for path, text in self.files.items():
+            if path.startswith(start):
+                first, slash, _ = path[len(start) :].partition("/")
+                name = first.encode("utf-8", "surrogateescape")
+                entries[name] = Entry(name, S_IFDIR) if slash else Entry(name, S_IFREG, len(_bytes(text)))
+        return [entries[name] for name in sorted(entries)]
+
+    def _found(self, path: bytes) -> str:
+        """The path without ``.`` and ``..``, of a file or a folder that is there; raises OSError as ``open`` does."""
+        if not path:
+            raise _failure(errno.ENOENT)
+        if path.startswith(b"/"):
+            raise _failure(errno.EXDEV)
+        if len(path) >= PATH_BYTES:
+            raise _failure(errno.ENAMETOOLONG)
+        at = ""
+        for part in path.split(b"/"):
+            if at in self.files:
+                raise _failure(errno.ENOTDIR)
+            if part == b"..":
+                if not at:
+                    raise _failure(errno.EXDEV)
+                at = at.rpartition("/")[0]
+            elif part not in {b"", b"."}:
+                inner = self._within(at, part)
+                if inner is None:
+                    raise _failure(errno.ENOENT)
+                at = inner
+        return at
+
+    def _within(self, directory: str, name: bytes) -> str | None:
+        """What stands under a name in a folder; None where nothing does."""
+        if len(name) > _NAME_BYTES:
+            raise _failure(errno.ENAMETOOLONG)
+        at = _joined(directory, name)
+        if at in self.files or any(path.startswith(f"{at}/") for path in self.files):
+            return at
+        return None
+
+    def _spelled(self, path: bytes) -> bytes:
+        """The path, or the one that a listing shows so, where only that one exists."""
+        meant = meant_name(_text(path))
+        return meant if meant and not self._exists(path) and self._exists(meant) else path
+
+    def _exists(self, path: bytes) -> bool:
+        try:
+            self._found(path)
+        except OSError as error:
+            return error.errno == errno.EXDEV
+        return True
+
+    def _ran(self, command: str) -> tuple[bytes, int]:
+        if not (words := _words(command)):
+            return (b"", 0) if words == [] else (_unknown(command, self._program.path), 127)
+        match words:
+            case [name, *rest] if name in (f"./{self._program.path}", f"{self.path}/{self._program.path}"):
+                changed = [path for path, text in self._fixed.items() if self.files.get(path) != text]
+                if changed:
+                    return f"{changed[0]} was changed, and only the original is run in memory\n".encode(), 127
+                text, code = self._program.run(self.files, rest)
+                return text.encode("utf-8", "replace"), code
+            case ["cat", *paths] if all(map(_PLAIN.fullmatch, paths)) and not any(map(_option, paths)):
+                return self._cat(paths)
+            case ["ls", *paths] if (
+                len(paths) <= 1 and all(map(_PLAIN.fullmatch, paths)) and not any(map(_option, paths))
+            ):
+                return self._ls(paths[0] if paths else ".")
+            case _:
+                return _unknown(command, self._program.path), 127
+
+    def _cat(self, paths: list[str]) -> tuple[bytes, int]:
+        said, code = b"", 0
+        for path in paths:
+            try:
+                found = self._found(relative(path, self.path))
+                if found not in self.files:
+                    raise _failure(errno.EISDIR)
+                said += _bytes(self.files[found])
+            except OSError as error:
+                if error.errno == errno.EXDEV:
+                    return _unknown(f"cat {path}", self._program.path), 127
+                said, code = said + f"cat: {path}: {error.strerror}\n".encode(), 1
+        return said, code
+
+    def _ls(self, path: str) -> tuple[bytes, int]:
+        try:
+            found = self._found(relative(path, self.path))
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                return _unknown(f"ls {path}", self._program.path), 127
+            return f"ls: cannot access '{path}': {error.strerror}\n".encode(), 2
+        if found in self.files:
+            return f"{path}\n".encode(), 0
+        names = [entry.name for entry in self._entries(found) if not entry.name.startswith(b".")]
+        return b"".join(name + b"\n" for name in names), 0
+
+
+def _words(command: str) -> list[str] | None:
+    """The words of a command that no shell is needed for; None for any other."""
+    if _SHELL.search(command):
+        return None
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return None
+
+
+def _unknown(command: str, program: str) -> bytes:
+    short = ascii(command[:80])
+    return f"{short} cannot be run in memory; what can: ./{program} ..., cat PATH..., ls\n".encode()
+
+
+def _option(word: str) -> bool:
+    return word.startswith("-")
+
+
+def _directory(path: str) -> str:
+    return f"{named(path)} is a directory; list_files shows what it holds"
+
+
+def _joined(directory: str, name: bytes) -> str:
+    return f"{directory}/{_text(name)}" if directory else _text(name)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _failure(code: int) -> OSError:
+    return OSError(code, os.strerror(code))
