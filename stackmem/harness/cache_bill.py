@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -43,7 +43,7 @@ def cache_bill(run_dir: Path, model: str) -> CacheBill:
     row = lookup(model)
     if row is None:
         raise UsageError(f"no model {model!r} in the table of prices; stackmem models lists them")
-    counter, counted = _counter(run_dir, row)
+    counter, counted = counter_for(lambda: moments_of(run_dir), row)
     steps = tuple(cached_steps(moments_of(run_dir), row.min_cache_tokens, counter))
     return CacheBill(row.name, counted, row.min_cache_tokens, bill(steps, row.price), steps)
 
@@ -53,14 +53,19 @@ def moments_of(run_dir: Path) -> Iterator[Moment]:
     return moments((record.at, record.event) for record in RunReader(run_dir))
 
 
-def _counter(run_dir: Path, row: ModelRow) -> tuple[Count, str]:
-    """How blocks are counted: by what the run itself tells where it is of this model, else by the known factor."""
+def counter_for(run: Callable[[], Iterator[Moment]], row: ModelRow) -> tuple[Count, str]:
+    """How blocks are counted: by what the run itself tells where it is of this model, else by the known factor.
+
+    Args:
+        run: Begins the run's moments anew.
+
+    """
     factor = None
-    begun = next(moments_of(run_dir)).after.begun
+    begun = next(run()).after.begun
     if lookup(begun.model) == row:
         factor = learned_factor(
             (one.usage.prompt, one.recorded.prompt)
-            for one in cached_steps(moments_of(run_dir), 0, lambda block: o200k_tokens(text_of(block)))
+            for one in cached_steps(run(), 0, lambda block: o200k_tokens(text_of(block)))
             if one.sent and not one.recorded.estimated
         )
 

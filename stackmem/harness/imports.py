@@ -70,10 +70,8 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> Imported:
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
     content = _read(file)
-    text, where = content.decode("utf-8-sig", "replace"), str(file)
-    named = spelled or guess(text, where)
     try:
-        session = IMPORTERS[named](text, where, lambda: _subagents(file))
+        named, session = _session(file, content, spelled)
         run_dir = new_run(runs_dir, session.name or session.id, named)
         try:
             return _keep(session, file, hashlib.sha256(content).hexdigest(), run_dir)
@@ -81,7 +79,28 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> Imported:
             remove_tree(run_dir)
             raise
     except RecursionError as error:
-        raise UsageError(f"{where} nests agents in agents too deep to be told; give a part of it") from error
+        raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
+
+
+def facts_of(file: Path) -> Iterator[Fact]:
+    """The facts of a recording, which is kept nowhere.
+
+    Raises:
+        UsageError: The file cannot be read, or is in no known format.
+
+    """
+    try:
+        _, session = _session(file, _read(file), None)
+        yield from facts(session, _one_price(session), _window(session))
+    except RecursionError as error:
+        raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
+
+
+def _session(file: Path, content: bytes, spelled: str | None) -> tuple[str, Session]:
+    """The format's name, and what the file holds."""
+    text, where = content.decode("utf-8-sig", "replace"), str(file)
+    named = spelled or guess(text, where)
+    return named, IMPORTERS[named](text, where, lambda: _subagents(file))
 
 
 def _read(file: Path) -> bytes:

@@ -78,6 +78,7 @@ class Reader:
 
     def __init__(self, count: Count) -> None:
         self._count = count
+        self._read: dict[int, tuple[Prompt, Message, Prompt]] = {}  # by place: what a message made of what prompt
         self._heads: dict[tuple[str, tuple[ToolSpec, ...], str], Prompt] = {}
 
     def read(self, view: View, settings: str) -> Prompt:
@@ -101,6 +102,16 @@ class Reader:
         )  # fmt: skip
 
     def _with_message(self, prompt: Prompt, message: Message) -> Prompt:
+        """With one more message; one that stood at this place after the same ones in the last prompt is known."""
+        place = len(prompt.starts)
+        known = self._read.get(place)
+        if known is not None and known[0] is prompt and _same(known[1], message):
+            return known[2]
+        after = self._extended(prompt, message)
+        self._read[place] = (prompt, message, after)
+        return after
+
+    def _extended(self, prompt: Prompt, message: Message) -> Prompt:
         prefixes = prompt.prefixes
         for part in filter(sent, message.parts):
             prefixes = prefixes.append(self._next(prefixes, Block(message.role, part), prompt.settings))
@@ -159,6 +170,16 @@ def text_of(block: Block) -> str:
             return str(raw.get("thinking", ""))
         case _:
             assert_never(block.content)
+
+
+def _same(one: Message, other: Message) -> bool:
+    """Whether two messages are known to be sent as the same bytes; what holds foreign JSON is the same by identity."""
+    if one is other:
+        return True
+    return (one.role, len(one.parts)) == (other.role, len(other.parts)) and all(
+        part is its or (isinstance(part, Text | ToolResult) and part == its)
+        for part, its in zip(one.parts, other.parts, strict=True)
+    )
 
 
 def _kind(content: ToolSpec | Part) -> str:
