@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+PROMPT_CHARS = 4_000
+"""What a sub-agent or a branch is told at most; its tool says so."""
+
 
 class Budgets(Struct, frozen=True):
     """How much each memory holds, in Unicode code points unless named otherwise.

@@ -6,26 +6,16 @@ Numbers stand as ``{{slots}}`` and are filled from the run's budgets.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, Struct, json
 from msgspec.structs import FieldInfo, fields
 
+from .entries import Store as _Store
+from .entries import StoreEntry
 from .messages import ToolCall, ToolSpec
+from .more_calls import LookupCall, PopLess, Prompted, PushLess
 from .slots import fill
-
-
-class StoreEntry(Struct, frozen=True):
-    name: Annotated[str, Meta(description="Chunk name: letters, digits, _ . - / (at most {{name_chars}}).")]
-    content: Annotated[str, Meta(description="What to keep.")]
-    description: Annotated[str, Meta(description="One line for the heap index.")] = ""
-    source: Annotated[str, Meta(description="Workspace file that the content describes, if any.")] = ""
-
-
-_Store = Annotated[
-    tuple[StoreEntry, ...],
-    Meta(description="Chunks to store on the heap in this same step; existing names are overwritten; all or none."),
-]
 
 
 class ReadFile(Struct, frozen=True, tag="read_file"):
@@ -163,11 +153,14 @@ class HeapFree(Struct, frozen=True, tag="heap_free"):
 
 WorkspaceCall = ReadFile | WriteFile | ListFiles | RunCommand
 HeapCall = HeapAlloc | HeapRead | HeapWrite | HeapFree
-Call = WorkspaceCall | PushFrame | PopFrame | EndRun | HeapCall
+PushCall = PushFrame | PushLess
+PopCall = PopFrame | EndRun | PopLess
+Call = WorkspaceCall | PushCall | Prompted | PopCall | HeapCall | LookupCall
 
 _WANTED: dict[Any, str] = {
     str: "a string",
     str | None: "a string",
+    int: "an integer",
     int | None: "an integer",
     tuple[StoreEntry, ...]: "a list of {name, content, description, source}",
 }
@@ -221,11 +214,19 @@ def _mistyped(hint: object, value: object, place: str) -> list[str]:
             else:
                 found.append(f"{place}[{index}] must be an object, is {_json_type(entry)}")
         return found
-    if hint == int | None:
+    if hint in (int, int | None):
         right = isinstance(value, int) and not isinstance(value, bool)
+    elif get_origin(hint) is Literal:
+        if isinstance(value, str) and value not in get_args(hint):
+            return [f"{place} must be {_wanted(hint)}, is {value[:80]!r}"]
+        right = isinstance(value, str)
     else:
         right = hint in (str, str | None) and isinstance(value, str)
-    return [] if right else [f"{place} must be {_WANTED[hint]}, is {_json_type(value)}"]
+    return [] if right else [f"{place} must be {_wanted(hint)}, is {_json_type(value)}"]
+
+
+def _wanted(hint: object) -> str:
+    return f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else _WANTED[hint]
 
 
 def _build(kind: type[Call], given: dict[str, Any]) -> Call:
@@ -251,9 +252,10 @@ def _hints(kind: type[Struct]) -> dict[str, Any]:
 @lru_cache
 def _accepted(kind: type[Struct]) -> str:
     hints = _hints(kind)
-    return ", ".join(
-        f"{field.name} ({_WANTED[hints[field.name]]}{'' if field.required else ', optional'})" for field in fields(kind)
-    )
+    named = [
+        f"{field.name} ({_wanted(hints[field.name])}{'' if field.required else ', optional'})" for field in fields(kind)
+    ]
+    return ", ".join(named) or "no parameters"
 
 
 def _schema(kind: type[Struct]) -> dict[str, Any]:
@@ -263,8 +265,10 @@ def _schema(kind: type[Struct]) -> dict[str, Any]:
         meta = next(extra for extra in described[name].__metadata__ if isinstance(extra, Meta))
         if hint == tuple[StoreEntry, ...]:
             properties[name] = {"type": "array", "items": _schema(StoreEntry)}
+        elif get_origin(hint) is Literal:
+            properties[name] = {"type": "string", "enum": list(get_args(hint))}
         else:
-            properties[name] = {"type": "integer" if hint == int | None else "string"}
+            properties[name] = {"type": "integer" if hint in (int, int | None) else "string"}
         properties[name]["description"] = meta.description
     return {
         "type": "object",

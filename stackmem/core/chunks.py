@@ -5,14 +5,22 @@ from __future__ import annotations
 from typing import assert_never
 
 from . import heap as heaps
-from .calls import Call, HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, StoreEntry, parse
+from .calls import Call, HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, parse, tool_name
 from .effects import DigestSources, Effect
+from .entries import StoreEntry
 from .events import CallRejected, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, Event
+from .excerpts import PREFIX
+from .frames import stored_by
 from .heap import Heap
+from .more_calls import AddNote, Branch, Delegate, Expand, HeapList, HeapReadFrame, Memory, PushContext
 from .state import Pending, State
 from .text import clip_bytes
 
-_STORING = (PushFrame, PopFrame, HeapAlloc, HeapRead, HeapWrite, HeapFree)
+_SAID: tuple[type[Call], ...] = (
+    PushFrame, PopFrame, HeapAlloc, HeapReadFrame, HeapWrite, HeapFree, HeapList, AddNote, Expand, Memory, Delegate,
+    Branch, PushContext,
+)  # fmt: skip
+"""Every call that a derived fact can speak of; of tools with one name, those with the most to them."""
 
 
 def allocate(state: State, call: HeapAlloc, pending: Pending) -> Event | Effect:
@@ -77,17 +85,24 @@ def said(state: State) -> tuple[Call | None, str]:
     if state.pending is None or not state.pending.calls:
         return None, ""
     asked = state.pending.calls[0]
-    call = parse(asked, _STORING)
-    return (None if isinstance(call, tuple) else call), asked.id
+    for kind in _SAID:
+        call = parse(asked, (kind,)) if tool_name(kind) == asked.name else None
+        if call is not None and not isinstance(call, tuple):
+            return (plain(call) if isinstance(call, HeapReadFrame) else call), asked.id
+    return None, asked.id
+
+
+def plain(call: HeapReadFrame) -> HeapRead | HeapReadFrame:
+    """The call as an ordinary one, where it names a chunk."""
+    return call if call.name.startswith(PREFIX) else HeapRead(call.name, call.start_line, call.end_line)
 
 
 def changed_heap(state: State, stored: tuple[str, ...]) -> Heap:
     """The heap with what the pending push or pop stores."""
     call, _ = said(state) if stored else (None, "")
     heap = state.heap
-    if isinstance(call, PushFrame | PopFrame):
-        for entry in call.store:
-            heap = heap.put(entry, state.step, _digest(state, entry.source))
+    for entry in stored_by(call):
+        heap = heap.put(entry, state.step, _digest(state, entry.source))
     return heap
 
 

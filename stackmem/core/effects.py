@@ -32,6 +32,21 @@ class AskModel(Struct, frozen=True):
     chunks: tuple[str, ...] = ()
 
 
+class Compact(Struct, frozen=True):
+    """Ask the model for a text that stands for a frame's conversation. Answered by ``ContextCompacted`` or
+    ``ModelFailed``.
+
+    Attributes:
+        frame: Id of the running frame.
+        up_to_step: The last reply that the text stands for, its answer included.
+
+    """
+
+    ask: AskModel
+    frame: str
+    up_to_step: int
+
+
 class UseTool(Struct, frozen=True):
     """Perform a workspace call. Answered by ``ToolReturned``.
 
@@ -67,4 +82,4 @@ class RunChecks(Struct, frozen=True):
     """Let the task's own checks judge the workspace. Answered by ``ChecksReturned``."""
 
 
-Effect = AskModel | UseTool | Verify | DigestSources | ReadClock | RunChecks
+Effect = AskModel | Compact | UseTool | Verify | DigestSources | ReadClock | RunChecks

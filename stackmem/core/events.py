@@ -1,7 +1,7 @@
 """The facts of a run, in the past tense. A trace is a list of them; the state is a fold over them.
 
-From outside: ``RunStarted RunResumed RunForked ModelReplied ModelFailed ToolReturned VerifyReturned SourcesDigested
-ClockRead ChecksReturned``, and ``RunEnded`` when a person or a broken sandbox ends a run.
+From outside: ``RunStarted RunResumed RunForked ModelReplied ModelFailed ContextCompacted ToolReturned VerifyReturned
+SourcesDigested ClockRead ChecksReturned``, and ``RunEnded`` when a person or a broken sandbox ends a run.
 Derived by the rules, and checked against them in replay: all others.
 """
 
@@ -64,6 +64,8 @@ class RunStarted(Struct, frozen=True, tag=True):
         thinking: Whether the model is sent its own thinking back.
         tree: The workspace at the start, as the run's history names it; empty where none is kept.
         redacted: Of a redacted copy; not written elsewhere.
+        texts: Name to text of the other prompts that the strategy sends, such as the request for a summary; their slots
+            are filled when they are sent. Not written where there are none.
 
     """
 
@@ -87,6 +89,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     thinking: Literal["kept", "dropped"] = "kept"
     tree: str = ""
     redacted: Redaction | UnsetType = UNSET
+    texts: dict[str, str] | UnsetType = UNSET
 
 
 class RunResumed(Struct, frozen=True, tag=True):
@@ -168,6 +171,28 @@ class ModelFailed(Struct, frozen=True, tag=True):
     retry_after_seconds: float | None = None
     prompt_digest: str = ""
     branch: int | UnsetType = UNSET
+
+
+class ContextCompacted(Struct, frozen=True, tag=True):
+    """The model put what a frame's conversation held into a text that stands for it from then on. It is no step.
+
+    Attributes:
+        frame: Id of the frame, the running one.
+        up_to_step: The text stands for everything up to this reply and its answer.
+        text: The texts of the reply; whatever else it held is dropped. Empty: nothing was kept.
+        prompt_digest: The digest of the view that asked for it.
+        stop, detail, reply_id: As in ``ModelReplied``.
+
+    """
+
+    frame: str
+    up_to_step: int
+    text: str
+    usage: Usage
+    prompt_digest: str = ""
+    stop: Stop = "end"
+    detail: str = ""
+    reply_id: str = ""
 
 
 class ToolReturned(Struct, frozen=True, tag=True):
@@ -307,6 +332,18 @@ class ChunkFreed(Struct, frozen=True, tag=True):
     chars: int
 
 
+class CallAnswered(Struct, frozen=True, tag=True):
+    """A call was answered from the state alone; what the model was told follows from the call and the state.
+
+    Attributes:
+        chars: Length of the answer.
+
+    """
+
+    tool: str
+    chars: int
+
+
 class CallRejected(Struct, frozen=True, tag=True):
     """The calls of a reply were refused; nothing else changed. The model reads ``reason``."""
 
@@ -336,7 +373,8 @@ class RunEnded(Struct, frozen=True, tag=True):
 
 
 Event = (
-    RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ToolReturned | VerifyReturned | SourcesDigested
-    | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
-    | CallRejected | ReplyNudged | NoticeGiven | RunEnded | ProgramEvent
+    RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ContextCompacted | ToolReturned
+    | VerifyReturned | SourcesDigested | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated
+    | ChunkRead | ChunkWritten | ChunkFreed | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | RunEnded
+    | ProgramEvent
 )  # fmt: skip

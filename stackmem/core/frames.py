@@ -8,18 +8,20 @@ Rule 3: a pop gives its result to the parent's own push call; the frame's conver
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import asdict, replace
 
 from . import limits, programs
-from .budgets import Budgets
-from .calls import EndRun, PopFrame, PushFrame, StoreEntry
+from .budgets import PROMPT_CHARS, Budgets
+from .calls import Call, PopCall, PopFrame, PushCall, PushFrame, tool_name
 from .effects import DigestSources, Effect, ReadClock, Verify
+from .entries import StoreEntry
 from .events import CallRejected, Event, FramePopped, FramePushed, RunStarted
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with
 from .log import Log
 from .messages import Text, ToolCall
+from .more_calls import Branch, Delegate, Prompted, PushBare, PushContext, PushFork
 from .state import Frame, Notice, Pending, PoppedFrame, Registers, Reply, Result, State, Turn
 from .text import clip_chars, edit_distance, mark_cut, tail
 
@@ -32,6 +34,7 @@ def root(start: RunStarted) -> Frame:
     """The frame a run begins with; its R0 is the task, cut to the budget."""
     budgets = start.budgets
     intent = mark_cut(" ".join(start.task.split()), budgets.intent_chars)
+    chars = standing_chars(start) + len(start.task)
     return Frame(
         id="frame-0",
         name="root",
@@ -41,7 +44,8 @@ def root(start: RunStarted) -> Frame:
         opened=Heap(),
         turns=Log(),
         task=start.task,
-        chars=standing_chars(start) + len(start.task),
+        opened_chars=chars,
+        chars=chars,
     )
 
 
@@ -51,42 +55,70 @@ def standing_chars(start: RunStarted) -> int:
     return len(start.system) + tools + 1_000
 
 
-def push(state: State, call: PushFrame, pending: Pending) -> Event | Effect:
+def push(state: State, call: PushCall, pending: Pending) -> Event | Effect:
     """The new frame, the digests it needs first, or the refusal."""
-    budgets = state.begun.budgets
-    found = _measured(asdict(call), budgets) + faults(state.heap, call.store, budgets) + _typos(state, call)
+    budgets, store = state.begun.budgets, stored_by(call)
+    found = _measured(asdict(call), budgets, call.__struct_fields__)
+    found += faults(state.heap, store, budgets) + _typos(state, call)
+    if isinstance(call, PushContext | PushBare):
+        objective, return_spec, limit = mark_cut(" ".join(call.context.split()), budgets.intent_chars), "", ""
+    else:
+        objective, return_spec, limit = call.objective, call.return_spec, call.constraint
     deepest = state.running.depth - state.running.pushed_at >= budgets.depth
     if deepest:
         found.insert(0, f"this frame is at depth {state.running.depth}, the deepest allowed; do the work here, or pop")
     if found:
         return CallRejected("too_deep" if deepest else "push_refused", "push_frame refused: " + "; ".join(found))
-    blocked = _sources(state, "push_frame", call.store, pending)
+    blocked = _sources(state, "push_frame", store, pending)
     if blocked is not None:
         return blocked
-    if limits.constraint(call.constraint).seconds is not None and not state.clock_fresh:
+    if limits.constraint(limit).seconds is not None and not state.clock_fresh:
         return ReadClock()  # the child's seconds count from now
-    known = state.heap.chunks.keys() | {entry.name for entry in call.store}
+    known = state.heap.chunks.keys() | {entry.name for entry in store}
     return FramePushed(
         frame=f"frame-{state.pushes + 1}",
         name=call.name,
-        intent=call.objective,
-        return_spec=call.return_spec,
-        constraint=call.constraint if call.constraint.strip() else limits.left(state),
+        intent=objective,
+        return_spec=return_spec,
+        constraint=limit if limit.strip() else limits.left(state),
         context=call.context,
-        stored=tuple(entry.name for entry in call.store),
+        stored=tuple(entry.name for entry in store),
         missing=tuple(name for name in pointers(call) if name not in known),
     )
 
 
-def unmeasured(asked: ToolCall, budgets: Budgets) -> str:
+def start_prompted(state: State, call: Prompted) -> FramePushed | CallRejected:
+    """The frame of a sub-agent or a branch, or the refusal. It has no registers: its prompt is its context."""
+    budgets, tool = state.begun.budgets, tool_name(call)
+    found = name_faults("name", call.name, budgets)
+    if len(call.prompt) > PROMPT_CHARS:
+        found.append(f"prompt is {len(call.prompt):,} chars, maximum is {PROMPT_CHARS:,}; put data in files, name them")
+    elif not call.prompt.strip():
+        found.append(f"prompt is empty (0 chars), maximum is {PROMPT_CHARS:,}; say what to do and what to report")
+    deepest = state.running.depth - state.running.pushed_at >= budgets.depth
+    if deepest:
+        found.insert(0, f"this is depth {state.running.depth}, the deepest allowed; do the work here, or return")
+    if found:
+        return CallRejected("too_deep" if deepest else "push_refused", f"{tool} refused: " + "; ".join(found))
+    intent = mark_cut(" ".join(call.prompt.split()), budgets.intent_chars)
+    return FramePushed(f"frame-{state.pushes + 1}", call.name, intent, "", "", call.prompt)
+
+
+def stored_by(call: Call | None) -> tuple[StoreEntry, ...]:
+    """The chunks that a push or a pop stores along the way."""
+    return call.store if isinstance(call, PushFrame | PushFork | PushContext | PopFrame) else ()
+
+
+def unmeasured(asked: ToolCall, budgets: Budgets, offered: tuple[type[Call], ...]) -> str:
     """What else is wrong with a push whose arguments do not even parse; every fault is told at once."""
+    kind = next((one for one in offered if tool_name(one) == asked.name), PushFrame)
     if asked.name != "push_frame" or not isinstance(asked.arguments, dict):
         return ""
-    found = _measured(asked.arguments, budgets)
+    found = _measured(asked.arguments, budgets, kind.__struct_fields__)
     return f". By its budgets: {'; '.join(found)}" if found else ""
 
 
-def _measured(given: Mapping[str, object], budgets: Budgets) -> list[str]:
+def _measured(given: Mapping[str, object], budgets: Budgets, fields: Collection[str]) -> list[str]:
     """The faults of a push's texts, each with its length and its maximum; ``given`` may hold anything."""
     name = given.get("name")
     found = name_faults("name", name if isinstance(name, str) else "", budgets)
@@ -98,6 +130,8 @@ def _measured(given: Mapping[str, object], budgets: Budgets) -> list[str]:
         ("verify", budgets.verify_chars, False),
     )
     for label, most, needed in rows:
+        if label not in fields:
+            continue
         text = given.get(label)
         if isinstance(text, str) and len(text) > most:
             found.append(f"{label} is {len(text)} chars, maximum is {most}; move data to the heap and point to it")
@@ -106,16 +140,20 @@ def _measured(given: Mapping[str, object], budgets: Budgets) -> list[str]:
     return found
 
 
-def pointers(call: PushFrame) -> list[str]:
+def pointers(call: PushCall) -> list[str]:
     """Chunk names that the objective and the context mention, in order, once each."""
-    return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{call.objective}\n{call.context}")))
+    return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{_objective(call)}\n{call.context}")))
 
 
-def _typos(state: State, call: PushFrame) -> list[str]:
+def _objective(call: PushCall) -> str:
+    return "" if isinstance(call, PushContext | PushBare) else call.objective
+
+
+def _typos(state: State, call: PushCall) -> list[str]:
     budgets = state.begun.budgets
-    if len(call.objective) > budgets.intent_chars or len(call.context) > budgets.context_chars:
+    if len(_objective(call)) > budgets.intent_chars or len(call.context) > budgets.context_chars:
         return []  # the texts must change anyway, and their pointers are without number
-    known = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in call.store)]))
+    known = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in stored_by(call))]))
     found = []
     for name in pointers(call):
         nearby = [] if name in known else known[: 2 * budgets.heap_chunks]
@@ -135,12 +173,12 @@ def _sources(state: State, tool: str, entries: tuple[StoreEntry, ...], pending: 
     return CallRejected("bad_source", f"{tool} refused: " + "; ".join(found)) if found else None
 
 
-def pop(state: State, call: PopFrame | EndRun, pending: Pending) -> Event | Effect:
+def pop(state: State, call: PopCall, pending: Pending) -> Event | Effect:
     """The frame's end, what must happen before it, or the refusal."""
     budgets = state.begun.budgets
     frame = state.running
     most = programs.result_chars(frame, budgets)
-    store = call.store if isinstance(call, PopFrame) else ()
+    store, tool = stored_by(call), tool_name(call)
     found = []
     if len(call.result) > most:
         found.append(f"result is {len(call.result)} chars, maximum is {most}; shorten it and point to where data is")
@@ -148,11 +186,11 @@ def pop(state: State, call: PopFrame | EndRun, pending: Pending) -> Event | Effe
         found.append(f"result is empty (0 chars), maximum is {most}; report what was done, how verified, what is open")
     found += faults(state.heap, store, budgets)
     if found:
-        return CallRejected("pop_refused", "pop_frame refused: " + "; ".join(found))
+        return CallRejected("pop_refused", f"{tool} refused: " + "; ".join(found))
     misfit = programs.unfit(frame, call.result)
     if misfit is not None:
         return misfit
-    blocked = _sources(state, "pop_frame", store, pending)
+    blocked = _sources(state, tool, store, pending)
     if blocked is not None:
         return blocked
     if frame.verify and pending.verified is None:
@@ -187,8 +225,14 @@ def so_far(state: State) -> str:
     return clip_chars("\n".join(told), state.begun.budgets.root_result_chars)
 
 
-def pushed(state: State, event: FramePushed, call: PushFrame, call_id: str, heap: Heap) -> State:
+def pushed(state: State, event: FramePushed, call: PushCall | Prompted, call_id: str, heap: Heap) -> State:
     """The state with the child running; ``heap`` holds what the push stored."""
+    if isinstance(call, Branch):  # its prompt goes on from the parent's
+        chars = int(state.running.context_tokens * 2.5) + len(event.context)
+    else:
+        told = (event.intent, event.return_spec, event.context)
+        listed = 0 if isinstance(call, Delegate) else len(index(heap, state.begun.budgets))
+        chars = standing_chars(state.begun) + sum(map(len, told)) + listed
     child = Frame(
         id=event.frame,
         name=event.name,
@@ -197,7 +241,7 @@ def pushed(state: State, event: FramePushed, call: PushFrame, call_id: str, heap
         context=event.context,
         opened=heap,
         turns=Log(),
-        verify=call.verify.strip(),
+        verify=call.verify.strip() if isinstance(call, PushFrame) else "",
         missing=event.missing,
         call_id=call_id,
         parent=state.running.id,
@@ -205,8 +249,8 @@ def pushed(state: State, event: FramePushed, call: PushFrame, call_id: str, heap
         started_step=state.step,
         started_tokens=state.usage.total,
         started_seconds=state.seconds,
-        chars=standing_chars(state.begun)
-        + sum(map(len, (event.intent, event.return_spec, event.context, index(heap, state.begun.budgets)))),
+        opened_chars=chars,
+        chars=chars,
     )
     return replace(state, stack=(*state.stack, child), pushes=state.pushes + 1, heap=heap, pending=None, idle=0)
 

@@ -116,16 +116,26 @@ def closing(state: State) -> tuple[str, str] | None:
 
 def _way_out(state: State) -> str:
     """What a closed frame may still do, by the tools the run offers."""
-    allowed = "pop_frame and the heap tools work" if _has_heap(state) else "pop_frame works"
+    keeper = _keeper(state)
+    allowed = f"{ending_tool(state)} and {keeper} work" if keeper else f"{ending_tool(state)} works"
     return f"only {allowed}: {_pop_now(state)}"
 
 
 def _pop_now(state: State) -> str:
-    return ("store what a later frame needs and " if _has_heap(state) else "") + "pop with what you have."
+    end = "pop" if ending_tool(state) == "pop_frame" else ending_tool(state)
+    return ("store what a later frame needs and " if _keeper(state) else "") + f"{end} with what you have."
 
 
-def _has_heap(state: State) -> bool:
-    return any(tool.name == "heap_alloc" for tool in state.begun.tools)
+def ending_tool(state: State) -> str:
+    """The name of the tool that ends a frame."""
+    return "return" if any(tool.name == "return" for tool in state.begun.tools) else "pop_frame"
+
+
+def _keeper(state: State) -> str:
+    """What keeps something beyond the frame; empty where nothing does."""
+    offered = {tool.name for tool in state.begun.tools}
+    known = (("heap_alloc", "the heap tools"), ("memory", "memory"), ("add_note", "add_note"))
+    return next((words for name, words in known if name in offered), "")
 
 
 def _spent(state: State, frame: Frame) -> str:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from . import frames, limits, programs
 from .calls import (
+    Call,
     EndRun,
     HeapAlloc,
     HeapFree,
@@ -30,9 +31,11 @@ from .calls import (
     WriteFile,
     parse,
 )
-from .chunks import allocate, changed_by, changed_heap, free, read, rewrite, said
-from .effects import AskModel, Effect, ReadClock, RunChecks, UseTool
+from .chunks import allocate, changed_by, changed_heap, free, plain, read, rewrite, said
+from .compaction import asking, compacted, due, reply_chars
+from .effects import Effect, ReadClock, RunChecks, UseTool
 from .events import (
+    CallAnswered,
     CallRejected,
     ChecksReturned,
     ChunkAllocated,
@@ -40,6 +43,7 @@ from .events import (
     ChunkRead,
     ChunkWritten,
     ClockRead,
+    ContextCompacted,
     Event,
     FramePopped,
     FramePushed,
@@ -55,7 +59,25 @@ from .events import (
     ToolReturned,
     VerifyReturned,
 )  # fmt: skip
-from .messages import Text, ToolCall
+from .lookups import answered, look_up
+from .messages import ToolCall
+from .more_calls import (
+    AddNote,
+    Branch,
+    Delegate,
+    Expand,
+    HeapList,
+    HeapReadFrame,
+    Memory,
+    PopClean,
+    PopUnstored,
+    PushBare,
+    PushClean,
+    PushContext,
+    PushFork,
+    PushUnstored,
+    Return,
+)
 from .pricing import cost_usd
 from .program_events import ProgramEvent
 from .reopened import forked, resumed
@@ -67,6 +89,11 @@ from .text import clip_chars
 
 IDLE_REPLIES = 3
 REASON_CHARS = 8_000
+_WHILE_CLOSING = (
+    PopFrame, EndRun, PopClean, PopUnstored, Return, HeapAlloc, HeapRead, HeapReadFrame, HeapWrite, HeapFree, HeapList,
+    AddNote, Memory,
+)  # fmt: skip
+"""What a frame that is told to close may still do: store, and end."""
 _UNCHECKED = ("model_error", "workspace_error", "interrupted")
 
 
@@ -93,7 +120,7 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
         followed = after_failure(state)
         if followed is not None:
             return followed
-    return _before_asking(state) or strategy.upkeep(state) or _ask(state, strategy)
+    return _before_asking(state) or due(state, strategy.upkeep(state)) or asking(state, strategy.render(state))
 
 
 def _before_asking(state: State) -> Event | Effect | None:
@@ -113,40 +140,34 @@ def _before_asking(state: State) -> Event | Effect | None:
     return None if state.failures else limits.notice(state)  # a request that is asked again keeps its bytes
 
 
-def _ask(state: State, strategy: MemoryStrategy) -> AskModel:
-    return AskModel(
-        view=strategy.render(state),
-        step=state.step + 1,
-        facts=state.facts,
-        attempt=len(state.failures) + 1,
-        wait_seconds=wait_seconds(state.failures),
-        frame=state.running.name,
-        depth=state.running.depth,
-        chunks=tuple(state.heap.chunks),
-    )
-
-
 def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | Effect:
     """What the last reply comes to: its fact, its effect, or its refusal."""
     if pending.stop == "window":
         return frames.forced_pop(state, "window")
-    refusal = unusable(pending, state.running.turns[-1])
+    refusal = unusable(pending, state.running.turns[-1], limits.ending_tool(state))
     if refusal is not None:
         return refusal
     call = parse(pending.calls[0], strategy.tools)
     if isinstance(call, tuple):
         code, reason = call
-        return CallRejected(code, reason + frames.unmeasured(pending.calls[0], state.begun.budgets))
-    if not isinstance(call, PopFrame | EndRun | HeapAlloc | HeapRead | HeapWrite | HeapFree):
+        more = frames.unmeasured(pending.calls[0], state.begun.budgets, strategy.tools)
+        return CallRejected(code, reason + more)
+    if not isinstance(call, _WHILE_CLOSING):
         closed = limits.closing(state)
         if closed is not None:
             return CallRejected(*closed)
+    return _settled(state, call, pending)
+
+
+def _settled(state: State, call: Call, pending: Pending) -> Event | Effect:
     match call:
         case ReadFile() | WriteFile() | ListFiles() | RunCommand():
             return _use(state, call)
-        case PushFrame():
+        case PushFrame() | PushClean() | PushUnstored() | PushContext() | PushBare() | PushFork():
             return frames.push(state, call, pending)
-        case PopFrame() | EndRun():
+        case Delegate() | Branch():
+            return frames.start_prompted(state, call)
+        case PopFrame() | EndRun() | PopClean() | PopUnstored() | Return():
             return frames.pop(state, call, pending)
         case HeapAlloc():
             return allocate(state, call, pending)
@@ -156,6 +177,11 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
             return rewrite(state, call, pending)
         case HeapFree():
             return free(state, call)
+        case HeapReadFrame():
+            asked = plain(call)
+            return read(state, asked) if isinstance(asked, HeapRead) else look_up(state, asked)
+        case HeapList() | AddNote() | Expand() | Memory():
+            return look_up(state, call)
         case _:
             assert_never(call)
 
@@ -191,6 +217,8 @@ def evolve(state: State, event: Event) -> State:
             return _replied(state, event)
         case ModelFailed():
             return replace(state, facts=state.facts + 1, failures=(*state.failures, event), clock_fresh=False)
+        case ContextCompacted():
+            return compacted(state, event)
         case ToolReturned():
             seen = replace(state, tree=event.tree or state.tree)
             return _answer(seen, event.text, event.digests, failed=event.failed)
@@ -215,8 +243,8 @@ def evolve(state: State, event: Event) -> State:
 
 def _derived(
     state: State,
-    event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed | CallRejected
-    | ReplyNudged | NoticeGiven,
+    event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
+    | CallAnswered | CallRejected | ReplyNudged | NoticeGiven,
 ) -> State:  # fmt: skip
     match event:
         case FramePushed() if event.program is not UNSET:
@@ -224,11 +252,15 @@ def _derived(
         case FramePushed():
             call, call_id = said(state)
             heap = changed_heap(state, event.stored)
-            return frames.pushed(state, event, call, call_id, heap) if isinstance(call, PushFrame) else state
+            if not isinstance(call, PushFrame | PushContext | Delegate | Branch):
+                return state
+            return frames.pushed(state, event, call, call_id, heap)
         case FramePopped():
             return frames.popped(state, event, changed_heap(state, event.stored))
         case ChunkAllocated() | ChunkWritten() | ChunkRead() | ChunkFreed():
             return _heap_changed(state, event)
+        case CallAnswered():
+            return _looked_up(state)
         case CallRejected():
             return _rejected(state, event)
         case ReplyNudged():
@@ -246,12 +278,11 @@ def _replied(state: State, event: ModelReplied) -> State:
         return programs.completed(state, event, usd)
     frame = state.running
     step = state.step + 1
-    chars = sum(len(part.text) if isinstance(part, Text) else len(repr(part)) for part in event.parts)
     grown = replace(
         frame,
         turns=frame.turns.append(Reply(event.parts, event.stop, step)),
         prompt_tokens=event.usage.prompt or frame.context_tokens,
-        chars=chars,
+        chars=reply_chars(event.parts),
     )
     return replace(
         state,
@@ -277,6 +308,14 @@ def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = 
 def _heap_changed(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
     heap, text = changed_by(state, event)
     return _answer(replace(state, heap=heap), text, {}, read=event.name if isinstance(event, ChunkRead) else "")
+
+
+def _looked_up(state: State) -> State:
+    call, _ = said(state)
+    if not isinstance(call, HeapList | HeapReadFrame | AddNote | Expand | Memory):
+        return _answer(state, "", {})
+    changed, text = answered(state, call)
+    return _answer(changed, text, {})
 
 
 def _rejected(state: State, event: CallRejected) -> State:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .budgets import Limits
-from .calls import StoreEntry
+from .entries import StoreEntry
 from .events import RunForked, RunResumed
 from .heap import Heap
 from .log import Log

@@ -19,13 +19,23 @@ CUT_SHORT: dict[Stop, tuple[str, str]] = {
 }
 
 
-def unusable(pending: Pending, reply: Turn) -> ReplyNudged | CallRejected | None:
-    """The answer to a reply with no call, several, or one that was cut off; None where it holds one whole call."""
+def unusable(pending: Pending, reply: Turn, ending: str) -> ReplyNudged | CallRejected | None:
+    """The answer to a reply with no call, several, or one that was cut off; None where it holds one whole call.
+
+    Args:
+        ending: The name of the tool that ends a frame.
+
+    """
     if not pending.calls:
         parts = reply.parts if isinstance(reply, Reply) else ()
-        return nudge(pending.stop, empty=not any(isinstance(part, Text) and part.text.strip() for part in parts))
+        return nudge(
+            pending.stop,
+            ending,
+            empty=not any(isinstance(part, Text) and part.text.strip() for part in parts),
+        )
     if pending.stop in CUT_SHORT:
-        return CallRejected(*CUT_SHORT[pending.stop])
+        code, reason = CUT_SHORT[pending.stop]
+        return CallRejected(code, reason.replace("pop_frame", ending))
     if len(pending.calls) > 1:
         return CallRejected(
             "several_calls",
@@ -34,7 +44,8 @@ def unusable(pending: Pending, reply: Turn) -> ReplyNudged | CallRejected | None
     return None
 
 
-def nudge(stop: Stop, *, empty: bool) -> ReplyNudged:
+def nudge(stop: Stop, ending: str, *, empty: bool) -> ReplyNudged:
     code, said = ("empty", "Your reply was empty.") if empty else ("no_call", "No tool was called.")
     rule = f"{said} Every reply makes exactly one tool call; if the work is done, call pop_frame."
-    return ReplyNudged(*CUT_SHORT.get(stop, (code, rule)))
+    code, told = CUT_SHORT.get(stop, (code, rule))
+    return ReplyNudged(code, told.replace("pop_frame", ending))

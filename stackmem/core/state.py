@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from .budgets import Limits
+from .directory import Directory
 from .events import ChecksReturned, ModelFailed, RunEnded, RunStarted, Stop, VerifyReturned
 from .heap import Heap
 from .log import Log
@@ -59,7 +60,22 @@ class Notice(Struct, frozen=True):
     heap: Heap
 
 
-Turn = Reply | Result | Notice
+class Compaction(Struct, frozen=True):
+    """A text by the model that stands for what the conversation held up to a reply and its answer.
+
+    Attributes:
+        step: The run's replies when it was written.
+        heap: As it was then.
+
+    """
+
+    text: str
+    up_to_step: int
+    step: int
+    heap: Heap
+
+
+Turn = Reply | Result | Notice | Compaction
 
 
 class Frame(Struct, frozen=True):
@@ -75,8 +91,9 @@ class Frame(Struct, frozen=True):
         opened: The heap at the push.
         turns: Its conversation, oldest first; kept after the pop.
         started_step, started_tokens, started_seconds: Run totals at the push; what is spent counts from there.
-        prompt_tokens: Prompt tokens of the last reply in this frame, 0 before the first.
-        chars: Characters added to the prompt since that reply (or since the push).
+        opened_chars: Characters of a prompt of this frame before any turn, near enough.
+        prompt_tokens: Prompt tokens of the last reply in this frame, 0 before the first and after a compaction.
+        chars: Characters added to the prompt since that reply; where there is none, of the whole prompt.
         refused: Calls refused since the frame was told to close.
         told: Codes of the notices given to this frame.
         program: Of a frame that a program pushed: ``steps`` where the program goes on in it, ``work`` where the agent
@@ -102,6 +119,7 @@ class Frame(Struct, frozen=True):
     started_step: int = 0
     started_tokens: int = 0
     started_seconds: float = 0.0
+    opened_chars: int = 0
     prompt_tokens: int = 0
     chars: int = 0
     refused: int = 0
@@ -149,14 +167,16 @@ class State(Struct, frozen=True):
         stack: Frames, root first; the last one is running. Empty before the start and after the root's pop.
         popped: Frames that ended, oldest first.
         limits: Those in force: the start's, or those it was resumed with.
+        notes: The scratchpad, oldest first.
+        directory: The files of the memory tool.
         tree: The workspace after the last call that may have changed it.
         step: Model replies so far.
-        facts: Model replies and failures so far.
+        facts: Model replies, compactions and failures so far.
         pushes: Frames pushed so far; names the next one.
         failures: The provider's failures since the last reply, newest last.
         idle: Replies in a row without a usable call.
-        usage: Tokens of all replies.
-        usd: Cost of all replies; 0.0 where the price is unknown.
+        usage: Tokens of all replies and compactions.
+        usd: Their cost; 0.0 where the price is unknown.
         seconds: The last clock reading.
         clock_fresh: The clock was read since the last model fact.
         result: The root's result.
@@ -168,6 +188,8 @@ class State(Struct, frozen=True):
     stack: tuple[Frame, ...] = ()
     popped: Log[PoppedFrame] = field(default_factory=Log)
     heap: Heap = Heap()
+    notes: Log[str] = field(default_factory=Log)
+    directory: Directory = Directory()
     limits: Limits = Limits()
     tree: str = ""
     step: int = 0

@@ -21,6 +21,9 @@ class MemoryStrategy(Protocol):
         prefix_stable: Each prompt of a frame starts with the exact bytes of the frame's last one. A strategy for which
             that does not hold leaves the model's thinking out of what it sends back; ``RunStarted`` records which.
 
+    A strategy that sends requests of its own, such as one for a summary, also has ``texts``: the names of their prompts,
+    spelled as ``prompt`` is. ``RunStarted.texts`` holds them; ``render`` and ``upkeep`` read them there.
+
     """
 
     @property

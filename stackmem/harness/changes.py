@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.calls import HeapRead, PushFrame, StoreEntry
+from stackmem.core.calls import HeapRead, PushFrame
+from stackmem.core.entries import StoreEntry
 from stackmem.core.events import ChunkSet
 from stackmem.core.heap import Heap, faults, no_chunk
 from stackmem.core.state import State

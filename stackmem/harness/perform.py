@@ -11,10 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
-from stackmem.core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.effects import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
+    ContextCompacted,
     Event,
     ModelFailed,
     ModelReplied,
@@ -22,6 +23,7 @@ from stackmem.core.events import (
     ToolReturned,
     VerifyReturned,
 )  # fmt: skip
+from stackmem.core.messages import Text
 from stackmem.core.text import tail
 from stackmem.errors import WorkspaceError
 
@@ -66,6 +68,8 @@ def perform(effect: Effect, world: World) -> Event:
     match effect:
         case AskModel():
             return _ask(effect, world)
+        case Compact():
+            return _compact(effect, world)
         case UseTool():
             outcome = _use(effect.call, effect.shown_bytes, world)
             digests = _digests(effect.sources, world)
@@ -93,6 +97,24 @@ def _ask(effect: AskModel, world: World) -> ModelReplied | ModelFailed:
     if isinstance(answer, ModelFailed):
         answer = replace(answer, detail=world.scrub(answer.detail))
     return replace(answer, prompt_digest=effect.view.digest)
+
+
+def _compact(effect: Compact, world: World) -> ContextCompacted | ModelFailed:
+    """What the reply says in text; a call or a thought in it is nothing that was asked for."""
+    answer = _ask(effect.ask, world)
+    if isinstance(answer, ModelFailed):
+        return answer
+    text = "\n".join(part.text for part in answer.parts if isinstance(part, Text) and part.text.strip())
+    return ContextCompacted(
+        frame=effect.frame,
+        up_to_step=effect.up_to_step,
+        text=world.scrub(text),
+        usage=answer.usage,
+        prompt_digest=answer.prompt_digest,
+        stop=answer.stop,
+        detail=answer.detail,
+        reply_id=answer.reply_id,
+    )
 
 
 def _use(call: WorkspaceCall, shown_bytes: int, world: World) -> Returned:

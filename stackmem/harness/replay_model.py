@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import zip_longest
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from stackmem.core.effects import AskModel
 from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
+    ContextCompacted,
     Event,
     ModelFailed,
     ModelReplied,
@@ -24,6 +25,7 @@ from stackmem.core.events import (
     RunResumed,
 )
 from stackmem.core.machine import advance
+from stackmem.core.messages import Text
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
@@ -112,7 +114,7 @@ def replay_model(
 
     with rehearse(run, moment.asked, environ) as rehearsal, Interrupts(stop) as interrupts:
         world = rehearsal.world
-        world.model = RecordedModel([one.event for one in tail if isinstance(one.event, ModelReplied | ModelFailed)])
+        world.model = RecordedModel(list(_answers(tail)))
         clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
         end = play(advance(moment.asked, strategy), moment.asked, strategy, world, note, interrupts)
@@ -133,6 +135,20 @@ def replay_model(
             recorded_outcome=run.state.outcome,
             missing=rehearsal.missing,
         )
+
+
+def _answers(tail: Iterable[Record]) -> Iterator[ModelReplied | ModelFailed]:
+    """What the model answered; a compaction's text as the reply that it was taken from."""
+    for record in tail:
+        match record.event:
+            case ModelReplied() | ModelFailed() as answer:
+                yield answer
+            case ContextCompacted() as told:
+                yield ModelReplied(
+                    (Text(told.text),), told.stop, told.usage, detail=told.detail, reply_id=told.reply_id
+                )
+            case _:
+                pass
 
 
 def _refuse_seams(tail: list[Record], first: int) -> None:

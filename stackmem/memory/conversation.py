@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolResult
-from stackmem.core.state import Notice, Reply, Result, Turn
+from stackmem.core.state import Compaction, Notice, Reply, Result, Turn
 
 _UNSAID = {
     "truncated": "(the reply was cut off before it said anything)",
@@ -59,7 +59,8 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
         case Reply():
             closed = conversation.closed()
             return replace(
-                closed, messages=closed.messages.append(Message("assistant", _said(turn, thoughts=closed.thoughts)))
+                closed,
+                messages=closed.messages.append(Message("assistant", said_parts(turn, thoughts=closed.thoughts))),
             )
         case Result():
             part: Part = ToolResult(turn.call_id, turn.text, turn.failed)
@@ -69,11 +70,13 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
             return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=shown)
         case Notice():
             return replace(conversation, parts=(*conversation.parts, Text(turn.text)), heap=turn.heap)
+        case Compaction():  # of a strategy that this run had before: here all that it told of is still shown
+            return conversation
         case _:
             assert_never(turn)
 
 
-def _said(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
+def said_parts(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
     """The reply's parts without blank text, which providers refuse; a reply that says nothing says so."""
     parts = tuple(
         part

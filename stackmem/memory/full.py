@@ -16,7 +16,7 @@ from stackmem.core.state import State
 
 from .constants import run_constants
 from .conversation import Conversation, extend, rolling_breakpoints
-from .parameters import choices
+from .parameters import parameters as parse
 
 
 class Full(Struct, frozen=True):
@@ -43,5 +43,5 @@ def _no_news(shown: Heap, heap: Heap) -> str:
 
 
 def full(parameters: str) -> Full:
-    choices("full", parameters, {})
+    parse("full", parameters)
     return Full()

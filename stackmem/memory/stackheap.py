@@ -40,7 +40,8 @@ from stackmem.core.state import Frame, State
 
 from .constants import run_constants
 from .conversation import Conversation, extend, rolling_breakpoints
-from .parameters import choices
+from .parameters import Choice
+from .parameters import parameters as parse
 
 _TOOLS: tuple[type[Call], ...] = (
     ReadFile, WriteFile, ListFiles, RunCommand, PushFrame, PopFrame, HeapAlloc, HeapRead, HeapWrite, HeapFree,
@@ -140,4 +141,4 @@ def _nothing(budgets: Budgets, before: Heap, now: Heap) -> str:
 
 
 def stackheap(parameters: str) -> StackHeap:
-    return StackHeap(choices("stackheap", parameters, {"index": _PLACES})["index"])
+    return StackHeap(parse("stackheap", parameters, (Choice("index", _PLACES),)).words["index"])

@@ -16,7 +16,7 @@ from stackmem.core.events import (
 )  # fmt: skip
 from stackmem.core.messages import View
 from stackmem.core.pricing import cost_usd
-from stackmem.core.state import Frame, Notice, Reply, Result, State, Turn
+from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
@@ -229,5 +229,5 @@ def _turn_chars(turn: Turn) -> int:
     match turn:
         case Reply():
             return sum(map(part_chars, turn.parts))
-        case Result() | Notice():
+        case Result() | Notice() | Compaction():
             return len(turn.text)

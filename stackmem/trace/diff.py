@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
+    ContextCompacted,
     Event,
     ModelFailed,
     ModelReplied,
@@ -162,7 +163,7 @@ class _Reading:
             case RunForked():
                 self.begun = event.start
                 self.forked = f"{event.parent} at record {event.at}"
-            case ModelReplied():
+            case ModelReplied() | ContextCompacted():
                 self.peak = max(self.peak, event.usage.prompt)
             case _:
                 pass
@@ -231,7 +232,7 @@ def _parting(left: Fact, right: Fact) -> Parting | None:
 def counted(event: Event) -> Event:
     """The event without what is never the same twice."""
     match event:
-        case ModelReplied():
+        case ModelReplied() | ContextCompacted():
             return replace(event, prompt_digest="", reply_id="", usage=Usage())
         case ModelFailed():
             return replace(event, prompt_digest="", retry_after_seconds=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stackmem.core.effects import AskModel, Effect
+from stackmem.core.effects import AskModel, Compact, Effect
 from stackmem.core.events import Event
 from stackmem.core.messages import Message, View
 
@@ -82,6 +82,8 @@ def brief(what: Event | Effect | None) -> str:
         return "that the run is over"
     if isinstance(what, AskModel):
         return f"a request for step {what.step}"
+    if isinstance(what, Compact):
+        return f"a request to compact {what.frame} up to step {what.up_to_step}"
     text = f"{type(what).__name__} {msgspec.json.encode(what).decode()}"
     return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 1] + "…"
 

@@ -16,9 +16,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.effects import AskModel, Effect
+from stackmem.core.effects import AskModel, Compact, Effect
 from stackmem.core.events import (
     RULES,
+    ContextCompacted,
     Event,
     ModelFailed,
     ModelReplied,
@@ -143,8 +144,9 @@ def _following(event: Event, state: State, strategy: MemoryStrategy, number: int
     """The event as it follows from the copy's state."""
     derived = advance(state, strategy)
     if isinstance(derived, Effect):
-        if isinstance(event, ModelReplied | ModelFailed) and isinstance(derived, AskModel):
-            return replace(event, prompt_digest=derived.view.digest)
+        ask = derived.ask if isinstance(derived, Compact) else derived
+        if isinstance(event, ModelReplied | ModelFailed | ContextCompacted) and isinstance(ask, AskModel):
+            return replace(event, prompt_digest=ask.view.digest)
         if isinstance(event, RunEnded) and event.ending == "interrupted":
             return replace(event, result=so_far(state))
         return event

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.effects import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.events import (
     RULES,
     CallRejected,
     ChecksReturned,
     ClockRead,
+    ContextCompacted,
     Event,
     FramePopped,
     ModelFailed,
@@ -40,6 +41,7 @@ from .record import Record
 
 _ANSWERS: dict[type, tuple[type, ...]] = {
     AskModel: (ModelReplied, ModelFailed),
+    Compact: (ContextCompacted, ModelFailed),
     UseTool: (ToolReturned,),
     Verify: (VerifyReturned,),
     DigestSources: (SourcesDigested,),
@@ -122,16 +124,33 @@ def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Prove
             return 0
         if not isinstance(event, _ANSWERS[type(derived)]):
             raise RulesDiffer(differing(record.seq, event, derived))
-        if isinstance(derived, AskModel) and isinstance(event, ModelReplied | ModelFailed) and same_rules:
+        ask = derived.ask if isinstance(derived, Compact) else derived
+        if (
+            isinstance(ask, AskModel)
+            and isinstance(event, ModelReplied | ModelFailed | ContextCompacted)
+            and same_rules
+        ):
             known = proven.get(state.running.id) if strategy.prefix_stable else None
-            if event.prompt_digest != derived.view.digest:
-                raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, derived.view, known))
-            proven[state.running.id] = (derived.step, len(derived.view.messages))
+            if event.prompt_digest != ask.view.digest:
+                raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, ask.view, known))
+            if isinstance(event, ContextCompacted):
+                _check_compaction(derived, event, record.seq)
+                proven.pop(state.running.id, None)
+            elif ask is derived:
+                proven[state.running.id] = (ask.step, len(ask.view.messages))
             return 1
         return 0
     if derived is None or not (event == derived if same_rules else _alike(event, derived)):
         raise RulesDiffer(differing(record.seq, event, derived))
     return 0
+
+
+def _check_compaction(derived: Effect, event: ContextCompacted, number: int) -> None:
+    """A text that stands for other turns than it was asked for is no answer."""
+    if isinstance(derived, Compact):
+        asked = replace(event, frame=derived.frame, up_to_step=derived.up_to_step)
+        if asked != event:
+            raise RulesDiffer(differing(number, event, asked))
 
 
 def _alike(recorded: Event, derived: Event) -> bool:

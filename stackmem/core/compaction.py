@@ -1,0 +1,97 @@
+"""A frame's conversation replaced by a text that the model writes: the request, and what its answer changes.
+
+Rule 1: it is no step, no stall and no call; its tokens and its cost count, and the limits hold.
+Rule 2: no turn is forgotten; the text is one more turn, and strategies render it.
+Rule 3: between two compactions of a frame the model replies at least once.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from . import limits
+from .effects import AskModel, Compact, Effect
+from .events import ContextCompacted
+from .messages import ReplyPart, Text, View
+from .pricing import cost_usd
+from .retries import wait_seconds
+from .state import Compaction, Frame, Reply, State, Turn
+
+
+def asking(state: State, view: View) -> AskModel:
+    """The request that shows the model ``view``."""
+    return AskModel(
+        view=view,
+        step=state.step + 1,
+        facts=state.facts,
+        attempt=len(state.failures) + 1,
+        wait_seconds=wait_seconds(state.failures),
+        frame=state.running.name,
+        depth=state.running.depth,
+        chunks=tuple(state.heap.chunks),
+    )
+
+
+def compact(state: State, view: View, up_to_step: int) -> Compact:
+    """The request to put the running frame's conversation up to a reply and its answer into a text.
+
+    Args:
+        view: Ends with what asks for the text.
+
+    """
+    return Compact(asking(state, view), state.running.id, up_to_step)
+
+
+def kept(frame: Frame, up_to_step: int) -> list[Turn]:
+    """The turns after the reply of that step and its answer, without compactions."""
+    found: list[Turn] = []
+    for turn in reversed(frame.turns):
+        if isinstance(turn, Reply) and turn.step <= up_to_step:
+            break
+        found.append(turn)
+    found.reverse()
+    first = next((place for place, turn in enumerate(found) if isinstance(turn, Reply)), len(found))
+    return [turn for turn in found[first:] if not isinstance(turn, Compaction)]
+
+
+def due(state: State, effect: Effect | None) -> Effect | None:
+    """A strategy's effect, unless it is a compaction on top of one that no reply has followed."""
+    if not isinstance(effect, Compact):
+        return effect
+    for turn in reversed(state.running.turns):
+        if isinstance(turn, Reply | Compaction):
+            return None if isinstance(turn, Compaction) else effect
+    return effect
+
+
+def compacted(state: State, event: ContextCompacted) -> State:
+    """The state with the text standing for what it tells of."""
+    start, frame = state.begun, state.running
+    shorter = replace(
+        frame,
+        turns=frame.turns.append(Compaction(event.text, event.up_to_step, state.step, state.heap)),
+        prompt_tokens=0,
+        chars=frame.opened_chars + len(event.text) + sum(map(turn_chars, kept(frame, event.up_to_step))),
+        told=frame.told - {"window"},
+    )
+    after = replace(
+        state,
+        stack=(*state.stack[:-1], shorter),
+        facts=state.facts + 1,
+        failures=(),
+        usage=state.usage + event.usage,
+        usd=state.usd + (cost_usd(event.usage, start.price) if start.price else 0.0),
+        clock_fresh=False,
+    )
+    if limits.closing(after) is not None:
+        return after
+    return replace(after, stack=(*after.stack[:-1], replace(shorter, refused=0)))
+
+
+def turn_chars(turn: Turn) -> int:
+    """Characters of a turn in a prompt, near enough."""
+    return reply_chars(turn.parts) if isinstance(turn, Reply) else len(turn.text)
+
+
+def reply_chars(parts: tuple[ReplyPart, ...]) -> int:
+    return sum(len(part.text) if isinstance(part, Text) else len(repr(part)) for part in parts)
