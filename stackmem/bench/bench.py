@@ -1,0 +1,179 @@
+"""A bench from its plan to its results: the one call of this package that does everything."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+from stackmem.version import VERSION
+
+from .engine import Engine
+from .estimate import Known, plan_usd
+from .ledger import Ledger
+from .pace import Pace
+from .plan import Plan, trials
+from .planning import is_free, model_prices
+from .results import write_results
+from .runner import Bounds, Ending, Runner, Told
+from .trial import RUNS, WORK, Row, remove_leftover
+
+EngineName = Literal["local", "dask"]
+
+
+class Means(Struct, frozen=True):
+    """How a bench is run; none of it changes what a row holds, but for times.
+
+    Attributes:
+        scheduler: Address of a Dask scheduler; None starts one here.
+        concurrency: Provider to the most trials that may ask it at once.
+        total_usd: For the whole bench, what its ledger holds already included.
+        trial_seconds: After which a trial of the local engine is killed; None is never.
+
+    """
+
+    jobs: int
+    engine: EngineName = "local"
+    scheduler: str | None = None
+    concurrency: dict[str, int] = {}
+    total_usd: float | None = None
+    trial_seconds: float | None = None
+
+
+class Came(Struct, frozen=True):
+    """What a bench came to.
+
+    Attributes:
+        rows: All of the plan's trials that have one, also from earlier calls.
+        fresh: How many of them are new.
+        signal: That ended it; 0 without one.
+
+    """
+
+    ending: Ending
+    rows: list[Row]
+    fresh: int
+    total: int
+    results: Path
+    signal: int = 0
+
+
+def run_bench(
+    plan: Plan,
+    folder: Path,
+    means: Means,
+    environ: Mapping[str, str] = os.environ,
+    begin: Callable[[Plan, Mapping[str, Row]], None] | None = None,
+    tell: Callable[[Told], None] | None = None,
+) -> Came:
+    """Make every trial of the plan that the folder has no row of, and write its results.
+
+    Args:
+        begin: Told once, before the first trial, which rows there are already.
+        tell: Told of every row, and now and then that time has passed.
+
+    Raises:
+        UsageError: The folder or the engine cannot be used, or the budget cannot be kept.
+        TraceError: The ledger cannot be written, or another process runs this bench.
+        WorkspaceError: The scheduler is gone.
+
+    """
+    folder = folder.absolute()
+    prices = model_prices(plan, environ)
+    if means.total_usd is not None:
+        unknown = [model for model, price in prices.items() if price is None and not is_free(model)]
+        if unknown:
+            raise UsageError(f"--total-usd cannot be kept: no price of {unknown[0]} is known; leave it out")
+    bounds = Bounds(Pace(means.concurrency), prices, means.total_usd)
+    with Ledger(folder, plan) as ledger, _signals() as came:
+        before = len(ledger.rows)
+        if begin is not None:
+            begin(plan, ledger.rows)
+        ending: Ending = "done"
+        try:
+            if any(trial.id not in ledger.rows for trial in trials(plan)):
+                engine = _engine(means, environ)
+                try:
+                    ending = Runner(plan, folder, ledger, engine, bounds).run(lambda: bool(came), tell or _nothing)
+                finally:
+                    engine.close()
+                    for left in (WORK, *([RUNS] if plan.keep_traces == "none" else [])):
+                        remove_leftover(folder / left)
+        finally:
+            results = write_results(folder, list(ledger.rows.values()), _suite(plan, len(ledger.rows)))
+        return Came(
+            ending, list(ledger.rows.values()), len(ledger.rows) - before, plan.count, results, came[0] if came else 0
+        )
+
+
+def _nothing(told: Told) -> None:
+    pass
+
+
+def left_usd(plan: Plan, rows: Mapping[str, Row], environ: Mapping[str, str]) -> float | None:
+    """What is left of a plan will cost; None where the price of one of its models is unknown."""
+    prices = model_prices(plan, environ)
+    if any(price is None and not is_free(model) for model, price in prices.items()):
+        return None
+    waiting = (trial for trial in trials(plan) if trial.id not in rows)
+    return plan_usd(waiting, prices, Known.of(rows.values()))
+
+
+def _engine(means: Means, environ: Mapping[str, str]) -> Engine:
+    if means.engine == "dask":
+        from .engine_dask import DaskEngine
+
+        return DaskEngine(means.scheduler, means.jobs)
+    from .engine_local import LocalEngine
+
+    return LocalEngine(means.jobs, environ, trial_seconds=means.trial_seconds)
+
+
+def _suite(plan: Plan, rows: int) -> dict[str, str]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "command": plan.command,
+        "suite": plan.suite,
+        "version": VERSION,
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {memory / (1 << 30):.1f} GiB",
+        "python": platform.python_version(),
+        "trials": str(rows),
+        "planned": str(plan.count),
+        "price": plan.price,
+        "latency_seconds": f"{plan.latency_seconds:g}",
+        "models": ", ".join(plan.models),
+        "python_implementation": sys.implementation.name,
+    }
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The signals that came, none at first; a second one ends the program at once."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            os._exit(128 + number)
+        came.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

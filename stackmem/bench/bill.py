@@ -1,0 +1,94 @@
+"""The bill of a trial by the simulator of the provider's cache, on a clock of its own.
+
+Requests are sent ``latency_seconds`` apart, whatever the trial took: so that the bill of a trial is the same wherever
+and however often it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.errors import UsageError
+from stackmem.measure.cached_steps import bill, cached_steps
+from stackmem.measure.moments import Moment
+from stackmem.measure.prefix import Count, text_of
+from stackmem.models.catalog import ModelRow, lookup
+from stackmem.models.tokens import count
+
+_TEXTS_KEPT = 8_192
+
+
+class TrialBill(Struct, frozen=True):
+    """Tokens by class, the last breakpoint's rules applied; USD by the model's own prices.
+
+    Attributes:
+        cache_read_share: Of all prompt tokens; None without any.
+
+    """
+
+    bill_uncached: int
+    bill_read: int
+    bill_write_5m: int
+    bill_write_1h: int
+    bill_output: int
+    bill_usd: float | None
+    cache_read_share: float | None
+
+
+def trial_bill(run: Iterable[Moment], model: str, latency_seconds: float) -> TrialBill:
+    """What the run's prompts and replies would have cost as ``model``.
+
+    Raises:
+        UsageError: The table has no such model.
+
+    """
+    row = priced(model)
+    made = bill(cached_steps(_on_the_bills_clock(run, latency_seconds), row.min_cache_tokens, _counter(row)), row.price)
+    used = made.usage
+    return TrialBill(
+        bill_uncached=used.uncached,
+        bill_read=used.cache_read,
+        bill_write_5m=used.cache_write_5m,
+        bill_write_1h=used.cache_write_1h,
+        bill_output=used.output,
+        bill_usd=made.usd,
+        cache_read_share=round(used.cache_read / used.prompt, 6) if used.prompt else None,
+    )
+
+
+def priced(model: str) -> ModelRow:
+    """The model's row in the table of prices.
+
+    Raises:
+        UsageError: The table has no such model.
+
+    """
+    row = lookup(model)
+    if row is None:
+        raise UsageError(f"--price: no model {model[:80]!r} in the table of prices; stackmem models lists them")
+    return row
+
+
+def _on_the_bills_clock(run: Iterable[Moment], latency_seconds: float) -> Iterator[Moment]:
+    """Each answer as if its request had been sent one latency after the one before it."""
+    sent = 0
+    for moment in run:
+        if getattr(moment.event, "usage", None) is not None:
+            yield replace(moment, at=sent * latency_seconds, seconds=0.0)
+            sent += 1
+        else:
+            yield moment
+
+
+def _counter(row: ModelRow) -> Count:
+    return lambda block: _tokens(text_of(block), row.name)
+
+
+@lru_cache(maxsize=_TEXTS_KEPT)
+def _tokens(text: str, model: str) -> int:
+    """A tool's description or a document is counted once in a process, not once in a trial."""
+    return count(text, model).tokens

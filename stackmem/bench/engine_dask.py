@@ -1,0 +1,114 @@
+"""Trials on a Dask cluster (extra ``dask``): where one machine is not enough, or a scheduler is there already.
+
+The workers must reach the bench's folder at the same path, have the same stackmem, and hold the providers' keys in
+their own environment. Give each of them one thread. Dask itself makes a trial again when its worker dies, and gives up
+on one that took several workers with it: that one ends as a row.
+"""
+
+from __future__ import annotations
+
+import queue
+from contextlib import suppress
+from typing import Any
+
+from stackmem.errors import UsageError, WorkspaceError
+
+from .engine import Done, Lost, Report
+from .trial import Job, run_trial
+
+_CONNECT_SECONDS = 20
+
+
+class DaskEngine:
+    """Trials on a cluster; without an address on one of ``jobs`` processes of this machine."""
+
+    def __init__(self, address: str | None, jobs: int) -> None:
+        """Connect, or start the processes.
+
+        Raises:
+            UsageError: The extra is not installed, or no scheduler answers.
+
+        """
+        try:
+            import distributed
+        except ImportError as error:
+            raise UsageError(
+                "--engine dask needs the distributed package; install it with: pip install 'stackmem[dask]'"
+            ) from error
+        dask: Any = distributed  # which has no types
+        self._jobs = jobs
+        self._asked = address is not None
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._open: dict[str, Any] = {}
+        self._cluster: Any = None
+        try:
+            if address is None:
+                self._cluster = dask.LocalCluster(
+                    n_workers=jobs, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
+                )
+            self._client: Any = dask.Client(address or self._cluster, timeout=_CONNECT_SECONDS)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"--scheduler {address}: no Dask scheduler answers there ({error}); it looks like tcp://HOST:8786"
+            ) from error
+
+    @property
+    def places(self) -> int:
+        """As many as there are threads of workers now, and half as many again, which wait beside them."""
+        if not self._asked:
+            return self._jobs + 1
+        with suppress(OSError, ValueError):
+            threads: int = sum(self._client.nthreads().values())
+            return max(1, threads + (threads + 1) // 2)
+        return 1
+
+    def submit(self, job: Job) -> None:
+        key = f"{job.trial.id}-{id(self)}"
+        future = self._client.submit(run_trial, job, key=key, pure=False)
+        self._open[job.trial.id] = future
+        future.add_done_callback(self._ended.put)
+
+    def wait(self, seconds: float) -> list[Report]:
+        """What has happened, waiting at most so long for the first of it.
+
+        Raises:
+            WorkspaceError: The scheduler is gone.
+
+        """
+        reports: list[Report] = []
+        with suppress(queue.Empty):
+            reports.append(self._report(self._ended.get(timeout=seconds)))
+            while True:
+                reports.append(self._report(self._ended.get_nowait()))
+        if self._client.status not in ("running", "connecting", "newly-created"):
+            raise _gone()
+        return reports
+
+    def close(self) -> None:
+        for future in self._open.values():
+            with suppress(Exception):
+                future.cancel()
+        self._open = {}
+        with suppress(Exception):
+            self._client.close(timeout=5)
+        if self._cluster is not None:
+            with suppress(Exception):
+                self._cluster.close(timeout=5)
+
+    def _report(self, future: Any) -> Report:
+        trial = next(id_ for id_, open_ in self._open.items() if open_.key == future.key)
+        del self._open[trial]
+        if future.status == "finished":
+            return Done(future.result())
+        if future.status != "error":  # cancelled or lost: nobody knows of it any more
+            raise _gone()
+        error = future.exception()
+        if type(error).__name__ == "KilledWorker":
+            return Lost(trial, "every worker that took it died, as they do where memory runs out", final=True)
+        return Lost(trial, f"{type(error).__name__}: {error}", final=True)
+
+
+def _gone() -> WorkspaceError:
+    return WorkspaceError(
+        "the Dask scheduler is gone; every finished trial is in the ledger: start one, and give the same command again"
+    )

@@ -1,0 +1,89 @@
+"""What trials will cost and what a plan can tell: by the rows there are, else by an assumption that is said aloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+
+from msgspec import Struct
+
+from stackmem.core.pricing import Price
+
+from .plan import Plan, Trial
+from .trial import Row
+
+HEAD_TOKENS, STEP_TOKENS, REPLY_TOKENS, FIXED_TASK_STEPS = 6_000, 1_500, 300, 30
+
+ASSUMPTION = (
+    f"where no trial has ended yet: {HEAD_TOKENS:,} tokens of prompt before the first step, {STEP_TOKENS:,} more and a "
+    f"reply of {REPLY_TOKENS} at each step, all of it cached; as many steps as the horizon, {FIXED_TASK_STEPS} for a "
+    "task without one"
+)
+
+
+class Known(Struct):
+    """What the finished trials cost, by ever less of what they have in common."""
+
+    costs: dict[tuple[str, ...], list[float]]
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Known:
+        known = cls({})
+        for row in rows:
+            known.add(row)
+        return known
+
+    def add(self, row: Row) -> None:
+        cost = row.get("cost_usd")
+        if isinstance(cost, int | float):
+            for key in _keys(row["model"], row["strategy"], f"{row['task']} {row['horizon']}"):
+                self.costs.setdefault(key, []).append(float(cost))
+
+    def expected(self, trial: Trial) -> float | None:
+        """The mean of those most like it; None where none of its model has ended."""
+        subject = trial.subject
+        for key in _keys(trial.model, trial.variant.name, f"{subject.task} {subject.horizon}"):
+            if key in self.costs:
+                return fmean(self.costs[key])
+        return None
+
+
+def _keys(model: str, strategy: str, task: str) -> tuple[tuple[str, ...], ...]:
+    return (model, strategy, task), (model, strategy), (model,)
+
+
+def expected_usd(trial: Trial, price: Price | None, known: Known) -> float:
+    """What a trial will cost; nothing where nobody is paid."""
+    if price is None:
+        return 0.0
+    seen = known.expected(trial)
+    guess = assumed_usd(trial, price) if seen is None else seen
+    bound = trial.settings.get("max_usd", 5.0)
+    return min(guess, float(bound)) if bound is not None else guess
+
+
+def assumed_usd(trial: Trial, price: Price) -> float:
+    """By ``ASSUMPTION``."""
+    steps = trial.subject.horizon or FIXED_TASK_STEPS
+    written = HEAD_TOKENS + STEP_TOKENS * steps
+    read = sum(HEAD_TOKENS + STEP_TOKENS * step for step in range(steps))
+    dollars = written * price.cache_write_5m + read * price.cache_read + REPLY_TOKENS * steps * price.output
+    return dollars / 1_000_000
+
+
+def plan_usd(waiting: Iterable[Trial], prices: Mapping[str, Price | None], known: Known) -> float:
+    """What is left of a plan will cost, by ``Known`` and the assumption."""
+    return sum(expected_usd(trial, prices.get(trial.model), known) for trial in waiting)
+
+
+def detectable(plan: Plan, rows: Iterable[Row]) -> tuple[int, float, float | None]:
+    """Pairs of two strategies under one model, the assumed success rate, and the smallest gap that they can show.
+
+    The rate is that of the finished trials, else a half, which asks most of a plan. Power 0.8 at 5 %, uncorrected.
+    """
+    from .statistics import smallest_difference
+
+    solved = [row["solved"] for row in rows if row.get("solved") is not None]
+    rate = fmean(solved) if solved else 0.5
+    pairs = len(plan.subjects) * plan.trials
+    return pairs, rate, smallest_difference(pairs, rate)

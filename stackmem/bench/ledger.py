@@ -1,0 +1,193 @@
+"""What a bench has so far: its plan, and one line for each finished trial, in a file that only grows.
+
+Rule 1: a row is written with one call when its trial has ended, so that kill -9 of the bench costs only the trials that
+    were under way.
+Rule 2: a line that a crash cut short is no row, and is cut off when the bench goes on. Any other broken line is an
+    error.
+Rule 3: one process runs a bench at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from stackmem.errors import TraceError, UsageError
+from stackmem.trace.lock import Lock
+
+from .plan import Plan, trials
+
+LEDGER, PLAN = "ledger.jsonl", "plan.json"
+
+
+def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a bench's folder in the order in which they ended; a torn last line is none.
+
+    Raises:
+        TraceError: The ledger cannot be read, or a line in it is broken (named).
+
+    """
+    try:
+        with (folder / LEDGER).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                yield _row(line, number, folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TraceError(f"the ledger {folder / LEDGER} cannot be read: {error.strerror}") from error
+
+
+def _row(line: bytes, number: int, folder: Path) -> dict[str, Any]:
+    try:
+        row = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        row = None
+    if not isinstance(row, dict) or not isinstance(row.get("id"), str):
+        raise TraceError(f"line {number} of {folder / LEDGER} is no row; take it out, and its trial is made again")
+    return row
+
+
+def read_plan(folder: Path) -> Plan | None:
+    """The plan of a bench's folder; None where there is none yet.
+
+    Raises:
+        TraceError: It cannot be read.
+
+    """
+    try:
+        return msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"the plan {folder / PLAN} cannot be read ({error}); write the same command again with another -o DIR"
+        ) from error
+
+
+def refuse_other(old: Plan, new: Plan, folder: Path) -> None:
+    """Only a plan that holds every trial of the old one, measured in the same way, goes on with its folder.
+
+    Raises:
+        UsageError: It is another one; the first thing that differs is named.
+
+    """
+    way_out = "choose another -o DIR, or give the flags it was begun with"
+    for name in ("price", "latency_seconds"):
+        if getattr(old, name) != getattr(new, name):
+            raise UsageError(
+                f"the bench in {folder} was begun with another {name} ({getattr(old, name)}, not "
+                f"{getattr(new, name)}); {way_out}"
+            )
+    known = {trial.id for trial in trials(new)}
+    lost = [trial.id for trial in trials(old) if trial.id not in known]
+    if lost:
+        raise UsageError(
+            f"the bench in {folder} holds {len(lost):,} trials that this plan does not have, such as {lost[0]}; a plan "
+            f"may grow, not change: {way_out}"
+        )
+
+
+class Ledger:
+    """The ledger of one bench, open for writing until ``close``.
+
+    Attributes:
+        rows: By trial, in the order in which they ended.
+
+    """
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        """Begin a bench's folder, or go on with it.
+
+        Raises:
+            UsageError: The folder cannot be made, holds something else, or belongs to another plan.
+            TraceError: Another process runs this bench, or what is there cannot be read.
+
+        """
+        self._path = folder / LEDGER
+        _make(folder)
+        self._lock = Lock(self._path)
+        self._file = -1
+        try:
+            old = read_plan(folder)
+            if old is not None:
+                refuse_other(old, plan, folder)
+            self.rows = {row["id"]: row for row in read_rows(folder)}
+            _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
+            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._size = _cut(self._file)
+        except OSError as error:
+            self.close()
+            raise UsageError(f"{folder} cannot be written ({error.strerror}); choose another -o DIR") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Write the row of a trial; that of a trial which has one already changes nothing.
+
+        Raises:
+            TraceError: The disk took none or only a part of it; what stood before is whole.
+
+        """
+        if row["id"] in self.rows:
+            return
+        line = msgspec.json.encode(row) + b"\n"
+        try:
+            if os.write(self._file, line) < len(line):
+                os.ftruncate(self._file, self._size)
+                raise TraceError(f"{self._path} cannot be written, the disk may be full; make room and go on")
+        except OSError as error:
+            raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room and go on") from error
+        self._size += len(line)
+        self.rows[row["id"]] = row
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ours = (folder / PLAN).exists() or (folder / LEDGER).exists()
+        if not ours and next(folder.iterdir(), None) is not None:
+            raise UsageError(f"{folder} is not empty and holds no bench; choose a new folder with -o")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made ({error.strerror}); choose another -o DIR") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    os.replace(fresh, path)  # noqa: PTH105
+
+
+def _cut(file: int) -> int:
+    """Take away what a crash left of a last line; the length that stays."""
+    size = os.fstat(file).st_size
+    end, step = size, 65_536
+    while end > 0:
+        start = max(0, end - step)
+        found = os.pread(file, end - start, start).rfind(b"\n")
+        if found >= 0:
+            end = start + found + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(file, end)
+    return end

@@ -1,0 +1,201 @@
+"""From what was asked for to a plan in which every name is known to be one."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from stackmem.core.pricing import Price
+from stackmem.errors import UsageError
+from stackmem.harness.options import nearest
+from stackmem.harness.plugins import load_plugins
+from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.models.registry import open_model
+from stackmem.tasks.find import find_task
+from stackmem.tasks.reader import read_task
+
+from .bill import priced
+from .plan import Plan, Subject, Variant
+from .suite import Asked
+
+HORIZON, NOISE, TRIALS, PRICE, LATENCY_SECONDS = 60, 1.0, 1, "claude-sonnet-5-5", 10.0
+MOST_TRIALS = 1_000_000
+_FREE = ("demo", "script:", "sim/")
+
+
+def make_plan(asked: Asked, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = "") -> Plan:
+    """The plan.
+
+    Raises:
+        UsageError: Something asked for does not exist or cannot be, or nothing is left to be done.
+
+    """
+    load_plugins()
+    models = tuple(_spelled(model, cwd) for model in dict.fromkeys(asked.models))
+    if not models:
+        raise UsageError("no model was named; say --models NAME (a task's own script: demo)")
+    price = priced(asked.price or PRICE).name
+    latency = LATENCY_SECONDS if asked.latency_seconds is None else asked.latency_seconds
+    if not 0 <= latency <= 86_400:  # nor is what is no number
+        raise UsageError(f"a latency of {latency} s cannot be; give --latency from 0 to 86,400")
+    trials = TRIALS if asked.trials is None else asked.trials
+    if trials < 1:
+        raise UsageError(f"{trials} trials are none; give --trials from 1")
+    plan = Plan(
+        subjects=_subjects(asked, cwd, demo="demo" in models),
+        models=models,
+        variants=_variants(asked),
+        trials=trials,
+        settings=asked.settings,
+        price=price,
+        latency_seconds=latency,
+        keep_traces=asked.keep_traces or "all",
+        suite=suite,
+        command=command,
+    )
+    if plan.count > MOST_TRIALS:
+        raise UsageError(f"the plan has {plan.count:,} trials, at most {MOST_TRIALS:,} are run; make it smaller")
+    model_prices(plan, environ)
+    return plan
+
+
+def model_prices(plan: Plan, environ: Mapping[str, str]) -> dict[str, Price | None]:
+    """What each model costs; None where nobody is paid, or nobody knows (``is_free`` tells which).
+
+    Raises:
+        UsageError: A model cannot be opened.
+
+    """
+    found: dict[str, Price | None] = {}
+    for model in plan.models:
+        if model == "human":
+            raise UsageError("a bench asks nobody at the keyboard; name another model than human")
+        if model == "demo":
+            found[model] = None
+            continue
+        base_url = plan.settings.get("base_url")
+        found[model] = open_model(model, environ, base_url=None if base_url == "none" else base_url).price
+    return found
+
+
+def is_free(model: str) -> bool:
+    return model.startswith(_FREE)
+
+
+def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
+    """``mask:10,poll=10,full`` as ``mask:10,poll=10`` and ``full``: a comma is also what parts parameters.
+
+    A piece begins a strategy where it is one's name, with or without parameters; ``KEY=VALUE`` and numbers go with the
+    strategy before them; anything else is taken for a name, to be refused as one.
+    """
+    found: list[str] = []
+    for text in texts:
+        pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
+        for at, piece in enumerate(pieces):
+            name = piece.partition(":")[0]
+            parameter = name not in STRATEGIES and name != "all" and ("=" in name or name.replace(".", "").isdigit())
+            if at and parameter:
+                found[-1] += f",{piece}"
+            else:
+                found.append(piece)
+    return tuple(found)
+
+
+def numbers(text: str, what: str) -> tuple[float, ...]:
+    """``60,300``.
+
+    Raises:
+        UsageError: A piece is no number.
+
+    """
+    try:
+        return tuple(float(piece) for piece in text.split(",") if piece.strip())
+    except ValueError as error:
+        raise UsageError(f"{what}: {text[:60]!a} are no numbers; write them like 60,300") from error
+
+
+def _spelled(model: str, cwd: Path) -> str:
+    """A script is found from any folder."""
+    return f"script:{cwd / model[7:]}" if model.startswith("script:") and len(model) > 7 else model
+
+
+def _variants(asked: Asked) -> tuple[Variant, ...]:
+    spelled = [one for name in asked.strategies for one in (STRATEGIES if name == "all" else (name,))]
+    found = [Variant(name, name) for name in dict.fromkeys(spelled)] + list(asked.variants)
+    if not found:
+        raise UsageError(f"no strategy was named; say --strategies all, or some of {', '.join(STRATEGIES)}")
+    names = [variant.name for variant in found]
+    for variant in found:
+        open_strategy(variant.strategy)
+        if names.count(variant.name) > 1 or not variant.name.strip():
+            raise UsageError(f"two variants are called {variant.name!r}; each needs a name of its own")
+    return tuple(found)
+
+
+def _subjects(asked: Asked, cwd: Path, *, demo: bool) -> tuple[Subject, ...]:
+    found = [_fixed(task, cwd, demo=demo) for task in dict.fromkeys(asked.tasks)]
+    names = [subject.task for subject in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two tasks are called {name}; rows could not tell them apart, so run them apart")
+    worlds = tuple(dict.fromkeys(asked.worlds))
+    if worlds:
+        from stackmem.worlds import WORLDS
+
+        for world in worlds:
+            if world != "all" and world not in WORLDS:
+                raise UsageError(f"no world {world[:60]!a}; {nearest(world, WORLDS)}")
+        horizons = [_whole(value) for value in dict.fromkeys(asked.horizons or (HORIZON,))]
+        noises = [_noise(value) for value in dict.fromkeys(asked.noise or (NOISE,))]
+        found += [
+            Subject(family, family, horizon=horizon, noise=noise)
+            for family in (WORLDS if "all" in worlds else worlds)
+            for horizon in horizons
+            for noise in noises
+        ]
+    if not found:
+        raise UsageError("nothing to solve was named; name tasks, worlds (stackmem worlds list) or a SUITE.toml")
+    return tuple(found)
+
+
+def _whole(value: float) -> int:
+    if not 1 <= value <= 100_000 or value != int(value):
+        raise UsageError(f"a horizon of {value:g} cannot be; give whole numbers from 1 to 100,000, like 60,300")
+    return int(value)
+
+
+def _noise(value: float) -> float:
+    if not math.isfinite(value) or not 0 <= value <= 100:
+        raise UsageError(f"a noise of {value:g} cannot be; give numbers from 0 to 100")
+    return float(value)
+
+
+def _fixed(named: str, cwd: Path, *, demo: bool) -> Subject:
+    place = find_task(named, cwd)
+    if place is None:
+        raise UsageError(f"{named} is a folder without task.toml; a bench solves tasks, which have checks")
+    task = read_task(place)
+    if demo and task.demo is None:
+        raise UsageError(f"the task {task.short_name} has no demo.yaml; name another model than demo")
+    return Subject(task.short_name, path=str(task.folder), digest=folder_digest(task.folder))
+
+
+def folder_digest(folder: Path) -> str:
+    """SHA-256 over the names and bytes of a folder's files; what Python leaves behind is none of them.
+
+    Raises:
+        UsageError: A file cannot be read.
+
+    """
+    found = hashlib.sha256()
+    try:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = os.fsencode(path.relative_to(folder))
+                found.update(b"%d %s %s\n" % (len(name), name, hashlib.sha256(path.read_bytes()).hexdigest().encode()))
+    except OSError as error:
+        raise UsageError(f"the task's file {error.filename} cannot be read ({error.strerror})") from error
+    return found.hexdigest()

@@ -1,0 +1,13 @@
+"""What every worker needs, imported once by the process that they are forked from: they share its memory."""
+
+from __future__ import annotations
+
+import stackmem.harness.solve
+import stackmem.memory
+import stackmem.models.registry
+import stackmem.models.tokens
+from stackmem.bench import trial
+
+stackmem.models.tokens.count("", "claude-sonnet-5-5")  # reads the ranks of the tokenizer, 60 MB once decoded
+
+__all__ = ["trial"]

@@ -1,0 +1,126 @@
+"""Every row of a bench in one SQLite file to query; made from the ledger, at any time again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from stackmem.errors import TraceError, UsageError
+from stackmem.measure.metrics import METRICS
+
+RESULTS = "results.sqlite"
+
+_WHO = {
+    "id": "TEXT PRIMARY KEY", "task": "TEXT", "family": "TEXT", "horizon": "INTEGER", "noise": "REAL",
+    "seed": "INTEGER", "model": "TEXT", "strategy": "TEXT", "spelled": "TEXT", "settings": "TEXT", "isolation": "TEXT",
+}  # fmt: skip
+_WHAT = {
+    "outcome": "TEXT", "ending": "TEXT", "solved": "INTEGER", "error": "TEXT", "run": "TEXT", "fingerprint": "TEXT",
+    "prompts_digest": "TEXT",
+}  # fmt: skip
+_BILL = {
+    "bill_uncached": "INTEGER", "bill_read": "INTEGER", "bill_write_5m": "INTEGER", "bill_write_1h": "INTEGER",
+    "bill_output": "INTEGER", "bill_usd": "REAL", "cache_read_share": "REAL", "first_loss_step": "INTEGER",
+    "rate_limited": "INTEGER", "wall_seconds": "REAL", "started": "REAL", "finished": "REAL",
+}  # fmt: skip
+
+COLUMNS = {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
+"""Name to type, in their order; docs/bench.md tells what each holds."""
+
+TIMES = ("model_seconds", "tools_seconds", "harness_seconds", "wall_seconds", "started", "finished", "run")
+"""Columns in which two runs of one plan differ: times, and the run's own name, which begins with one."""
+
+_MEANS = ", ".join((
+    "count(*) AS trials",
+    "sum(outcome = 'error') AS errors",
+    *(
+        f"avg({name}) FILTER (WHERE outcome <> 'error') AS {name}"
+        for name in (
+            "solved", "steps", "peak_context_tokens", "bill_usd", "cost_usd", "cache_read_share", "rediscoveries",
+            "rereads",
+        )
+    ),
+))  # fmt: skip
+
+_VIEWS = {
+    "means": "model, strategy",
+    "means_by_task": "model, task, horizon, noise, strategy",
+}
+
+
+def write_results(folder: Path, rows: list[dict[str, Any]], suite: Mapping[str, str]) -> Path:
+    """Make ``results.sqlite`` anew; who reads the old one meanwhile reads it to its end.
+
+    Raises:
+        UsageError: The file cannot be written.
+
+    """
+    path = folder / RESULTS
+    fresh = folder / f"{RESULTS}.new"
+    try:
+        fresh.unlink(missing_ok=True)
+        with closing(sqlite3.connect(fresh)) as database:
+            _fill(database, rows, suite)
+        os.replace(fresh, path)  # noqa: PTH105
+    except (OSError, sqlite3.Error) as error:
+        raise UsageError(f"{path} cannot be written ({error}); make room or rights there") from error
+    return path
+
+
+def _fill(database: sqlite3.Connection, rows: list[dict[str, Any]], suite: Mapping[str, str]) -> None:
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())
+    database.execute(f"CREATE TABLE trials ({columns})")
+    database.execute("CREATE TABLE suite (key TEXT PRIMARY KEY, value TEXT)")
+    marks = ", ".join("?" * len(COLUMNS))
+    # In the order of their names: two runs of one plan end their trials in different orders.
+    for row in sorted(rows, key=lambda row: str(row["id"])):
+        database.execute(f"INSERT INTO trials VALUES ({marks})", [_stored(row.get(name)) for name in COLUMNS])  # noqa: S608
+    database.executemany("INSERT INTO suite VALUES (?, ?)", sorted(suite.items()))
+    for name, key in _VIEWS.items():
+        database.execute(f"CREATE VIEW {name} AS SELECT {key}, {_MEANS} FROM trials GROUP BY {key}")  # noqa: S608
+    database.commit()
+
+
+def _stored(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a bench's ``results.sqlite``, by the names of its columns.
+
+    Raises:
+        TraceError: There is none, or it cannot be read.
+
+    """
+    path = folder / RESULTS
+    if not path.is_file():
+        raise TraceError(f"there is no {path}; stackmem bench -o {folder} makes it from the bench's ledger")
+    try:
+        with closing(_opened(path)) as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute("SELECT * FROM trials ORDER BY id")]
+    except sqlite3.Error as error:
+        raise TraceError(f"{path} cannot be read ({error}); stackmem bench -o {folder} makes it anew") from error
+
+
+def read_suite(folder: Path) -> dict[str, str]:
+    """What was run, when and where: the table ``suite``.
+
+    Raises:
+        TraceError: There is no ``results.sqlite``, or it cannot be read.
+
+    """
+    try:
+        with closing(_opened(folder / RESULTS)) as database:
+            return dict(database.execute("SELECT key, value FROM suite ORDER BY key"))
+    except sqlite3.Error as error:
+        raise TraceError(f"{folder / RESULTS} cannot be read ({error}); stackmem bench -o {folder} makes it") from error

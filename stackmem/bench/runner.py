@@ -1,0 +1,138 @@
+"""Runs a plan to its end: every trial that has no row yet, at the pace, under the budget, until told to stop."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from stackmem.core.pricing import Price
+
+from .engine import Done, Engine, Lost, Report, Throttled
+from .estimate import Known, expected_usd
+from .ledger import Ledger
+from .pace import Pace, provider_of
+from .plan import Plan, Trial, trials
+from .trial import RUNS, WORK, Job, Row, error_row, remove_leftover
+
+_LOOK_SECONDS = 0.25
+_ATTEMPTS = 2
+
+Ending = Literal["done", "budget", "interrupted"]
+
+
+class Told(Struct):
+    """What a run tells as it goes: a new row, None where only time has passed, and how many are under way."""
+
+    row: Row | None
+    running: int
+    spent_usd: float
+
+
+class Bounds(Struct, frozen=True):
+    """What holds a run back.
+
+    Attributes:
+        total_usd: No trial is started that would take what was spent, and what those under way will cost, over it.
+        prices: Model to its price; None where nobody is paid.
+
+    """
+
+    pace: Pace
+    prices: Mapping[str, Price | None]
+    total_usd: float | None = None
+
+
+class Runner:
+    """One pass over a plan."""
+
+    def __init__(self, plan: Plan, folder: Path, ledger: Ledger, engine: Engine, bounds: Bounds) -> None:
+        self._plan, self._folder, self._ledger, self._engine, self._bounds = plan, folder, ledger, engine, bounds
+        self._waiting = deque(trial for trial in trials(plan) if trial.id not in ledger.rows)
+        self._running: dict[str, Trial] = {}
+        self._attempts: Counter[str] = Counter()
+        self._known = Known.of(ledger.rows.values())
+        self._spent = sum(float(row.get("cost_usd") or 0.0) for row in ledger.rows.values())
+
+    def run(self, stop: Callable[[], bool], tell: Callable[[Told], None]) -> Ending:
+        """Until every trial has a row, the budget is used up, or ``stop`` says so."""
+        while not stop():
+            short = self._start()
+            if not self._running:
+                return "budget" if short else "done"
+            reports = self._engine.wait(_LOOK_SECONDS)
+            for report in reports:
+                self._take(report, tell)
+            if not reports:
+                tell(Told(None, len(self._running), self._spent))
+        return "interrupted"
+
+    def _start(self) -> bool:
+        """Start what may be started; whether money alone keeps the rest from it."""
+        passed: deque[Trial] = deque()
+        short = False
+        room = self._engine.places - len(self._running)
+        asked = Counter(provider_of(trial.model) for trial in self._running.values())
+        while room > 0 and self._waiting and not short:
+            trial = self._waiting.popleft()
+            provider = provider_of(trial.model)
+            short = not self._affords(trial)
+            if short or not self._bounds.pace.may_start(provider, asked[provider]):
+                passed.append(trial)
+                if len(passed) > 4 * self._engine.places:  # the others ask the same provider, most likely
+                    break
+                continue
+            asked[provider] += 1
+            room -= 1
+            self._running[trial.id] = trial
+            plan = self._plan
+            self._engine.submit(Job(trial, str(self._folder), plan.price, plan.latency_seconds, plan.keep_traces))
+        self._waiting.extendleft(reversed(passed))
+        return short
+
+    def _affords(self, trial: Trial) -> bool:
+        total = self._bounds.total_usd
+        if total is None:
+            return True
+        open_usd = sum(self._expected(one) for one in (*self._running.values(), trial))
+        return self._spent + open_usd <= total
+
+    def _expected(self, trial: Trial) -> float:
+        return expected_usd(trial, self._bounds.prices.get(trial.model), self._known)
+
+    def _take(self, report: Report, tell: Callable[[Told], None]) -> None:
+        match report:
+            case Done(row):
+                self._finish(row, tell)
+            case Throttled(id):
+                provider = provider_of(self._running[id].model)
+                asked = sum(provider_of(trial.model) == provider for trial in self._running.values())
+                self._bounds.pace.throttled(provider, asked, time.monotonic())
+            case Lost(id, why, final):
+                trial = self._running[id]
+                self._attempts[id] += 1
+                remove_leftover(self._folder / WORK / id)
+                if final or self._attempts[id] >= _ATTEMPTS:
+                    again = "" if final else ", and so was the second one that took it"
+                    self._finish({**error_row(trial, f"{why}{again}"), "run": self._left(id)}, tell)
+                else:
+                    del self._running[id]
+                    self._waiting.appendleft(trial)
+
+    def _finish(self, row: Row, tell: Callable[[Told], None]) -> None:
+        trial = self._running.pop(row["id"])
+        self._ledger.add(row)
+        self._known.add(row)
+        self._spent += float(row.get("cost_usd") or 0.0)
+        if not row.get("rate_limited"):
+            self._bounds.pace.finished(provider_of(trial.model))
+        tell(Told(row, len(self._running), self._spent))
+
+    def _left(self, trial: str) -> str:
+        """The run that a dead worker left, if it left one."""
+        places = sorted((self._folder / RUNS / trial).glob("*/trace.jsonl"))
+        return str(places[-1].parent.relative_to(self._folder)) if places else ""

@@ -1,0 +1,222 @@
+"""One trial from its name to its row; what a worker runs, on this machine or another one.
+
+Rule 1: whatever happens, a trial ends as a row. Only a signal, and the end of the process, do not.
+Rule 2: flags, suite and task say what a trial is. Variables ``STACKMEM_*`` and configuration files are not read: the
+    same command means the same to everybody. Keys and addresses of providers come from the worker's environment.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from stackmem.core.events import Event, ModelFailed
+from stackmem.core.state import State
+from stackmem.errors import StackmemError, UsageError
+from stackmem.harness.options import PREFIX
+from stackmem.harness.prepare import prepare
+from stackmem.harness.result import RunResult
+from stackmem.harness.solve import solve
+from stackmem.measure.metrics import METRICS, measure
+from stackmem.measure.moments import Moment
+from stackmem.version import VERSION
+from stackmem.workspace.tree import remove_tree
+
+from .bill import trial_bill
+from .fingerprint import Fingerprint
+from .plan import Keep, Trial
+
+Row = dict[str, Any]
+"""Column to value; the columns are those of ``results.COLUMNS``."""
+
+RUNS, TASKS, WORK = "runs", "tasks", "work"
+
+
+class Job(Struct, frozen=True):
+    """A trial with all a worker needs to know; it can be pickled.
+
+    Attributes:
+        root: The bench's folder, absolute; a worker on another machine must reach it at the same path.
+        version: The stackmem that asks; a worker must be of the same one.
+
+    """
+
+    trial: Trial
+    root: str
+    price: str
+    latency_seconds: float
+    keep_traces: Keep
+    version: str = VERSION
+
+
+class Interrupted(StackmemError):  # noqa: N818 - what happened, not what is wrong
+    """The worker was told to stop; the trial has no row and is made again."""
+
+
+def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: Mapping[str, str] = os.environ) -> Row:
+    """The trial's row; one that fails has ``outcome`` ``error`` and says why.
+
+    Args:
+        throttled: Told when the provider says that it is asked too much.
+
+    Raises:
+        Interrupted: A signal ended the run.
+
+    """
+    started = time.time()
+    begun = time.monotonic()
+    try:
+        row = _solved(job, throttled, environ)
+    except Interrupted:
+        raise
+    except Exception as error:  # noqa: BLE001 - a trial that fails is a row, whatever failed
+        row = {**identity(job.trial), "outcome": "error", "error": _said(error)}
+    return {
+        **row,
+        "started": round(started, 3),
+        "finished": round(time.time(), 3),
+        "wall_seconds": round(time.monotonic() - begun, 4),
+    }
+
+
+def identity(trial: Trial) -> Row:
+    """The columns that are known before a trial is made."""
+    subject = trial.subject
+    return {
+        "id": trial.id,
+        "task": subject.task,
+        "family": subject.family,
+        "horizon": subject.horizon,
+        "noise": subject.noise,
+        "seed": trial.seed,
+        "model": trial.model,
+        "strategy": trial.variant.name,
+        "spelled": trial.variant.strategy,
+        "settings": trial.variant.settings,
+        "isolation": str(trial.settings.get("isolation", "auto")),
+    }
+
+
+def error_row(trial: Trial, why: str) -> Row:
+    """The row of a trial that no worker came back from."""
+    return {**identity(trial), "outcome": "error", "error": why}
+
+
+def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str]) -> Row:
+    if job.version != VERSION:
+        raise UsageError(
+            f"the bench is run by stackmem {job.version} and this worker has {VERSION}; install the same one on both"
+        )
+    trial, root = job.trial, Path(job.root)
+    runs = root / RUNS / trial.id
+    remove_leftover(runs)  # of a worker that died on this trial
+    task = _task(trial, root)
+    watch = _Watch(throttled)
+    variables = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
+    nowhere = {**variables, "XDG_CONFIG_HOME": str(root / TASKS / "no-settings")}
+    flags = {
+        **trial.settings, "model": trial.model, "strategy": trial.variant.strategy, "runs_dir": str(runs),
+        "sandbox_dir": str(root / WORK / trial.id), "seed": trial.seed,
+    }  # fmt: skip
+    prepared = prepare(str(task), None, flags, nowhere, root)
+    try:
+        result = solve(prepared, variables, watch)
+    finally:
+        remove_leftover(root / WORK / trial.id)
+    if result.ending == "interrupted" or result.signal:
+        remove_leftover(runs)
+        raise Interrupted("the worker was told to stop; the trial is made again when the bench goes on")
+    row = {**identity(trial), **watch.measured(job), **_outcome(result)}
+    kept = job.keep_traces == "all" or (job.keep_traces == "failed" and row["outcome"] != "solved")
+    if not kept:
+        remove_leftover(runs)
+    return {**row, "run": str(Path(result.run_dir).relative_to(root)) if kept else ""}
+
+
+def _outcome(result: RunResult) -> Row:
+    error = result.check_error or result.failure
+    if result.ending in ("model_error", "workspace_error"):  # nobody can say what the agent would have come to
+        return {
+            "isolation": result.isolation,
+            "outcome": "error",
+            "ending": result.ending,
+            "solved": None,
+            "error": error,
+        }
+    return {
+        "isolation": result.isolation,
+        "outcome": result.outcome,
+        "ending": result.ending,
+        "solved": {"solved": 1, "finished": None}.get(result.outcome, 0),
+        "error": error,
+    }
+
+
+def _said(error: Exception) -> str:
+    told = str(error) if isinstance(error, StackmemError) else f"{type(error).__name__}: {error}"
+    return told.encode("utf-8", "replace").decode()[:2_000]
+
+
+def _task(trial: Trial, root: Path) -> Path:
+    """The task's folder; that of a world is generated when the first of its trials comes to it."""
+    subject = trial.subject
+    if subject.horizon is None or subject.noise is None:
+        return Path(subject.path)
+    from stackmem.worlds import make_task
+
+    place = root / TASKS / f"{subject.shown}-s{trial.seed}"
+    if not place.is_dir():
+        fresh = place.with_name(f"{place.name}.{trial.id[-12:]}.{os.getpid()}")
+        remove_leftover(fresh)
+        fresh.parent.mkdir(parents=True, exist_ok=True)
+        make_task(subject.family, trial.seed, subject.horizon, subject.noise, fresh)
+        try:
+            fresh.rename(place)
+        except OSError:  # another worker was first, with the same bytes
+            remove_leftover(fresh)
+    return place
+
+
+def remove_leftover(folder: Path) -> None:
+    if folder.exists():
+        remove_tree(folder)
+
+
+class _Watch:
+    """Keeps what a run tells while it happens, to be measured when it is over: measuring takes no time from it."""
+
+    def __init__(self, throttled: Callable[[], None]) -> None:
+        self._throttled = throttled
+        self._told: list[tuple[float, Event, State]] = []
+        self._fingerprint = Fingerprint()
+
+    def __call__(self, event: Event, state: State) -> None:
+        self._told.append((time.time(), event, state))
+        self._fingerprint.add(event)
+        if isinstance(event, ModelFailed) and event.kind == "rate_limited":
+            self._throttled()
+
+    def measured(self, job: Job) -> Row:
+        run = self._moments()
+        values = measure(run)
+        made = trial_bill(run, job.price, job.latency_seconds)
+        return {
+            **{name: values[name] for name in METRICS},
+            **asdict(made),
+            "fingerprint": self._fingerprint.events,
+            "prompts_digest": self._fingerprint.prompts,
+            "rate_limited": sum(isinstance(e, ModelFailed) and e.kind == "rate_limited" for _, e, _ in self._told),
+        }
+
+    def _moments(self) -> list[Moment]:
+        moments, before, last = [], State(), self._told[0][0] if self._told else 0.0
+        for number, (at, event, after) in enumerate(self._told, 1):
+            moments.append(Moment(number, at, max(0.0, at - last), event, before, after))
+            before, last = after, at
+        return moments

@@ -1,0 +1,201 @@
+"""Shows a bench while it runs: a table that stays on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from msgspec import Struct
+
+from stackmem.bench.plan import Plan
+from stackmem.bench.runner import Told
+from stackmem.bench.trial import Row
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+_LINE_SECONDS = 2.0
+
+
+class Sums(Struct):
+    """Running means of one strategy."""
+
+    rows: int = 0
+    errors: int = 0
+    judged: int = 0
+    solved: int = 0
+    billed: int = 0
+    bill_usd: float = 0.0
+    peak_tokens: float = 0.0
+
+    def add(self, row: Row) -> None:
+        self.rows += 1
+        if row["outcome"] == "error":  # it says nothing of the strategy
+            self.errors += 1
+            return
+        if row.get("solved") is not None:
+            self.judged += 1
+            self.solved += row["solved"]
+        if row.get("bill_usd") is not None:
+            self.billed += 1
+            self.bill_usd += row["bill_usd"]
+            self.peak_tokens += row.get("peak_context_tokens") or 0
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Rows, errors, solved, mean bill, mean peak."""
+        return (
+            f"{self.rows:,}",
+            f"{self.errors:,}",
+            f"{self.solved / self.judged:.0%}" if self.judged else "-",
+            f"${self.bill_usd / self.billed:.4f}" if self.billed else "-",
+            f"{self.peak_tokens / self.billed:,.0f}" if self.billed else "-",
+        )
+
+
+HEADS = ("strategy", "trials", "errors", "solved", "bill", "peak tokens")
+
+
+def sums_of(rows: Iterable[Row]) -> dict[str, Sums]:
+    found: dict[str, Sums] = {}
+    for row in rows:
+        found.setdefault(row["strategy"], Sums()).add(row)
+    return found
+
+
+def strategy_lines(rows: Iterable[Row]) -> list[str]:
+    """A table of means as plain lines."""
+    table = [HEADS, *((_plain(name), *sums.cells) for name, sums in sums_of(rows).items())]
+    widths = [max(len(line[at]) for line in table) for at in range(len(HEADS))]
+    return [
+        f"{line[0]:<{widths[0]}}" + "".join(f"  {cell:>{widths[at]}}" for at, cell in enumerate(line[1:], 1))
+        for line in table
+    ]
+
+
+class BenchScreen(Protocol):
+    def begin(self, plan: Plan, rows: Mapping[str, Row]) -> None: ...
+    def __call__(self, told: Told) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
+
+
+class _Counted:
+    """What every screen counts."""
+
+    def __init__(self) -> None:
+        self.total = self.done = self.errors = self.fresh = 0
+        self.sums: dict[str, Sums] = {}
+        self.begun = time.monotonic()
+
+    def begin(self, plan: Plan, rows: Mapping[str, Row]) -> None:
+        self.begun = time.monotonic()
+        self.total = plan.count
+        self.done = len(rows)
+        self.errors = sum(row["outcome"] == "error" for row in rows.values())
+        self.sums = sums_of(rows.values())
+
+    def add(self, row: Row) -> None:
+        self.done += 1
+        self.fresh += 1
+        self.errors += row["outcome"] == "error"
+        self.sums.setdefault(row["strategy"], Sums()).add(row)
+
+    def line(self, told: Told) -> str:
+        errors = f", {self.errors:,} errors" if self.errors else ""
+        cost = f", ${told.spent_usd:,.4f} paid" if told.spent_usd else ""
+        return f"{self.done:,}/{self.total:,} trials, {told.running} running{errors}{cost}, {self.remaining()}"
+
+    def remaining(self) -> str:
+        gone = time.monotonic() - self.begun
+        if self.fresh < 2:
+            return f"{gone:.0f} s"
+        left = gone / self.fresh * (self.total - self.done)
+        return f"{gone:.0f} s, about {left:.0f} s to go"
+
+
+class PlainBench:
+    """A line on stderr at most every two seconds; nothing at all where ``quiet``."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._counted = _Counted()
+        self._said = 0.0
+
+    def begin(self, plan: Plan, rows: Mapping[str, Row]) -> None:
+        self._counted.begin(plan, rows)
+
+    def __call__(self, told: Told) -> None:
+        if told.row is None or self._quiet:
+            return
+        self._counted.add(told.row)
+        if told.row["outcome"] == "error":
+            self._say(f"error in {_plain(told.row['id'])}: {_plain(str(told.row['error']))[:200]}")
+        now = time.monotonic()
+        if now - self._said >= _LINE_SECONDS or self._counted.done == self._counted.total:
+            self._said = now
+            self._say(self._counted.line(told))
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the screen
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        pass
+
+
+class LiveBench:
+    """A table of running means, and below it where the bench stands."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(stderr=True, highlight=False, markup=False)
+        self._live: Live = Live(console=self._console, refresh_per_second=4, transient=True)
+        self._counted = _Counted()
+
+    def begin(self, plan: Plan, rows: Mapping[str, Row]) -> None:
+        self._counted.begin(plan, rows)
+
+    def __call__(self, told: Told) -> None:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        if told.row is not None:
+            self._counted.add(told.row)
+            if told.row["outcome"] == "error":
+                self._console.print(Text(f"error in {_plain(told.row['id'])}: {_plain(str(told.row['error']))[:200]}"))
+        table = Table(box=None, pad_edge=False)
+        for head in HEADS:
+            table.add_column(head, justify="left" if head == "strategy" else "right")
+        for name, sums in self._counted.sums.items():
+            table.add_row(Text(_plain(name)), *sums.cells)
+        self._live.update(Group(table, Text(self._counted.line(told), style="bold")))
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._live.stop()
+
+
+def open_bench_screen(*, quiet: bool) -> BenchScreen:
+    if quiet or not sys.stderr.isatty():
+        return PlainBench(quiet=quiet)
+    return LiveBench()
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
