@@ -77,6 +77,7 @@ class ChunkKept(Struct, frozen=True, tag=True):
     name: str
     content: str
     description: str = ""
+    source: str = ""
 
 
 class ChunkDropped(Struct, frozen=True, tag=True):

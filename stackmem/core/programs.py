@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from .budgets import Budgets
-from .calls import StoreEntry
+from .entries import StoreEntry
 from .events import CallRejected, Event, FramePopped, FramePushed, ModelReplied
 from .json_schema import first_fault, read_json
 from .log import Log
@@ -52,7 +52,7 @@ def programmed(state: State, event: ProgramEvent) -> State:
         case ProgramStarted():
             return replace(state, program=ProgramState(event), stack=(_steps_frame(state.running), *state.stack[1:]))
         case ChunkKept():
-            entry = StoreEntry(event.name, event.content, event.description)
+            entry = StoreEntry(event.name, event.content, event.description, event.source)
             return replace(state, heap=state.heap.put(entry, state.step, ""))
         case ChunkDropped():
             return replace(state, heap=state.heap.without(event.name)) if event.name in state.heap.chunks else state

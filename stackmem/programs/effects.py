@@ -201,15 +201,22 @@ class Source(Struct, frozen=True):
 
 
 class KeepChunk(Struct, frozen=True):
-    """Put a chunk on the heap, over what has its name; answered by ``ChunkAnswer``."""
+    """Put a chunk on the heap, over what has its name; answered by ``ChunkAnswer``.
+
+    Attributes:
+        name: Characters that no chunk's name has become ``_``; a name that becomes another one's is refused.
+        source: The workspace file it describes, if any.
+
+    """
 
     name: str
     content: str
     description: str = ""
+    source: str = ""
 
 
 class ReadChunk(Struct, frozen=True):
-    """Read a chunk; answered by ``ChunkAnswer``."""
+    """Read a chunk, also one that the agent stored; answered by ``ChunkAnswer``."""
 
     name: str
 
