@@ -20,6 +20,7 @@ from .endpoint import ANTHROPIC, OPENAI, endpoint
 from .human import HumanModel
 from .openai import OpenAIModel
 from .scripted import ScriptedModel
+from .simulated import VARIANTS, BoundedReader
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 _SCRIPT_WINDOW_TOKENS = 200_000
@@ -62,11 +63,11 @@ class Wanted(Struct, frozen=True):
 
 
 class Scripted(Struct, frozen=True):
-    """A script under the name it was asked for by; it has no price."""
+    """A script or a policy under the name it was asked for by; it has no price."""
 
     name: str
     window_tokens: int
-    script: ScriptedModel
+    script: ScriptedModel | BoundedReader
     price: Price | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
@@ -133,11 +134,22 @@ def _demo(wanted: Wanted) -> Model:
     return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
 
+def _simulated(wanted: Wanted) -> Model:
+    name, _, variant = wanted.rest.partition(":")
+    if name != "bounded-reader":
+        raise UsageError(f"there is no simulated model {wanted.rest[:80]!r}; the one there is: sim/bounded-reader")
+    if variant not in ("", *VARIANTS):
+        raise UsageError(f"sim/bounded-reader has no variant {variant[:80]!r}; there are {', '.join(VARIANTS)}")
+    window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
+    return Scripted(f"sim/{wanted.rest}", window, BoundedReader(variant or VARIANTS[0], window))
+
+
 MODELS: dict[str, Callable[[Wanted], Model]] = {
     "anthropic/": _anthropic,
     "openai/": _openai,
     "script:": _script,
     "demo": _demo,
+    "sim/": _simulated,
     "human": _human,
 }
 """Prefix (``/`` or ``:`` at its end) or whole name, to what makes the model."""

@@ -52,6 +52,11 @@ def demo(place: Path) -> Iterator[Model]:
 
 
 @contextmanager
+def simulated(_: Path) -> Iterator[Model]:
+    yield open_model("sim/bounded-reader", {})
+
+
+@contextmanager
 def human(_: Path) -> Iterator[Model]:
     yield HumanModel(io.StringIO("read_file a\n" * 40), io.StringIO())
 
@@ -61,6 +66,7 @@ KINDS: dict[str, Opened] = {
     "openai/": openai,
     "script:": script,
     "demo": demo,
+    "sim/": simulated,
     "human": human,
 }
 EACH = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

@@ -86,7 +86,7 @@ def test_no_other_machine_passes_for_this_one(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, script:FILE, demo and human"),
+        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, script:FILE, demo, sim/NAME and human"),
         ("humon", "did you mean human?"),
         ("sonnet-5-5", "did you mean claude-sonnet-5-5"),
         ("", "the kinds are"),
@@ -147,4 +147,4 @@ def test_opening_every_kind_of_model_imports_no_sdk(tmp_path: Path) -> None:
 
 
 def test_every_registered_kind_is_in_the_contract_tests() -> None:
-    assert set(MODELS) == {"anthropic/", "openai/", "script:", "demo", "human"}
+    assert set(MODELS) == {"anthropic/", "openai/", "script:", "demo", "sim/", "human"}

@@ -1,0 +1,91 @@
+"""The heap index as a reader sees it: its last lines in the prompt, and what they offer."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from msgspec import Struct
+
+_HEAD = re.compile(r"^HEAP (INDEX|CHANGES): (?:[^\n]*?, )?([\d,]{1,12}) of ([\d,]{1,12}) characters used", re.MULTILINE)
+_MORE = " …"
+INDEX_HEAD = "HEAP INDEX: "
+
+
+class Row(Struct, frozen=True):
+    """One chunk.
+
+    Attributes:
+        items: What its description says it holds, by the part of a key after the topic.
+        whole: The description names everything in it.
+        written: The step it was last written at.
+
+    """
+
+    name: str
+    chars: int
+    items: frozenset[str]
+    whole: bool
+    source: str
+    written: int
+    stale: bool
+
+
+class Index(Struct, frozen=True):
+    rows: dict[str, Row]
+    used: int
+    budget: int
+
+
+def index_in(text: str, before: Index | None) -> Index | None:
+    """The index after ``text``; ``before`` where it has none."""
+    if "HEAP " not in text:
+        return before
+    for head in _HEAD.finditer(text):
+        kind, used, budget = head[1], _number(head[2]), _number(head[3])
+        rows = dict(before.rows) if kind == "CHANGES" and before else {}
+        for line in text[head.end() :].split("\n")[1:]:
+            if not line.startswith("- "):
+                break
+            row = _row(line)
+            if row is None:
+                rows.pop(line[2:].partition(" | ")[0], None)
+            else:
+                rows[row.name] = row
+        before = Index(rows, used, budget)
+    return before
+
+
+@lru_cache(maxsize=2_048)
+def _row(line: str) -> Row | None:
+    """None for a line that says that the chunk is gone."""
+    name, *parts = line[2:].split(" | ")
+    chars, items, source, written = -1, frozenset[str](), "", 0
+    whole = False
+    for part in parts:
+        if part.endswith(" chars") and chars < 0:
+            chars = _number(part[:-6])
+        elif part.startswith("keys: "):
+            named = part[6:].removesuffix(_MORE)
+            items, whole = frozenset(named.split(", ")), not part.endswith(_MORE)
+        elif part.startswith("source "):
+            source = part[7:]
+        elif part.startswith(("created step ", "rewritten step ")):
+            written = max(written, _number(part.rpartition(" ")[2]))
+    if chars < 0:
+        return None
+    return Row(name, chars, items, whole, source, written, any(part.startswith("STALE") for part in parts))
+
+
+def description(items: list[str], most: int) -> str:
+    """A line for the index that ``index_in`` reads again; it ends with an ellipsis where not all of it fits."""
+    whole = f"keys: {', '.join(items)}"
+    if len(whole) <= most:
+        return whole
+    cut = whole[: max(0, most - len(_MORE))].rpartition(", ")[0]
+    return f"{cut}{_MORE}" if cut else ""
+
+
+def _number(text: str) -> int:
+    digits = text.replace(",", "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 12 else 0

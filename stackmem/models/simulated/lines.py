@@ -1,0 +1,139 @@
+"""The grammar of the worlds' lines: text in, the lines that say something out.
+
+A line may stand behind blanks, one bullet or one line number. Every pattern takes time linear in the text, whatever it
+is, and nothing here raises.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from msgspec import Struct
+
+KEY = r"[a-z][a-z_]*\.[a-z0-9][a-z0-9_-]*"
+VALUE = r"[A-Za-z0-9_./:+-]{1,80}"
+READ_CHARS = 400_000
+"""How much of one text is read; no tool shows as much."""
+
+_REMEMBERED_CHARS = 65_536
+
+
+class Fact(Struct, frozen=True):
+    """``at`` is the unit it holds as of, 0 where the line has no stamp."""
+
+    key: str
+    value: str
+    at: int
+
+
+class Excluded(Struct, frozen=True):
+    """A candidate that is known to be wrong."""
+
+    key: str
+    value: str
+
+
+class Changed(Struct, frozen=True):
+    """Facts of the topic or the key ``scope`` with a lower stamp no longer hold."""
+
+    scope: str
+    at: int
+
+
+class Done(Struct, frozen=True):
+    """Units up to ``last`` are done."""
+
+    last: int
+
+
+class Failed(Struct, frozen=True):
+    unit: int
+    reason: str
+
+
+class Need(Struct, frozen=True):
+    """``way`` as the plan spells it, without the angle brackets; empty where it says none."""
+
+    key: str
+    way: str
+
+
+class Planned(Struct, frozen=True):
+    unit: int
+    needs: tuple[Need, ...]
+    gives: tuple[str, ...]
+
+
+class Next(Struct, frozen=True):
+    unit: int
+    total: int
+
+
+class Candidates(Struct, frozen=True):
+    key: str
+    values: tuple[str, ...]
+
+
+Line = Fact | Excluded | Changed | Done | Failed | Planned | Next | Candidates
+
+_LINE = re.compile(
+    rf"""^[ \t]*(?:[-*•>][ \t]+|\d{{1,6}}(?:[.:)|][ \t]*|\t[ \t]*|[ ]{{2,}}))?(?:
+      (?P<no>not[ ])?(?P<key>{KEY})[ ]=[ ](?P<value>{VALUE})(?:[ ]@[ ](?P<at>\d{{1,9}}))?[ \t\r]*$
+    | changed[ ](?P<scope>[a-z][a-z_]*(?:\.[a-z0-9][a-z0-9_-]*)?)[ ]@[ ](?P<since>\d{{1,9}})[ \t\r]*$
+    | done[ ]units?[ ](?:\d{{1,9}}-)?(?P<done>\d{{1,9}})(?:[ ]\([^\n]*\))?[ \t\r]*$
+    | failed[ ]unit[ ](?P<failed>\d{{1,9}})(?::[ ]?(?P<reason>[^\n]{{0,400}}))?
+    | unit[ ](?P<unit>\d{{1,9}}):[ ]needs[ ](?P<plan>[^\n]{{0,4000}})
+    | next[ ]unit[ ](?P<next>\d{{1,9}})[ ]of[ ](?P<total>\d{{1,9}})[ \t\r]*$
+    | candidate[ ](?P<of>{KEY}):[ ](?P<candidates>[^\n]{{0,4000}})
+    )""",
+    re.MULTILINE | re.VERBOSE | re.ASCII,
+)
+_NEED = re.compile(rf"({KEY})(?:[ ]?<([^<>]{{0,400}})>)?", re.ASCII)
+_VALUE = re.compile(VALUE, re.ASCII)
+
+
+def lines(text: str) -> tuple[Line, ...]:
+    """What ``text`` says, in its order; equal texts are read once."""
+    return _remembered(text) if len(text) <= _REMEMBERED_CHARS else _read(text[:READ_CHARS])
+
+
+@lru_cache(maxsize=4_096)
+def _remembered(text: str) -> tuple[Line, ...]:
+    return _read(text)
+
+
+def _read(text: str) -> tuple[Line, ...]:
+    return tuple(_line(found) for found in _LINE.finditer(text))
+
+
+def _line(found: re.Match[str]) -> Line:
+    if found["key"]:
+        if found["no"]:
+            return Excluded(found["key"], found["value"])
+        return Fact(found["key"], found["value"], int(found["at"] or 0))
+    if found["scope"]:
+        return Changed(found["scope"], int(found["since"]))
+    if found["done"]:
+        return Done(int(found["done"]))
+    if found["failed"]:
+        return Failed(int(found["failed"]), found["reason"] or "")
+    if found["unit"]:
+        needs, _, gives = found["plan"].partition("; gives ")
+        keys = tuple(Need(key, way.strip()) for key, way in _NEED.findall(needs))
+        return Planned(int(found["unit"]), keys, tuple(key for key, _ in _NEED.findall(gives)))
+    if found["next"]:
+        return Next(int(found["next"]), int(found["total"]))
+    return Candidates(found["of"], tuple(_VALUE.findall(found["candidates"])))
+
+
+def topic_of(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def keys_in(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(KEY, text, re.ASCII))
+
+
+def fact_line(key: str, value: str, at: int) -> str:
+    return f"{key} = {value} @ {at}" if at else f"{key} = {value}"

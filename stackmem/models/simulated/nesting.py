@@ -1,0 +1,126 @@
+"""How a range of units is split into child frames, and what a child and a result are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .keeping import entries, handed_down, handed_up, store_now
+from .sight import ATTEMPTS, Action, Sight
+
+PHASE = 10
+"""Units that one frame does by itself, and parts that one frame splits its range into."""
+
+_DEPTH = (0, 5)
+_TASK = (
+    "The workspace has ./work: `plan A-B` says what units need, `do K KEY=VALUE …` performs one, `probe KEY CANDIDATE` "
+    "tries a candidate, `status` says how far the work is. Report the last unit done and every fact found, one a line."
+)
+_RETURN = "The last unit done, and on lines of their own the facts that later units may need and what failed."
+_ROOT_RETURN = "The units were performed in order, each with the values that held at the time."
+
+
+def part(sight: Sight, objective: tuple[int, int], done: int) -> tuple[int, int] | None:
+    """The next range for a child; None where this frame does the work itself."""
+    known, variant = sight.known, sight.variant
+    if not sight.offered.start or known.too_deep or known.closed or variant == "never-push":
+        return None
+    if known.refused.get(sight.offered.start, 0) >= ATTEMPTS:
+        return None
+    first, last = objective
+    depth, deepest = known.depth or _DEPTH
+    levels = deepest - depth
+    units = last - first + 1
+    if variant == "always-push":
+        return (done + 1, done + 1) if units > 1 and levels > 0 else None
+    if units <= PHASE or levels <= 0:
+        return None
+    size = PHASE if variant == "flat" else _size(units, levels)
+    start = done + 1
+    return start, min(last, first - 1 + size * -(-(start - first + 1) // size))
+
+
+def _size(units: int, levels: int) -> int:
+    if levels == 1:
+        return max(PHASE, -(-units // PHASE))
+    size = PHASE
+    while -(-units // size) > PHASE:
+        size *= PHASE
+    return size
+
+
+def push(sight: Sight, span: tuple[int, int]) -> Action:
+    """The call that starts a child for the range, or what must be stored or read before it."""
+    known, offered = sight.known, sight.offered
+    stored: list[dict[str, str]] = []
+    if offered.takes(offered.start, "store"):
+        wanted = entries(sight) if not known.refused.get(offered.start) else []
+        if isinstance(wanted, Action):
+            return wanted
+        stored = wanted
+    else:
+        first = store_now(sight, due=True)
+        if first is not None:
+            return first
+    name = f"units-{span[0]}-{span[1]}"
+    arguments: dict[str, Any] = {"name": name, **_told(sight, span, stored)}
+    if stored:
+        arguments["store"] = stored
+    return Action(offered.start, arguments, f"units {span[0]} to {span[1]} are a phase of their own")
+
+
+def _told(sight: Sight, span: tuple[int, int], stored: list[dict[str, str]]) -> dict[str, str]:
+    offered = sight.offered
+    objective = f"Do units {span[0]} to {span[1]}."
+    tool = offered.start
+    if offered.takes(tool, "prompt"):
+        opening = objective if offered.inherits else f"{objective}\n{_TASK}"
+        return {"prompt": "\n".join([opening, *_facts(sight, offered.most(tool, "prompt", 4_000) - len(opening) - 1)])}
+    room = offered.most(tool, "context", 500)
+    if not offered.takes(tool, "objective"):
+        return {"context": "\n".join([objective, *_facts(sight, room - len(objective) - 1)])[:room]}
+    context = "\n".join(_facts(sight, room)) or "All that is known stands on the heap." * offered.heap or "Nothing yet."
+    most = offered.most(tool, "objective", 200)
+    rows = sight.known.index.rows if sight.known.index else {}
+    names = sorted({*rows, *(entry["name"] for entry in stored)})
+    for name in names:
+        pointer = f" See heap '{name}'."
+        objective += pointer if len(objective) + len(pointer) <= most else ""
+    return {"objective": objective[:most], "context": context[:room], "return_spec": _RETURN[: _most_return(sight)]}
+
+
+def _most_return(sight: Sight) -> int:
+    return sight.offered.most(sight.offered.start, "return_spec", 200)
+
+
+def _facts(sight: Sight, room: int) -> list[str]:
+    return [] if sight.offered.inherits else handed_down(sight, room)
+
+
+def finish(sight: Sight, objective: tuple[int, int], done: int, trouble: str = "") -> Action:
+    """The call that ends the frame, or what must be stored or read before it."""
+    known, offered = sight.known, sight.offered
+    tool = offered.finish
+    stored: list[dict[str, str]] = []
+    tries = known.refused.get(tool, 0)
+    root = known.depth is not None and known.depth[0] == 0
+    if offered.start and not root and not known.closed and not offered.takes(tool, "store"):
+        first = store_now(sight, due=True)
+        if first is not None:
+            return first
+    if offered.start and not root and offered.takes(tool, "store") and tries == 0:
+        wanted = entries(sight)
+        if isinstance(wanted, Action):
+            return wanted
+        stored = wanted
+    lines = [f"done units {objective[0]}-{done}"] if done >= objective[0] else []
+    lines += [trouble] if trouble else []
+    most = 1_000 if offered.start and not root else 4_000
+    room = min(most, offered.most(tool, "result", most)) if tries == 0 else 200
+    if offered.start and not root:
+        lines += handed_up(sight, stored, room - sum(len(line) + 1 for line in lines))
+    elif not trouble:
+        lines.append(_ROOT_RETURN)
+    arguments: dict[str, Any] = {"result": "\n".join(lines)[:room] or "Nothing was to be done."}
+    if stored:
+        arguments["store"] = stored
+    return Action(tool, arguments, "everything that this frame is for is done" if not trouble else "no way is left")
