@@ -1,0 +1,92 @@
+"""``deep_deps``: the work is a tree of sub-tasks, one to six levels deep, whose results siblings and parents need.
+
+The trap: a result is told once, when its sub-task ends, and is needed when that sub-task is long over.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from msgspec import Struct
+
+from .kernel import Facts, Size, Unit, World
+from .prose import document
+
+PATH = "docs/conventions.md"
+_RESULTS = 48  # at most; the number of facts does not grow with the horizon
+_CHILDREN = 3
+_PARTS = ("adapter", "parser", "schema", "cache", "report", "importer", "planner", "index", "policy", "ledger")
+_WORK = ("sketch", "build", "wire", "test", "measure", "review")
+_RULES = ("prefix", "branch", "owner", "channel", "budget", "region")
+
+
+class _Task(Struct):
+    """A sub-task: its own units come after those of its children."""
+
+    name: str
+    depth: int
+    children: list[_Task]
+    result: str = ""
+
+
+def build(rng: Random, size: Size, units: int) -> World:
+    facts = Facts()
+    rules = list(_RULES)[: size.share(1, 1, len(_RULES), of=0.1)]
+    sections = []
+    for rule in rules:
+        value = f"{rng.choice(('north', 'delta', 'harbour', 'cobalt', 'linden'))}-{rng.randrange(100, 999)}"
+        facts.tell(f"house.{rule}", value, f"read {PATH}")
+        sections.append((rule.capitalize(), [f"house.{rule} = {value}"]))
+    count = max(1, min(_RESULTS, units // 3))
+    root = _tree(rng, count, max(1, min(6, count.bit_length())))
+    tasks = list(_after_children(root))
+    work: list[Unit] = []
+    before: dict[int, str] = {}  # depth to the result of the sibling that ended last
+    for at, task in enumerate(tasks):
+        last = (at + 1) * units // len(tasks)
+        known = [child.result for child in task.children]
+        if task.depth in before and not task.children:
+            known.append(before[task.depth])
+        for child in task.children:
+            before.pop(child.depth, None)
+        while len(work) < last:
+            unit = len(work) + 1
+            wanted = [known[(unit + turn) % len(known)] for turn in range(min(3, len(known)))]
+            needs = facts.need(unit, f"house.{rules[unit % len(rules)]}", *wanted)
+            about = f"{_WORK[unit % len(_WORK)]} {task.name} (level {task.depth})"
+            if unit < last:
+                work.append(Unit(about, needs))
+                continue
+            task.result = f"result.u{unit}"
+            value = f"{rng.getrandbits(40):010x}"
+            facts.tell(task.result, value, f"unit {unit}", unit + 1)
+            work.append(Unit(about, needs, (f"{task.result} = {value}",), (task.result,)))
+        before[task.depth] = task.result
+    return World(
+        title="Assemble a product from sub-tasks that build on each other",
+        text=(
+            "The work is a tree of sub-tasks. The last unit of each gives its result, `result.uK`, an identifier that "
+            "later sub-tasks of the same parent, and the parent itself, must name. A result is told once, in the "
+            f"output of that unit; it stands nowhere else. `{PATH}` holds what every sub-task needs."
+        ),
+        units=tuple(work),
+        facts=facts.rows(units),
+        files={PATH: document("House conventions", rng, sections, size.chars(800))},
+        extras={"depth": max(task.depth for task in tasks), "sub_tasks": len(tasks)},
+    )
+
+
+def _tree(rng: Random, count: int, depth: int, level: int = 1) -> _Task:
+    """A tree of ``count`` tasks, at most ``depth`` levels deep below and with this one."""
+    task = _Task(f"{rng.choice(_PARTS)}-{rng.randrange(10, 99)}", level, [])
+    left = count - 1
+    branches = min(left, _CHILDREN) if depth > 1 else 0
+    for branch in range(branches):
+        share = left // (branches - branch)
+        task.children.append(_tree(rng, share, depth - 1, level + 1))
+        left -= share
+    return task
+
+
+def _after_children(task: _Task) -> list[_Task]:
+    return [*(each for child in task.children for each in _after_children(child)), task]

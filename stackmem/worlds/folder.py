@@ -1,0 +1,181 @@
+"""A world written down as a task folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.tasks import work
+
+from .kernel import World
+from .oracle import Call
+
+FORMAT = 1
+
+_DOCKERFILE = "FROM python:3.12-slim\nCOPY workspace/ /workspace/\nWORKDIR /workspace\n"
+_TEST = """\
+#!/bin/sh
+# Judges the journal that ./work kept, with a copy of the program that lies here, out of the agent's reach.
+set -u
+tests=${TESTS_DIR:-/tests}
+verifier=${VERIFIER_DIR:-/logs/verifier}
+mkdir -p "$verifier"
+rm -f "$verifier/reward.txt" "$verifier/reward.json"
+python3 "$tests/judge.py" "$verifier/reward.txt"
+"""
+_JUDGE = '''\
+"""Writes the reward of the journal in the working directory."""
+
+import json
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import work  # noqa: E402 - the copy in this folder
+
+answers = json.loads((Path(__file__).parent / "answers.json").read_text(encoding="utf-8"))
+try:
+    journal = Path(work.JOURNAL).read_text(encoding="utf-8")
+except (OSError, ValueError):
+    journal = ""
+reward, says = work.verdict({work.JOURNAL: journal}, answers)
+Path(sys.argv[1]).write_text(f"{reward:g}\\n", encoding="utf-8")
+print(says)
+'''
+_RULES = """\
+
+The work is cut into units 1 to {units}. They are done in order, each by one command; one command a reply is one unit of
+work:
+
+- `./work plan A-B` says what the units A to B need, at most 10 units a call, in lines such as
+  `unit 12: needs {key} <{way}>`. Between the angle brackets stands how the fact is found: `<read PATH>`,
+  `<run COMMAND>`, `<probe PATH>` (the file lists candidates; `./work probe KEY CANDIDATE` tries one), `<unit 9>` (the
+  output of that unit gave it), `<step>` (the unit before gave it).
+- `./work do K KEY=VALUE KEY=VALUE` performs unit K with the values it needs. Its output ends with `done unit K`.
+- `./work status` says how far the work is.
+
+Facts stand as lines `KEY = VALUE`, or `KEY = VALUE @ 47` for what was found in unit 47; the later one holds. A line
+`changed TOPIC @ 47` says that what is known of the topic no longer holds and must be found again. The values given to a
+unit must be true at that moment. The journal and the plan in `.work/` are kept by the program; leave them alone.
+
+Do units 1 to {units}.
+"""
+
+
+class Made(Struct, frozen=True):
+    """A world with everything that its folder holds.
+
+    Attributes:
+        files: The workspace, path to text.
+        calls: Every call of the oracle; their number is ``necessary_steps``.
+        commands: Of these the ones that do a unit.
+
+    """
+
+    family: str
+    seed: int
+    horizon: int
+    noise: float
+    world: World
+    salt: str
+    files: dict[str, str]
+    calls: tuple[Call, ...]
+    commands: tuple[str, ...]
+
+
+def task_files(made: Made) -> Iterator[tuple[str, str, int]]:
+    """Path, text and mode of every file of the folder."""
+    yield "task.toml", _task_toml(made), 0o644
+    yield "instruction.md", instruction(made.world), 0o644
+    yield "demo.yaml", _demo(made), 0o644
+    yield "environment/Dockerfile", _DOCKERFILE, 0o644
+    for path, text in made.files.items():
+        yield f"environment/workspace/{path}", text, 0o755 if path == "work" else 0o644
+    yield "tests/test.sh", _TEST, 0o644
+    yield "tests/judge.py", _JUDGE, 0o644
+    yield "tests/work.py", made.files["work"], 0o644
+    yield "tests/answers.json", _json(answers(made)), 0o644
+    yield "tests/manifest.json", _json(manifest(made)), 0o644
+    yield "solution/solve.sh", _solution(made), 0o644
+
+
+def instruction(world: World) -> str:
+    units = len(world.units)
+    need = next((need for unit in world.units for need in unit.needs), None)
+    key, way = (need.key, need.way) if need else ("topic.item", "read PATH")
+    return f"# {world.title}\n\n{world.text}\n{_RULES.format(units=units, key=key, way=way)}"
+
+
+def answers(made: Made) -> dict[str, object]:
+    """What the check compares the journal with."""
+    units = [
+        work.unit_digest(made.salt, number, {need.key: need.value for need in unit.needs})
+        for number, unit in enumerate(made.world.units, 1)
+    ]
+    return {"units": units, "repeats": made.world.repeats}
+
+
+def manifest(made: Made) -> dict[str, object]:
+    """What was planted, where it is found, and when it is needed."""
+    return {
+        "format": FORMAT,
+        "family": made.family,
+        "seed": made.seed,
+        "horizon": made.horizon,
+        "noise": made.noise,
+        "units": len(made.world.units),
+        "necessary_steps": len(made.calls),
+        "silent": made.world.silent,
+        "repeats": made.world.repeats,
+        "facts": msgspec.to_builtins(made.world.facts),
+        "extras": made.world.extras,
+    }
+
+
+def _task_toml(made: Made) -> str:
+    steps = len(made.calls)
+    seconds = float(max(900, 30 * steps))
+    return f"""\
+schema_version = "1.4"
+
+[task]
+name = "stackworlds/{made.family}-s{made.seed}-h{made.horizon}-n{made.noise:g}"
+version = "{FORMAT}.0.0"
+description = "{made.world.title}."
+keywords = ["stackworlds", "{made.family}", "memory"]
+
+[metadata]
+category = "memory"
+
+[metadata.stackmem]
+max_steps = {3 * made.horizon + 20}
+
+[agent]
+timeout_sec = {seconds}
+
+[verifier]
+timeout_sec = 120.0
+
+[environment]
+workdir = "/workspace"
+network_mode = "no-network"
+"""
+
+
+def _demo(made: Made) -> str:
+    lines = [f"description: An agent with perfect memory, in {len(made.calls)} calls.", "replies:"]
+    for call in made.calls:
+        args = ", ".join(f"{name}: {json.dumps(value)}" for name, value in call.args.items())
+        lines += [f"  - call: {call.tool}", f"    args: {{{args}}}"]
+    return "\n".join(lines) + "\n"
+
+
+def _solution(made: Made) -> str:
+    return "\n".join(["#!/bin/sh", "set -eu", *(f"{command} >/dev/null" for command in made.commands), ""])
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,215 @@
+"""Makes a world: the same arguments give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.errors import UsageError
+from stackmem.tasks import work
+from stackmem.workspace.tree import remove_tree
+
+from . import conflict, dead_ends, deep_deps, env_trap, ledger, log_haystack, moving_target, spec_map
+from .folder import Made, task_files
+from .kernel import Need, Row, Size, Unit, World
+from .oracle import Oracle
+from .prose import document
+
+Build = Callable[[Random, Size, int], World]
+
+WORLDS: dict[str, Build] = {
+    "env_trap": env_trap.build,
+    "spec_map": spec_map.build,
+    "dead_ends": dead_ends.build,
+    "moving_target": moving_target.build,
+    "deep_deps": deep_deps.build,
+    "log_haystack": log_haystack.build,
+    "conflict": conflict.build,
+    "ledger": ledger.build,
+}
+
+HORIZONS = (10, 2_000)
+MOST_NOISE = 8.0
+_UNIT_NOISE = 1_500  # characters in the output of a unit at noise 1
+_MORE = (("site.shift", "docs/handover.md", "Handover"), ("site.contact", "docs/contacts.md", "Contacts"))
+
+
+class _Try(Struct, frozen=True):
+    world: World
+    plan: str
+    oracle: Oracle
+
+    @property
+    def steps(self) -> int:
+        return len(self.oracle.calls)
+
+
+def design(family: str, seed: int, horizon: int, noise: float) -> Made:
+    """A world whose oracle needs exactly ``horizon`` calls, or at most 2 % more or less.
+
+    Raises:
+        UsageError: There is no such family, or a knob is out of its range.
+
+    """
+    _refuse(family, seed, horizon, noise)
+    size = Size(horizon, noise)
+    salt = hashlib.sha256(f"{family} {seed} {horizon} {noise:g}".encode()).hexdigest()[:16]
+
+    def attempt(units: int, more: int) -> _Try:
+        world = WORLDS[family](Random(f"{family} {seed}"), size, units)  # noqa: S311 - chance that can be repeated
+        for key, path, title in _MORE[:more]:
+            world = _with_document(world, Random(f"{key} {seed}"), size, key, path, title)  # noqa: S311
+        plan = work.sealed(_plan(world, salt, size.chars(_UNIT_NOISE)))
+        oracle = Oracle(_workspace(world, plan), units)
+        oracle.play()
+        return _Try(world, plan, oracle)
+
+    best = _fitted(attempt, horizon)
+    if abs(best.steps - horizon) > horizon * 0.02:
+        raise UsageError(f"{family} cannot be made with a horizon of {horizon} at noise {noise:g}; use less noise")
+    return Made(
+        family=family,
+        seed=seed,
+        horizon=horizon,
+        noise=noise,
+        world=best.world,
+        salt=salt,
+        files=_workspace(best.world, best.plan),
+        calls=tuple(best.oracle.calls),
+        commands=tuple(best.oracle.commands),
+    )
+
+
+def make(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Path:
+    """Write a world as a task folder, whole or not at all.
+
+    Raises:
+        UsageError: There is no such family, a knob is out of its range, or the folder holds something already.
+
+    """
+    made = design(family, seed, horizon, noise)
+    folder = folder.absolute()
+    try:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty; name another folder with -o, or empty it")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
+        try:
+            for path, text, mode in task_files(made):
+                place = fresh / path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(text, encoding="utf-8")
+                place.chmod(mode)
+            os.rename(fresh, folder)  # noqa: PTH104 - onto an empty folder, too
+        finally:
+            remove_tree(fresh)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written ({error.strerror}); name another folder with -o") from error
+    return folder
+
+
+def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Path:
+    """As ``make``; a folder that holds this very world already is left as it is."""
+    try:
+        told = msgspec.json.decode((folder / "tests" / "manifest.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return make(family, seed, horizon, noise, folder)
+    program = folder / "environment" / "workspace" / "work"
+    same = [told.get(name) for name in ("family", "seed", "horizon", "noise")] == [family, seed, horizon, noise]
+    if same and program.is_file() and program.read_text("utf-8") == program_text():
+        return folder
+    raise UsageError(f"{folder} holds another world; name another folder, or remove it")
+
+
+def program_text() -> str:
+    """The text of ``./work``."""
+    return Path(work.__file__).read_text("utf-8")
+
+
+def _refuse(family: str, seed: int, horizon: int, noise: float) -> None:
+    if family not in WORLDS:
+        raise UsageError(f"no world {family[:60]!a}; known: {', '.join(WORLDS)}")
+    if not 0 <= seed < 1 << 63:
+        raise UsageError(f"the seed {seed} is out of range; use a whole number from 0")
+    low, high = HORIZONS
+    if not low <= horizon <= high:
+        raise UsageError(f"a horizon of {horizon} cannot be made; use {low} to {high:,} calls")
+    if not 0 <= noise <= MOST_NOISE:
+        raise UsageError(f"a noise of {noise:g} cannot be made; use 0 to {MOST_NOISE:g}")
+
+
+def _fitted(attempt: Callable[[int, int], _Try], horizon: int) -> _Try:
+    """The attempt whose oracle comes closest to the horizon; units are added and taken until it does."""
+    units, seen, best = max(1, int(horizon * 0.7)), set[int](), None
+    while units not in seen:
+        seen.add(units)
+        tried = attempt(units, 0)
+        if best is None or abs(tried.steps - horizon) < abs(best.steps - horizon):
+            best = tried
+        if tried.steps == horizon:
+            return tried
+        gap = horizon - tried.steps
+        units = max(1, units + (round(gap / 1.1) or (1 if gap > 0 else -1)))
+    near = len(best.world.units) if best else 1
+    for units in sorted(range(max(1, near - 5), near + 6), key=lambda each: abs(each - near)):
+        for more in range(len(_MORE) + 1):
+            tried = attempt(units, more)
+            if tried.steps == horizon:
+                return tried
+            if best is None or abs(tried.steps - horizon) < abs(best.steps - horizon):
+                best = tried
+    assert best is not None  # noqa: S101 - the first attempt was one
+    return best
+
+
+def _with_document(world: World, rng: Random, size: Size, key: str, path: str, title: str) -> World:
+    """The world with one more document to read: what makes a horizon that falls between two numbers of units."""
+    value = f"{rng.choice(('harbour', 'tower', 'yard'))}-{rng.randrange(10, 99)}"
+    need = Need(key, value, f"read {path}")
+    every = range(0, len(world.units), 5)
+    units = tuple(
+        replace(unit, needs=(*unit.needs, need)) if at in every else unit for at, unit in enumerate(world.units)
+    )
+    row = Row(key, value, need.way, 1, tuple(at + 1 for at in every), (1, len(units)))
+    text = document(title, rng, [("Today", [f"{key} = {value}"])], size.chars(300))
+    return replace(world, units=units, facts=(*world.facts, row), files={**world.files, path: text})
+
+
+def _plan(world: World, salt: str, noise: int) -> dict[str, object]:
+    """What ``./work`` knows of the world: the right values as digests alone."""
+    return {
+        "salt": salt,
+        "silent": world.silent,
+        "audit": world.audit,
+        "opening": list(world.opening),
+        "noise": noise,
+        "units": [_unit(unit, salt) for unit in world.units],
+        "probes": {key: work.digest(salt, key, value) for key, value in world.probes.items()},
+        "logs": {
+            str(number): [[page.about, page.chars, list(page.lines)] for page in pages]
+            for number, pages in enumerate(world.logs, 1)
+        },
+    }
+
+
+def _unit(unit: Unit, salt: str) -> dict[str, object]:
+    needs = ", ".join(f"{need.key} <{need.way}>" for need in unit.needs) or "nothing"
+    return {
+        "plan": f"needs {needs}" + (f"; gives {', '.join(unit.gives)}" if unit.gives else ""),
+        "keys": {need.key: work.digest(salt, need.key, need.value) for need in unit.needs},
+        "says": list(unit.says),
+        "puts": unit.puts,
+        "about": unit.about,
+    }
+
+
+def _workspace(world: World, plan: str) -> dict[str, str]:
+    return {**world.files, "work": program_text(), work.PLAN: plan, work.JOURNAL: ""}

@@ -1,0 +1,129 @@
+"""An agent with perfect memory plays a world in memory: its calls are the solution, their number the horizon.
+
+It believes nothing but what a tool has shown it, so that a world which hides a fact too well is found out here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+from stackmem.tasks import work
+from stackmem.workspace.memory import MemoryWorkspace, Program
+
+SHOWN_BYTES = 32_768  # of a result, as a model with a window of 105,000 tokens or more is shown
+_PLAN_UNITS = work.PLAN_UNITS
+
+_FACT = re.compile(r"^\s*(?:[-*]\s+)?([a-z][a-z_]*\.[a-z0-9][a-z0-9_-]*) = (\S+)(?: @ (\d+))?\s*$", re.MULTILINE)
+_CHANGED = re.compile(r"^changed ([a-z][a-z_.0-9-]*) @ \d+$", re.MULTILINE)
+_CANDIDATES = re.compile(r"^\s*(?:[-*]\s+)?candidate (\S+): (.+)$", re.MULTILINE)
+_UNIT = re.compile(r"^unit (\d+): needs (.*?)(?:; gives .*)?$", re.MULTILINE)
+_NEED = re.compile(r"(\S+) <([^>]*)>")
+_MORE = re.compile(r"read on with start_line=(\d+)")
+
+
+class Call(Struct, frozen=True):
+    """A tool call of the oracle, as a demo script writes it."""
+
+    tool: str
+    args: dict[str, str | int]
+
+
+def program() -> Program:
+    """``./work`` for a workspace in memory."""
+    return Program("work", work.run, ("work", work.PLAN))
+
+
+class Oracle:
+    """Attributes:
+    calls: What it has done so far.
+    commands: Of these the ones that do a unit.
+    """
+
+    def __init__(self, files: Mapping[str, str], units: int) -> None:
+        self._workspace = MemoryWorkspace(files, "/workspace", program())
+        self._units = units
+        self._known: dict[str, tuple[int, str]] = {}
+        self._ways: dict[int, list[tuple[str, str]]] = {}
+        self._candidates: dict[str, list[str]] = {}
+        self._next_line: dict[str, int] = {}
+        self._topics: dict[str, set[str]] = {}
+        self.calls: list[Call] = []
+        self.commands: list[str] = []
+
+    @property
+    def files(self) -> dict[str, str]:
+        return self._workspace.files
+
+    def play(self) -> list[Call]:
+        """Every call from the first to the last.
+
+        Raises:
+            UsageError: The world cannot be solved; this is a fault of its family.
+
+        """
+        for unit in range(1, self._units + 1):
+            if unit not in self._ways:
+                last = min(self._units, unit + _PLAN_UNITS - 1)
+                self._run(f"./work plan {unit}-{last}")
+            values = {key: self._value(key, way) for key, way in self._ways[unit]}
+            command = " ".join([f"./work do {unit}", *(f"{key}={value}" for key, value in values.items())])
+            said = self._run(command)
+            if not said.endswith(f"done unit {unit}\n[exit 0]"):
+                raise UsageError(f"unit {unit} of this world cannot be done ({said[-200:]}); report it")
+            self.commands.append(command)
+        self.calls.append(Call("pop_frame", {"result": f"All {self._units} units are done."}))
+        return self.calls
+
+    def _value(self, key: str, way: str) -> str:
+        kind, _, where = way.partition(" ")
+        while key not in self._known:
+            if kind == "read" or (kind == "probe" and key not in self._candidates):
+                self._read(where)
+            elif kind == "run":
+                self._run(where)
+            elif kind == "probe" and self._candidates[key]:
+                self._run(f"./work probe {key} {self._candidates[key].pop(0)}")
+            else:
+                raise UsageError(f"{key} of this world cannot be found by <{way}>; report it")
+            if kind == "run" and key not in self._known:
+                raise UsageError(f"{key} is not in what {where} prints; report it")
+        return self._known[key][1]
+
+    def _read(self, path: str) -> None:
+        start = self._next_line.get(path, 1)
+        if not start:
+            raise UsageError(f"{path} of this world lacks what it should hold; report it")
+        args: dict[str, str | int] = {"path": path} | ({"start_line": start} if start > 1 else {})
+        self.calls.append(Call("read_file", args))
+        text = self._workspace.read_file(path, start if start > 1 else None, None, SHOWN_BYTES).text
+        more = _MORE.search(text.partition("\n")[0])
+        self._next_line[path] = int(more[1]) if more else 0
+        for key in self._learn(text):
+            self._topics.setdefault(key.partition(".")[0], set()).add(path)
+
+    def _run(self, command: str) -> str:
+        self.calls.append(Call("run_command", {"command": command}))
+        text = self._workspace.run_command(command, 30.0, SHOWN_BYTES).text
+        self._learn(text)
+        return text
+
+    def _learn(self, text: str) -> list[str]:
+        """Take in what a result shows; the keys of its facts."""
+        found = _FACT.findall(text)
+        for key, value, stamp in found:
+            if int(stamp or 0) >= self._known.get(key, (0, ""))[0]:
+                self._known[key] = (int(stamp or 0), value)
+        for topic in _CHANGED.findall(text):
+            for key in [key for key in self._known if key == topic or key.startswith(f"{topic}.")]:
+                del self._known[key]
+            for path in self._topics.get(topic.partition(".")[0], ()):
+                self._next_line[path] = 1
+        for key, listed in _CANDIDATES.findall(text):
+            self._candidates.setdefault(key, listed.split())
+        for unit, needs in _UNIT.findall(text):
+            self._ways[int(unit)] = _NEED.findall(needs)
+        return [key for key, _, _ in found]
