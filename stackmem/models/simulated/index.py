@@ -79,7 +79,7 @@ def _row(line: str) -> Row | None:
 
 def description(items: list[str], most: int) -> str:
     """A line for the index that ``index_in`` reads again; it ends with an ellipsis where not all of it fits."""
-    whole = f"keys: {', '.join(items)}"
+    whole = f"keys: {', '.join(items) or 'none'}"
     if len(whole) <= most:
         return whole
     cut = whole[: max(0, most - len(_MORE))].rpartition(", ")[0]

@@ -104,7 +104,7 @@ def _entry(sight: Sight, topic: str, room: int) -> dict[str, str] | None:
             size += len(line) + 1
     if not lines or size > room:
         return None
-    told = description(items, sight.offered.most("heap_alloc", "description", 200)) if items else ""
+    told = description(items, sight.offered.most("heap_alloc", "description", 200))
     entry = {"name": topic, "content": "\n".join(lines), "description": told}
     source = _source(known, facts)
     return entry | {"source": source} if source else entry

@@ -43,6 +43,8 @@ _STUB = re.compile(r"; expand index (\d{1,6}) ")
 _ENDED = re.compile(r"\[exit \d{1,3}\]\s*\Z")
 _NEXT_PAGE = re.compile(r"(\./work [a-z]{1,20}(?: [0-9]{1,6}){1,3}) shows the next")
 _ALL_LINES = 10**9
+_TRANSCRIPT = "STEP "
+"""How the turns begin that a compaction request shows as plain text, in the order in which they were."""
 
 
 class Held(Struct, frozen=True):
@@ -182,7 +184,7 @@ class Knowledge:
             self.depth = (int(found[1]), int(found[2]))
         if "of the model's window. At " in text[:400]:
             self.crowded = True
-        self._take(lines(text), TOLD)
+        self._take(lines(text), SEEN if text.startswith(_TRANSCRIPT) else TOLD)
         self.look_at_index(text)
 
     def _begin(self, objective: tuple[int, int]) -> None:
