@@ -59,7 +59,7 @@ def expected_usd(trial: Trial, price: Price | None, known: Known) -> float:
     seen = known.expected(trial)
     guess = assumed_usd(trial, price) if seen is None else seen
     bound = trial.settings.get("max_usd", 5.0)
-    return min(guess, float(bound)) if bound is not None else guess
+    return guess if bound == "none" else min(guess, float(bound))
 
 
 def assumed_usd(trial: Trial, price: Price) -> float:

@@ -1,0 +1,102 @@
+"""What a bench has so far, and which plans go on with it."""
+
+import pytest
+
+from stackmem.bench.ledger import LEDGER, PLAN, Ledger, read_plan, read_rows
+from stackmem.bench.plan import Plan, Subject, Variant, trials
+from stackmem.errors import TraceError, UsageError
+
+PLANNED = Plan((Subject("calculator"),), ("demo",), (Variant("full", "full"),), trials=2, settings={"depth": 3})
+FIRST, SECOND = (trial.id for trial in trials(PLANNED))
+
+
+def begun(folder, *rows) -> None:
+    with Ledger(folder, PLANNED) as ledger:
+        for row in rows:
+            ledger.add(row)
+
+
+def test_a_row_that_was_written_is_there_when_the_bench_goes_on(tmp_path):
+    begun(tmp_path / "new" / "bench", {"id": FIRST, "outcome": "solved"})
+    with Ledger(tmp_path / "new" / "bench", PLANNED) as ledger:
+        assert ledger.rows == {FIRST: {"id": FIRST, "outcome": "solved"}}
+    assert read_plan(tmp_path / "new" / "bench") == PLANNED
+
+
+def test_a_trial_never_has_two_rows(tmp_path):
+    begun(tmp_path, {"id": FIRST, "outcome": "solved"}, {"id": FIRST, "outcome": "error"})
+    begun(tmp_path, {"id": FIRST, "outcome": "unsolved"})
+    assert [row["outcome"] for row in read_rows(tmp_path)] == ["solved"]
+
+
+@pytest.mark.parametrize("torn", [b'{"id": "x", "out', b'{"id": "x"}', b"\0\0\0", b"{" * 200_000])
+def test_a_line_that_a_crash_cut_short_is_no_row_and_is_cut_off(tmp_path, torn):
+    begun(tmp_path, {"id": FIRST})
+    whole = (tmp_path / LEDGER).read_bytes()
+    with (tmp_path / LEDGER).open("ab") as file:
+        file.write(torn)
+    assert [row["id"] for row in read_rows(tmp_path)] == [FIRST]
+    begun(tmp_path, {"id": SECOND})
+    assert (tmp_path / LEDGER).read_bytes() == whole + b'{"id":"%s"}\n' % SECOND.encode()
+
+
+@pytest.mark.parametrize("line", [b"[]", b"1", b'{"id": 3}', b"{}", b"\xff", b"{" * 50_000])
+def test_another_broken_line_is_named(tmp_path, line):
+    begun(tmp_path, {"id": FIRST})
+    with (tmp_path / LEDGER).open("ab") as file:
+        file.write(line + b"\n")
+    with pytest.raises(TraceError, match=r"line 2 of .* is no row; take it out"):
+        begun(tmp_path)
+
+
+def test_a_plan_may_grow(tmp_path):
+    begun(tmp_path, {"id": FIRST})
+    more = Plan((Subject("calculator"), Subject("other")), ("demo",), PLANNED.variants, 9, PLANNED.settings)
+    with Ledger(tmp_path, more) as ledger:
+        assert set(ledger.rows) == {FIRST}
+    assert read_plan(tmp_path) == more
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (Plan(PLANNED.subjects, ("demo",), PLANNED.variants, 1, PLANNED.settings), "holds 1 trials"),
+        (Plan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, {"depth": 4}), "holds 2 trials"),
+        (Plan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, PLANNED.settings, "claude-opus-5-5"), "another price"),
+        (
+            Plan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, PLANNED.settings, latency_seconds=1),
+            "another latency",
+        ),
+    ],
+)
+def test_a_plan_that_changes_what_is_there_is_refused_and_changes_nothing(tmp_path, other, said):
+    begun(tmp_path, {"id": FIRST})
+    before = (tmp_path / PLAN).read_bytes()
+    with pytest.raises(UsageError, match=said):
+        Ledger(tmp_path, other)
+    assert (tmp_path / PLAN).read_bytes() == before
+
+
+def test_two_processes_cannot_run_one_bench(tmp_path):
+    with Ledger(tmp_path, PLANNED), pytest.raises(TraceError, match="is writing the run"):
+        Ledger(tmp_path, PLANNED)
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="is not empty and holds no bench"):
+        Ledger(tmp_path, PLANNED)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="choose another -o DIR"):
+        Ledger(tmp_path / "file", PLANNED)
+
+
+def test_a_plan_that_cannot_be_read_is_named(tmp_path):
+    begun(tmp_path, {"id": FIRST})
+    (tmp_path / PLAN).write_text("{")
+    with pytest.raises(TraceError, match=r"plan\.json cannot be read"):
+        begun(tmp_path)
