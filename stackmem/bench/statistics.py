@@ -31,7 +31,7 @@ class Comparison(Struct, frozen=True):
     Attributes:
         difference: Mean of strategy minus baseline over the pairs, with its interval before any correction.
         corrected: The same with the interval widened for the number of comparisons (Holm).
-        ratio: Mean of the strategy over mean of the baseline; None where the baseline's mean is 0.
+        ratio: Mean of the strategy over mean of the baseline, its interval widened too; None where the baseline's is 0.
         p: By the exact test (McNemar for yes and no, flips of sign for amounts).
         p_corrected: By Holm, over the comparisons made together.
         unpaired: Trials of either that have no partner, and are left out.
@@ -103,11 +103,12 @@ def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool
     ranks = {name: rank for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name]))}
     compared = {}
     for name, found in whole.items():
-        widened = difference(found, 1 - (1 - CONFIDENCE) / (len(whole) - ranks[name]))
+        level = 1 - (1 - CONFIDENCE) / (len(whole) - ranks[name])
+        widened = difference(found, level)
         compared[name] = Comparison(
             difference=difference(found),
             corrected=widened,
-            ratio=None if yes_no else ratio(found),
+            ratio=None if yes_no else ratio(found, level),
             p=p_values[name],
             p_corrected=corrected[name],
             unpaired=len(pairs[name]) - len(found),

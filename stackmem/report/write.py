@@ -26,12 +26,21 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
     """
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
     path = folders[0] / name if output is None else Path(os.path.expanduser(output))  # noqa: PTH111 - ~nobody is a name
-    content = page(read_runs(folders))
+    write_whole(path, page(read_runs(folders)))
+    return path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put the content where the path says, whole or not at all; a file that was there is replaced.
+
+    Raises:
+        UsageError: It cannot be written.
+
+    """
     try:
         _replace(path, content)
     except OSError as error:
         raise UsageError(f"{path} cannot be written ({error.strerror}); choose another file with -o") from error
-    return path
 
 
 def _replace(path: Path, content: bytes) -> None:

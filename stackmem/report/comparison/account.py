@@ -1,0 +1,104 @@
+"""What the report says in words: what was run, what it is and what it is not, what was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isfinite
+
+from stackmem.bench.statistics import smallest_difference
+
+from .figures import Section, Wants
+from .results import Results
+
+SIMULATED = (
+    "The model sim/bounded-reader is simulated: a fixed policy whose only memory is its prompt. It measures what a "
+    "strategy keeps in sight and what that costs, not intelligence: it neither writes code nor misreads, and it shows "
+    "nothing about how well a real model would use a strategy's tools."
+)
+READING = (
+    "An interval holds 95 % of what resampling gives. Held against the baseline, trials are paired by task, seed, "
+    "horizon and model, and the interval is widened for the number of strategies compared in the table (Holm). better "
+    "and worse are said only where that interval excludes no difference and the exact test agrees. Everything else is "
+    "no difference shown, which is not the same as none."
+)
+_KNOWN = ("command", "version", "date", "machine", "python", "engine", "jobs", "plan", "suite")
+
+
+def facts(results: Results, wants: Wants) -> list[tuple[str, str]]:
+    """What was run, as pairs of a name and what there is to say."""
+    trials = results.trials
+    errors = sum(trial.failed for trial in trials)
+    told = [
+        ("trials", f"{len(trials):,}" + (f", of which {errors:,} failed before they could count" if errors else "")),
+        ("strategies", _counted({trial.strategy for trial in trials})),
+        ("tasks", _named(dict.fromkeys(trial.task for trial in trials))),
+        ("horizons", _named(f"{h:g}" for h in sorted({t.horizon for t in trials if isfinite(t.horizon)}))),
+        ("seeds", _counted({trial.text("seed") for trial in trials})),
+        ("models", _named(dict.fromkeys(trial.text("model") for trial in trials))),
+        ("isolation", _named(dict.fromkeys(trial.text("isolation") for trial in trials))),
+        ("baseline", wants.baseline),
+        ("bill", f"by the simulated cache of {wants.price_of}, verdicts at reads of {wants.read_multiple:g}"),
+    ]
+    rest = [name for name in results.suite if name not in _KNOWN]
+    told += [(name, results.suite[name]) for name in (*_KNOWN, *rest) if results.suite.get(name)]
+    return [(name, said) for name, said in told if said]
+
+
+def remarks(results: Results, wants: Wants) -> list[str]:
+    """What a reader must know before the figures."""
+    said = [SIMULATED] if any(trial.text("model").startswith("sim/") for trial in results.trials) else []
+    if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):
+        said.append(f"No trial of the baseline {wants.baseline} is here: nothing is held against it.")
+    return [*said, READING]
+
+
+def title(section: Section) -> str:
+    """Of a table."""
+    return f"{section.title} · {section.model}" + (f" · noise {section.noise}" if section.noise else "")
+
+
+def findings(section: Section, wants: Wants) -> list[str]:
+    """What a table shows of the strategies held against the baseline, in sentences."""
+    held = [line for line in section.lines if line.against]
+    if not held:
+        return []
+    base = wants.baseline
+    worse = [line.strategy for line in held if _verdict(line.against, "solved") == "worse"]
+    better = [line.strategy for line in held if _verdict(line.against, "solved") == "better"]
+    kept = [line for line in held if line.strategy not in worse]
+    cheaper = [line.strategy for line in kept if _verdict(line.against, "bill") == "better"]
+    dearer = [line.strategy for line in held if _verdict(line.against, "bill") == "worse"]
+    smaller = [line.strategy for line in kept if _verdict(line.against, "peak") == "better"]
+    told = [
+        (f"Solve more than {base}", better),
+        (f"Solve less than {base}", worse),
+        (f"Cheaper than {base} at reads of {wants.read_multiple:g}, no loss of success shown", cheaper),
+        (f"A smaller peak context than {base}, no loss of success shown", smaller),
+        (f"Dearer than {base}", dearer),
+    ]
+    return [f"{says}: {', '.join(names)}." for says, names in told if names] + _power(section, wants)
+
+
+def _power(section: Section, wants: Wants) -> list[str]:
+    base = next((line for line in section.lines if line.strategy == wants.baseline), None)
+    solved = base.figures["solved"] if base else None
+    if solved is None:
+        return []
+    least = smallest_difference(solved.count, solved.value)
+    count = solved.count
+    if least is None:
+        return [f"{count} pairs are too few to show any gap in success; the bill and the context may show one."]
+    return [f"With {count} pairs a gap in success of {least * 100:.0f} points shows four times in five, uncorrected."]
+
+
+def _verdict(against: object, figure: str) -> str:
+    found = against.get(figure) if isinstance(against, dict) else None
+    return found.verdict if found else ""
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(filter(None, names))
+
+
+def _counted(names: Sequence[str] | set[str]) -> str:
+    return str(len(names)) if names else ""

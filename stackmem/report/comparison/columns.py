@@ -1,0 +1,152 @@
+"""What the tables of the report show, each figure in one place: its title, its unit, what it tells."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Literal, assert_never
+
+from msgspec import Struct
+
+from stackmem.bench.intervals import Interval
+from stackmem.bench.statistics import Comparison
+
+from .figures import Line, Section, Wants, bill_name
+
+Kind = Literal["share", "usd", "tokens", "count", "ratio"]
+SUCCESS, BILL, CONTEXT, WORK, LOST = "Success", "Bill, USD", "Context", "Work", "Lost and found again"
+
+
+class Column(Struct, frozen=True):
+    """A figure of each line.
+
+    Attributes:
+        key: Its name among the figures of a line; of a comparison, which one.
+        group: What it belongs to, as a heading over it.
+        against: It is a difference to the baseline.
+
+    """
+
+    key: str
+    title: str
+    tells: str
+    group: str
+    kind: Kind
+    against: bool = False
+
+
+def columns(section: Section, wants: Wants) -> tuple[Column, ...]:
+    """Those that the section has something for, in their order; the strategy and its trials stand before them."""
+    counts = {line.k for line in section.lines}
+    k = str(counts.pop()) if len(counts) == 1 else "k"
+    return tuple(
+        column
+        for column in _columns(wants, k)
+        if any(figure_of(line, column) for line in section.lines) and not (k == "1" and column.key.startswith("pass_"))
+    )
+
+
+def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
+    to_base, multiple = f"to {wants.baseline}", f"{wants.read_multiple:g}"
+    bills = [
+        Column(bill_name(each), f"at {each:g}", f"mean bill, a cached token at {each:g} of an input token", BILL, "usd")
+        for each in wants.multiples
+    ]
+    return (
+        Column("solved", "solved", "share of trials whose checks passed, Wilson interval", SUCCESS, "share"),
+        Column("solved", to_base, "gap of success rates in pairs, in points", SUCCESS, "share", against=True),
+        Column("pass_at_k", f"pass@{k}", f"chance that at least one of {k} trials of a task passes", SUCCESS, "share"),
+        Column("pass_hat_k", f"pass^{k}", f"chance that each of {k} trials of a task passes", SUCCESS, "share"),
+        *bills,
+        Column("bill", to_base, f"bill at {multiple} over the baseline's, in pairs", BILL, "usd", against=True),
+        Column("cost_per_solved", "a solved one", f"bills at {multiple} of all trials over those solved", BILL, "usd"),
+        Column("peak_context_tokens", "peak", "the longest prompt, tokens", CONTEXT, "tokens"),
+        Column("peak", to_base, "longest prompt over the baseline's, in pairs", CONTEXT, "tokens", against=True),
+        Column("mean_context_tokens", "mean", "mean prompt, tokens", CONTEXT, "tokens"),
+        Column("cache_read_share", "cached", "share of prompt tokens read from the cache", CONTEXT, "share"),
+        Column("steps", "steps", "replies of the model", WORK, "count"),
+        Column("memory_call_share", "memory", "share of calls that manage memory", WORK, "share"),
+        Column("rediscoveries", "rediscovered", "commands that failed in an ended frame, tried again", LOST, "count"),
+        Column("found_again", "found again", "looks that told what an ended frame had been told", LOST, "count"),
+        Column("repeated_looks", "repeated", "looks that told the same, or failed, again", LOST, "count"),
+        Column("rereads", "reread", "reads of a file that showed the same again", LOST, "count"),
+    )
+
+
+def figure_of(line: Line, column: Column) -> Interval | None:
+    """The column's figure; of one that is held against the baseline the corrected ratio, of success the difference."""
+    if column.against:
+        found = line.against.get(column.key)
+        return (found.ratio or found.corrected) if found else None
+    return line.figures.get(column.key)
+
+
+def kind_of(line: Line, column: Column) -> Kind:
+    """A ratio where a comparison has one."""
+    found = comparison_of(line, column)
+    return "ratio" if found and found.ratio else column.kind
+
+
+def comparison_of(line: Line, column: Column) -> Comparison | None:
+    return line.against.get(column.key) if column.against else None
+
+
+def value_text(value: float, kind: Kind, *, signed: bool = False) -> str:
+    """A value with its unit, short enough for a table."""
+    if value == inf:
+        return "∞"
+    size = abs(value)
+    sign = "−" if value < 0 else "+" if signed and value > 0 else ""
+    match kind:
+        case "share":
+            return f"{sign}{size * 100:.0f}{'' if signed else ' %'}"
+        case "usd":
+            return f"{sign}{_three(size)}"
+        case "tokens":
+            return f"{sign}{_thousands(size)}"
+        case "ratio":
+            return f"{size:.2f}×" if size < 9.995 else f"{size:,.0f}×"
+        case "count":
+            return f"{sign}{size:.0f}" if size >= 100 or size == round(size) else f"{sign}{size:.1f}"
+        case _:
+            assert_never(kind)
+
+
+def range_text(figure: Interval, kind: Kind, *, signed: bool = False) -> str:
+    """The ends of the interval; empty where there is none, or nothing between them."""
+    if figure.low is None or figure.high is None:
+        return ""
+    low, high = (value_text(end, kind, signed=signed).rstrip(" %×") for end in (figure.low, figure.high))
+    return "" if low == high else f"{low} … {high}" if signed else f"{low}–{high}"
+
+
+def cell_texts(line: Line, column: Column) -> tuple[str, str, str]:
+    """The value, its interval, and the verdict where it is held against the baseline; each may be empty."""
+    figure, held, kind = figure_of(line, column), comparison_of(line, column), kind_of(line, column)
+    if figure is None:
+        return ("", "", "")
+    signed = column.against and kind != "ratio"
+    value, within = value_text(figure.value, kind, signed=signed), range_text(figure, kind, signed=signed)
+    return (value, within, held.verdict if held else "")
+
+
+def cell_text(line: Line, column: Column) -> str:
+    """The same in one piece."""
+    value, within, verdict = cell_texts(line, column)
+    return " ".join(filter(None, (value, f"({within})" if within else "", verdict)))
+
+
+def _three(size: float) -> str:
+    """Three digits that tell."""
+    if size == 0:
+        return "0"
+    if size < 0.00005:
+        return f"{size:.1e}"
+    return (
+        f"{size:,.0f}" if size >= 100 else f"{size:.4f}" if size < 0.1 else f"{size:.3f}" if size < 1 else f"{size:.2f}"
+    )
+
+
+def _thousands(size: float) -> str:
+    if size < 1_000:
+        return f"{size:.0f}"
+    return f"{size / 1_000:.1f}k" if size < 99_950 else f"{size / 1_000:,.0f}k"

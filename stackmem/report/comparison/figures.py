@@ -1,0 +1,190 @@
+"""What the strategies came to: for each set of tasks, one line of figures per strategy.
+
+A trial that failed through no fault of its strategy (outcome ``error``) is counted and left out of every figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite, nan
+
+from msgspec import Struct
+
+from stackmem.bench import intervals
+from stackmem.bench.intervals import Interval, Pair
+from stackmem.bench.statistics import Comparison, Wanted, compare
+from stackmem.core.pricing import Price
+
+from .results import Results, Trial
+
+READ_MULTIPLES = (0.1, 0.05, 0.025)
+MEANS = (
+    "steps", "model_calls", "peak_context_tokens", "mean_context_tokens", "cache_read_share", "output_tokens",
+    "rediscoveries", "repeated_looks", "rereads", "found_again", "memory_call_share", "heap_reads_per_write",
+    "never_read_share", "stale_reads", "false_pops", "bill_usd", "wall_seconds", "model_seconds", "tools_seconds",
+    "harness_seconds",
+)  # fmt: skip
+"""Columns whose mean over the trials is shown."""
+
+
+class Line(Struct, frozen=True):
+    """One strategy on one set of tasks.
+
+    Attributes:
+        trials: Those that count.
+        errors: How many more failed through no fault of the strategy.
+        figures: Name to figure; None where nothing was measured.
+        against: ``solved``, ``bill`` and ``peak`` held against the baseline; without those that cannot be.
+        k: Trials of a task that ``pass_at_k`` and ``pass_hat_k`` speak of.
+
+    """
+
+    strategy: str
+    trials: int
+    errors: int
+    figures: Mapping[str, Interval | None]
+    against: Mapping[str, Comparison]
+    k: int
+
+
+class Section(Struct, frozen=True):
+    """A set of tasks that were given to each strategy.
+
+    Attributes:
+        task: Empty where it is all of them.
+        horizon: Nan where it is all of them, or where tasks have none.
+
+    """
+
+    title: str
+    model: str
+    noise: str
+    task: str
+    horizon: float
+    lines: tuple[Line, ...]
+
+
+class Wants(Struct, frozen=True):
+    """What a person wants to be shown.
+
+    Attributes:
+        read_multiple: Price of a token read from the cache, in prices of an input token.
+
+    """
+
+    price: Price
+    price_of: str
+    baseline: str = "full"
+    read_multiple: float = 0.1
+
+    @property
+    def multiples(self) -> tuple[float, ...]:
+        return tuple(sorted({self.read_multiple, *READ_MULTIPLES}, reverse=True))
+
+
+def bill(trial: Trial, price: Price, multiple: float) -> float:
+    """USD of a trial where a read costs ``multiple`` input tokens; nan where it has no bill."""
+    uncached, read, written_5m, written_1h, output = (
+        trial.number(f"bill_{name}") for name in ("uncached", "read", "write_5m", "write_1h", "output")
+    )
+    prompt = uncached * price.input + read * price.input * multiple
+    written = written_5m * price.cache_write_5m + written_1h * price.cache_write_1h
+    return (prompt + written + output * price.output) / 1_000_000
+
+
+def sections(results: Results, wants: Wants) -> list[Section]:
+    """For each model and noise: all tasks, then each horizon, then each task at each horizon."""
+    found = []
+    for group in dict.fromkeys(trial.group for trial in results.trials):
+        mine = [trial for trial in results.trials if trial.group == group]
+        horizons = sorted({trial.horizon for trial in mine if isfinite(trial.horizon)})
+        tasks = list(dict.fromkeys(trial.task for trial in mine))
+        found.append(_section(mine, "", nan, "All tasks" + (" and horizons" if len(horizons) > 1 else ""), wants))
+        if len(horizons) > 1:
+            for horizon in horizons:
+                chosen = [trial for trial in mine if trial.horizon == horizon]
+                found.append(_section(chosen, "", horizon, f"Horizon {horizon:g}", wants))
+        if len(tasks) == 1 and len(horizons) <= 1:
+            continue
+        for task in tasks:
+            for horizon in sorted({trial.horizon for trial in mine if trial.task == task}, key=_nan_first):
+                chosen = [trial for trial in mine if trial.task == task and _same(trial.horizon, horizon)]
+                title = f"{task}, horizon {horizon:g}" if isfinite(horizon) and len(horizons) > 1 else task
+                found.append(_section(chosen, task, horizon, title, wants))
+    return found
+
+
+def _section(trials: Sequence[Trial], task: str, horizon: float, title: str, wants: Wants) -> Section:
+    model, noise = trials[0].group
+    mine: dict[str, list[Trial]] = {}
+    for trial in trials:
+        mine.setdefault(trial.strategy, []).append(trial)
+    held = _against(mine, wants)
+    lines = [
+        _line(name, found, {figure: held[figure][name] for figure in held if name in held[figure]}, wants)
+        for name, found in mine.items()
+    ]
+    return Section(title, model, noise, task, horizon, tuple(sorted(lines, key=_best_first)))
+
+
+def _against(mine: Mapping[str, Sequence[Trial]], wants: Wants) -> dict[str, dict[str, Comparison]]:
+    """Each figure that strategies are judged by: every strategy but the baseline, held against it."""
+    judged: dict[str, tuple[Callable[[Trial], float], Wanted]] = {
+        "solved": (lambda trial: trial.solved, "more"),
+        "bill": (lambda trial: bill(trial, wants.price, wants.read_multiple), "less"),
+        "peak": (lambda trial: trial.number("peak_context_tokens"), "less"),
+    }
+    base = {trial.pairing: trial for trial in mine.get(wants.baseline, ()) if not trial.failed}
+    return {
+        figure: compare(
+            {name: _pairs(found, base, value) for name, found in mine.items() if name != wants.baseline},
+            wanted,
+            yes_no=figure == "solved",
+        )
+        for figure, (value, wanted) in judged.items()
+    }
+
+
+def _pairs(
+    found: Sequence[Trial], base: Mapping[tuple[str, ...], Trial], value: Callable[[Trial], float]
+) -> list[Pair]:
+    """The strategy's figure and the baseline's; nan where either has none."""
+    mine = {trial.pairing: value(trial) for trial in found if not trial.failed}
+    return [
+        (mine.get(key, nan), value(base[key]) if key in base else nan) for key in dict.fromkeys((*mine, *base))
+    ]  # fmt: skip
+
+
+def _line(name: str, trials: Sequence[Trial], against: Mapping[str, Comparison], wants: Wants) -> Line:
+    counted = [trial for trial in trials if not trial.failed]
+    judged = [trial for trial in counted if isfinite(trial.solved)]
+    figures = {column: intervals.mean([trial.number(column) for trial in counted]) for column in MEANS}
+    figures["solved"] = intervals.wilson(int(sum(trial.solved for trial in judged)), len(judged))
+    for multiple in wants.multiples:
+        figures[bill_name(multiple)] = intervals.mean([bill(trial, wants.price, multiple) for trial in counted])
+    costs = [(bill(trial, wants.price, wants.read_multiple), trial.solved) for trial in judged]
+    figures["cost_per_solved"] = intervals.cost_per_solved(costs)
+    tasks: dict[tuple[str, ...], list[bool]] = {}
+    for trial in judged:
+        tasks.setdefault((trial.task, trial.text("horizon")), []).append(trial.solved == 1)
+    k = min(map(len, tasks.values()), default=0)
+    figures["pass_at_k"] = intervals.pass_at_k(list(tasks.values()), k)
+    figures["pass_hat_k"] = intervals.pass_hat_k(list(tasks.values()), k)
+    return Line(name, len(counted), len(trials) - len(counted), figures, against, k)
+
+
+def bill_name(multiple: float) -> str:
+    return f"bill_{multiple:g}"
+
+
+def _best_first(line: Line) -> tuple[float, float, str]:
+    solved, cost = line.figures["solved"], line.figures[bill_name(READ_MULTIPLES[0])]
+    return (-solved.value if solved else 1.0, cost.value if cost else float("inf"), line.strategy)
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (not isfinite(one) and not isfinite(other))
+
+
+def _nan_first(value: float) -> float:
+    return value if isfinite(value) else -1.0

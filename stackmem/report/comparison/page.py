@@ -1,0 +1,189 @@
+"""The report as one HTML file that reaches for nothing: tables, plots, and every trial.
+
+Names and errors come from outside and are hostile: they stand in the page as escaped text only, ids are numbers, and
+the content security policy allows the page's own style and script and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from importlib.resources import files
+from math import isfinite
+from pathlib import Path
+
+from .account import facts, remarks
+from .anchors import Anchors
+from .families import FAMILIES, family_of
+from .figures import Section, Wants, bill
+from .frontier import frontier
+from .loss_curves import Curve, loss_curves, loss_plot
+from .results import Results, Trial
+from .slopes import slope_plot, slopes
+from .tables import table
+from .trial_list import trial_list
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>Strategies side by side · stackmem</title>
+<style>{style}</style>
+</head>
+<body>
+<header class="top"><span class="brand">stackmem</span><nav>{nav}</nav><button id="theme" class="icon" \
+aria-label="Light or dark" title="Light or dark">◐</button></header>
+<main>{body}</main>
+<script>{program}</script>
+</body>
+</html>
+"""
+_WIDE, _HALF, _NARROW = 1_140, 556, 350
+
+
+def page(results: Results, shown: Sequence[Section], wants: Wants, path: Path) -> str:
+    """The whole file, as it stands at ``path``."""
+    style, program = _asset("comparison.css"), _asset("comparison.js")
+    policy = (
+        f"default-src 'none'; script-src {_digest(program)}; style-src {_digest(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    anchors = Anchors(results)
+    parts = [("Summary", _summary(results, wants))]
+    if results.trials:
+        parts += _groups(results, shown, wants, anchors)
+        parts.append(
+            ("Trials", _card("Trials", "Every number above leads here.", trial_list(results, wants, anchors, path)))
+        )
+    body = "".join(f'<section id="p{number}">{inside}</section>' for number, (_, inside) in enumerate(parts))
+    nav = "".join(f'<a href="#p{number}">{escape(name)}</a>' for number, (name, _) in enumerate(parts))
+    return _PAGE.format(policy=policy, style=style, nav=nav, body=body, program=program)
+
+
+def _groups(results: Results, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> Iterator[tuple[str, str]]:
+    """For each model and noise: the whole, the plots, the horizons, the tasks."""
+    groups = list(dict.fromkeys((section.model, section.noise) for section in shown))
+    for group in groups:
+        mine = [section for section in shown if (section.model, section.noise) == group]
+        trials = [trial for trial in results.trials if trial.group == group]
+        of = "" if len(groups) == 1 else f" · {group[0]}" + (f" · noise {group[1]}" if group[1] else "")
+        whole, horizons = mine[0], [one for one in mine[1:] if not one.task]
+        tasks = [one for one in mine if one.task]
+        yield f"Overall{of}", _card(f"{whole.title}{of}", "", table(whole, wants, anchors))
+        yield from _plots(trials, horizons or [whole], group, of, wants, anchors)
+        if horizons:
+            yield f"Horizons{of}", _folded(f"By horizon{of}", horizons, wants, anchors)
+        if tasks:
+            yield f"Tasks{of}", _folded(f"By task{of}", tasks, wants, anchors)
+
+
+def _plots(
+    trials: Sequence[Trial],
+    sections: Sequence[Section],
+    group: tuple[str, str],
+    of: str,
+    wants: Wants,
+    anchors: Anchors,
+) -> Iterator[tuple[str, str]]:
+    drawn = [(one.title, lambda width, one=one: frontier(one, wants, anchors, width)) for one in sections]
+    told = (
+        "What a trial costs against how often it ends solved, with 95 % intervals. The line joins those that no other "
+        "strategy beats in both; dearer and less often solved lies below it."
+    )
+    if inside := _figures(drawn):
+        yield f"Frontier{of}", _card(f"Bill against success{of}", told, _legend(trials) + inside)
+    price, multiple = wants.price, wants.read_multiple
+    cost = slopes(trials, lambda trial: bill(trial, price, multiple))
+    peak = slopes(trials, lambda trial: trial.number("peak_context_tokens"))
+    bills = f"mean bill of a trial, USD, reads at {multiple:g}"
+    grown = [
+        ("Peak context", lambda width: slope_plot(peak, "peak context, tokens", group, wants, anchors, width)),
+        ("Bill", lambda width: slope_plot(cost, bills, group, wants, anchors, width)),
+    ]
+    told = (
+        "Both axes are logarithmic: a straight line is a power of the horizon. Beside each name stands the exponent "
+        "fitted over all its trials, with its 95 % interval: 0 does not grow, 1 grows with the work, 2 with its square."
+    )
+    if inside := _figures(grown):
+        yield f"Growth{of}", _card(f"What grows with the horizon{of}", told, inside)
+    lost = [(one.title, _lost(loss_curves(_of(trials, one)), one.title, group, wants, anchors)) for one in sections]
+    told = (
+        "The share of trials in which everything a call used was in the prompts from where it was first told to where it "
+        "was used, by step. Trials that end leave the curve where they ended (Kaplan and Meier)."
+    )
+    if inside := _figures(lost):
+        yield f"First loss{of}", _card(f"When the first fact was lost{of}", told, inside)
+
+
+def _lost(
+    curves: Sequence[Curve], title: str, group: tuple[str, str], wants: Wants, anchors: Anchors
+) -> Callable[[int], str]:
+    return lambda width: loss_plot(curves, title, group, wants, anchors, width)
+
+
+def _of(trials: Sequence[Trial], section: Section) -> list[Trial]:
+    return [trial for trial in trials if not isfinite(section.horizon) or trial.horizon == section.horizon]
+
+
+def _figures(drawn: Sequence[tuple[str, Callable[[int], str]]]) -> str:
+    """Each plot twice, for a wide window and for a phone; alone it takes the whole width."""
+    said = []
+    for title, draw in drawn:
+        wide = draw(_HALF if len(drawn) > 1 else _WIDE)
+        if wide:
+            name = f"<figcaption>{escape(title)}</figcaption>" if len(drawn) > 1 else ""
+            said.append(
+                f'<figure>{name}<div class="wide">{wide}</div><div class="narrow">{draw(_NARROW)}</div></figure>'
+            )
+    return f'<div class="figures{" single" if len(drawn) == 1 else ""}">{"".join(said)}</div>' if said else ""
+
+
+def _legend(trials: Sequence[Trial]) -> str:
+    used = {family_of(trial.strategy) for trial in trials}
+    return "<p class=legend>" + "".join(
+        f'<span><span class="chip f-{name}"></span>{escape(does)}</span>'
+        for name, (does, _) in FAMILIES.items()
+        if name in used
+    ) + "</p>"  # fmt: skip
+
+
+def _summary(results: Results, wants: Wants) -> str:
+    known = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts(results, wants)
+    )
+    said = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(results, wants))
+    empty = "" if results.trials else "<p class=empty>No trial has ended yet.</p>"
+    return f"<h1>Strategies side by side</h1>{empty}<dl class=known>{known}</dl><div class=remarks>{said}</div>"
+
+
+def _folded(title: str, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> str:
+    said = "".join(
+        f"<details class=set><summary><b>{escape(one.title)}</b><span>{_best(one)}</span></summary>"
+        f"{table(one, wants, anchors)}</details>"
+        for one in shown
+    )
+    return _card(title, "", said)
+
+
+def _best(section: Section) -> str:
+    solved = [(line.strategy, line.figures["solved"]) for line in section.lines]
+    whole = sum(1 for _, found in solved if found is not None and found.value == 1)
+    return f"{whole} of {len(solved)} strategies solve all"
+
+
+def _card(title: str, told: str, inside: str) -> str:
+    return f"<h2>{escape(title)}</h2>{f'<p class=told>{escape(told)}</p>' if told else ''}{inside}"
+
+
+def _asset(name: str) -> str:
+    return files("stackmem.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,107 @@
+"""What a bench left behind: one row for each trial, and what is known of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.bench.ledger import LEDGER, read_rows
+from stackmem.bench.results import RESULTS, read_results, read_suite
+from stackmem.errors import UsageError
+
+
+class Trial(Struct, frozen=True):
+    """One trial.
+
+    Attributes:
+        row: Column to value, as the file has them.
+
+    """
+
+    row: Mapping[str, Any]
+
+    def text(self, column: str) -> str:
+        found = self.row.get(column)
+        return "" if found is None else str(found)
+
+    def number(self, column: str) -> float:
+        """Nan where the trial has no such figure."""
+        found = self.row.get(column)
+        if isinstance(found, int | float) and isfinite(found):
+            return float(found)
+        return nan
+
+    @property
+    def failed(self) -> bool:
+        """The trial came to nothing through no fault of its strategy, and tells nothing about it."""
+        return self.text("outcome") == "error"
+
+    @property
+    def solved(self) -> float:
+        """1 or 0; nan where nobody judged it."""
+        found = self.number("solved")
+        return nan if self.failed or found not in (0, 1) else found
+
+    @property
+    def strategy(self) -> str:
+        return self.text("strategy")
+
+    @property
+    def task(self) -> str:
+        return self.text("family") or self.text("task")
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """Model and noise: trials that differ in them are never put in one table."""
+        return (self.text("model"), self.text("noise"))
+
+    @property
+    def horizon(self) -> float:
+        return self.number("horizon")
+
+    @property
+    def pairing(self) -> tuple[str, ...]:
+        """What two trials have in common that can be compared with each other."""
+        return tuple(map(self.text, ("task", "family", "horizon", "noise", "seed", "model")))
+
+
+class Results(Struct, frozen=True):
+    """A bench that was run, wholly or in part.
+
+    Attributes:
+        suite: What is known of the whole: command, version, date, machine.
+
+    """
+
+    folder: Path
+    suite: Mapping[str, str]
+    trials: tuple[Trial, ...]
+
+
+def read_bench(folder: Path) -> Results:
+    """The rows of a bench, by their names; of one that still runs, or was killed, those that it has so far.
+
+    Raises:
+        UsageError: There is no bench in the folder.
+        TraceError: Its files are broken.
+
+    """
+    ledger, database = folder / LEDGER, folder / RESULTS
+    if not ledger.is_file() and not database.is_file():
+        raise UsageError(f"{folder} holds no {RESULTS}; stackmem bench makes one in the folder that its -o names")
+    whole = database.is_file() and not _older(database, ledger)
+    rows = read_results(folder) if whole else sorted(_last(read_rows(folder)), key=lambda row: str(row["id"]))
+    suite = read_suite(folder) if database.is_file() else {}
+    return Results(folder, suite, tuple(map(Trial, rows)))
+
+
+def _older(database: Path, ledger: Path) -> bool:
+    return ledger.is_file() and database.stat().st_mtime < ledger.stat().st_mtime
+
+
+def _last(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return list({str(row["id"]): row for row in rows}.values())

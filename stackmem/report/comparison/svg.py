@@ -1,0 +1,137 @@
+"""Drawing: scales, axes and marks as SVG whose colours the page's style sheet decides, so that both themes work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from math import ceil, floor, log10
+
+from msgspec import Struct
+
+CHAR_WIDTH = 6.3
+"""Of a label's letters on average, in pixels; its font is 11.5 pixels high."""
+
+
+class Scale(Struct, frozen=True):
+    """From values to pixels.
+
+    Attributes:
+        low, high: Values at ``start`` and ``end``; both above 0 where it is logarithmic.
+
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """Values beyond an end are drawn at it."""
+        low, high, at = (log10(x) if self.log else x for x in (self.low, self.high, max(value, self.low)))
+        share = (at - low) / (high - low) if high > low else 0.5
+        return round(self.start + min(1.0, share) * (self.end - self.start), 1)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Round values within the scale."""
+        return _log_ticks(self.low, self.high, most) if self.log else _even_ticks(self.low, self.high, most)
+
+
+class Box(Struct, frozen=True):
+    """The part of a drawing that is plotted in, in pixels."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+def log_scale(values: Iterable[float], start: float, end: float, room: float = 0.04) -> Scale:
+    """Around the values above 0, with some room at both ends."""
+    kept = [value for value in values if value > 0] or [1.0]
+    low, high = log10(min(kept)), log10(max(kept))
+    spread = max(high - low, 0.2)
+    return Scale(10 ** (low - room * spread), 10 ** (high + room * spread), start, end, log=True)
+
+
+def _log_ticks(low: float, high: float, most: int) -> list[float]:
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    for steps in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        found = [step * 10.0**decade for decade in decades for step in steps]
+        found = [value for value in found if low <= value <= high]
+        if len(found) <= most:
+            return found
+    return found[:: ceil(len(found) / most)]
+
+
+def _even_ticks(low: float, high: float, most: int) -> list[float]:
+    if high <= low:
+        return [low]
+    size = 10.0 ** floor(log10((high - low) / most))
+    step = next(size * by for by in (1, 2, 5, 10, 20, 50) if (high - low) / (size * by) <= most)
+    return [number * step for number in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+class Axis(Struct, frozen=True):
+    """A scale as it is shown.
+
+    Attributes:
+        ticks: Values that have a line and a text.
+
+    """
+
+    scale: Scale
+    name: str
+    ticks: Sequence[tuple[float, str]]
+
+
+def axes(box: Box, across: Axis, up: Axis) -> str:
+    """The grid with its values, and what the axes are."""
+    drawn = []
+    for value, text in across.ticks:
+        x = across.scale(value)
+        drawn.append(line(x, box.top, x, box.bottom, "grid") + label(x, box.bottom + 17, text, "tick", "middle"))
+    for value, text in up.ticks:
+        y = up.scale(value)
+        drawn.append(line(box.left, y, box.right, y, "grid") + label(box.left - 7, y + 4, text, "tick", "end"))
+    drawn.append(line(box.left, box.bottom, box.right, box.bottom, "axis"))
+    drawn.append(label(box.right, box.bottom + 34, across.name, "axis-name", "end"))
+    drawn.append(label(4, 13, up.name, "axis-name", "start"))
+    return "".join(drawn)
+
+
+def drawing(box: Box, name: str, inside: str) -> str:
+    return (
+        f'<svg class="plot" viewBox="0 0 {box.width:g} {box.height:g}" width="{box.width:g}" height="{box.height:g}" '
+        f'role="img" aria-label="{escape(name)}">{inside}</svg>'
+    )
+
+
+def line(x: float, y: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x:g}" y1="{y:g}" x2="{x2:g}" y2="{y2:g}"/>'
+
+
+def path(points: Sequence[tuple[float, float]], kind: str) -> str:
+    return f'<path class="{kind}" d="M{"L".join(f"{x:g} {y:g}" for x, y in points)}"/>'
+
+
+def dot(x: float, y: float, radius: float, kind: str) -> str:
+    return f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{radius:g}"/>'
+
+
+def label(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def linked(target: str, family: str, number: int, tells: str, inside: str, more: str = "") -> str:
+    """One strategy's marks, which lead to its trials and say their figures when they are pointed at."""
+    kinds = " ".join(filter(None, ("strategy", f"f-{family}", more)))
+    return (
+        f'<a class="{kinds}" href="#{target}" data-strategy="{number}"><title>{escape(tells)}</title>{inside}</a>'
+    )  # fmt: skip
+
+
+def clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
