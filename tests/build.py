@@ -8,19 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, assert_never
 
-from msgspec import json
+from msgspec import UNSET, json
 from msgspec.structs import asdict, replace
 
 import stackmem.prompts
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile, spec
-from stackmem.core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.effects import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
+    ContextCompacted,
     Event,
     ModelFailed,
     ModelReplied,
+    PromptText,
     RunStarted,
     SourcesDigested,
     Stop,
@@ -72,6 +74,7 @@ def started(strategy: str = "stackheap", **changes: Any) -> RunStarted:
         checked=False,
         command_seconds=30.0,
         version="0",
+        texts=tuple(PromptText(name, prompt_text(name).strip()) for name in getattr(opened, "texts", ())) or UNSET,
     )
     return replace(start, **changes)
 
@@ -123,11 +126,13 @@ def failed(kind: Any = "overloaded", retry_after_seconds: float | None = None) -
 class World:
     """A workspace in memory, a clock that moves by itself, and checks with a fixed verdict.
 
+    Where the model is asked for a summary it gives `summary`; all else of a model it has not.
     The command `A > B` writes the text A into the file B, `rm B` removes B; any other answers as `outputs` says.
     """
 
     files: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, ToolReturned] = field(default_factory=dict)
+    summary: str = "a summary"
     verified: VerifyReturned = field(default_factory=lambda: VerifyReturned("exit 0", "fine"))
     verify_writes: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
@@ -151,6 +156,8 @@ class World:
                 return ClockRead(self.seconds)
             case RunChecks():
                 return self.checks
+            case Compact(ask=ask, frame=frame, up_to_step=step):
+                return ContextCompacted(frame, step, self.summary, SPENT, prompt_digest=ask.view.digest)
             case AskModel():
                 raise AssertionError("a world has no model")
             case _:

@@ -46,6 +46,13 @@ class Redaction(Struct, frozen=True):
     records: tuple[int, ...]
 
 
+class PromptText(Struct, frozen=True):
+    """A prompt by the name of its file; its slots are filled when it is sent."""
+
+    name: str
+    text: str
+
+
 class RunStarted(Struct, frozen=True, tag=True):
     """A run began. Everything the rules read that is not decided by them stands here, once.
 
@@ -64,8 +71,9 @@ class RunStarted(Struct, frozen=True, tag=True):
         thinking: Whether the model is sent its own thinking back.
         tree: The workspace at the start, as the run's history names it; empty where none is kept.
         redacted: Of a redacted copy; not written elsewhere.
-        texts: Name to text of the other prompts that the strategy sends, such as the request for a summary; their slots
-            are filled when they are sent. Not written where there are none.
+        own_tools: Those of ``tools`` that are the person's own; not written where there are none.
+        texts: The other prompts that the strategy sends, such as the request for a summary; not written where there
+            are none.
 
     """
 
@@ -89,7 +97,13 @@ class RunStarted(Struct, frozen=True, tag=True):
     thinking: Literal["kept", "dropped"] = "kept"
     tree: str = ""
     redacted: Redaction | UnsetType = UNSET
-    texts: dict[str, str] | UnsetType = UNSET
+    own_tools: tuple[str, ...] | UnsetType = UNSET
+    texts: tuple[PromptText, ...] | UnsetType = UNSET
+
+    @property
+    def registered(self) -> tuple[str, ...]:
+        """The names of the person's own tools."""
+        return () if self.own_tools is UNSET else self.own_tools
 
 
 class RunResumed(Struct, frozen=True, tag=True):

@@ -38,17 +38,27 @@ def counted(text: str) -> Counted:
     return Counted(dict(often), often.total())
 
 
+def rarity(texts: int, holding: int) -> float:
+    """What a word weighs that ``holding`` of so many texts hold."""
+    return math.log(1 + (texts - holding + 0.5) / (holding + 0.5))
+
+
+def saturation(often: int, length: int, mean: float) -> float:
+    """What a text gains by a word that it holds so often; ``mean`` is the length of texts in words."""
+    return often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * length / mean))
+
+
 def scores(query: str, texts: Sequence[Counted]) -> list[float]:
     """How well each text fits the query; 0.0 where they share no word."""
     found = [0.0] * len(texts)
     mean = sum(text.length for text in texts) / max(1, len(texts)) or 1.0
     for word in dict.fromkeys(words(query)):
         holding = sum(word in text.often for text in texts)
-        weight = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
+        weight = rarity(len(texts), holding)
         for place, text in enumerate(texts if holding else ()):
             often = text.often.get(word, 0)
             if often:
-                found[place] += weight * often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * text.length / mean))
+                found[place] += weight * saturation(often, text.length, mean)
     return found
 
 

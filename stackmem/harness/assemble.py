@@ -7,11 +7,11 @@ from importlib import resources
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.calls import spec
-from stackmem.core.events import RunStarted
+from stackmem.core.events import PromptText, RunStarted
 from stackmem.core.messages import ToolSpec
 from stackmem.core.slots import fill
 from stackmem.core.strategy import MemoryStrategy
@@ -76,6 +76,7 @@ class Plan(Struct, frozen=True):
     profile: Profile
     system: str
     tools: tuple[ToolSpec, ...]
+    texts: tuple[PromptText, ...] = ()
 
 
 def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
@@ -105,7 +106,8 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     tools = tuple(spec(tool, slots) for tool in strategy.tools)
     system = _system(settings, strategy, slots)
     _refuse_small_window(model, system, tools, subject.text)
-    return Plan(model, strategy, limits, budgets, profile, system, tools)
+    texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
+    return Plan(model, strategy, limits, budgets, profile, system, tools, texts)
 
 
 def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...], task: str) -> None:
@@ -174,6 +176,7 @@ def assemble(
         version=VERSION,
         thinking="kept" if plan.strategy.prefix_stable else "dropped",
         tree=history.snapshot(),
+        texts=plan.texts or UNSET,
     )
     return Parts(start, plan.strategy, world, workspace, scrubber)
 
@@ -185,9 +188,7 @@ def _slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
 
 def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, str]) -> str:
     if settings.prompt is None:
-        package, colon, file = strategy.prompt.partition(":")
-        place = (package, file) if colon else ("stackmem.prompts", f"{strategy.prompt}.md")
-        return fill(resources.files(place[0]).joinpath(place[1]).read_text("utf-8"), slots).strip()
+        return fill(prompt_text(strategy.prompt), slots)
     try:
         return fill(settings.prompt.read_text("utf-8"), slots).strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -197,6 +198,13 @@ def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, st
         raise UsageError(
             f"the prompt {settings.prompt} has the slot {error}; known: {', '.join(sorted(slots))}"
         ) from error
+
+
+def prompt_text(name: str) -> str:
+    """A prompt of the package, or of another one by ``PACKAGE:FILE``; slots not filled."""
+    package, colon, file = name.partition(":")
+    place = (package, file) if colon else ("stackmem.prompts", f"{name}.md")
+    return resources.files(place[0]).joinpath(place[1]).read_text("utf-8").strip()
 
 
 def _profile(prepared: Prepared) -> Profile:

@@ -191,6 +191,7 @@ def _start(moment: Moment, changes: Changes, planned: RunPlan, parts: Parts) -> 
         limits=planned.limits,
         version=VERSION,
         rules=parts.start.rules,
+        texts=base.texts if changes.strategy is None else parts.start.texts,
     )
     # A provider may have signed the model's thinking over all that stood before it, and refuse it otherwise.
     same = (start.model, start.system, start.tools) == (base.model, base.system, base.tools)

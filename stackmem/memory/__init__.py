@@ -7,12 +7,38 @@ from collections.abc import Callable
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import UsageError
 
+from .boundary import boundary
+from .clear import clear
+from .expandable import expandable
 from .full import full
+from .hierarchical import hierarchical
+from .mask import mask
+from .memory_dir import memory_dir
+from .notes import notes
+from .rag import rag
+from .rolling_summary import rolling_summary
 from .stackheap import stackheap
+from .structured_summary import structured_summary
+from .summary import summary
+from .truncate import truncate
+from .window import window
 
 STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "full": full,
     "stackheap": stackheap,
+    "boundary": boundary,
+    "clear": clear,
+    "expandable": expandable,
+    "hierarchical": hierarchical,
+    "mask": mask,
+    "memory_dir": memory_dir,
+    "notes": notes,
+    "rag": rag,
+    "rolling_summary": rolling_summary,
+    "structured_summary": structured_summary,
+    "summary": summary,
+    "truncate": truncate,
+    "window": window,
 }
 """Name to maker; the maker takes what stands after the colon in ``--strategy NAME:PARAMETERS``."""
 

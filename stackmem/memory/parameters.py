@@ -1,6 +1,6 @@
 """``VALUE,key=value,key=value`` after a strategy's name.
 
-Rule 1: a strategy names its parameters in order; the first one may be given without its name.
+Rule 1: a strategy names its parameters in order; values without a name come first and are the first ones'.
 Rule 2: a name is spelled in one way only: parameters in their order, each with its name, none that has its default.
 """
 
@@ -68,10 +68,12 @@ def parameters(strategy: str, text: str, known: tuple[Parameter, ...] = ()) -> P
 def _given(strategy: str, text: str, known: tuple[Parameter, ...]) -> dict[str, str]:
     names = [each.name for each in known]
     given: dict[str, str] = {}
+    named = False
     for place, piece in enumerate(text.split(",") if text else ()):
         name, equals, value = (part.strip() for part in piece.partition("="))
-        if not equals and place == 0 and known:
-            name, value = names[0], name
+        named = named or bool(equals)
+        if not named and name not in names and place < len(names):
+            name, value = names[place], name
         elif not equals and name in names:
             raise UsageError(f"strategy {strategy!r} takes {_accepts(known[names.index(name)])}, not {piece!r}")
         if name not in names:

@@ -1,5 +1,7 @@
 """What every strategy promises, held against each entry of STRATEGIES and each place of the index."""
 
+from dataclasses import dataclass
+
 import pytest
 from msgspec import json
 
@@ -12,6 +14,7 @@ from stackmem.core.slots import fill
 from stackmem.core.state import Result, State
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import (
+    Played,
     World,
     alloc,
     call,
@@ -29,7 +32,15 @@ from tests.build import (
     stored,
 )  # fmt: skip
 
-SPELLED = sorted({*STRATEGIES, *(f"stackheap:index={place}" for place in ("on_change", "delta", "tail", "system"))})
+# Parameters with which the story is long enough for a strategy to do what it is there for.
+SHORT = (
+    "boundary:20,keep=1,steps=2", "clear:1300,keep=1", "expandable:20,keep=1,poll=2", "hierarchical:1,2",
+    "mask:2,poll=3", "mask:1,poll=1", "memory_dir:1300,keep=1", "notes", "notes:window=1", "rag:1", "rolling_summary:2",
+    "structured_summary:1000,keep=1", "summary:1000,keep=1", "summary:1000,keep=1,prefix=cold", "truncate:100",
+    "window:1,step=1", "window:3,step=2",
+)  # fmt: skip
+PLACES = tuple(f"stackheap:index={place}" for place in ("on_change", "delta", "tail", "system"))
+SPELLED = sorted({*STRATEGIES, *PLACES, *SHORT})
 THOUGHT = Thinking({"type": "thinking", "thinking": "hm", "signature": "s"})
 
 # A run with something of everything; a strategy without frames refuses what it does not offer.
@@ -57,12 +68,17 @@ STORY = (
 
 def story(spelled):
     start = started(spelled, task="The whole task text, mentioned once.", limits=Limits(steps=19))
-    return play(*STORY, start=start, world=World({"spec.md": "a long specification"}))
+    return play(*STORY, start=start, world=World({"spec.md": "a long specification " * 100}))
+
+
+@dataclass
+class Story(Played):
+    spelled: str = ""
 
 
 @pytest.fixture(params=SPELLED)
 def played(request):
-    return story(request.param)
+    return Story(**vars(story(request.param)), spelled=request.param)
 
 
 def states(played):
@@ -124,7 +140,10 @@ def test_every_prompt_of_a_frame_starts_with_the_bytes_of_the_one_before_or_the_
         system = last.get("system", [view.system.encode()])
         broken += now[: len(before)] != before or system != [view.system.encode()]
         last |= {state.running.id: now, "system": system}
-    assert (broken == 0) is played.strategy.prefix_stable
+    if played.strategy.prefix_stable:
+        assert broken == 0
+    elif played.spelled in (*SHORT, *PLACES):
+        assert broken > 0
 
 
 def test_tools_are_equal_in_every_request_and_so_is_system_where_the_prefix_is_stable(played):
@@ -167,7 +186,7 @@ def test_the_prompt_of_a_strategy_names_only_the_tools_it_offers(spelled):
     offered = {tool.name for tool in started(spelled).tools}
     every = {tool.name for name in STRATEGIES for tool in started(name).tools}
     text = fill(prompt_text(strategy.prompt), slots(started().budgets))
-    assert {name for name in every if name in text} == offered
+    assert {name for name in every if (name in text if "_" in name else f"`{name}`" in text)} == offered
 
 
 def test_a_strategy_without_frames_or_heap_speaks_of_neither():

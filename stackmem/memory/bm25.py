@@ -1,0 +1,74 @@
+"""An index that grows with a conversation, for BM25 without reading every text at every step.
+
+Like ``Log``, an index is a view of the first ``len`` texts of a store that it may share with longer ones; adding to
+the newest view extends the store, adding to an older one copies it first. What anyone holds never changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from stackmem.core.ranking import rarity, saturation, words
+
+QUERY_WORDS = 48
+"""A query is as good as its rarest words; so many of them are looked up."""
+
+
+class _Store:
+    """Lengths of the texts in words, and for each word the texts that hold it, with how often."""
+
+    __slots__ = ("lengths", "postings")
+
+    def __init__(self, lengths: list[int], postings: dict[str, list[tuple[int, int]]]) -> None:
+        self.lengths = lengths
+        self.postings = postings
+
+
+class Index:
+    """Texts by the words in them, numbered from 0 in the order they were added."""
+
+    __slots__ = ("_length", "_store", "_words")
+
+    def __init__(self) -> None:
+        self._store = _Store([], {})
+        self._length = 0
+        self._words = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, text: str) -> Index:
+        store = self._store if len(self._store.lengths) == self._length else self._copied()
+        counted = Counter(words(text))
+        store.lengths.append(counted.total())
+        for word, often in counted.items():
+            store.postings.setdefault(word, []).append((self._length, often))
+        longer = Index()
+        longer._store, longer._length, longer._words = store, self._length + 1, self._words + counted.total()
+        return longer
+
+    def _copied(self) -> _Store:
+        kept = {
+            word: [posting for posting in held if posting[0] < self._length]
+            for word, held in self._store.postings.items()
+        }
+        return _Store(self._store.lengths[: self._length], {word: held for word, held in kept.items() if held})
+
+    def best(self, query: str, first: int, most: int) -> list[int]:
+        """Of the ``first`` texts, the numbers of those that fit best, best first; of equals the newer.
+
+        None that shares no word with the query is among them.
+        """
+        store, first = self._store, min(first, self._length)
+        mean = self._words / max(1, self._length) or 1.0
+        held = {word: store.postings[word] for word in dict.fromkeys(words(query)) if word in store.postings}
+        rare = sorted((word for word in held if held[word][0][0] < first), key=lambda word: len(held[word]))
+        found: dict[int, float] = {}
+        for word in rare[:QUERY_WORDS]:
+            weight = rarity(max(self._length, len(held[word])), len(held[word]))
+            for number, often in held[word]:
+                if number >= first:
+                    break
+                gain = weight * saturation(often, store.lengths[number], mean)
+                found[number] = found.get(number, 0.0) + gain
+        return sorted(found, key=lambda number: (-found[number], -number))[:most]

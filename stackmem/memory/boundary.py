@@ -1,0 +1,98 @@
+"""``boundary:CHARS``: results longer than CHARS are pruned, but only where a piece of work has just ended.
+
+In one conversation nobody says where a piece of work ends. The rule here takes the next best sign, *a command that
+succeeded after something was changed*: the tests pass after an edit. Commands change things as well, without telling;
+so a command that succeeds counts, too, once ``steps`` steps have gone by since the last boundary.
+
+At a boundary all long results but the last ``keep`` go, if that removes at least as much as must be written anew
+behind the first of them. By the usual prices (a write 1.25, a read 0.1) such a pruning has paid for itself after a
+dozen steps; a smaller one waits for the next boundary.
+
+Source: Anthropic's cost guide, where pruning at task boundaries saved 39 % and editing at every turn cost 74 % more.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import ToolCall, ToolResult, View
+from stackmem.core.state import State
+
+from .linear import TOOLS, Cut, Exchange, Linear, conversation, freed, view
+from .mask import masked
+from .parameters import Count
+from .parameters import parameters as parse
+
+
+class Work(Struct, frozen=True):
+    """What is known of the work so far, after some exchange.
+
+    Attributes:
+        ended: Whether a piece of work ended with that exchange.
+        since: Exchanges since the last end before it.
+        changed: Whether a file was written since.
+
+    """
+
+    ended: bool = False
+    since: int = 0
+    changed: bool = False
+
+
+class Boundary(Struct, frozen=True):
+    """Attributes:
+    chars: A result longer than this is large.
+    keep: The newest results, which stay.
+    steps: Steps without a boundary after which any successful command is one.
+    """
+
+    name: str = "boundary"
+    chars: int = 2_000
+    keep: int = 3
+    steps: int = 20
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+    def cut(self, conversation: Linear) -> Cut:
+        past, border = conversation.past, conversation.cut.short
+        end = len(past) - self.keep
+        if end <= border or not past.fold(self.worked, Work(), self.steps).ended:
+            return conversation.cut
+        saved = [freed(conversation, number) for number in range(border, end)]
+        first = next((number for number, chars in enumerate(saved, border) if chars), end)
+        written = sum(exchange.chars for exchange in past[first:]) - sum(saved)
+        return Cut(0, end) if sum(saved) >= written else conversation.cut
+
+    def head(self, conversation: Linear) -> str:
+        return ""
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        return masked(result, "pruned") if len(result.text) > self.chars else result
+
+    def worked(self, work: Work, exchange: Exchange) -> Work:
+        """What is known of the work after one more exchange."""
+        before = Work() if work.ended else work
+        since = before.since + 1
+        changed = before.changed or _succeeded(exchange, "write_file")
+        ended = _succeeded(exchange, "run_command") and (changed or since >= self.steps)
+        return replace(before, ended=ended, since=since, changed=changed)
+
+
+def _succeeded(exchange: Exchange, tool: str) -> bool:
+    called = any(isinstance(part, ToolCall) and part.name == tool for part in exchange.said.parts)
+    return called and not any(isinstance(part, ToolResult) and part.failed for part in exchange.told.parts)
+
+
+def boundary(parameters: str) -> Boundary:
+    chosen = parse("boundary", parameters, (Count("chars", 2_000), Count("keep", 3), Count("steps", 20)))
+    return Boundary(chosen.name, chosen.counts["chars"], chosen.counts["keep"], chosen.counts["steps"])

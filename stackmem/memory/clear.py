@@ -1,0 +1,64 @@
+"""``clear:TOKENS``: once the prompt reaches TOKENS, all tool results but the last ``keep`` are cleared.
+
+Until the trigger it is ``full``. A clearing is one new writing of what follows the first cleared result; it waits until
+it frees at least a tenth of the trigger, so that a history which is long without its results is not cleared again at
+every step.
+
+Source: Anthropic's context editing, ``clear_tool_uses_20250919`` (trigger, keep, clear_at_least), done by the client.
+Tokens are estimated: characters / 2.5, of the whole prompt.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import ToolResult, View
+from stackmem.core.state import State
+
+from .linear import CHARS_PER_TOKEN, TOOLS, Cut, Linear, conversation, freed, view
+from .mask import masked
+from .parameters import Count
+from .parameters import parameters as parse
+
+_AT_LEAST = 10  # the part of the trigger that a clearing frees: one tenth
+
+
+class Clear(Struct, frozen=True):
+    """Attributes:
+    trigger: Tokens of the whole prompt at which results are cleared.
+    keep: The newest results, which stay.
+    """
+
+    name: str = "clear"
+    trigger: int = 100_000
+    keep: int = 3
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+    def cut(self, conversation: Linear) -> Cut:
+        short = len(conversation.past) - self.keep
+        if conversation.tokens < self.trigger or short <= conversation.cut.short:
+            return conversation.cut
+        saved = sum(freed(conversation, number) for number in range(conversation.cut.short, short))
+        worth = saved * _AT_LEAST >= self.trigger * CHARS_PER_TOKEN
+        return Cut(0, short) if worth else conversation.cut
+
+    def head(self, conversation: Linear) -> str:
+        return ""
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        return masked(result, "cleared")
+
+
+def clear(parameters: str) -> Clear:
+    chosen = parse("clear", parameters, (Count("tokens", 100_000), Count("keep", 3)))
+    return Clear(chosen.name, chosen.counts["tokens"], chosen.counts["keep"])

@@ -1,0 +1,62 @@
+"""``expandable:CHARS``: old results are shown by their first CHARS characters and a number; ``expand`` shows one again.
+
+The last ``keep`` results are whole. As with ``mask``, results are shortened ``poll`` at a time, so that the provider's
+cache is left alone in between. An expanded result is a result like others: it is shortened when it is old.
+
+Source: the loop agent, whose observations are compacted behind an index and restored on request.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import ToolResult, View
+from stackmem.core.more_calls import Expand
+from stackmem.core.state import State
+
+from .linear import TOOLS, Cut, Linear, conversation, view
+from .parameters import Count
+from .parameters import parameters as parse
+
+
+class Expandable(Struct, frozen=True):
+    """Attributes:
+    chars: Characters that stay of an old result.
+    keep: Results that are whole at least.
+    poll: Steps between two shortenings.
+    """
+
+    name: str = "expandable"
+    chars: int = 400
+    keep: int = 5
+    poll: int = 5
+    tools: tuple[type[Call], ...] = (*TOOLS[:-1], Expand, TOOLS[-1])
+    prompt: str = "expandable"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+    def cut(self, conversation: Linear) -> Cut:
+        if conversation.whole < self.keep + self.poll:
+            return conversation.cut
+        return Cut(0, len(conversation.past) - self.keep)
+
+    def head(self, conversation: Linear) -> str:
+        return ""
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        line = f"[shortened: {self.chars:,} of {len(result.text):,} characters; expand index {step} shows it whole]"
+        short = f"{result.text[: self.chars]}\n{line}"
+        return replace(result, text=short) if len(short) < len(result.text) else result
+
+
+def expandable(parameters: str) -> Expandable:
+    chosen = parse("expandable", parameters, (Count("chars", 400), Count("keep", 5), Count("poll", 5)))
+    return Expandable(chosen.name, chosen.counts["chars"], chosen.counts["keep"], chosen.counts["poll"])

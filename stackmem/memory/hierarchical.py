@@ -1,0 +1,73 @@
+"""``hierarchical:HOT,WARM``: the last HOT turns whole, WARM turns before them compact, what is older as a summary.
+
+The tiers move in steps. Hot turns turn warm HOT at a time: their results keep head and tail. Warm turns turn cold WARM
+at a time: the model sums them up, from the turns as they were recorded and not as they were shown (a cold prefix), so
+that a fact in the middle of a long result is not lost before anybody has summed it up.
+
+Source: tiered histories (MemGPT's main and external context; hot, warm and cold storage).
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import ToolResult, View
+from stackmem.core.state import State
+from stackmem.core.text import clip_chars
+
+from .compacting import Request, compaction, overfull, standing_for
+from .linear import TOOLS, Cut, Linear, conversation, view
+from .parameters import Count
+from .parameters import parameters as parse
+
+
+class Hierarchical(Struct, frozen=True):
+    """Attributes:
+    hot: Turns that are shown whole at least.
+    warm: Turns that are shown compact at least, once there are so many.
+    chars: Characters of a compact result.
+    """
+
+    name: str = "hierarchical"
+    hot: int = 5
+    warm: int = 15
+    chars: int = 400
+    request: Request = Request("tier", "compaction_tier", 8_000, "cold")
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.request.texts
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        shown = conversation(state, self, self.name)
+        cold = shown.cut.short - self.warm
+        if overfull(state, shown):
+            cold = len(shown.past) - min(self.hot, (len(shown.past) - shown.cut.dropped) // 2)
+        elif shown.cut.short - shown.cut.dropped < 2 * self.warm:
+            return None
+        return compaction(state, shown, self.request, cold)
+
+    def cut(self, conversation: Linear) -> Cut:
+        if conversation.whole < 2 * self.hot:
+            return conversation.cut
+        return Cut(conversation.cut.dropped, len(conversation.past) - self.hot)
+
+    def head(self, conversation: Linear) -> str:
+        return standing_for(conversation, self.request.most)
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        return replace(result, text=clip_chars(result.text, self.chars))
+
+
+def hierarchical(parameters: str) -> Hierarchical:
+    chosen = parse("hierarchical", parameters, (Count("hot", 5), Count("warm", 15)))
+    return Hierarchical(chosen.name, chosen.counts["hot"], chosen.counts["warm"])

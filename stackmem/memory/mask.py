@@ -1,0 +1,65 @@
+"""``mask:N``: the whole history, but tool outputs older than N turns are one line each.
+
+Calls and thoughts stay, so the model still knows what it did, not what it saw. Masking one more output at every step
+writes the last N turns anew at every step; ``poll`` masks only every so many steps and shows between N and
+N + poll - 1 outputs whole. ``poll=1`` is the published default, 10 is ours.
+
+Source: observation masking in SWE-agent (``last_n_observations``, ``polling``); Lindenbauer et al., "The Complexity
+Trap" (2025): half the cost of raw history at equal success.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import ToolResult, View
+from stackmem.core.state import State
+
+from .linear import TOOLS, Cut, Linear, conversation, view
+from .parameters import Count
+from .parameters import parameters as parse
+
+
+class Mask(Struct, frozen=True):
+    """Attributes:
+    keep: Turns whose outputs are shown at least.
+    poll: Steps between two maskings.
+    """
+
+    name: str = "mask"
+    keep: int = 10
+    poll: int = 10
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+    def cut(self, conversation: Linear) -> Cut:
+        if conversation.whole < self.keep + self.poll:
+            return conversation.cut
+        return Cut(0, len(conversation.past) - self.keep)
+
+    def head(self, conversation: Linear) -> str:
+        return ""
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        return masked(result, "masked")
+
+
+def masked(result: ToolResult, word: str) -> ToolResult:
+    """One line for an output, unless the output is shorter."""
+    line = f"[{word}: {len(result.text):,} characters of output; call again if you need them]"
+    return replace(result, text=line) if len(line) < len(result.text) else result
+
+
+def mask(parameters: str) -> Mask:
+    chosen = parse("mask", parameters, (Count("turns", 10), Count("poll", 10)))
+    return Mask(chosen.name, chosen.counts["turns"], chosen.counts["poll"])

@@ -1,0 +1,140 @@
+"""``rag:K,M``: the task, the last K turns, and the M passages of older turns that fit the present best, by BM25.
+
+Older results are cut into passages of whole lines, at most ``chars`` characters each, so that one page of a long
+document can come back without the rest. The query is what was said, called and answered last; words that stand in
+nearly every passage weigh next to nothing, as BM25 has it.
+
+The last turns stay in place and leave K at a time, so K to 2K - 1 are shown. The passages stand at the end of the
+prompt, behind the last breakpoint, since they are others at every step.
+
+Source: retrieval-augmented generation over the agent's own history; Robertson and Zaragoza (2009) for the ranking.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.log import Log
+from stackmem.core.messages import Text, ToolCall, ToolResult, View
+from stackmem.core.state import State
+
+from .bm25 import Index
+from .linear import TOOLS, Cut, Exchange, Linear, conversation, view
+from .parameters import Count
+from .parameters import parameters as parse
+from .transcript import spoken
+from .window import left_out
+
+_QUERY_CHARS = 4_000
+
+
+class Passage(Struct, frozen=True):
+    """Some lines of an old turn.
+
+    Attributes:
+        turn: Number of the exchange it is from.
+        source: How it is announced.
+
+    """
+
+    turn: int
+    source: str
+    text: str
+
+
+class Known(Struct, frozen=True):
+    """Everything that can be found; the index numbers the passages in their order."""
+
+    passages: Log[Passage]
+    index: Index
+
+
+class Rag(Struct, frozen=True):
+    """Attributes:
+    keep: Turns that are shown whole at least.
+    passages: Passages that are brought back at most.
+    chars: Characters of a passage at most.
+    """
+
+    name: str = "rag"
+    keep: int = 5
+    passages: int = 5
+    chars: int = 2_000
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        shown = conversation(state, self, self.name)
+        return view(state, shown, self._retrieved(shown))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+    def cut(self, conversation: Linear) -> Cut:
+        turns = len(conversation.past)
+        if turns - conversation.cut.dropped < 2 * self.keep:
+            return conversation.cut
+        return Cut(turns - self.keep, turns - self.keep)
+
+    def head(self, conversation: Linear) -> str:
+        return left_out(conversation)
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        return result
+
+    def _retrieved(self, shown: Linear) -> str:
+        """The passages that fit, in their own order; empty where none does."""
+        if not shown.cut.dropped:
+            return ""
+        known = shown.past.fold(self.with_passages, Known(Log(), Index()), self.chars)
+        last = shown.past[-1]
+        query = f"{spoken(last.said)[-_QUERY_CHARS:]}\n{spoken(last.told)[-_QUERY_CHARS:]}"
+        old = bisect_left(known.passages, shown.cut.dropped, key=lambda passage: passage.turn)
+        found = [known.passages[place] for place in sorted(known.index.best(query, old, self.passages))]
+        if not found:
+            return ""
+        blocks = [f"--- {passage.source}\n{passage.text}" for passage in found]
+        return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts hold:", *blocks])
+
+    def with_passages(self, known: Known, exchange: Exchange) -> Known:
+        passages, index = known.passages, known.index
+        turn = passages[-1].turn + 1 if len(passages) else 0
+        for source, text in _pieces(exchange, self.chars):
+            passages = passages.append(Passage(turn, source, text))
+            index = index.add(f"{source}\n{text}")
+        return Known(passages, index)
+
+
+def _pieces(exchange: Exchange, most: int) -> Iterator[tuple[str, str]]:
+    """What was said, and each result in pieces of whole lines; always at least one piece."""
+    calls = [part for part in exchange.said.parts if isinstance(part, ToolCall)]
+    named = f"step {exchange.step}" + (f", {calls[0].name}" if calls else "")
+    yield named, spoken(exchange.said)[:most]
+    for part in exchange.told.parts:
+        if isinstance(part, ToolResult | Text):
+            yield from ((f"{named}, answer", piece) for piece in pieces(part.text, most))
+
+
+def pieces(text: str, most: int) -> Iterator[str]:
+    """``text`` in pieces of whole lines as long as they fit; a longer line is cut up."""
+    held = ""
+    for line in text.splitlines(keepends=True):
+        if held and len(held) + len(line) > most:
+            yield held
+            held = ""
+        whole = len(line) - len(line) % most if len(line) > most else 0
+        yield from (line[start : start + most] for start in range(0, whole, most))
+        held += line[whole:]
+    if held.strip():
+        yield held
+
+
+def rag(parameters: str) -> Rag:
+    chosen = parse("rag", parameters, (Count("turns", 5), Count("passages", 5), Count("chars", 2_000, low=100)))
+    return Rag(chosen.name, chosen.counts["turns"], chosen.counts["passages"], chosen.counts["chars"])

@@ -1,0 +1,64 @@
+"""``rolling_summary:N``: a running summary, updated every N turns; the last N to 2N - 1 turns stand as they were.
+
+Each update is asked for in the conversation itself, so its prompt is in the provider's cache; what it costs is the
+summary, written anew every N turns.
+
+Source: incremental summaries of chat memories.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import ToolResult, View
+from stackmem.core.state import State
+
+from .compacting import Request, compaction, overfull, standing_for
+from .linear import TOOLS, Cut, Linear, conversation, view
+from .parameters import Count
+from .parameters import parameters as parse
+
+
+class RollingSummary(Struct, frozen=True):
+    """Attributes:
+    turns: Turns between two updates, and turns that stay at least.
+    """
+
+    name: str = "rolling_summary"
+    turns: int = 5
+    request: Request = Request("rolling", "compaction_rolling", 6_000)
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.request.texts
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        shown = conversation(state, self, self.name)
+        keep = self.turns
+        if overfull(state, shown):
+            keep = min(keep, shown.whole // 2)
+        elif shown.whole < 2 * self.turns:
+            return None
+        return compaction(state, shown, self.request, len(shown.past) - keep)
+
+    def cut(self, conversation: Linear) -> Cut:
+        return conversation.cut
+
+    def head(self, conversation: Linear) -> str:
+        return standing_for(conversation, self.request.most)
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        return result
+
+
+def rolling_summary(parameters: str) -> RollingSummary:
+    chosen = parse("rolling_summary", parameters, (Count("turns", 5),))
+    return RollingSummary(chosen.name, chosen.counts["turns"])

@@ -1,0 +1,24 @@
+"""``structured_summary:TOKENS``: as ``summary``, but the text has fixed sections: requirements, architecture, API, code
+written, state.
+
+Each time the model writes all sections anew from the old ones and what came since; together they are capped. A section
+keeps its place, so that what is rarely mentioned (a requirement) does not fade behind what is recent.
+
+Source: structured note-taking and the schema-bound summaries of coding agents.
+"""
+
+from __future__ import annotations
+
+from .compacting import THRESHOLD, Request
+from .parameters import Count
+from .parameters import parameters as parse
+from .summary import Summary
+
+SECTIONS = Request("structured", "compaction_structured", 8_000)
+
+
+def structured_summary(parameters: str) -> Summary:
+    known = (Count("tokens", THRESHOLD), Count("keep", 3), Count("chars", SECTIONS.most, low=500))
+    chosen = parse("structured_summary", parameters, known)
+    request = Request(SECTIONS.kind, SECTIONS.text, chosen.counts["chars"])
+    return Summary(chosen.name, chosen.counts["tokens"], chosen.counts["keep"], request)

@@ -1,0 +1,76 @@
+"""``summary:TOKENS``: once the prompt reaches TOKENS, the model sums up, and a new conversation begins.
+
+The new one holds the task, the summary, and the last ``keep`` turns as they were. ``prefix=shared`` (default) asks in
+the very conversation that is summed up, ``prefix=cold`` hands the old turns over as text (compacting.py says what each
+costs, and why the threshold is what it is). At half of the model's window it is due in any case.
+
+A summary waits until it replaces at least a quarter of the threshold: long turns that stay would otherwise bring the
+next one at once.
+
+Source: auto-compact in Claude Code and Codex; the LLM summarising condenser of OpenHands.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import ToolResult, View
+from stackmem.core.state import State
+
+from .compacting import PREFIXES, THRESHOLD, Request, compaction, standing_for, worth
+from .linear import TOOLS, Cut, Linear, conversation, view
+from .parameters import Choice, Count
+from .parameters import parameters as parse
+
+REQUEST = Request("summary", "compaction", 8_000)
+_REPLACES = 0.25  # of the threshold
+
+
+class Summary(Struct, frozen=True):
+    """Attributes:
+    threshold: Tokens of the whole prompt at which a summary is due.
+    keep: Turns that stay as they were.
+    request: What is asked for, and how.
+    """
+
+    name: str = "summary"
+    threshold: int = THRESHOLD
+    keep: int = 3
+    request: Request = REQUEST
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.request.texts
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        shown = conversation(state, self, self.name)
+        threshold = min(self.threshold, state.begun.window_tokens // 2)
+        turns = len(shown.past) - self.keep
+        if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
+            return None
+        return compaction(state, shown, self.request, turns)
+
+    def cut(self, conversation: Linear) -> Cut:
+        return conversation.cut
+
+    def head(self, conversation: Linear) -> str:
+        return standing_for(conversation, self.request.most)
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        return result
+
+
+def summary(parameters: str) -> Summary:
+    known = (Count("tokens", THRESHOLD), Count("keep", 3), Choice("prefix", PREFIXES))
+    chosen = parse("summary", parameters, known)
+    request = replace(REQUEST, prefix=chosen.words["prefix"])
+    return Summary(chosen.name, chosen.counts["tokens"], chosen.counts["keep"], request)

@@ -1,0 +1,50 @@
+"""Turns as plain text, for a reader that is not to go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from msgspec import json
+
+from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
+from stackmem.core.text import clip_chars
+
+from .linear import Exchange
+
+
+def transcript(exchanges: Sequence[Exchange], most: int) -> str:
+    """Every exchange under its step, in at most about ``most`` characters: the longest are clipped in the middle."""
+    texts = [f"STEP {exchange.step}\n{spoken(exchange.said)}\n{spoken(exchange.told)}" for exchange in exchanges]
+    share = _share([len(text) for text in texts], most)
+    return "\n\n".join(clip_chars(text, share) for text in texts)
+
+
+def spoken(message: Message) -> str:
+    return "\n".join(filter(None, map(_spoken, message.parts)))
+
+
+def _spoken(part: Part) -> str:
+    match part:
+        case Text():
+            return part.text
+        case ToolCall():
+            given = part.malformed if part.malformed is not None else json.encode(part.arguments).decode()
+            return f"CALL {part.name} {given}"
+        case ToolResult():
+            return f"{'FAILED' if part.failed else 'RESULT'}\n{part.text}"
+        case Thinking():
+            return ""
+        case _:
+            assert_never(part)
+
+
+def _share(lengths: Sequence[int], most: int) -> int:
+    """The longest that a text may be if all together are to be ``most``; what short ones leave goes to long ones."""
+    left, share = most, most
+    for place, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - place)
+        if length > share:
+            return share
+        left -= length
+    return max(share, *lengths) if lengths else most

@@ -1,0 +1,67 @@
+"""``truncate:TOKENS``: the task and as much of the newest history as fits; the oldest turns are cut.
+
+Once the history is longer than TOKENS it is cut to ``to`` of them, half as many where nothing is said. Cutting to the
+brim would write the prompt anew at nearly every step: with s tokens a step and a history cut from T to aT, each step
+pays about 1.25 s a / (1 - a) for what the cut writes again, and 0.05 (1 + a) T for what it reads.
+
+The last turn always stays whole, however long it is. Tokens are estimated: characters / 2.5.
+
+Source: the truncation of the oldest messages in chat frameworks.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import ToolResult, View
+from stackmem.core.state import State
+
+from .linear import CHARS_PER_TOKEN, TOOLS, Cut, Linear, conversation, view
+from .parameters import Count
+from .parameters import parameters as parse
+from .window import left_out
+
+
+class Truncate(Struct, frozen=True):
+    """Attributes:
+    most: Tokens of history that are shown at most; the system prompt, the tools and the task come on top.
+    to: Tokens of history that a cut leaves.
+    """
+
+    name: str = "truncate"
+    most: int = 8_000
+    to: int = 4_000
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+    def cut(self, conversation: Linear) -> Cut:
+        past, dropped = conversation.past, conversation.cut.dropped
+        if conversation.history <= self.most * CHARS_PER_TOKEN:
+            return conversation.cut
+        room, first = self.to * CHARS_PER_TOKEN, len(past) - 1
+        room -= past[first].chars
+        while first > dropped and past[first - 1].chars <= room:
+            first -= 1
+            room -= past[first].chars
+        return Cut(first, first)
+
+    def head(self, conversation: Linear) -> str:
+        return left_out(conversation)
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        return result
+
+
+def truncate(parameters: str) -> Truncate:
+    chosen = parse("truncate", parameters, (Count("tokens", 8_000), Count("to", 0, low=0)))
+    most, to = chosen.counts["tokens"], chosen.counts["to"]
+    return Truncate(chosen.name, most, min(to or most // 2, most))
