@@ -98,10 +98,10 @@ class Language(Struct, frozen=True):
     lint_suffixes: tuple[str, ...] = ()
 
 
-INTERPRETERS: dict[str, str] = {}
+INTERPRETERS: dict[str, str] = {".apl": "apl"}
 """Suffix, lower case, to the language's name; a language adds its lines here."""
 
-LINTED: dict[str, str] = {}
+LINTED: dict[str, str] = {".tool.apl": "apl", "apl_stl.yml": "apl", ".aplconfig": "apl"}
 """End of a file's name, lower case, to the language that lints it and cannot run it."""
 
 

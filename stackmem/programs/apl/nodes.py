@@ -100,6 +100,7 @@ class Foreach(Struct, frozen=True, tag=True):
     Attributes:
         items: The name of a variable, a template, or the list itself.
         max_concurrency: 0 for one after another.
+        register: Of a parallel loop: takes the list of what each round's last step gave.
 
     """
 
@@ -108,6 +109,7 @@ class Foreach(Struct, frozen=True, tag=True):
     loop_var: str
     body: tuple[Step, ...]
     max_concurrency: int = 0
+    register: str = ""
 
 
 class While(Struct, frozen=True, tag=True):

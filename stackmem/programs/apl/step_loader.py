@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from ..yaml_tree import Items, Place, Scalar, Table, Tree, kind_of, plain
+from ..yaml_tree import Items, Scalar, Table, Tree, kind_of, plain
 from .nodes import DIRECTIVES, AsType, Foreach, Head, RunStep, Step, Switch, ToolStep, Try, While
 from .shapes import Shapes
 
@@ -21,7 +21,7 @@ _TOOL_KEYS = _SHARED | {
 }  # fmt: skip
 _ALLOWED: dict[str, set[str]] = {
     "foreach": {"foreach", "run"},
-    "parallel_foreach": {"parallel_foreach", "run"},
+    "parallel_foreach": {"parallel_foreach", "run", "register"},
     "while": {"while", "run"},
     "switch": {"switch", "cases", "default"},
     "try": {"try", "catch"},
@@ -80,7 +80,7 @@ class Steps:
             return None
         directives = self._directives(inner)
         looped = Head(head.name, head.place, head.condition, (*head.directives, *directives), head.places)
-        return Foreach(looped, plain(items), loop_var, body, most)
+        return Foreach(looped, plain(items), loop_var, body, most, self._register(table, head))
 
     def _count(self, tree: Tree | None, default: int) -> int:
         if tree is None:
@@ -184,11 +184,7 @@ class Steps:
         params = {str(key.value): plain(value) for key, value in tree.pairs if key.value not in _TOOL_KEYS}
         if len(names) > 1:
             params["name"] = plain(names[1])
-        register = shapes.text(tree, "register", "the step", _STEP) if tree.get("register") is not None else ""
-        if register and not register.isidentifier():
-            place = head.at("register")
-            shapes.fault(place, _STEP, f"`register` is the name of a variable, not `{register[:40]}`.")
-            register = ""
+        register = self._register(tree, head)
         using = shapes.items(tree.get("using"), "`using`", _STEP)
         timeout = tree.get("timeout_seconds")
         return ToolStep(
@@ -205,6 +201,16 @@ class Steps:
             timeout_seconds=self._seconds(timeout),
             doubled_name=len(names) > 1,
         )
+
+    def _register(self, tree: Table, head: Head) -> str:
+        if tree.get("register") is None:
+            return ""
+        register = self._shapes.text(tree, "register", "the step", _STEP)
+        if register and not register.isidentifier():
+            place = head.at("register")
+            self._shapes.fault(place, _STEP, f"`register` is the name of a variable, not `{register[:40]}`.")
+            return ""
+        return register
 
     def _seconds(self, tree: Tree | None) -> Any:
         """A number, or a template that becomes one."""
@@ -242,7 +248,3 @@ class Steps:
             if key.value not in known:
                 names = ", ".join(sorted(known))
                 self._shapes.fault(key.place, title, f"`{str(key.value)[:60]}` is no key of {what}; known: {names}.")
-
-
-def place_of(step: Step) -> Place:
-    return step.head.place

@@ -1,0 +1,98 @@
+"""What a person reads while a program runs: every step, its tool, what it was given and what it gave, as they are.
+
+A number of items is said before a loop, each item while it runs, and that all were done after it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from stackmem.core.program_events import PhaseEnded, StepEntered, StepLeft, ToolAnswered, VariableSet
+
+from ..effects import FrameAnswer, InvokeTool, RunFrame
+from ..language import Announcer, Happening
+
+_FOREACH = re.compile(r"foreach (\d+)")
+_ITEM = re.compile(r"item \d+ of \d+")
+_ITERATION = re.compile(r"iteration (\d+)")
+
+
+def announcer() -> Announcer:
+    return _Announcements()
+
+
+class _Announcements:
+    """Remembers which loops are open."""
+
+    def __init__(self) -> None:
+        self._loops: dict[str, str] = {}
+
+    def __call__(self, happening: Happening) -> tuple[str, ...]:
+        match happening:
+            case StepEntered():
+                return self._entered(happening)
+            case StepLeft():
+                return self._left(happening)
+            case VariableSet():
+                size = f", {happening.size:,}" if happening.size else ""
+                return (f"  Register: {happening.name} ({happening.kind}{size})",)
+            case InvokeTool():
+                return (f"  Parameters: {_json(happening.arguments)}",)
+            case RunFrame():
+                return (f"  Goal: {happening.task}", f"  Parameters: {_json(happening.inputs)}")
+            case ToolAnswered():
+                return _answer(happening)
+            case FrameAnswer():
+                plan = (f"Plan: {happening.plan}",) if happening.plan else ()
+                return (*plan, f"  Result: {happening.result}")
+            case PhaseEnded():
+                return (f"Phase ended: {_name(happening.path)}",)
+            case _:
+                return ()
+
+    def _entered(self, note: StepEntered) -> tuple[str, ...]:
+        name = _name(note.path)
+        if note.call == "phase":
+            return (f"Phase: {name}",)
+        if note.call == "skipped":
+            return (f"Step: {name}", "  Skipped: its `if` does not hold.")
+        if loop := _FOREACH.fullmatch(note.call):
+            self._loops[note.path] = "foreach"
+            return (f"Step: {name}", f"Entering `foreach` loop with {loop[1]} items.")
+        if note.call == "while":
+            self._loops[note.path] = "while"
+            return (f"Step: {name}", "Entering `while` loop.")
+        if _ITEM.fullmatch(note.call):
+            return (f"Processing {note.call}",)
+        if round_ := _ITERATION.fullmatch(note.call):
+            return (f"Iteration {round_[1]}",)
+        return (f"Step: {name}", f"  Tool: {note.call}") if "/" in note.path else (f"{name}: {note.call}",)
+
+    def _left(self, note: StepLeft) -> tuple[str, ...]:
+        match self._loops.pop(note.path, ""):
+            case "foreach":
+                return (f"Successfully completed all {note.size} iterations of the loop.",)
+            case "while":
+                return (f"Completed {note.size} iterations.",)
+        size = f", {note.size:,}" if note.size else ""
+        return (f"  Gave: {note.kind}{size}",)
+
+
+def _answer(fact: ToolAnswered) -> tuple[str, ...]:
+    failed = f" ({fact.failed}{': ' if fact.detail else ''}{fact.detail})" if fact.failed else ""
+    value = fact.value
+    if isinstance(value, dict) and set(value) == {"stdout", "stderr", "exit_code"}:
+        lines = [f"  Exit code: {value['exit_code']}{failed}"]
+        lines += [f"  {name}: {value[name]}" for name in ("stdout", "stderr") if value[name]]
+        return tuple(lines)
+    return (f"  Result{failed}: {value if isinstance(value, str) else _json(value)}",)
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1].replace("\N{DIVISION SLASH}", "/")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,88 @@
+"""Where execution stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.program_events import Note
+
+from ..effects import Answer, Effect
+from ..values import assigned
+from .nodes import Step
+from .registry import Registry
+from .scope import Scope
+
+Doing = Generator[Effect | Note, Answer, Any]
+"""A part of the execution; gives the value of what it did."""
+
+_BRIEF_CHARS = 80
+_CALL_CHARS = 400
+
+
+class Here(Struct, frozen=True):
+    """The Execution Pointer and what surrounds it.
+
+    Attributes:
+        source: The file that is executed, as ``LoadSource.beside`` takes it.
+        path: Of the running step's parent, for the trace: names with slashes between them.
+        trail: What lies around the running steps: tools, programs, items of loops.
+        depth: Programs and tools around this one.
+        workspace: The workspace as tools see it.
+        while_limit: Rounds of a ``while``.
+
+    """
+
+    scope: Scope
+    registry: Registry
+    source: str
+    workspace: str
+    phase: str = ""
+    path: str = ""
+    trail: tuple[str, ...] = ()
+    depth: int = 0
+    named: Mapping[str, tuple[Step, ...]] = {}
+    while_limit: int = 1_000
+
+    def at(self, name: str) -> str:
+        """The path of a step: names with slashes between them, and U+2215 for a slash in a name."""
+        own = name.replace("/", "\N{DIVISION SLASH}")
+        return f"{self.path}/{own}" if self.path else own
+
+    def inside(self, path: str, *around: str) -> Here:
+        return replace(self, path=path, trail=(*self.trail, *around))
+
+    def set(self, name: str, value: Any) -> Note:
+        """The note that a variable has a value now; it has it."""
+        self.scope.set(name, value)
+        return assigned(name, value)
+
+
+def said(tool: str, params: Mapping[str, Any]) -> str:
+    """A call on one line, long values in short."""
+    text = " ".join([tool, *(f"{name}={brief(value)}" for name, value in params.items())])
+    return text if len(text) <= _CALL_CHARS else f"{text[:_CALL_CHARS]}…"
+
+
+def brief(value: Any) -> str:
+    """A value in few characters, whatever its size."""
+    match value:
+        case str():
+            shown = value[: _BRIEF_CHARS + 1]
+            return json.dumps(f"{shown[:_BRIEF_CHARS]}…" if len(shown) > _BRIEF_CHARS else shown, ensure_ascii=False)
+        case None | bool() | int() | float():
+            return json.dumps(value)
+        case list() if len(value) > 8:
+            return f"[{len(value):,} items]"
+        case dict() if len(value) > 8:
+            return f"{{{len(value):,} members}}"
+        case list():
+            return f"[{', '.join(map(brief, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{name}: {brief(inner)}' for name, inner in value.items())}}}"
+        case _:
+            return type(value).__name__

@@ -1,0 +1,127 @@
+"""APL as the machine sees it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from stackmem.core.program_events import StepEntered
+from stackmem.errors import UsageError
+
+from ..effects import Program
+from ..language import Language, Launch, Reading
+from . import nodes
+from .announcing import announcer
+from .halts import INITIALIZATION, INPUT_VALIDATION, Halt
+from .here import Doing, Here
+from .interpreter import Interpreter
+from .lint_report import lint_report
+from .linter import lint
+from .nodes import Foreach, RunStep, Step, Switch, ToolStep, Try, While
+from .registry import Registry
+from .scope import Scope, bound_inputs
+from .sources import Config, base_of, find_config, read_program, registry_of
+
+
+def start(launch: Launch) -> Program:
+    """The program; see ``language.Language``."""
+    try:
+        return (yield from _run(launch))
+    except Halt as halt:
+        path = "/".join([halt.phase or INITIALIZATION, *halt.trail, halt.step])
+        raise halt.within(INITIALIZATION, "Load and Parse", ()).halted(path) from halt
+
+
+def outline(launch: Launch) -> Reading:
+    """Every step that would run, a line each, its tool resolved."""
+    try:
+        program, _, registry = yield from _loaded(launch)
+        scope = Scope(program.constants)
+        scope.set("module_path", launch.module_path)
+        try:
+            bound_inputs(program.inputs, launch.inputs, scope)
+        except Halt as halt:
+            raise halt.within(INITIALIZATION, INPUT_VALIDATION, ()) from None
+    except Halt as halt:
+        raise halt.within(INITIALIZATION, "Load and Parse", ()).halted(INITIALIZATION) from halt
+    return tuple(_outlined(program, registry))
+
+
+def _run(launch: Launch) -> Doing:
+    program, config, registry = yield from _loaded(launch)
+    for sentence in registry.shadowed:
+        yield StepEntered(INITIALIZATION, sentence)
+    if config.path and (config.runtime or config.linter):
+        said = f"{config.path} names a runtime and linter; their texts are not executed, this interpreter runs instead."
+        yield StepEntered(INITIALIZATION, said)
+    scope = Scope()
+    scope.set("module_path", launch.module_path)
+    limit = launch.options.get("while_limit")
+    here = Here(scope, registry, launch.path, launch.workspace, while_limit=limit if isinstance(limit, int) else 1_000)
+    return (yield from Interpreter().program(program, here, launch.inputs))
+
+
+def _loaded(launch: Launch) -> Reading:
+    """``(program, config, registry)``; knows the inputs' names before anything else is done."""
+    program = read_program(launch.path, launch.text)
+    known = [each.name for each in program.inputs]
+    for name in launch.inputs:
+        if name not in known:
+            raise UsageError(
+                f"{posixpath.basename(launch.path)} has no input {name[:80]!r}; known: {', '.join(known) or 'none'}"
+            )
+    config: Config = yield from find_config(launch.path, str(launch.options.get("config") or ""))
+    base: Registry = yield from base_of(config, launch.tools)
+    registry = yield from registry_of(program, launch.path, base)
+    return program, config, registry
+
+
+def _outlined(program: nodes.Program, registry: Registry) -> Iterator[str]:
+    for phase in program.phases:
+        yield f"{phase.name}:"
+        for step in phase.steps:
+            yield from _lines(step, registry, 1)
+
+
+def _lines(step: Step, registry: Registry, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    match step:
+        case ToolStep():
+            known = registry.find(step.tool)
+            if known is None:
+                raise Halt("Unknown Tool", f"There is no tool `{step.tool}`.", f"Step: {step.head.name}")
+            yield f"{indent}{step.head.name}: {step.tool} ({known.kind})"
+        case Foreach():
+            yield f"{indent}{step.head.name}: for each {step.loop_var}"
+            for inner in step.body:
+                yield from _lines(inner, registry, depth + 1)
+        case While():
+            yield f"{indent}{step.head.name}: while {step.test}"
+            for inner in step.body:
+                yield from _lines(inner, registry, depth + 1)
+        case Switch():
+            yield f"{indent}{step.head.name}: switch {step.value}"
+            for case, body in (*step.cases, ("default", step.default)):
+                yield f"{indent}  {case}:"
+                for inner in body:
+                    yield from _lines(inner, registry, depth + 2)
+        case Try():
+            yield f"{indent}{step.head.name}: try"
+            for inner in (*step.body, *step.catch):
+                yield from _lines(inner, registry, depth + 1)
+        case RunStep():
+            yield f"{indent}{step.head.name}: run_step {step.named}"
+
+
+LANGUAGE = Language(
+    name="apl",
+    says="procedures in YAML, executed step by step",
+    suffixes=(".apl",),
+    main="main.apl",
+    start=start,
+    outline=outline,
+    lint=lint,
+    announcer=announcer,
+    lint_report=lint_report,
+    lint_suffixes=(".tool.apl", "apl_stl.yml", ".aplconfig"),
+)

@@ -1,0 +1,173 @@
+"""The Execution Register: what a program or a tool knows while it runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from .halts import Halt, malformed, malformed_value, template_error, tool_logic
+from .nodes import AsType, Input
+from .outputs import CommandOutput, MalformedOutputError
+from .templates import TemplateFault, evaluate, holds, render, render_command
+
+_T = TypeVar("_T")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
+_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
+
+
+class Scope:
+    """Variables by name.
+
+    Rule: a list that comes out of a template is a list of its own, so that appending to one variable changes no other.
+    """
+
+    def __init__(self, constants: Mapping[str, Any] | None = None) -> None:
+        self.constants = dict(constants or {})
+        self.variables: dict[str, Any] = dict(self.constants)
+
+    def set(self, name: str, value: Any) -> None:
+        """Raises ``Halt`` where the name is a constant."""
+        if name in self.constants:
+            raise tool_logic("A constant cannot be changed.", f"Constant: {name}")
+        self.variables[name] = value
+
+    def copy(self) -> Scope:
+        """For one round of a parallel loop: what it sets, nobody else sees."""
+        copied = Scope(self.constants)
+        copied.variables = {
+            name: list(value) if isinstance(value, list) else value for name, value in self.variables.items()
+        }
+        return copied
+
+    def resolve(self, value: Any) -> Any:
+        """With every text in it rendered; keys stay as they are."""
+        match value:
+            case str():
+                return self._own(_told(lambda: render(value, self.variables)))
+            case list():
+                return [self.resolve(item) for item in value]
+            case dict():
+                return {key: self.resolve(item) for key, item in value.items()}
+            case _:
+                return value
+
+    def command(self, text: str) -> str:
+        return str(_told(lambda: render_command(text, self.variables)))
+
+    def holds(self, condition: str) -> bool:
+        return _told(lambda: holds(condition, self.variables))
+
+    def evaluate(self, expression: str) -> Any:
+        return _told(lambda: evaluate(expression, self.variables))
+
+    def named(self, value: Any, *, literal: bool) -> Any:
+        """What a parameter stands for that takes a variable's name, a template, or the value itself.
+
+        Args:
+            literal: A name that no variable has is the text itself; else it is missing.
+
+        """
+        if isinstance(value, str) and "{" not in value and _NAME.fullmatch(value):
+            if value.split(".", 1)[0] in self.variables:
+                return self._own(self.evaluate(value))
+            if not literal:
+                raise template_error(TemplateFault("", value.split(".", 1)[0]))
+        return self.resolve(value)
+
+    @staticmethod
+    def _own(value: Any) -> Any:
+        return list(value) if isinstance(value, list) else value
+
+
+def _told(work: Callable[[], _T]) -> _T:
+    """What it gives; its faults as halts."""
+    try:
+        return work()
+    except TemplateFault as fault:
+        raise template_error(fault) from fault
+    except MalformedOutputError as error:
+        raise malformed(error) from error
+
+
+def bound_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Scope) -> Scope:
+    """``scope`` with the inputs in it: those given, then defaults, which may be templates over those before.
+
+    Raises:
+        Halt: A required input without a default is missing, or an unknown one is given.
+
+    """
+    known = {each.name for each in declared}
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        names = ", ".join(sorted(known)) or "none"
+        raise tool_logic("An input was given that is not declared.", f"Unknown input: {unknown[0]}; known: {names}")
+    for each in declared:
+        if each.name in given:
+            scope.set(each.name, given[each.name])
+        elif each.has_default:
+            scope.set(each.name, scope.resolve(each.default))
+        elif each.required:
+            raise Halt(
+                "Missing Required Input",
+                "The program was executed without a mandatory input parameter.",
+                f'Missing input: "{each.name}"',
+            )
+    return scope
+
+
+def converted(value: Any, kind: AsType, tool: str) -> Any:
+    """The value as the type that ``as_type`` asks for; raises ``Halt`` where it is none."""
+    text = value if isinstance(value, str) else None
+    try:
+        match kind:
+            case "str":
+                return str.__str__(text) if text is not None else json.dumps(value, ensure_ascii=False)
+            case "json":
+                return json.loads(text) if text is not None else value
+            case "int":
+                return int(text.strip()) if text is not None else _exact_int(value)
+            case "float":
+                return float(text.strip() if text is not None else value)
+            case "bool":
+                return _bool(text.strip().lower()) if text is not None else bool(value)
+            case "list":
+                return _list(value if text is None else text)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        said = text if text is not None else json.dumps(value, default=str)
+        raise malformed_value(tool, f"it gave {said[:200]!r}, which is no {kind}") from error
+
+
+def _exact_int(value: Any) -> int:
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError(value)
+    return int(value)
+
+
+def _bool(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(text)
+
+
+def _list(value: Any) -> list[Any]:
+    """A list as it is, JSON that is one, or the lines of a text."""
+    if isinstance(value, str):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            return [line for line in value.splitlines() if line]
+        if isinstance(found, list):
+            return found
+        raise ValueError(value)
+    return list(value)
+
+
+def plain_output(value: Any) -> Any:
+    """A JSON value: a command's output as an object of its three fields."""
+    if isinstance(value, CommandOutput):
+        return {"stdout": value.stdout, "stderr": value.stderr, "exit_code": value.exit_code}
+    return value
