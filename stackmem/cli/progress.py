@@ -5,12 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 
 from stackmem.core.events import (
+    CallAnswered,
     CallRejected,
     ChecksReturned,
     ChunkAllocated,
     ChunkFreed,
     ChunkRead,
     ChunkWritten,
+    ContextCompacted,
     Event,
     FramePopped,
     FramePushed,
@@ -72,7 +74,9 @@ class Progress(Struct):
             case FramePopped():
                 told = f"forced: {event.forced}" if event.forced else event.verified and f"verified: {event.verified}"
                 return [self._line(self.call, told)]
-            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed():
+            case ContextCompacted():
+                return [self._line(f"compacted up to step {event.up_to_step}", f"{len(event.text):,} chars")]
+            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed() | CallAnswered():
                 return [self._line(self.call, f"{event.chars:,} chars")]
             case CallRejected():
                 return [self._line(f"refused {self.call}", event.reason)]

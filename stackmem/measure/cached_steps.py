@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
-from stackmem.core.events import ModelReplied
-from stackmem.core.messages import Usage
+from stackmem.core.effects import Compact
+from stackmem.core.events import ContextCompacted, ModelReplied
+from stackmem.core.messages import Usage, View
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.retries import wait_seconds
+from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.memory import open_strategy
 
@@ -19,13 +21,15 @@ from .prefix import Count
 
 
 class CachedStep(Struct, frozen=True):
-    """A step with what the cache would have done for its prompt.
+    """A step, or a request for a summary, with what the cache would have done for its prompt.
 
     Attributes:
+        step: Of a summary the step before it.
         recorded: What the provider reported, or what was estimated, at the time.
         usage: By the simulator; the reply is as long as it was.
         sent: Whether the prompt rendered today is the very one that was sent. It is not where the rules have changed
             since, or where the run was imported: then it stands in for it.
+        compaction: Whether it is a request for a summary.
 
     """
 
@@ -35,6 +39,7 @@ class CachedStep(Struct, frozen=True):
     cached: Cached
     usage: Usage
     sent: bool
+    compaction: bool = False
 
 
 class Bill(Struct, frozen=True):
@@ -57,7 +62,7 @@ class Bill(Struct, frozen=True):
 
 
 def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> Iterator[CachedStep]:
-    """Every step of a run under the cache of a model with this minimum.
+    """Every step and every summary of a run under the cache of a model with this minimum.
 
     A request is sent when the record before its reply was written, and after the wait that the rules ask for. Attempts
     that failed are taken to have cached nothing.
@@ -70,12 +75,12 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
     strategies: dict[str, MemoryStrategy] = {}
     for moment in run:
         reply, before = moment.event, moment.before
-        if not isinstance(reply, ModelReplied):
+        if not isinstance(reply, ModelReplied | ContextCompacted):
             continue
         spelled = before.begun.strategy
         strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
         sent = min(moment.at, moment.at - moment.seconds + wait_seconds(before.failures))
-        view = strategy.render(before)
+        view = _asked(strategy, before, reply)
         cached = cache.answer(Request(sent, view))
         yield CachedStep(
             step=moment.after.step,
@@ -84,7 +89,13 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
             cached=cached,
             usage=cached.usage(reply.usage.output),
             sent=reply.prompt_digest == view.digest,
+            compaction=isinstance(reply, ContextCompacted),
         )
+
+
+def _asked(strategy: MemoryStrategy, before: State, answer: ModelReplied | ContextCompacted) -> View:
+    wanted = strategy.upkeep(before) if isinstance(answer, ContextCompacted) else None
+    return wanted.ask.view if isinstance(wanted, Compact) else strategy.render(before)
 
 
 def bill(steps: Iterable[CachedStep], price: Price | None) -> Bill:

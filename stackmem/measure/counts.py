@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.events import ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import cost_usd
 
@@ -32,8 +32,10 @@ def steps(moment: Moment) -> int:
 
 
 def model_calls(moment: Moment) -> int:
-    """Requests to the model, those that failed included. More than the steps: the provider was in the way."""
-    return int(isinstance(moment.event, ModelReplied | ModelFailed))
+    """Requests to the model, those that failed and those for a summary included. More than the steps: the provider was
+    in the way, or the strategy compacts.
+    """
+    return int(isinstance(moment.event, ModelReplied | ModelFailed | ContextCompacted))
 
 
 def uncached_tokens(moment: Moment) -> int:
@@ -77,14 +79,14 @@ def harness_seconds(moment: Moment) -> float:
 
 
 class Cost:
-    """What the replies cost, each by the price its run recorded. None where one of them has no known price."""
+    """What the replies and summaries cost, each by the price its run recorded. None where one has no known price."""
 
     def __init__(self) -> None:
         self._usd = 0.0
         self._known = True
 
     def add(self, moment: Moment) -> None:
-        if not isinstance(moment.event, ModelReplied):
+        if not isinstance(moment.event, ModelReplied | ContextCompacted):
             return
         price = moment.before.begun.price
         if price is None:
@@ -98,13 +100,13 @@ class Cost:
 
 
 class PeakContext:
-    """The longest prompt. It says how large a window the run needed."""
+    """The longest prompt, requests for a summary included. It says how large a window the run needed."""
 
     def __init__(self) -> None:
         self.value = 0
 
     def add(self, moment: Moment) -> None:
-        self.value = max(self.value, context_tokens(moment))
+        self.value = max(self.value, context_tokens(moment), _usage(moment).prompt)
 
 
 class MeanContext:
@@ -130,4 +132,4 @@ def context_tokens(moment: Moment) -> int:
 
 
 def _usage(moment: Moment) -> Usage:
-    return moment.event.usage if isinstance(moment.event, ModelReplied) else Usage()
+    return moment.event.usage if isinstance(moment.event, ModelReplied | ContextCompacted) else Usage()

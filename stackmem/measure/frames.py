@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stackmem.core.events import FramePopped, FramePushed, ModelReplied
+from stackmem.core.events import ContextCompacted, FramePopped, FramePushed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import cost_usd
 from stackmem.core.state import Frame
@@ -23,7 +23,7 @@ class FrameRow(Struct, frozen=True):
         intent: R0.
         first_step, last_step: The run's steps at the push and at the end, both inclusive; 0 before the first reply.
         steps: Replies given in this very frame, those of its children not counted.
-        usage: Tokens of those replies.
+        usage: Tokens of those replies, and of the summaries of its conversation.
         usd: Their cost; None where the price of any is unknown.
         peak_context_tokens: The longest prompt sent in it.
         seconds: From its push to its end, its children's time included; without times when the run lay dead.
@@ -67,7 +67,7 @@ def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:
                 outcome = f"forced: {event.forced}" if event.forced else "popped"
                 ended = replace(rows[event.frame], outcome=outcome, verified=event.verified, result=event.result)
                 rows[event.frame] = replace(ended, last_step=after.step, seconds=_lasted(worked, begun[event.frame]))
-            case ModelReplied():
+            case ModelReplied() | ContextCompacted():
                 row = rows[before.running.id]
                 rows[row.id] = _grown(row, moment, event)
                 for frame in after.stack:
@@ -88,11 +88,11 @@ def _opened(frame: Frame, step: int, at: float) -> FrameRow:
     )
 
 
-def _grown(row: FrameRow, moment: Moment, reply: ModelReplied) -> FrameRow:
+def _grown(row: FrameRow, moment: Moment, reply: ModelReplied | ContextCompacted) -> FrameRow:
     price = moment.before.begun.price
     return replace(
         row,
-        steps=row.steps + 1,
+        steps=row.steps + isinstance(reply, ModelReplied),
         usage=row.usage + reply.usage,
         usd=None if price is None or row.usd is None else row.usd + cost_usd(reply.usage, price),
         peak_context_tokens=max(row.peak_context_tokens, reply.usage.prompt or moment.before.running.context_tokens),

@@ -13,14 +13,22 @@ from stackmem.core.events import (
     ModelReplied,
 )
 from stackmem.core.messages import ToolCall
+from stackmem.core.more_calls import AddNote, Branch, Delegate, Expand, HeapList, Memory, Return
 
 from .moments import Moment
 
-_MEMORY = {tool_name(tool) for tool in (PushFrame, PopFrame, HeapAlloc, HeapRead, HeapWrite, HeapFree)}
+_ENDING = {tool_name(tool) for tool in (PopFrame, Return)}
+_MEMORY = _ENDING | {
+    tool_name(tool)
+    for tool in (
+        PushFrame, Delegate, Branch, HeapAlloc, HeapRead, HeapWrite, HeapFree, HeapList, AddNote, Memory, Expand,
+    )
+}  # fmt: skip
 
 
 class MemoryCallShare:
-    """Share of calls that manage memory: pushes, pops and heap tools; the call that ends the root is none of them.
+    """Share of calls that manage memory: pushes, pops, and tools for a heap or notes; the call that ends the root is
+    none of them.
 
     It is the price of memory in steps. None in a run without calls.
     """
@@ -35,7 +43,7 @@ class MemoryCallShare:
         for part in moment.event.parts:
             if isinstance(part, ToolCall):
                 self._all += 1
-                self._memory += part.name in _MEMORY and not (root and part.name == tool_name(PopFrame))
+                self._memory += part.name in _MEMORY and not (root and part.name in _ENDING)
 
     @property
     def value(self) -> float | None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stackmem.core.events import (
     ChecksReturned,
+    ContextCompacted,
     Event,
     ModelFailed,
     ModelReplied,
@@ -47,7 +48,7 @@ class Moment(Struct, frozen=True):
     def spender(self) -> Spender:
         """What the seconds before the record went to; ``away`` where nobody worked on the run."""
         match self.event:
-            case ModelReplied() | ModelFailed():
+            case ModelReplied() | ModelFailed() | ContextCompacted():
                 return "model"
             case ToolReturned() | VerifyReturned() | SourcesDigested() | ChecksReturned():
                 return "tools"

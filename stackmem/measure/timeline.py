@@ -8,11 +8,13 @@ from typing import Literal
 from msgspec import Struct
 
 from stackmem.core.events import (
+    CallAnswered,
     CallRejected,
     ChunkAllocated,
     ChunkFreed,
     ChunkRead,
     ChunkWritten,
+    ContextCompacted,
     FramePopped,
     FramePushed,
     ModelFailed,
@@ -45,17 +47,19 @@ class Step(Struct, frozen=True):
         tool: Of its first call; empty where it has none.
         about: The call's name, path, command or result, whichever it has first; at most 400 characters, hostile text.
         calls: How many calls it has.
-        attempts: Requests made for it, those that failed included.
+        attempts: Requests made for it, those that failed or asked for a summary first included.
         context_tokens: Prompt tokens as reported; estimated where nothing was.
         history_tokens: What the prompt would have been with nothing ever left out: the first prompt, and every reply's
             tokens and every result's characters / 2.5 since. An estimate.
-        usd: Cost of the reply; None where the price is unknown.
+        usage, usd: Tokens and cost of the reply and of the summaries that came before it; the cost is None where the
+            price is unknown.
         outcome: ``failed`` is a tool's failure, ``refused`` the machine's, ``nudged`` a reply without a usable call,
             ``forced`` a frame popped by the harness, ``open`` a reply whose calls were not answered.
         detail: Exit code, code of the refusal or the nudge, id of the frame pushed, or why it was forced.
         result_chars: Of what the model was told in answer.
         heap_chars, heap_chunks: After the step.
-        model_seconds: Waiting for the reply, failed attempts included.
+        compactions: Summaries of the conversation that were written before it.
+        model_seconds: Waiting for the reply, summaries and failed attempts included.
         tools_seconds: Commands, files, verify, checks.
         harness_seconds: Everything else.
 
@@ -83,6 +87,7 @@ class Step(Struct, frozen=True):
     model_seconds: float
     tools_seconds: float
     harness_seconds: float
+    compactions: int = 0
 
 
 def timeline(run: Iterable[Moment]) -> Iterator[Step]:
@@ -92,7 +97,8 @@ def timeline(run: Iterable[Moment]) -> Iterator[Step]:
         step = _step(part, history)
         if step is None:
             continue
-        grown = step.usage.output + int(step.result_chars / CHARS_PER_TOKEN)
+        said = sum(moment.event.usage.output for moment in part if isinstance(moment.event, ModelReplied))
+        grown = said + int(step.result_chars / CHARS_PER_TOKEN)
         history = step.history_tokens + grown
         yield step
 
@@ -102,7 +108,7 @@ def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
     part: list[Moment] = []
     replied = False
     for moment in run:
-        if replied and isinstance(moment.event, ModelReplied | ModelFailed):
+        if replied and isinstance(moment.event, ModelReplied | ModelFailed | ContextCompacted):
             yield part
             part, replied = [], False
         part.append(moment)
@@ -121,6 +127,8 @@ def _step(part: list[Moment], history: int) -> Step | None:
 
 def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> Step:
     told, last = part[place], part[-1].after
+    summaries = [moment.event.usage for moment in part if isinstance(moment.event, ContextCompacted)]
+    usage = sum(summaries, reply.usage)
     frame, price = told.before.running, told.before.begun.price
     calls = [one for one in reply.parts if isinstance(one, ToolCall)]
     outcome, detail = _outcome(part[place + 1 :])
@@ -138,11 +146,11 @@ def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> S
         tool=calls[0].name if calls else "",
         about=_about(calls[0]) if calls else "",
         calls=len(calls),
-        attempts=sum(isinstance(moment.event, ModelReplied | ModelFailed) for moment in part),
+        attempts=sum(isinstance(moment.event, ModelReplied | ModelFailed | ContextCompacted) for moment in part),
         context_tokens=context,
         history_tokens=history or context,
-        usage=reply.usage,
-        usd=cost_usd(reply.usage, price) if price else None,
+        usage=usage,
+        usd=sum(cost_usd(one, price) for one in (reply.usage, *summaries)) if price else None,
         outcome=outcome,
         detail=detail,
         result_chars=sum(map(_told_chars, part)),
@@ -151,6 +159,7 @@ def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> S
         model_seconds=round(spent["model"], 3),
         tools_seconds=round(spent["tools"], 3),
         harness_seconds=round(spent["harness"], 3),
+        compactions=len(summaries),
     )
 
 
@@ -160,7 +169,7 @@ def _outcome(part: list[Moment]) -> tuple[Outcome, str]:
         match moment.event:
             case ToolReturned(failed=failed, exit_code=code):
                 found = ("failed" if failed else "ok", "" if code is None else f"exit {code}")
-            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed():
+            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed() | CallAnswered():
                 found = ("ok", "")
             case FramePushed(frame=frame):
                 found = ("pushed", frame)

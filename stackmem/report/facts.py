@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stackmem.core.events import (
+    CallAnswered,
     CallRejected,
     ChecksReturned,
     ChunkAllocated,
     ChunkFreed,
     ChunkRead,
     ChunkWritten,
+    ContextCompacted,
     Event,
     FramePopped,
     FramePushed,
@@ -26,7 +28,7 @@ from stackmem.core.events import (
 from stackmem.core.state import Result
 
 from .steps import Fact
-from .texts import Texts
+from .texts import Ref, Texts
 
 
 def fact_of(event: Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> Fact | None:
@@ -43,6 +45,8 @@ def fact_of(event: Event, texts: Texts, frames: Mapping[str, int], told: Result 
             return ["result", ref(event.text), int(event.failed), event.exit_code]
         case VerifyReturned():
             return ["verify", ref(event.text), event.outcome]
+        case ContextCompacted():
+            return ["compacted", ref(event.text), event.up_to_step]
         case CallRejected():
             return ["rejected", ref(event.reason), event.code]
         case ReplyNudged() | NoticeGiven():
@@ -51,10 +55,6 @@ def fact_of(event: Event, texts: Texts, frames: Mapping[str, int], told: Result 
             return ["pushed", frames.get(event.frame, -1)]
         case FramePopped():
             return ["popped", frames.get(event.frame, -1), event.forced, event.verified]
-        case ChunkRead():
-            return ["heap", "read", event.name, event.chars, ref(told.text) if told else None]
-        case ChunkAllocated() | ChunkWritten() | ChunkFreed():
-            return ["heap", type(event).__name__.removeprefix("Chunk").lower(), event.name, event.chars]
         case ModelFailed():
             return ["failed", event.kind, ref(event.detail)]
         case ChecksReturned():
@@ -66,5 +66,17 @@ def fact_of(event: Event, texts: Texts, frames: Mapping[str, int], told: Result 
             return ["forked", event.parent, event.at]
         case RunEnded():
             return ["ended", event.ending]
+        case _:
+            return _of_memory(event, ref, told)
+
+
+def _of_memory(event: Event, ref: Callable[[str], Ref], told: Result | None) -> Fact | None:
+    match event:
+        case ChunkRead():
+            return ["heap", "read", event.name, event.chars, ref(told.text) if told else None]
+        case ChunkAllocated() | ChunkWritten() | ChunkFreed():
+            return ["heap", type(event).__name__.removeprefix("Chunk").lower(), event.name, event.chars]
+        case CallAnswered():
+            return ["result", ref(told.text), 0, None] if told else None
         case _:
             return None

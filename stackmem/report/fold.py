@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stackmem.core.effects import Compact
 from stackmem.core.events import (
     ChunkRead,
+    ContextCompacted,
     Event,
     FramePopped,
     FramePushed,
@@ -66,6 +68,8 @@ class Fold:
             self._idle_seconds += max(0.0, record.at - self._last_at)
         if isinstance(event, ModelReplied):
             self._reply(event, record.at)
+        if isinstance(event, ContextCompacted):
+            self._compacted(event)
         self._state = after = following(before, record)
         self._last_at = record.at
         if isinstance(event, RunStarted | RunForked):
@@ -149,6 +153,15 @@ class Fold:
                 broke=cached.broke,
             )
         )
+
+    def _compacted(self, event: ContextCompacted) -> None:
+        """What a summary cost is told with the step before it; the cache has seen its request, too."""
+        price, wanted = self._state.begun.price, self._strategy.upkeep(self._state) if self._strategy else None
+        if price and self.page.steps:
+            step = self.page.steps[-1]
+            step.usd = round((step.usd or 0.0) + cost_usd(event.usage, price), 6)
+        if event.usage.estimated and isinstance(wanted, Compact):
+            self._simulated.serve(wanted.ask.view, self._last_at, event.usage.prompt)
 
     def _rendered(self, event: ModelReplied, at: float) -> tuple[list[int], Served]:
         """The prompt that the reply answers, and what the cache did for it."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stackmem.core.events import (
     ClockRead,
+    ContextCompacted,
     Event,
     ModelFailed,
     ModelReplied,
@@ -68,7 +69,7 @@ def _counted(records: Iterable[Record]) -> Iterator[Event]:
         match record.event:
             case RunStarted() | RunResumed() | RunForked() | RunEnded() | ClockRead():
                 continue
-            case ModelReplied() as reply:
+            case ModelReplied() | ContextCompacted() as reply:
                 yield replace(reply, usage=Usage(), prompt_digest="", reply_id="")
             case ModelFailed() as failure:
                 yield replace(failure, prompt_digest="")

@@ -48,7 +48,7 @@ class StepRow(Struct, array_like=True):
         at: Seconds since the run's first record, without the time it was stopped.
         prompt: Tokens of the whole prompt; then how many of them were read from the cache, and written to it.
         full: Tokens that a prompt with the whole history would have had.
-        usd: None where the price is unknown.
+        usd: With the summaries that were written after it; None where the price is unknown.
         ranges: The prompt, see ``prompts``; empty where it cannot be rendered.
         reply: Numbers of parts.
         facts: What followed, until the next reply.

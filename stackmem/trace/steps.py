@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.events import Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.events import ContextCompacted, Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.pricing import Price, cost_usd
 
@@ -49,7 +49,8 @@ class FrameSpan(Struct, frozen=True):
     Attributes:
         parent: Id of the frame that pushed it; empty for the root.
         first, last: The first and the last step of its own; 0 where it had none.
-        steps: Steps of its own, without those of the frames that it pushed. Usage and cost likewise.
+        steps: Steps of its own, without those of the frames that it pushed. Usage and cost likewise, with the
+            summaries of its conversation.
         popped: Whether it has ended.
         forced, verified: As ``FramePopped`` has them.
 
@@ -104,6 +105,8 @@ class _Fold:
             case ModelReplied():
                 self.steps += 1
                 self._replied(event)
+            case ContextCompacted():
+                self._paid(event)
             case _:
                 pass
 
@@ -111,21 +114,22 @@ class _Fold:
         span = self.running
         if span is None:
             return
+        self.frames[span.id] = replace(span, first=span.first or self.steps, last=self.steps, steps=span.steps + 1)
+        self._paid(event)
+
+    def _paid(self, event: ModelReplied | ContextCompacted) -> None:
+        span = self.running
+        if span is None:
+            return
         cost = self.cost(event)
-        self.frames[span.id] = replace(
-            span,
-            first=span.first or self.steps,
-            last=self.steps,
-            steps=span.steps + 1,
-            usage=span.usage + event.usage,
-            usd=None if cost is None else (span.usd or 0.0) + cost,
-        )
+        usd = None if cost is None else (span.usd or 0.0) + cost
+        self.frames[span.id] = replace(span, usage=span.usage + event.usage, usd=usd)
 
     @property
     def running(self) -> FrameSpan | None:
         return self.frames.get(self.stack[-1]) if self.stack else None
 
-    def cost(self, event: ModelReplied) -> float | None:
+    def cost(self, event: ModelReplied | ContextCompacted) -> float | None:
         return cost_usd(event.usage, self.price) if self.price else None
 
 
@@ -158,11 +162,11 @@ def frame_spans(records: Iterable[Record]) -> tuple[FrameSpan, ...]:
 
 
 def total_usd(records: Iterable[Record]) -> float | None:
-    """What all replies cost by the prices recorded; None where one of them has none."""
+    """What all replies and summaries cost by the prices recorded; None where one of them has none."""
     fold, total = _Fold(), 0.0
     for record in records:
         fold.take(record.event)
-        if isinstance(record.event, ModelReplied):
+        if isinstance(record.event, ModelReplied | ContextCompacted):
             cost = fold.cost(record.event)
             if cost is None:
                 return None

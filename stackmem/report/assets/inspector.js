@@ -213,6 +213,8 @@ function factNode(run, fact) {
       return say("bad", `refused · ${fact[2]}`, fact[1]);
     case "notice":
       return say("note", `the harness says · ${fact[2]}`, fact[1]);
+    case "compacted":
+      return say("note", `conversation up to step ${fact[2]} replaced by a summary`, fact[1]);
     case "pushed":
       return say("note", `frame ${frame(fact[1])} begins`, run.frames[fact[1]]?.intent);
     case "popped":

@@ -86,7 +86,7 @@ export class Search {
       if (found !== null) return found;
     }
     for (const fact of row[11]) {
-      const ref = { result: fact[1], verify: fact[1], rejected: fact[1], notice: fact[1], checks: fact[1], failed: fact[2] }[fact[0]];
+      const ref = { result: fact[1], verify: fact[1], rejected: fact[1], notice: fact[1], compacted: fact[1], checks: fact[1], failed: fact[2] }[fact[0]];
       if (ref !== undefined) {
         const found = this.inRef(run, ref, holds);
         if (found !== null) return found;

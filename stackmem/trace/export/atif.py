@@ -13,8 +13,9 @@ from msgspec.structs import asdict
 
 from stackmem.core.events import (
     CallRejected,
+    ContextCompacted,
     FramePopped,
-    ModelReplied,
+    ModelFailed,
     NoticeGiven,
     ReplyNudged,
     RunForked,
@@ -105,7 +106,10 @@ class _Book:
 
     def attempt(self, piece: Attempt) -> None:
         moment, event = piece.moment, piece.event
-        if not isinstance(event, ModelReplied):
+        if isinstance(event, ContextCompacted):
+            self._compacted(piece, event)
+            return
+        if isinstance(event, ModelFailed):
             failed = {"seq": moment.seq, "failure": event.kind}
             self._add(moment.frame.id, "system", f"The provider failed: {event.detail}", moment.at, failed)
             return
@@ -121,6 +125,16 @@ class _Book:
         step["metrics"] = _metrics(event.usage, piece.usd)
         self._priced = self._priced and piece.usd is not None
         self._replies[piece.step] = step
+
+    def _compacted(self, piece: Attempt, event: ContextCompacted) -> None:
+        """The boundary where a summary replaced the steps before it; the text stands in its observation."""
+        about: Json = {"seq": piece.moment.seq, "up_to_step": event.up_to_step}
+        about |= {"stop": event.stop, "metrics": _metrics(event.usage, piece.usd)}
+        told = f"The conversation up to step {event.up_to_step} was replaced by a summary."
+        step = self._add(piece.moment.frame.id, "system", told, piece.moment.at, about)
+        step["observation"] = {"results": [{"content": event.text}]}
+        step["extra"]["context_management"] = {"type": "compaction", "boundary": "replace"}
+        self._priced = self._priced and piece.usd is not None
 
     def call(self, piece: Call) -> None:
         """Add a call's result to the step that made it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stackmem.core.events import ModelReplied, RunStarted
+from stackmem.core.events import ContextCompacted, ModelFailed, RunStarted
 from stackmem.trace.record import Record
 
 from .shown import compact
@@ -73,16 +73,17 @@ def _events(piece: Attempt | Call | Scope | Moment, began: float) -> Iterator[Js
 
 def _attempt(piece: Attempt, began: float) -> Iterator[Json]:
     moment, event = piece.moment, piece.event
-    if not isinstance(event, ModelReplied):
+    if isinstance(event, ModelFailed):
         failed = {"step": piece.step, "seq": moment.seq}
         yield _complete(f"failed attempt: {event.kind}", "model", moment.since, moment.at, began, failed)
         return
     usage = event.usage
+    named = "summary" if isinstance(event, ContextCompacted) else f"step {piece.step}"
     args: Json = {"step": piece.step, "seq": moment.seq, "stop": event.stop, "prompt_tokens": usage.prompt}
     args |= {"cache_read_tokens": usage.cache_read, "output_tokens": usage.output}
     if piece.usd is not None:
         args["usd"] = round(piece.usd, 6)
-    yield _complete(f"step {piece.step}", "model", moment.since, moment.at, began, args)
+    yield _complete(named, "model", moment.since, moment.at, began, args)
     heap = moment.before.heap
     for name, values in (("prompt tokens", {"tokens": usage.prompt}), ("heap", {"characters": heap.chars})):
         yield {"name": name, "ph": "C", "pid": 1, "tid": 1, "ts": _micros(moment.at, began), "args": values}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stackmem.core.events import FramePopped, FramePushed, ModelReplied, RunStarted, ToolReturned
+from stackmem.core.events import ContextCompacted, FramePopped, FramePushed, ModelReplied, RunStarted, ToolReturned
 from stackmem.core.messages import ToolCall
 from stackmem.core.state import Notice, Result, State
 from stackmem.trace.record import Record
@@ -52,6 +52,9 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
                 messages += [_answer("the frame ends", call, moment) for call in open_calls[:1]]
                 messages += [_message("user", turn.text, moment) for turn in moment.told]
                 open_calls = []
+            case ContextCompacted(up_to_step=step, text=text):
+                told = f"The conversation up to step {step} was replaced by this summary:\n{text}"
+                messages.append(_message("user", told, moment))
             case _:
                 messages += _told(moment, open_calls)
     if last is not None:

@@ -17,6 +17,7 @@ from stackmem.core.events import (
     ChunkFreed,
     ChunkRead,
     ChunkWritten,
+    ContextCompacted,
     FramePopped,
     FramePushed,
     ModelFailed,
@@ -139,7 +140,7 @@ class _Spans:
         }
         error = ""
         match piece.event:
-            case ModelReplied() as reply:
+            case ModelReplied() | ContextCompacted() as reply:
                 usage = reply.usage
                 attributes |= {
                     "gen_ai.response.finish_reasons": [_FINISH.get(reply.stop, reply.stop)],
@@ -153,6 +154,8 @@ class _Spans:
                     attributes["gen_ai.response.id"] = reply.reply_id
                 if piece.usd is not None:
                     attributes["stackmem.usd"] = piece.usd
+                if isinstance(reply, ContextCompacted):
+                    attributes["gen_ai.conversation.compacted"] = True
                 if self._content:
                     attributes["gen_ai.output.messages"] = compact([_reply(reply)])
             case ModelFailed() as failure:
@@ -237,9 +240,9 @@ def _said(role: str, text: str) -> Json:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
-def _reply(reply: ModelReplied) -> Json:
+def _reply(reply: ModelReplied | ContextCompacted) -> Json:
     parts: list[Json] = []
-    for part in reply.parts:
+    for part in reply.parts if isinstance(reply, ModelReplied) else (Text(reply.text),):
         if isinstance(part, Text):
             parts.append({"type": "text", "content": part.text})
         elif isinstance(part, ToolCall):

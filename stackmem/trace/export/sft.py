@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from stackmem.core.events import CallRejected, FramePopped, ModelReplied
 from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec
-from stackmem.core.state import Frame, Reply, State
+from stackmem.core.state import Reply, State
 from stackmem.trace.record import Record
 
 from .shown import arguments, compact, function, view_of
@@ -60,7 +60,7 @@ def _sample(run: str, ended: _Ended, final: State, refused: set[int]) -> Json:
     written = [*view.messages]
     if isinstance(event, ModelReplied):
         written.append(Message("assistant", tuple(event.parts)))
-    steps = _steps(frame, before.step + 1)
+    steps = _steps(before)
     text, spans = _text(view.system, view.tools, written, steps, refused)
     popped = ended.popped
     return {
@@ -79,9 +79,9 @@ def _sample(run: str, ended: _Ended, final: State, refused: set[int]) -> Json:
     }
 
 
-def _steps(frame: Frame, last: int) -> list[int]:
-    """The steps of the frame's replies, oldest first."""
-    return [*(turn.step for turn in frame.turns if isinstance(turn, Reply)), last]
+def _steps(state: State) -> list[int]:
+    """The steps of the replies that a prompt may show, oldest first: those of the frames above come before its own."""
+    return [*(turn.step for frame in state.stack for turn in frame.turns if isinstance(turn, Reply)), state.step + 1]
 
 
 def _messages(system: str, written: list[Message]) -> list[Json]:

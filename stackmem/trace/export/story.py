@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from stackmem.core.events import (
+    CallAnswered,
     CallRejected,
     ChunkAllocated,
     ChunkFreed,
     ChunkRead,
     ChunkWritten,
+    ContextCompacted,
     Event,
     FramePopped,
     FramePushed,
@@ -36,7 +38,7 @@ from stackmem.trace.record import Record
 
 OfCalls = (
     ToolReturned | VerifyReturned | SourcesDigested | FramePushed | FramePopped | ChunkAllocated | ChunkRead
-    | ChunkWritten | ChunkFreed | CallRejected
+    | ChunkWritten | ChunkFreed | CallAnswered | CallRejected
 )  # fmt: skip
 
 
@@ -66,12 +68,12 @@ class Attempt(Struct, frozen=True):
 
     Attributes:
         event: What came of it, the moment's.
-        step: The reply's number, or the one that a failure failed to be.
+        step: The reply's number, or that of the reply to come: of a failure, and of a summary.
 
     """
 
     moment: Moment
-    event: ModelReplied | ModelFailed
+    event: ModelReplied | ModelFailed | ContextCompacted
     step: int
 
     @property
@@ -169,8 +171,8 @@ def slices(told: Iterable[Moment]) -> Iterator[Slice]:
                 step = moment.after.step
                 yield Attempt(moment, reply, step)
                 pending = _asked(moment, reply, step)
-            case ModelFailed() as failure:
-                yield Attempt(moment, failure, moment.before.step + 1)
+            case ModelFailed() | ContextCompacted() as other:
+                yield Attempt(moment, other, moment.before.step + 1)
             case FramePushed():
                 yield from _pushed(moment, open_frames, pending)
                 pending = []
