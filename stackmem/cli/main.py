@@ -17,6 +17,7 @@ from stackmem.version import VERSION
 
 from . import (
     apply,
+    bench,
     config,
     diff,
     doctor,
@@ -25,6 +26,7 @@ from . import (
     import_,
     models,
     replay,
+    report,
     resume,
     runs,
     runs_rm,
@@ -36,6 +38,7 @@ from . import (
     trace_recover,
     trace_redact,
     view,
+    whatif,
 )
 
 EPILOG = """Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit
@@ -58,10 +61,13 @@ app.command("resume", short_help="Go on with a run that stopped.")(resume.comman
 app.command("replay", short_help="Verify every event and prompt of a run.")(replay.command)
 app.command("fork", short_help="Go on from a step of a run, with something changed.")(fork.command)
 app.command("view", short_help="Write a run, or two, as one HTML file.")(view.command)
+app.command("report", short_help="Write what the strategies of a bench solved and cost.")(report.command)
 app.command("diff", short_help="Say where two runs part, and what each came to.")(diff.command)
+app.command("whatif", short_help="Cost a recorded run under other strategies.")(whatif.command)
 app.command("apply", short_help="Apply a run's patch to the folder it came from.")(apply.command)
 app.command("export", short_help="Write a run in another tool's format.")(export.command)
 app.command("import", short_help="Take another agent's recording in as a run.")(import_.command)
+app.command("bench", short_help="Compare memory strategies over many runs.")(bench.command)
 app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that they are sound.")
 app.add_typer(runs.app, name="runs", short_help="List the runs there are.")
 runs.app.command("rm", short_help="Remove runs with their workspaces.")(runs_rm.command)

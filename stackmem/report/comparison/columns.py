@@ -149,4 +149,4 @@ def _three(size: float) -> str:
 def _thousands(size: float) -> str:
     if size < 1_000:
         return f"{size:.0f}"
-    return f"{size / 1_000:.1f}k" if size < 99_950 else f"{size / 1_000:,.0f}k"
+    return f"{size / 1_000:.1f}k".replace(".0k", "k") if size < 99_950 else f"{size / 1_000:,.0f}k"

@@ -108,14 +108,16 @@ def _plots(
     ]
     told = (
         "Both axes are logarithmic: a straight line is a power of the horizon. Beside each name stands the exponent "
-        "fitted over all its trials, with its 95 % interval: 0 does not grow, 1 grows with the work, 2 with its square."
+        "fitted over its trials, with its 95 % interval: 0 does not grow, 1 grows with the work, 2 with its square. "
+        "Where two horizons of 100 or more were run, the fit begins there: below, what every prompt begins with tells "
+        "most."
     )
     if inside := _figures(grown):
         yield f"Growth{of}", _card(f"What grows with the horizon{of}", told, inside)
     lost = [(one.title, _lost(loss_curves(_of(trials, one)), one.title, group, wants, anchors)) for one in sections]
     told = (
-        "The share of trials in which everything a call used was in the prompts from where it was first told to where it "
-        "was used, by step. Trials that end leave the curve where they ended (Kaplan and Meier)."
+        "The share of trials in which everything a call used was in the prompts from where it was first told to where "
+        "it was used, by step. Trials that end leave the curve where they ended (Kaplan and Meier)."
     )
     if inside := _figures(lost):
         yield f"First loss{of}", _card(f"When the first fact was lost{of}", told, inside)

@@ -97,7 +97,7 @@ def _cost(
     place: Place, far: float, taken: Sequence[tuple[float, ...]], spots: Sequence[tuple[float, ...]], box: Box
 ) -> float:
     area = _area(place)
-    over = sum(_overlap(area, other) for other in taken) * 3 + sum(_overlap(area, other) for other in spots)
+    over = sum(_overlap(area, other) for other in taken) * 3 + sum(_overlap(area, other) for other in spots) * 2
     return far + over + _outside(area, box) * 50
 
 

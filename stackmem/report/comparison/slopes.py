@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 
 from msgspec import Struct
@@ -16,6 +16,8 @@ from .figures import Wants
 from .placing import stacked
 from .results import Trial
 from .svg import Axis, Box, axes, clipped, dot, drawing, label, line, linked, log_scale, path
+
+_LONG = 100.0
 
 
 class Slope(Struct, frozen=True):
@@ -39,7 +41,17 @@ def slopes(trials: Sequence[Trial], value: Callable[[Trial], float]) -> list[Slo
         found = value(trial)
         if not trial.failed and isfinite(trial.horizon) and isfinite(found) and found > 0 and trial.horizon > 0:
             mine.setdefault(trial.strategy, []).append((trial.horizon, found))
-    return [Slope(name, _means(points), power_law(points)) for name, points in mine.items() if len(_means(points)) > 1]
+    start = fitted_from(x for points in mine.values() for x, _ in points)
+    return [
+        Slope(name, _means(points), power_law([(x, y) for x, y in points if x >= start]))
+        for name, points in mine.items()
+        if len(_means(points)) > 1
+    ]
+
+
+def fitted_from(horizons: Iterable[float]) -> float:
+    """The horizon from which on an exponent is fitted: what a prompt holds at its start bends the line below it."""
+    return _LONG if len({horizon for horizon in horizons if horizon >= _LONG}) > 1 else 0.0
 
 
 def _means(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
