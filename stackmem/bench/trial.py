@@ -23,6 +23,7 @@ from stackmem.harness.options import PREFIX
 from stackmem.harness.prepare import prepare
 from stackmem.harness.result import RunResult
 from stackmem.harness.solve import solve
+from stackmem.measure.first_loss import first_loss, literals
 from stackmem.measure.metrics import METRICS, measure
 from stackmem.measure.moments import Moment
 from stackmem.version import VERSION
@@ -183,6 +184,17 @@ def _task(trial: Trial, root: Path) -> Path:
     return place
 
 
+def _losses(run: list[Moment]) -> Row:
+    found = first_loss(run)
+    literals.cache_clear()  # the texts of a run are large, and no other run has them
+    return {
+        "first_loss_step": found.step,
+        "first_gone_step": found.gone_step,
+        "facts_used": found.facts,
+        "facts_lost": found.lost,
+    }
+
+
 def remove_leftover(folder: Path) -> None:
     if folder.exists():
         remove_tree(folder)
@@ -209,6 +221,7 @@ class _Watch:
         return {
             **{name: values[name] for name in METRICS},
             **asdict(made),
+            **_losses(run),
             "fingerprint": self._fingerprint.events,
             "prompts_digest": self._fingerprint.prompts,
             "rate_limited": sum(isinstance(e, ModelFailed) and e.kind == "rate_limited" for _, e, _ in self._told),
