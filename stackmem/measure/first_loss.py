@@ -26,6 +26,7 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.memory import open_strategy
 
 from .moments import Moment
+from .prefix import same_message
 
 LEAST_CHARS, MOST_CHARS = 5, 200
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@+-]*[A-Za-z0-9_]")
@@ -161,11 +162,12 @@ class _Link(NamedTuple):
     """The last message of a conversation, with what is before it; prompts that share messages share links."""
 
     before: _Link | None
+    message: Message
     facts: frozenset[str]
     length: int
 
 
-_START = _Link(None, frozenset(), 0)
+_START = _Link(None, Message("user", ()), frozenset(), 0)
 
 
 class Sight:
@@ -178,6 +180,7 @@ class Sight:
             frame: sorted(needed, key=lambda one: -facts.origins[one]) for frame, needed in facts.needed.items()
         }
         self._ends: dict[str, _Link] = {}
+        self._links: dict[int, _Link] = {}  # by the number of messages before
         self._systems: dict[str, frozenset[str]] = {}
         self._seen: dict[str, Counter[str]] = {}
         self._lost: dict[str, int] = {}
@@ -222,8 +225,13 @@ class Sight:
         return [one for one in frozenset().union(*left) if not seen[one]]
 
     def _link(self, before: _Link, message: Message) -> _Link:
+        """The next link; the very same one where the last prompt had this message there, after the same ones."""
+        known = self._links.get(before.length)
+        if known is not None and known.before is before and same_message(known.message, message):
+            return known
         facts = frozenset().union(*map(literals_of, message.parts)) & self._wanted
-        return _Link(before, facts, before.length + 1)
+        self._links[before.length] = link = _Link(before, message, facts, before.length + 1)
+        return link
 
     @property
     def found(self) -> FirstLoss:

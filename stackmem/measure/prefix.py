@@ -105,7 +105,7 @@ class Reader:
         """With one more message; one that stood at this place after the same ones in the last prompt is known."""
         place = len(prompt.starts)
         known = self._read.get(place)
-        if known is not None and known[0] is prompt and _same(known[1], message):
+        if known is not None and known[0] is prompt and same_message(known[1], message):
             return known[2]
         after = self._extended(prompt, message)
         self._read[place] = (prompt, message, after)
@@ -172,7 +172,7 @@ def text_of(block: Block) -> str:
             assert_never(block.content)
 
 
-def _same(one: Message, other: Message) -> bool:
+def same_message(one: Message, other: Message) -> bool:
     """Whether two messages are known to be sent as the same bytes; what holds foreign JSON is the same by identity."""
     if one is other:
         return True
