@@ -22,12 +22,14 @@ from stackmem.models.registry import Model, open_model
 from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
 from stackmem.version import VERSION
+from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.profile import Mount, Profile, read_profile
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import Workspace, open_workspace
 
 from .checks import Bench, CommandCheck, TaskChecks
 from .directories import checkout
+from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .options import PREFIX
 from .perform import World
 from .ports import Checks
@@ -47,7 +49,7 @@ class Parts(Struct):
     start: RunStarted
     strategy: MemoryStrategy
     world: World
-    workspace: Workspace
+    workspace: Workspace | MemoryWorkspace
     scrubber: Scrubber
 
 
@@ -125,7 +127,7 @@ def assemble(
     places: Places,
     environ: Mapping[str, str],
     sync: Callable[[], None],
-    history: History,
+    history: History | NoHistory,
 ) -> Parts:
     """Open the workspace and put the run together.
 
@@ -146,8 +148,14 @@ def assemble(
         )
 
     history.withhold(scrubber.held_in)
-    workspace = open_at(places.work, (), {})
-    checks = _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)
+    workspace: Workspace | MemoryWorkspace
+    checks: Checks | None
+    if settings.isolation == MEMORY:
+        workspace = open_in_memory(subject, settings.check, scrubber.scrub)
+        checks = WorldChecks(workspace, subject.task.tests) if subject.task else None
+    else:
+        workspace = open_at(places.work, (), {})
+        checks = _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)
     world = World(
         model=plan.model,
         workspace=workspace,

@@ -62,6 +62,8 @@ def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], sourc
 
 def _mounts(settings: Settings) -> bool:
     """Whether commands will see the workspace at a path of our choosing; True where no run can begin at all."""
+    if settings.isolation == "memory":
+        return True  # the path is a name, and nothing stands there
     try:
         return choose(settings.isolation, Profile(network=settings.network)).mounts
     except WorkspaceError:

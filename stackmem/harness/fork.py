@@ -34,6 +34,7 @@ from .again import prepare_again
 from .assemble import Parts, Places, assemble, plan
 from .assemble import Plan as RunPlan
 from .changes import Changes, chunks_of, limits_of, must_go_on
+from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .options import PREFIX
 from .play import Observe, Opened, holds_secret, play
@@ -89,6 +90,12 @@ def fork(
     must_go_on(moment, changes)
     request = read_request(run.folder)
     level = changes.isolation or moment.settled.begun.isolation
+    in_memory = level == MEMORY
+    if in_memory != (moment.settled.begun.isolation == MEMORY):
+        raise UsageError(
+            f"{run.id} cannot go on at isolation {level}: files are in memory or on a disk, throughout; "
+            "leave --isolation out"
+        )
     settings = {**changes.settings(), "isolation": level, "max_usd": None}  # the limits are those of the run
     prepared = prepare_again(request, run.folder.parent, settings, environ)
     planned = _planned(moment, changes, prepared, environ)
@@ -102,7 +109,7 @@ def fork(
         stack.callback(_remove_unbegun, places)
         try:
             with interrupts.allowed():
-                missing = refill(run, moment.settled, places, request)
+                missing = () if in_memory else refill(run, moment.settled, places, request)
                 opened, first = _open(wanted, places, environ, (stack, interrupts, observe))
                 opened.steps_with_secrets = _steps_with_secrets(run, at, scrubber)
         except KeyboardInterrupt:
@@ -138,11 +145,16 @@ def _open(
     run, moment, changes, request = wanted.run, wanted.moment, wanted.changes, wanted.request
     writer = TraceWriter(places.run / TRACE, after=moment.at, digest=moment.digest)
     stack.callback(writer.close)
-    share(run.folder / HISTORY, places.run / HISTORY, moment.settled.tree)
-    history = History(places.run / HISTORY, places.work, request.leave_out)
+    in_memory = wanted.prepared.resolved.settings.isolation == MEMORY
+    history: History | NoHistory = NoHistory()
+    if not in_memory:
+        share(run.folder / HISTORY, places.run / HISTORY, moment.settled.tree)
+        history = History(places.run / HISTORY, places.work, request.leave_out)
     sync = writer.syncs(wanted.prepared.resolved.settings.fsync, history.sync)
     parts = assemble(wanted.planned, wanted.prepared, places, environ, sync, history)
     stack.callback(parts.workspace.close)
+    if in_memory:
+        recall(run.records(), moment.at, parts.world)
     start = _start(moment, changes, wanted.planned, parts)
     first = RunForked(run.id, moment.at, moment.digest, start, wanted.chunks, changes.dropped)
     _refuse_spent(moment, first)
@@ -174,7 +186,7 @@ def _start(moment: Moment, changes: Changes, planned: RunPlan, parts: Parts) -> 
     if parts.start.tree != state.tree:
         raise WorkspaceError(
             "the files of that step cannot be put into a new workspace exactly; see that nothing else writes to "
-            f"{parts.workspace.root}, or fork at another step"
+            f"{parts.workspace.path}, or fork at another step"
         )
     model = planned.model
     other = changes.model is not None

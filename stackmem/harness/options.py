@@ -91,8 +91,9 @@ _TABLE = (
         project=True,
     ),
     Option(
-        "isolation", "choice", "auto", "How the sandbox is made; auto takes bubblewrap, else namespaces, never less.",
-        choices=("auto", "bubblewrap", "namespaces", "landlock", "none"),
+        "isolation", "choice", "auto",
+        "How the sandbox is made; auto takes bubblewrap, else namespaces, never less; memory runs worlds alone.",
+        choices=("auto", "bubblewrap", "namespaces", "landlock", "none", "memory"),
     ),
     Option("network", "choice", "none", "The network of commands in the sandbox.", choices=("none", "host")),
     Option(

@@ -20,6 +20,7 @@ from stackmem.workspace.secrets import Scrubber
 
 from .assemble import Parts, Places
 from .controller import run
+from .in_memory import NoHistory
 from .interrupts import Interrupts
 from .patch import apply_run, keep_patch
 from .result import RunResult, failure_of, write_result
@@ -41,7 +42,7 @@ class Opened(Struct):
     parts: Parts
     places: Places
     writer: TraceWriter
-    history: History
+    history: History | NoHistory
     interrupts: Interrupts
     folder: str = ""
     observe: Observe | None = None
@@ -88,6 +89,9 @@ def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResul
 
 def _keep(result: RunResult, before: str, opened: Opened) -> RunResult:
     """The result, in the run's folder beside its patch; a patch that cannot be made takes no result away."""
+    if isinstance(opened.history, NoHistory):
+        save_result(result)
+        return result
     try:
         kept = keep_patch(result, opened.folder, opened.history, before)
     except WorkspaceError:

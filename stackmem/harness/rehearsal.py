@@ -20,6 +20,7 @@ from stackmem.workspace.tree import remove_tree
 
 from .again import prepare_again
 from .assemble import Places, assemble, plan
+from .in_memory import MEMORY, NoHistory, recall
 from .perform import World
 from .plugins import load_plugins
 from .refill import must_be_original, refill
@@ -40,8 +41,8 @@ class Rehearsal(Struct, frozen=True):
 
 
 @contextmanager
-def rehearse(run: Run, state: State, environ: Mapping[str, str]) -> Iterator[Rehearsal]:
-    """The world of one of the run's states.
+def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str]) -> Iterator[Rehearsal]:
+    """The world of one of the run's states, which is the one after record ``at``.
 
     Raises:
         UsageError: The run's task is gone, or it kept no files.
@@ -61,10 +62,15 @@ def rehearse(run: Run, state: State, environ: Mapping[str, str]) -> Iterator[Reh
     places = Places(scratch, scratch / "workspace", scratch)
     try:
         try:
-            missing = refill(run, state, places, request)
-            share(run.folder / HISTORY, scratch / HISTORY, state.tree)
-            history = History(scratch / HISTORY, places.work, request.leave_out)
+            missing: tuple[str, ...] = ()
+            history: History | NoHistory = NoHistory()
+            if base.isolation != MEMORY:
+                missing = refill(run, state, places, request)
+                share(run.folder / HISTORY, scratch / HISTORY, state.tree)
+                history = History(scratch / HISTORY, places.work, request.leave_out)
             parts = assemble(replace(planned, profile=profile), prepared, places, environ, _nothing, history)
+            if base.isolation == MEMORY:
+                recall(run.records(), at, parts.world)
         except OSError as error:
             place = error.filename or scratch
             raise WorkspaceError(

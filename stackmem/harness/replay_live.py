@@ -62,7 +62,7 @@ def replay_live(
     """
     begin = run.moment(first - 1)
     run.moment(first)
-    with rehearse(run, begin.settled, environ) as rehearsal:
+    with rehearse(run, begin.settled, begin.at, environ) as rehearsal:
         state, calls = State(), 0
         for record in run.records():
             upcoming = _call(state) if record.seq > begin.at else None

@@ -112,7 +112,7 @@ def replay_model(
         if observe is not None:
             observe(event, after)
 
-    with rehearse(run, moment.asked, environ) as rehearsal, Interrupts(stop) as interrupts:
+    with rehearse(run, moment.asked, moment.record.seq - 1, environ) as rehearsal, Interrupts(stop) as interrupts:
         world = rehearsal.world
         world.model = RecordedModel(list(_answers(tail)))
         clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, ClockRead)])

@@ -27,6 +27,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.restore import restore
 from stackmem.memory import open_strategy
+from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock
 from stackmem.trace.store import TraceWriter
 from stackmem.version import VERSION
@@ -35,6 +36,7 @@ from stackmem.workspace.tree import remove_tree
 
 from .again import prepare_again
 from .assemble import Places, assemble, plan
+from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .options import PREFIX
 from .play import Observe, Opened, applied, play
@@ -175,8 +177,14 @@ def _open(
     lock, stack, interrupts, observe = held
     work = Path(request.workspace)
     places = Places(run_dir, work, work.parent)
+    in_memory = again.isolation == MEMORY
+    if in_memory != (stopped.isolation == MEMORY):
+        raise UsageError(
+            f"the run cannot go on at isolation {again.isolation}: files are in memory or on a disk, throughout; "
+            "leave --isolation out"
+        )
     for place, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
-        if not place.is_dir():
+        if not place.is_dir() and not in_memory:
             raise WorkspaceError(f"the {what} of the run is gone ({place}); bring it back, or solve anew")
     if work.parent.name != run_dir.resolve().name:
         raise WorkspaceError(
@@ -192,7 +200,7 @@ def _open(
     planned = plan(prepared, environ)
     profile = replace(planned.profile, network=start.network, command_seconds=start.command_seconds)
     strategy = open_strategy(start.strategy)
-    history = History(run_dir / HISTORY, work, request.leave_out)
+    history = NoHistory() if in_memory else History(run_dir / HISTORY, work, request.leave_out)
     changed = replace(planned, profile=profile, strategy=strategy)
     # The assembled start is not used: what was recorded holds.
     parts = assemble(changed, prepared, places, environ, _nothing, history)
@@ -202,6 +210,8 @@ def _open(
             f"at isolation {parts.workspace.level} the workspace is {parts.workspace.path}, and the run knows it as "
             f"{start.workspace}; resume it at {stopped.isolation}"
         )
+    if in_memory:
+        recall(RunReader(run_dir), stopped.end.count, parts.world)
     writer = TraceWriter(run_dir / TRACE, held=(lock, stopped.end))
     stack.callback(writer.close)
     parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
@@ -241,7 +251,9 @@ def _writes(upcoming: UseTool | Verify) -> bool:
 def _put_back(stopped: Stopped, opened: Opened) -> str:
     """Why the workspace may hold effects of the call that was interrupted; empty where it is as it was before it."""
     level, tree = opened.parts.workspace.level, stopped.state.tree
-    if level not in _CONFINED or not tree:
+    if level == MEMORY:
+        return ""  # they were made again, up to that call
+    if level not in _CONFINED or not tree or isinstance(opened.history, NoHistory):
         return f"at isolation {level} a command may have changed more than its workspace"
     try:
         lost = restore(opened.history, opened.places.run / HISTORY, opened.places.work, tree, stopped.asked_at)

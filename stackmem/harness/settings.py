@@ -29,7 +29,7 @@ class Settings(Struct, frozen=True):
 
     model: str | None = None
     strategy: str = "stackheap"
-    isolation: Literal["auto", "bubblewrap", "namespaces", "landlock", "none"] = "auto"
+    isolation: Literal["auto", "bubblewrap", "namespaces", "landlock", "none", "memory"] = "auto"
     network: Literal["none", "host"] = "none"
     check: str | None = None
     include: tuple[str, ...] = ()

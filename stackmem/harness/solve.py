@@ -18,6 +18,7 @@ from stackmem.workspace.tree import remove_tree
 
 from .assemble import Places, assemble, plan
 from .checks import copy_folder
+from .in_memory import MEMORY, NoHistory
 from .interrupts import Interrupts
 from .play import Observe, Opened, applied, play
 from .prepare import Prepared
@@ -56,8 +57,7 @@ def solve(
         stack.callback(writer.close)
         try:
             with interrupts.allowed():
-                _fill_workspace(places, prepared)
-                history = History(run_dir / HISTORY, places.work, prepared.copy.folders if prepared.copy else ())
+                history = _begin_files(places, prepared)
                 sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
                 parts = assemble(planned, prepared, places, environ, sync, history)
                 write_request(_asked(prepared, places), run_dir)
@@ -75,6 +75,14 @@ def solve(
         opened = Opened(parts, places, writer, history, interrupts, folder, observe)
         result = play(parts.start, State(), opened)
         return applied(result, folder, wanted=prepared.resolved.settings.apply)
+
+
+def _begin_files(places: Places, prepared: Prepared) -> History | NoHistory:
+    """The workspace filled, and what keeps its files; of a run in memory there is neither."""
+    if prepared.resolved.settings.isolation == MEMORY:
+        return NoHistory()
+    _fill_workspace(places, prepared)
+    return History(places.run / HISTORY, places.work, prepared.copy.folders if prepared.copy else ())
 
 
 def _remove_unbegun(places: Places) -> None:

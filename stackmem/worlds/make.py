@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError
+from stackmem.harness.in_memory import program_text
 from stackmem.tasks import work
 from stackmem.workspace.tree import remove_tree
 
@@ -127,11 +128,6 @@ def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) 
     if same and program.is_file() and program.read_text("utf-8") == program_text():
         return folder
     raise UsageError(f"{folder} holds another world; name another folder, or remove it")
-
-
-def program_text() -> str:
-    """The text of ``./work``."""
-    return Path(work.__file__).read_text("utf-8")
 
 
 def _refuse(family: str, seed: int, horizon: int, noise: float) -> None:

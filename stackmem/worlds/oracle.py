@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.harness.in_memory import PROGRAM
 from stackmem.tasks import work
-from stackmem.workspace.memory import MemoryWorkspace, Program
+from stackmem.workspace.memory import MemoryWorkspace
 
 SHOWN_BYTES = 32_768  # of a result, as a model with a window of 105,000 tokens or more is shown
 _PLAN_UNITS = work.PLAN_UNITS
@@ -32,11 +33,6 @@ class Call(Struct, frozen=True):
     args: dict[str, str | int]
 
 
-def program() -> Program:
-    """``./work`` for a workspace in memory."""
-    return Program("work", work.run, ("work", work.PLAN))
-
-
 class Oracle:
     """Attributes:
     calls: What it has done so far.
@@ -44,7 +40,7 @@ class Oracle:
     """
 
     def __init__(self, files: Mapping[str, str], units: int) -> None:
-        self._workspace = MemoryWorkspace(files, "/workspace", program())
+        self._workspace = MemoryWorkspace(files, "/workspace", PROGRAM)
         self._units = units
         self._known: dict[str, tuple[int, str]] = {}
         self._ways: dict[int, list[tuple[str, str]]] = {}
