@@ -39,6 +39,7 @@ from . import (
     trace_redact,
     view,
     whatif,
+    worlds,
 )
 
 EPILOG = """Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit
@@ -69,6 +70,7 @@ app.command("export", short_help="Write a run in another tool's format.")(export
 app.command("import", short_help="Take another agent's recording in as a run.")(import_.command)
 app.command("bench", short_help="Compare memory strategies over many runs.")(bench.command)
 app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that they are sound.")
+app.add_typer(worlds.app, name="worlds", short_help="Make tasks that test memory.")
 app.add_typer(runs.app, name="runs", short_help="List the runs there are.")
 runs.app.command("rm", short_help="Remove runs with their workspaces.")(runs_rm.command)
 app.add_typer(trace.app, name="trace", short_help="Look at a run's trace, and measure it.")

@@ -1,5 +1,5 @@
 """Seeded generators of tasks: workspaces with planted facts, hidden checks and a manifest."""
 
-from .make import WORLDS, design, make, make_task
+from .make import WORLDS, about, design, families, make, make_task, manifest
 
-__all__ = ["WORLDS", "design", "make", "make_task"]
+__all__ = ["WORLDS", "about", "design", "families", "make", "make_task", "manifest"]

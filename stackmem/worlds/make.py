@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -120,7 +122,7 @@ def make(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Pa
 def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Path:
     """As ``make``; a folder that holds this very world already is left as it is."""
     try:
-        told = msgspec.json.decode((folder / "tests" / "manifest.json").read_bytes())
+        told = manifest(folder)
     except (OSError, msgspec.DecodeError):
         return make(family, seed, horizon, noise, folder)
     program = folder / "environment" / "workspace" / "work"
@@ -128,6 +130,22 @@ def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) 
     if same and program.is_file() and program.read_text("utf-8") == program_text():
         return folder
     raise UsageError(f"{folder} holds another world; name another folder, or remove it")
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    """What stands in a world's ``tests/manifest.json``."""
+    told: dict[str, Any] = msgspec.json.decode((folder / "tests" / "manifest.json").read_bytes())
+    return told
+
+
+def families() -> tuple[str, ...]:
+    return tuple(WORLDS)
+
+
+def about(family: str) -> str:
+    """One sentence about a family, from the head of its module."""
+    text = (sys.modules[WORLDS[family].__module__].__doc__ or "").partition("\n")[0]
+    return text.partition(": ")[2]
 
 
 def _refuse(family: str, seed: int, horizon: int, noise: float) -> None:
