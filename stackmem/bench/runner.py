@@ -17,7 +17,7 @@ from .estimate import Known, expected_usd
 from .ledger import Ledger
 from .pace import Pace, provider_of
 from .plan import Plan, Trial, trials
-from .trial import RUNS, WORK, Job, Row, error_row, remove_leftover
+from .trial import WORK, Job, Row, error_row, remove_leftover
 
 _LOOK_SECONDS = 0.25
 _ATTEMPTS = 2
@@ -118,7 +118,7 @@ class Runner:
                 remove_leftover(self._folder / WORK / id)
                 if final or self._attempts[id] >= _ATTEMPTS:
                     again = "" if final else ", and so was the second one that took it"
-                    self._finish({**error_row(trial, f"{why}{again}"), "run": self._left(id)}, tell)
+                    self._finish(error_row(trial, f"{why}{again}", self._folder), tell)
                 else:
                     del self._running[id]
                     self._waiting.appendleft(trial)
@@ -131,8 +131,3 @@ class Runner:
         if not row.get("rate_limited"):
             self._bounds.pace.finished(provider_of(trial.model))
         tell(Told(row, len(self._running), self._spent))
-
-    def _left(self, trial: str) -> str:
-        """The run that a dead worker left, if it left one."""
-        places = sorted((self._folder / RUNS / trial).glob("*/trace.jsonl"))
-        return str(places[-1].parent.relative_to(self._folder)) if places else ""

@@ -77,7 +77,7 @@ def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: M
     except Interrupted:
         raise
     except Exception as error:  # noqa: BLE001 - a trial that fails is a row, whatever failed
-        row = {**identity(job.trial), "outcome": "error", "error": _said(error)}
+        row = error_row(job.trial, _said(error), Path(job.root))
     return {
         **row,
         "started": round(started, 3),
@@ -104,9 +104,11 @@ def identity(trial: Trial) -> Row:
     }
 
 
-def error_row(trial: Trial, why: str) -> Row:
-    """The row of a trial that no worker came back from."""
-    return {**identity(trial), "outcome": "error", "error": why}
+def error_row(trial: Trial, why: str, root: Path) -> Row:
+    """The row of a trial that came to no result, with the run that it left, if it left one."""
+    left = sorted((root / RUNS / trial.id).glob("*/trace.jsonl"))
+    run = str(left[-1].parent.relative_to(root)) if left else ""
+    return {**identity(trial), "outcome": "error", "ending": "", "solved": None, "error": why, "run": run}
 
 
 def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str]) -> Row:
