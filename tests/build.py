@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, assert_never
 
 from msgspec import UNSET, json
 from msgspec.structs import asdict, replace
 
-import stackmem.prompts
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile, spec
 from stackmem.core.effects import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
@@ -35,8 +33,9 @@ from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, Too
 from stackmem.core.pricing import Price
 from stackmem.core.slots import fill
 from stackmem.core.state import Notice, Result, State
-from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.memory import open_strategy
+from stackmem.prompts import prompt_text
 
 PRICE = Price(1.0, 2.0, 1.25, 2.0, 0.1, "made up for tests")
 SPENT = Usage(uncached=100, output=20)
@@ -47,15 +46,10 @@ def slots(budgets: Budgets, command_seconds: float = 30.0) -> dict[str, str]:
     return {name: str(value) for name, value in asdict(budgets).items()} | {"command_seconds": f"{command_seconds:g}"}
 
 
-def prompt_text(name: str) -> str:
-    """A prompt as it stands in the package, slots not filled."""
-    return (Path(stackmem.prompts.__file__).parent / f"{name}.md").read_text(encoding="utf-8")
-
-
 def started(strategy: str = "stackheap", **changes: Any) -> RunStarted:
     """The start of a run as it is assembled, in a window of 200,000 tokens."""
     opened = open_strategy(strategy)
-    budgets: Budgets = changes.get("budgets", Budgets())
+    budgets: Budgets = changes.pop("budgets", budgets_of(opened, Budgets()))
     filled = slots(budgets)
     start = RunStarted(
         task="Build a calculator per spec.md with tests.",

@@ -267,16 +267,15 @@ def popped(state: State, event: FramePopped, heap: Heap) -> State:
     if not after.stack:
         return replace(after, result=event.result)
     tested = state.pending.verified if state.pending else None
-    text = _report(frame, event, tested.text if tested else "")
+    text = _report(after, frame, event, tested.text if tested else "")
     return tell(after, Result(frame.call_id, text, bool(event.forced), heap, state.step))
 
 
-def _report(frame: Frame, event: FramePopped, tested: str) -> str:
-    said = f"frame {frame.name!r} returned:\n{event.result}"
+def _report(state: State, frame: Frame, event: FramePopped, tested: str) -> str:
+    named = f"{_word(state)} {frame.name!r}"
+    said = f"{named} returned:\n{event.result}"
     if event.forced:
-        said = (
-            f"frame {frame.name!r} was popped by the harness (forced: {event.forced}); its last words:\n{event.result}"
-        )
+        said = f"{named} was popped by the harness (forced: {event.forced}); its last words:\n{event.result}"
     if event.verified == NOT_VERIFIED:
         said += f"\n[{NOT_VERIFIED}]"
     elif event.verified:
@@ -284,6 +283,12 @@ def _report(frame: Frame, event: FramePopped, tested: str) -> str:
     if event.stored:
         said += f"\n[stored on the heap: {', '.join(event.stored)}]"
     return said
+
+
+def _word(state: State) -> str:
+    """What the model knows a child as, by the tool that starts one."""
+    words = {"delegate": "sub-agent", "branch": "branch"}
+    return next((words[tool.name] for tool in state.begun.tools if tool.name in words), "frame")
 
 
 def tell(state: State, turn: Turn) -> State:

@@ -95,17 +95,17 @@ class Heap(Struct, frozen=True):
         return replace(self, current={**self.current, **digests})
 
 
-def index(heap: Heap, budgets: Budgets) -> str:
-    """The heap index as the model reads it: a line for every chunk."""
+def index(heap: Heap, budgets: Budgets, *, described: bool = True) -> str:
+    """The heap index as the model reads it: a line for every chunk, with or without its description."""
     many = "1 chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks)} chunks"
     head = f"HEAP INDEX: {many}, {heap.chars:,} of {budgets.heap_chars:,} characters used"
-    return "\n".join([head, *(line(heap, chunk) for chunk in heap.chunks.values())])
+    return "\n".join([head, *(line(heap, chunk, described=described) for chunk in heap.chunks.values())])
 
 
-def line(heap: Heap, chunk: Chunk) -> str:
+def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
     """One chunk's line of the index."""
     parts = [f"- {chunk.name}", f"{len(chunk.content):,} chars"]
-    if chunk.description:
+    if chunk.description and described:
         parts.append(chunk.description)
     if chunk.source:
         parts.append(f"source {chunk.source}")

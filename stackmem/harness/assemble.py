@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import resources
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.calls import spec
+from stackmem.core.calls import Call, spec
 from stackmem.core.events import PromptText, RunStarted
 from stackmem.core.messages import ToolSpec
 from stackmem.core.slots import fill
-from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.memory import open_strategy
 from stackmem.models.registry import Model, open_model
+from stackmem.prompts import prompt_text
 from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
 from stackmem.version import VERSION
@@ -102,14 +103,20 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     )
     free = model.name in {"human", "demo"} or model.name.startswith(("script:", "sim/"))
     limits = resolved.limits("known" if model.price else "free" if free else "unknown")
-    budgets = settings.budgets
+    budgets = budgets_of(strategy, settings.budgets)
     profile = _profile(prepared)
     slots = _slots(budgets, profile.command_seconds)
-    tools = tuple(spec(tool, slots) for tool in strategy.tools)
+    tools = _specs(strategy.tools, tuple(slots.items()))
     system = _system(settings, strategy, slots)
     _refuse_small_window(model, system, tools, subject.text)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     return Plan(model, strategy, limits, budgets, profile, system, tools, texts)
+
+
+@lru_cache(maxsize=64)
+def _specs(tools: tuple[type[Call], ...], slots: tuple[tuple[str, str], ...]) -> tuple[ToolSpec, ...]:
+    """The tools as a provider is told of them; kept, as deriving their schemas takes longer than many a step."""
+    return tuple(spec(tool, dict(slots)) for tool in tools)
 
 
 def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...], task: str) -> None:
@@ -206,13 +213,6 @@ def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, st
         raise UsageError(
             f"the prompt {settings.prompt} has the slot {error}; known: {', '.join(sorted(slots))}"
         ) from error
-
-
-def prompt_text(name: str) -> str:
-    """A prompt of the package, or of another one by ``PACKAGE:FILE``; slots not filled."""
-    package, colon, file = name.partition(":")
-    place = (package, file) if colon else ("stackmem.prompts", f"{name}.md")
-    return resources.files(place[0]).joinpath(place[1]).read_text("utf-8").strip()
 
 
 def _profile(prepared: Prepared) -> Profile:

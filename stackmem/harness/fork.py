@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from stackmem.core import limits as core_limits
 from stackmem.core.events import ChunkSet, ModelReplied, RunForked, RunStarted
 from stackmem.core.machine import evolve
+from stackmem.core.strategy import budgets_of
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.sharing import share
@@ -172,11 +173,11 @@ def _planned(moment: Moment, changes: Changes, prepared: Prepared, environ: Mapp
         prepared = replace(prepared, resolved=replace(prepared.resolved, settings=settings))
     planned = plan(prepared, environ)
     profile = replace(planned.profile, network=base.network, command_seconds=base.command_seconds)
-    planned = replace(planned, profile=profile, budgets=base.budgets)
+    planned = replace(planned, profile=profile, budgets=budgets_of(planned.strategy, base.budgets))
     if kept_prompt:
         planned = replace(planned, system=base.system)
     if changes.strategy is None:
-        planned = replace(planned, strategy=open_strategy(base.strategy), tools=base.tools)
+        planned = replace(planned, strategy=open_strategy(base.strategy), tools=base.tools, budgets=base.budgets)
     return planned
 
 
@@ -198,6 +199,7 @@ def _start(moment: Moment, changes: Changes, planned: RunPlan, parts: Parts) -> 
         strategy=planned.strategy.name,
         system=parts.start.system,
         tools=planned.tools,
+        budgets=planned.budgets,
         workspace=parts.workspace.path,
         isolation=parts.workspace.level,
         limits=planned.limits,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from importlib import resources
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,7 +14,7 @@ from stackmem.core.calls import spec, tool_name
 from stackmem.core.events import FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.messages import ToolCall
 from stackmem.core.slots import fill
-from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.errors import StackmemError, UsageError
 from stackmem.measure.first_loss import Facts, facts_used
 from stackmem.measure.moments import Moment, moments
@@ -23,6 +22,7 @@ from stackmem.measure.prefix import Block, Count, text_of
 from stackmem.measure.whatif import PUSHES, Outcome, Terms, has_frames, memory_tools, outcome
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.catalog import ModelRow, lookup
+from stackmem.prompts import prompt_text
 from stackmem.trace.importers.mark import imported_from
 
 from .cache_bill import counter_for, moments_of
@@ -180,13 +180,12 @@ def _started_with(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
     thinking = "kept" if strategy.prefix_stable else "dropped"
     if imported_from(start):
         return replace(start, strategy=strategy.name, thinking=thinking)
-    numbers = {**asdict(start.budgets), "command_seconds": start.command_seconds}
+    budgets = budgets_of(strategy, start.budgets)
+    numbers = {**asdict(budgets), "command_seconds": start.command_seconds}
     slots = {name: f"{number:,.10g}" for name, number in numbers.items()}
-    package, colon, file = strategy.prompt.partition(":")
-    place = (package, file) if colon else ("stackmem.prompts", f"{strategy.prompt}.md")
-    system = fill(resources.files(place[0]).joinpath(place[1]).read_text("utf-8"), slots).strip()
+    system = fill(prompt_text(strategy.prompt), slots)
     tools = tuple(spec(tool, slots) for tool in strategy.tools)
-    return replace(start, strategy=strategy.name, thinking=thinking, system=system, tools=tools)
+    return replace(start, strategy=strategy.name, thinking=thinking, system=system, tools=tools, budgets=budgets)
 
 
 def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:

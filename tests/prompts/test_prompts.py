@@ -63,7 +63,7 @@ IN_FULL = {
 
 
 def filled(name):
-    return fill(prompt_text(name), slots(Budgets()))
+    return fill(prompt_text(name), slots(Budgets())) + "\n"
 
 
 @pytest.mark.parametrize(
