@@ -45,7 +45,18 @@ def _told_of(frame: Frame, heap: Heap) -> Frame:
 def _going_on(state: State, limits: Limits) -> State:
     """Without the end; with other limits the model is told anew when they run short."""
     stack = state.stack if limits == state.limits else tuple(_untold(frame) for frame in state.stack)
-    return replace(state, stack=stack, limits=limits, end=None, checks=None, failures=(), idle=0, clock_fresh=False)
+    program = replace(state.program, halted=None) if state.program else None
+    return replace(
+        state,
+        stack=stack,
+        limits=limits,
+        end=None,
+        checks=None,
+        failures=(),
+        idle=0,
+        clock_fresh=False,
+        program=program,
+    )
 
 
 def _untold(frame: Frame) -> Frame:

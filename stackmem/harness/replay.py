@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.program import sources_of
 from stackmem.trace.replay import verify
 
 from .plugins import load_plugins
@@ -45,7 +46,7 @@ def replay_run(run_dir: Path) -> Replayed:
     """
     load_plugins()
     reader = RunReader(run_dir)
-    found = verify(reader)
+    found = verify(reader, sources_of(run_dir))
     refuse_lost(run_dir, found.events)
     state = found.state
     redacted = state.begun.redacted

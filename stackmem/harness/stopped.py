@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -10,7 +10,9 @@ from msgspec import Struct
 from stackmem.core.events import RULES, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError
+from stackmem.programs.course import Course
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
 from stackmem.trace.replay import verify
 from stackmem.trace.store import End
@@ -30,6 +32,7 @@ class Stopped(Struct, frozen=True):
         seconds: Wall time so far: the last clock reading, else the time between its records while it ran.
         asked_at: When what happens next was decided, in seconds since 1970: nothing older is its effect.
         steps_with_secrets: Steps whose reply holds a secret.
+        course: Of a program's run, where its interpreter stands.
 
     """
 
@@ -40,6 +43,7 @@ class Stopped(Struct, frozen=True):
     seconds: float
     asked_at: float
     steps_with_secrets: tuple[int, ...]
+    course: Course | None = None
 
 
 class _Watch:
@@ -76,8 +80,11 @@ class _Watch:
             yield record
 
 
-def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
+def read_stopped(run_dir: Path, scrubber: Scrubber, tell: Callable[[object], object] = id) -> Stopped:
     """Read and verify a run; its lock must be held, so that nobody writes it meanwhile.
+
+    Args:
+        tell: Told of what happens in a program, as its interpreter runs again.
 
     Raises:
         TraceError: A line is broken or lost, or the trace is no run.
@@ -86,7 +93,7 @@ def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
     """
     watch = _Watch(scrubber)
     reader = RunReader(run_dir)
-    found = verify(watch.over(iter(reader)))
+    found = verify(watch.over(iter(reader)), sources_of(run_dir), tell)
     rules = found.state.begun.rules
     if not found.same_rules:
         raise RulesDiffer(
@@ -109,4 +116,5 @@ def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
         seconds=found.state.seconds or round(watch.seconds, 3),
         asked_at=watch.asked_at,
         steps_with_secrets=tuple(watch.secrets),
+        course=found.course,
     )

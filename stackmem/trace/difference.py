@@ -10,13 +10,14 @@ import msgspec
 from stackmem.core.effects import AskModel, Compact, Effect
 from stackmem.core.events import Event
 from stackmem.core.messages import Message, View
+from stackmem.programs.course import Outside
 
 _BRIEF_CHARS = 300
 _LINES = 40
 _LINE_CHARS = 400
 
 
-def differing(seq: int, recorded: Event, derived: Event | Effect | None) -> str:
+def differing(seq: int, recorded: Event, derived: Event | Effect | Outside | None) -> str:
     """What the record says, what the rules say today, and of two facts of one kind the fields that differ."""
     if type(recorded) is not type(derived):
         return f"record {seq}: recorded {brief(recorded)}, the rules derive {brief(derived)} today"
@@ -77,13 +78,15 @@ def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, in
     return "\n".join(told)
 
 
-def brief(what: Event | Effect | None) -> str:
+def brief(what: Event | Effect | Outside | None) -> str:
     if what is None:
         return "that the run is over"
     if isinstance(what, AskModel):
         return f"a request for step {what.step}"
     if isinstance(what, Compact):
         return f"a request to compact {what.frame} up to step {what.up_to_step}"
+    if isinstance(what, Outside):
+        return "that the program asks for " + " and ".join(type(effect).__name__ for _, effect in what.asked)
     text = f"{type(what).__name__} {msgspec.json.encode(what).decode()}"
     return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 1] + "…"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,13 +30,17 @@ from stackmem.core.events import (
 )  # fmt: skip
 from stackmem.core.frames import so_far
 from stackmem.core.machine import advance, evolve
+from stackmem.core.program_events import ProgramStarted
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
+from stackmem.programs.course import Course, Outside, Upcoming
 
 from .difference import differing, prompt_difference
 from .importers.mark import refuse_imported
+from .program import TextOf, course_of, no_sources
+from .program_replay import answered
 from .record import Record
 
 _ANSWERS: dict[type, tuple[type, ...]] = {
@@ -48,7 +52,7 @@ _ANSWERS: dict[type, tuple[type, ...]] = {
     ReadClock: (ClockRead,),
     RunChecks: (ChecksReturned,),
 }
-_FROM_OUTSIDE = ("interrupted", "workspace_error")
+_FROM_OUTSIDE = ("interrupted", "workspace_error", "input_needed")
 Proven = dict[str, tuple[int, int]]
 """Frame id to the last step whose prompt was equal, and how many messages that prompt had."""
 
@@ -61,6 +65,7 @@ class Replay(Struct, frozen=True):
         events: Records read.
         prompts: Prompt digests that were compared and are equal.
         same_rules: False where the run was made under other rules: wording and prompts were then not compared.
+        course: Of a program's run, where its interpreter stands.
 
     """
 
@@ -68,10 +73,15 @@ class Replay(Struct, frozen=True):
     events: int
     prompts: int
     same_rules: bool
+    course: Course | None = None
 
 
-def verify(records: Iterable[Record]) -> Replay:
+def verify(records: Iterable[Record], text_of: TextOf = no_sources, tell: Callable[[object], object] = id) -> Replay:
     """Fold ``records`` and check each against the rules.
+
+    Args:
+        text_of: The text of a program's source, by its digest.
+        tell: Told of what happens in a program, as its interpreter runs again.
 
     Raises:
         RulesDiffer: A record that the rules do not derive, named by sequence number, with both versions.
@@ -81,8 +91,14 @@ def verify(records: Iterable[Record]) -> Replay:
     """
     state, strategy, prompts, count = State(), None, 0, 0
     proven: Proven = {}
+    course: Course | None = None
     for record in records:
         count = record.seq
+        event = record.event
+        if isinstance(event, ProgramStarted) and strategy is not None and course is None:
+            course = course_of(event, state.begun, strategy, text_of, tell)
+            state = evolve(state, event)
+            continue
         if strategy is None:
             if not isinstance(record.event, RunStarted):
                 raise TraceError("the first record is not RunStarted; this is no trace of a run")
@@ -92,11 +108,14 @@ def verify(records: Iterable[Record]) -> Replay:
             strategy = _strategy(record.event.start)
             proven = {}
         elif not isinstance(record.event, RunResumed):
-            prompts += _check(state, strategy, record, proven)
-        state = evolve(state, record.event)
+            upcoming = course.upcoming(state) if course else advance(state, strategy)
+            prompts += _check(state, strategy, record, proven, upcoming)
+        state = evolve(state, event)
+        if course is not None:
+            course.saw(event, state)
     if strategy is None:
         raise TraceError("the trace holds no record")
-    return Replay(state, count, prompts, state.begun.rules == RULES)
+    return Replay(state, count, prompts, state.begun.rules == RULES, course)
 
 
 def _strategy(start: RunStarted) -> MemoryStrategy:
@@ -107,7 +126,7 @@ def _strategy(start: RunStarted) -> MemoryStrategy:
         raise TraceError(told) from error
 
 
-def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Proven) -> int:
+def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Proven, derived: Upcoming) -> int:
     """How many prompt digests the record proved equal: 1 or 0; ``proven`` is told of it.
 
     Raises:
@@ -115,14 +134,15 @@ def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Prove
 
     """
     event = record.event
-    derived = advance(state, strategy)
     same_rules = state.begun.rules == RULES
-    if isinstance(derived, Effect):
+    if isinstance(derived, Effect | Outside) or _may_stop_anywhere(state, event):
         if isinstance(event, RunEnded) and event.ending in _FROM_OUTSIDE and state.end is None:
             if event.ending == "interrupted" and same_rules and event.result != so_far(state):
                 raise RulesDiffer(differing(record.seq, event, RunEnded("interrupted", so_far(state))))
             return 0
-        if not isinstance(event, _ANSWERS[type(derived)]):
+        if isinstance(derived, Outside):
+            return answered(derived, record, same_rules=same_rules)
+        if not isinstance(derived, Effect) or not isinstance(event, _ANSWERS[type(derived)]):
             raise RulesDiffer(differing(record.seq, event, derived))
         ask = derived.ask if isinstance(derived, Compact) else derived
         if (
@@ -143,6 +163,11 @@ def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Prove
     if derived is None or not (event == derived if same_rules else _alike(event, derived)):
         raise RulesDiffer(differing(record.seq, event, derived))
     return 0
+
+
+def _may_stop_anywhere(state: State, event: Event) -> bool:
+    """A program is stopped between two of its facts, too."""
+    return state.program is not None and isinstance(event, RunEnded) and event.ending in _FROM_OUTSIDE
 
 
 def _check_compaction(derived: Effect, event: ContextCompacted, number: int) -> None:

@@ -1,0 +1,93 @@
+"""A program's run read back: the sources it was made of, and its interpreter run again over the records."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from stackmem.core.events import RunStarted
+from stackmem.core.program_events import ProgramStarted
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.errors import TraceError, UsageError
+from stackmem.memory import open_strategy
+from stackmem.programs.course import Course
+from stackmem.programs.language import Launch, open_language
+
+from .lineage import sources
+
+SOURCES = "sources"
+TextOf = Callable[[str], str]
+"""The text of a source, by its digest."""
+
+
+def no_sources(digest: str) -> str:
+    raise TraceError(f"the text of the source {digest[:16]}… is kept in the run's folder, and only records were given")
+
+
+def keep_source(run_dir: Path, text: str) -> str:
+    """Keep the text of a source in the run's folder; returns its digest.
+
+    Raises:
+        TraceError: It cannot be written.
+
+    """
+    raw = text.encode()
+    digest = hashlib.sha256(raw).hexdigest()
+    place = run_dir / SOURCES / digest
+    try:
+        if not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(raw)
+    except OSError as error:
+        raise TraceError(f"the source cannot be kept at {place} ({error.strerror}); make room there") from error
+    return digest
+
+
+def sources_of(run_dir: Path) -> TextOf:
+    """Reads the sources that a run keeps, or that the run keeps which it was forked from.
+
+    The reader raises ``TraceError`` where one is gone or has been changed.
+    """
+
+    def text_of(digest: str) -> str:
+        for folder, _, _ in reversed(sources(run_dir)):
+            try:
+                raw = (folder / SOURCES / digest).read_bytes()
+            except OSError:
+                continue
+            if hashlib.sha256(raw).hexdigest() != digest:
+                raise TraceError(f"the source {folder / SOURCES / digest} was changed; bring it back as it was")
+            return raw.decode()
+        raise TraceError(f"{run_dir / SOURCES} lacks the source {digest[:16]}…; bring it back")
+
+    return text_of
+
+
+def course_of(
+    event: ProgramStarted,
+    start: RunStarted,
+    strategy: MemoryStrategy,
+    text_of: TextOf,
+    tell: Callable[[object], object] = id,
+    *,
+    keep: bool = True,
+) -> Course:
+    """The program that the record tells of, at its beginning.
+
+    Raises:
+        TraceError: Its language is not here, or its text is gone.
+
+    """
+    try:
+        language = open_language(event.language)
+        launch = launch_of(event, start, text_of(event.digest))
+        return Course(lambda: language.start(launch), strategy, open_strategy, text_of, tell, keep=keep)
+    except UsageError as error:
+        raise TraceError(f"the program cannot be run again ({error}); use the version that ran it") from error
+
+
+def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
+    """What the interpreter is given, from what was recorded."""
+    own = tuple(tool for tool in start.tools if tool.name in start.registered)
+    return Launch(event.path, text, event.inputs, event.module_path, start.workspace, event.options, own)
