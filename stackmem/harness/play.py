@@ -76,7 +76,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResul
     parts.world.started = begun - opened.seconds_before
     after = run(first, state, parts.strategy, parts.world, record, opened.interrupts)
     parts.world.sync()
-    writer.sync()
+    writer.settle()
     result = replace(
         _result(after, parts, places, opened.seconds_before + time.monotonic() - begun),
         steps_with_secrets=tuple(secret_steps),

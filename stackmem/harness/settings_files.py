@@ -10,6 +10,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,7 @@ def _decoded(raw: bytes, spelled: str) -> str:
         ) from error
 
 
+@lru_cache(maxsize=16)  # many runs in one process read the same files; nobody changes the tables
 def _parsed(text: str, spelled: str) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > _MAX_DOTS:

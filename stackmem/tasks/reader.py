@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ class _Table:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(_read(path, "task.toml"))
+        return _table_in(_read(path, "task.toml"))
     except tomllib.TOMLDecodeError as error:
         what, place = str(error), ""
         if found := re.search(r"\(at line (\d+), column (\d+)\)", what):
@@ -209,6 +210,12 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}:{place} not TOML: {what}; correct it there") from error
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply; a task.toml needs three levels") from error
+
+
+@lru_cache(maxsize=64)
+def _table_in(text: str) -> dict[str, Any]:
+    """The table in a text; kept, as many trials of one task read the same one."""
+    return tomllib.loads(text)
 
 
 def _read(path: Path, what: str) -> str:

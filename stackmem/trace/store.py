@@ -75,6 +75,7 @@ class TraceWriter:
         self._seq = self._synced = end.count
         self._size = end.whole_bytes
         self._boundary = False
+        self._forced = True
         self.digest = end.digest
         make = 0 if held else os.O_CREAT | os.O_EXCL
         try:
@@ -139,6 +140,11 @@ class TraceWriter:
         self._synced = self._seq
         self._boundary = False
 
+    def settle(self) -> None:
+        """Make every record survive a power loss at the end of a run, unless its policy leaves that to the system."""
+        if self._forced:
+            self.sync()
+
     def syncs(self, policy: str, before: Callable[[], None] = _nothing) -> Callable[[], None]:
         """What is to be done before each request under ``--fsync`` ``step``, ``frame`` or ``none``.
 
@@ -148,6 +154,7 @@ class TraceWriter:
             before: Makes durable what the records name.
 
         """
+        self._forced = policy != "none"
 
         def sync() -> None:
             if self._synced < self._seq and (policy == "step" or (policy == "frame" and self._boundary)):
