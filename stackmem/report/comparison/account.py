@@ -21,7 +21,8 @@ READING = (
     "and worse are said only where that interval excludes no difference and the exact test agrees. Everything else is "
     "no difference shown, which is not the same as none."
 )
-_KNOWN = ("command", "version", "date", "machine", "python", "engine", "jobs", "plan", "suite")
+_FIRST = ("command", "date", "version", "machine", "python")
+_SAID = ("models", "trials", "price")
 
 
 def facts(results: Results, wants: Wants) -> list[tuple[str, str]]:
@@ -39,8 +40,8 @@ def facts(results: Results, wants: Wants) -> list[tuple[str, str]]:
         ("baseline", wants.baseline),
         ("bill", f"by the simulated cache of {wants.price_of}, verdicts at reads of {wants.read_multiple:g}"),
     ]
-    rest = [name for name in results.suite if name not in _KNOWN]
-    told += [(name, results.suite[name]) for name in (*_KNOWN, *rest) if results.suite.get(name)]
+    rest = [name for name in results.suite if name not in (*_FIRST, *_SAID)]
+    told += [(name.replace("_", " "), results.suite.get(name, "")) for name in (*_FIRST, *rest)]
     return [(name, said) for name, said in told if said]
 
 

@@ -13,7 +13,8 @@ from stackmem.bench.statistics import Comparison
 from .figures import Line, Section, Wants, bill_name
 
 Kind = Literal["share", "usd", "tokens", "count", "ratio"]
-SUCCESS, BILL, CONTEXT, WORK, LOST = "Success", "Bill, USD", "Context", "Work", "Lost and found again"
+SUCCESS, BILL, CONTEXT, WORK = "Success", "Bill, USD", "Context", "Work"
+LOST, MEMORY = "Lost and found again", "Memory"
 
 
 class Column(Struct, frozen=True):
@@ -64,11 +65,17 @@ def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
         Column("mean_context_tokens", "mean", "mean prompt, tokens", CONTEXT, "tokens"),
         Column("cache_read_share", "cached", "share of prompt tokens read from the cache", CONTEXT, "share"),
         Column("steps", "steps", "replies of the model", WORK, "count"),
-        Column("memory_call_share", "memory", "share of calls that manage memory", WORK, "share"),
+        Column("wall_seconds", "seconds", "wall time of a trial; the spreadsheet splits it", WORK, "count"),
+        Column("facts_lost", "lost", "facts out of sight while they were still needed", LOST, "count"),
         Column("rediscoveries", "rediscovered", "commands that failed in an ended frame, tried again", LOST, "count"),
         Column("found_again", "found again", "looks that told what an ended frame had been told", LOST, "count"),
         Column("repeated_looks", "repeated", "looks that told the same, or failed, again", LOST, "count"),
         Column("rereads", "reread", "reads of a file that showed the same again", LOST, "count"),
+        Column("memory_call_share", "calls", "share of calls that manage memory", MEMORY, "share"),
+        Column("heap_reads_per_write", "reads a write", "reads of chunks for each one stored", MEMORY, "count"),
+        Column("never_read_share", "never read", "share of chunks that nobody read", MEMORY, "share"),
+        Column("stale_reads", "stale", "reads of chunks whose source had changed", MEMORY, "count"),
+        Column("false_pops", "false pops", "frames that said they were done and were not", MEMORY, "count"),
     )
 
 

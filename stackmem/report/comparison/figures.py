@@ -20,9 +20,9 @@ from .results import Results, Trial
 READ_MULTIPLES = (0.1, 0.05, 0.025)
 MEANS = (
     "steps", "model_calls", "peak_context_tokens", "mean_context_tokens", "cache_read_share", "output_tokens",
-    "rediscoveries", "repeated_looks", "rereads", "found_again", "memory_call_share", "heap_reads_per_write",
-    "never_read_share", "stale_reads", "false_pops", "bill_usd", "wall_seconds", "model_seconds", "tools_seconds",
-    "harness_seconds",
+    "facts_lost", "rediscoveries", "repeated_looks", "rereads", "found_again", "memory_call_share",
+    "heap_reads_per_write", "never_read_share", "stale_reads", "false_pops", "bill_usd", "wall_seconds",
+    "model_seconds", "tools_seconds", "harness_seconds",
 )  # fmt: skip
 """Columns whose mean over the trials is shown."""
 

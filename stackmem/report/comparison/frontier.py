@@ -56,7 +56,7 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
     box = Box(width, 400 if width < 900 else 460, 46, width - 18, 30, (400 if width < 900 else 460) - 46)
     across = log_scale([spot.cost.value for spot in shown], box.left, box.right, 0.1)
     lowest = min(spot.solved.value for spot in shown)
-    up = Scale(max(0.0, ceil(lowest * 10 - 1.5) / 10), 1.0, box.bottom, box.top + 12)
+    up = Scale(min(0.5, max(0.0, ceil(lowest * 10 - 1.5) / 10)), 1.0, box.bottom, box.top + 12)
     bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
     solved = Axis(up, "solved", [(value, value_text(value, "share")) for value in up.ticks()])
     drawn = [axes(box, bills, solved)]

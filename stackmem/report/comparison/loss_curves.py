@@ -37,19 +37,24 @@ class Curve(Struct, frozen=True):
     trials: int
 
 
-def loss_curves(trials: Sequence[Trial]) -> list[Curve]:
-    """One for each strategy; none where no loss was looked for, or none found in any."""
+def loss_curves(trials: Sequence[Trial], column: str) -> list[Curve]:
+    """One for each strategy; none where no loss was looked for, or none found in any.
+
+    Args:
+        column: ``first_loss_step``: out of the prompt; ``first_gone_step``: and on no heap either.
+
+    """
     counted = [trial for trial in trials if not trial.failed and trial.number("steps") > 0]
-    if not any(isfinite(trial.number("first_loss_step")) for trial in counted):
+    if not any(isfinite(trial.number(column)) for trial in counted):
         return []
     mine: dict[str, list[Trial]] = {}
     for trial in counted:
         mine.setdefault(trial.strategy, []).append(trial)
-    return [_curve(name, found) for name, found in mine.items()]
+    return [_curve(name, found, column) for name, found in mine.items()]
 
 
-def _curve(name: str, trials: Sequence[Trial]) -> Curve:
-    losses = [trial.number("first_loss_step") for trial in trials]
+def _curve(name: str, trials: Sequence[Trial], column: str) -> Curve:
+    losses = [trial.number(column) for trial in trials]
     ends = [trial.number("steps") for trial in trials]
     lost = [loss for loss in losses if isfinite(loss)]
     kept = [end for loss, end in zip(losses, ends, strict=True) if not isfinite(loss)]
@@ -67,7 +72,7 @@ def loss_plot(
     if not shown:
         return ""
     names = {curve.name: f"{clipped(curve.name, 16 if width < 500 else 24)} {_share(curve)}" for curve in shown}
-    side = max(len(text) for text in names.values()) * 6 + 26
+    side = max(len(text) for text in names.values()) * 6.4 + 26
     height = max(400, 15 * len(shown) + 90)
     box = Box(width, height, 46, width - side, 30, height - 46)
     across = Scale(0.0, max(curve.end for curve in shown), box.left, box.right)
@@ -85,7 +90,7 @@ def loss_plot(
         marks = path(corners, "curve") + line(corners[-1][0], corners[-1][1], box.right + 12, at, "leader")
         marks += label(box.right + 15, at + 4, names[curve.name], "name")
         strong = "leading" if leads(curve.name, wants.baseline) else ""
-        tells = f"{curve.name}: {_share(curve)} of {curve.trials} trials lost nothing in sight that they used later"
+        tells = f"{curve.name}: {_share(curve)} of {curve.trials} trials lost nothing that they used later"
         drawn.append(
             linked(anchors.of_strategy(group, curve.name), family_of(curve.name), anchors.strategy(curve.name), tells,
                    marks, strong)

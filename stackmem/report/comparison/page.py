@@ -114,10 +114,14 @@ def _plots(
     )
     if inside := _figures(grown):
         yield f"Growth{of}", _card(f"What grows with the horizon{of}", told, inside)
-    lost = [(one.title, _lost(loss_curves(_of(trials, one)), one.title, group, wants, anchors)) for one in sections]
+    lost = [
+        (f"{one.title}: {says}", _lost(loss_curves(_of(trials, one), column), one.title, group, wants, anchors))
+        for one in sections
+        for column, says in (("first_loss_step", "in sight"), ("first_gone_step", "in sight, or on the heap"))
+    ]
     told = (
-        "The share of trials in which everything a call used was in the prompts from where it was first told to where "
-        "it was used, by step. Trials that end leave the curve where they ended (Kaplan and Meier)."
+        "The share of trials in which everything that a call used was in the prompts from where it was first told to "
+        "where it was used, by step. Trials that end leave the curve where they ended (Kaplan and Meier)."
     )
     if inside := _figures(lost):
         yield f"First loss{of}", _card(f"When the first fact was lost{of}", told, inside)

@@ -72,7 +72,7 @@ def slope_plot(
     names = {
         slope.name: f"{clipped(slope.name, 15 if width < 500 else 24)} {_exponent(slope, width)}" for slope in shown
     }
-    side = max(len(text) for text in names.values()) * 6 + 26
+    side = max(len(text) for text in names.values()) * 6.4 + 26
     height = max(400, 15 * len(shown) + 90)
     box = Box(width, height, 50, width - side, 30, height - 46)
     across = log_scale([x for slope in shown for x, _ in slope.points], box.left, box.right, 0.03)

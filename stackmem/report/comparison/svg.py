@@ -62,7 +62,7 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
         found = [step * 10.0**decade for decade in decades for step in steps]
         found = [value for value in found if low <= value <= high]
         if len(found) <= most:
-            return found
+            return found if len(found) > 1 else _even_ticks(low, high, most)
     return found[:: ceil(len(found) / most)]
 
 

@@ -1,0 +1,267 @@
+"""What a report says of a bench: figures, verdicts, Markdown and the spreadsheet."""
+
+import csv
+import re
+from io import StringIO
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+
+from stackmem.bench.intervals import Interval
+from stackmem.bench.statistics import NONE_SHOWN
+from stackmem.core.pricing import Price
+from stackmem.errors import StackmemError, UsageError
+from stackmem.models.catalog import lookup
+from stackmem.report.comparison.columns import range_text, value_text
+from stackmem.report.comparison.families import FAMILIES, family_of
+from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
+from stackmem.report.comparison.markdown import escaped
+from stackmem.report.comparison.results import Trial, read_bench
+from stackmem.report.comparison.write import write_report
+from tests.report.bench_rows import SHAPES, bench, row, zoo
+
+PRICE = Price(input=2.0, output=10.0, cache_write_5m=2.5, cache_write_1h=4.0, cache_read=0.1, source="a test")
+WANTS = Wants(PRICE, "a model")
+HOSTILE = '<script>alert("1")</script>|`x`'
+
+
+def shown(folder: Path, rows, wants: Wants = WANTS) -> list[Section]:
+    return sections(read_bench(bench(folder, rows)), wants)
+
+
+def line(section: Section, strategy: str) -> Line:
+    return next(one for one in section.lines if one.strategy == strategy)
+
+
+def pairs(count: int = 8, **more):
+    """The baseline and one other strategy on the same tasks, the other as ``more`` says."""
+    for seed in range(count):
+        yield row("full", seed=seed)
+        yield row("other", seed=seed, **more)
+
+
+def test_a_bill_is_made_of_the_tokens_by_class_with_reads_at_the_multiple():
+    tokens = {"bill_uncached": 1e6, "bill_read": 2e6, "bill_write_5m": 3e6, "bill_write_1h": 4e6, "bill_output": 5e6}
+    assert bill(Trial(tokens), PRICE, 0.1) == pytest.approx(2 + 2 * 2 * 0.1 + 3 * 2.5 + 4 * 4 + 5 * 10)
+    assert bill(Trial(tokens), PRICE, 0.0) == pytest.approx(2 + 3 * 2.5 + 4 * 4 + 5 * 10)
+
+
+def test_a_trial_without_tokens_has_no_bill():
+    assert str(bill(Trial({"bill_read": 5}), PRICE, 0.1)) == "nan"
+
+
+def test_the_whole_comes_first_then_horizons_then_tasks(tmp_path):
+    rows = [row(task=task, horizon=horizon) for task in ("ledger", "conflict") for horizon in (10, 60)]
+    assert [one.title for one in shown(tmp_path, rows)] == [
+        "All tasks and horizons", "Horizon 10", "Horizon 60", "conflict, horizon 10", "conflict, horizon 60",
+        "ledger, horizon 10", "ledger, horizon 60",
+    ]  # fmt: skip
+
+
+def test_one_task_at_one_horizon_is_one_table(tmp_path):
+    assert [one.title for one in shown(tmp_path, [row()])] == ["All tasks"]
+
+
+def test_models_and_noises_are_never_put_in_one_table(tmp_path):
+    found = shown(tmp_path, [row(model="a"), row(model="b"), row(model="b", noise=4.0, seed=2)])
+    assert [(one.model, one.noise, one.lines[0].trials) for one in found] == [
+        ("a", "1.0", 1), ("b", "1.0", 1), ("b", "4.0", 1),
+    ]  # fmt: skip
+
+
+def test_fixed_tasks_have_neither_horizon_nor_noise(tmp_path):
+    rows = [row(task=task, family="", horizon=None, noise=None) for task in ("calculator", "parser")]
+    assert [one.title for one in shown(tmp_path, rows)] == ["All tasks", "calculator", "parser"]
+
+
+def test_the_best_stands_first_and_the_cheaper_of_equals(tmp_path):
+    rows = [row("dear", bill_output=9_000_000), row("cheap", bill_output=1), row("failing", solved=0)]
+    assert [one.strategy for one in shown(tmp_path, rows)[0].lines] == ["cheap", "dear", "failing"]
+
+
+def test_a_trial_that_broke_is_counted_and_tells_nothing_of_its_strategy(tmp_path):
+    rows = [row(seed=1), row(seed=2, outcome="error", error="the worker died", solved=None, steps=None)]
+    found = shown(tmp_path, rows)[0].lines[0]
+    assert (found.trials, found.errors) == (1, 1)
+    solved = found.figures["solved"]
+    assert solved is not None
+    assert (solved.value, solved.count) == (1.0, 1)
+
+
+def test_a_run_that_a_limit_ended_is_not_solved(tmp_path):
+    solved = shown(tmp_path, [row(outcome="limit:steps", ending="limit:steps", solved=0)])[0].lines[0].figures["solved"]
+    assert solved is not None
+    assert solved.value == 0.0
+
+
+def test_the_cost_of_a_solved_task_carries_the_failures(tmp_path):
+    rows = [row(seed=seed, solved=seed % 2) for seed in range(4)]
+    found = shown(tmp_path, rows)[0].lines[0].figures
+    cost, mean = found["cost_per_solved"], found["bill_0.1"]
+    assert cost is not None
+    assert mean is not None
+    assert cost.value == pytest.approx(2 * mean.value)
+
+
+def test_trials_of_a_task_are_what_pass_at_k_speaks_of(tmp_path):
+    rows = [row(task=task, seed=seed, solved=int(seed > 0)) for task in ("a", "b") for seed in range(3)]
+    found = shown(tmp_path, rows)[0].lines[0]
+    at_k, hat_k = found.figures["pass_at_k"], found.figures["pass_hat_k"]
+    assert found.k == 3
+    assert at_k is not None
+    assert hat_k is not None
+    assert (at_k.value, hat_k.value) == (1.0, 0.0)
+
+
+def test_a_strategy_is_held_against_the_baseline_in_pairs(tmp_path):
+    found = line(shown(tmp_path, pairs(solved=0, peak_context_tokens=10_000))[0], "other")
+    assert found.against["solved"].verdict == "worse"
+    assert found.against["solved"].difference == Interval(-1.0, -1.0, -1.0, 8)
+    assert found.against["peak"].verdict == "better"
+    assert found.against["peak"].ratio == Interval(0.25, 0.25, 0.25, 8)
+    assert found.against["bill"].verdict == NONE_SHOWN
+    assert line(shown(tmp_path, pairs())[0], "full").against == {}
+
+
+def test_another_baseline_turns_the_verdicts_round(tmp_path):
+    other = Wants(PRICE, "a model", baseline="other")
+    found = line(shown(tmp_path, pairs(peak_context_tokens=10_000), other)[0], "full")
+    assert found.against["peak"].verdict == "worse"
+
+
+def test_what_has_no_partner_is_left_out_of_the_comparison(tmp_path):
+    rows = [*pairs(4), row("other", seed=99), row("full", seed=98)]
+    found = line(shown(tmp_path, rows)[0], "other").against["bill"]
+    assert (found.difference.count, found.unpaired) == (4, 2)
+
+
+def test_the_price_of_reads_decides_whose_bill_is_better(tmp_path):
+    rows = list(pairs(bill_read=100_000, bill_write_5m=90_000))
+    dear, free = (line(shown(tmp_path, rows, Wants(PRICE, "m", read_multiple=at))[0], "other") for at in (0.1, 0.0))
+    assert (dear.against["bill"].verdict, free.against["bill"].verdict) == ("better", "worse")
+
+
+def test_the_figures_are_the_same_each_time(tmp_path):
+    assert shown(tmp_path, zoo((60,), 2, ("ledger",))) == shown(tmp_path, zoo((60,), 2, ("ledger",)))
+
+
+def test_every_strategy_has_a_family_and_other_names_have_one_too():
+    assert {family_of(name) for name in SHAPES} == set(FAMILIES) - {"other"}
+    assert family_of("mask:10,poll=10") == "masking"
+    assert family_of("stackheap index=tail") == "stackheap"
+    assert family_of(HOSTILE) == family_of("") == "other"
+
+
+def test_values_are_short_and_say_their_unit():
+    told = [value_text(0.123, "share"), value_text(-0.12, "share", signed=True), value_text(0.01234, "usd")]
+    told += [
+        value_text(12_345, "tokens"),
+        value_text(123_456, "tokens"),
+        value_text(3.0, "count"),
+        value_text(inf, "usd"),
+    ]
+    assert told == ["12 %", "−12", "0.0123", "12.3k", "123k", "3", "∞"]
+    assert [value_text(0.314, "ratio"), value_text(12.4, "ratio")] == ["0.31×", "12×"]
+
+
+def test_an_interval_of_one_value_is_not_shown_twice():
+    assert range_text(Interval(1.0, 1.0, 1.0, 9), "count") == ""
+    assert range_text(Interval(1.0, None, None, 1), "count") == ""
+    assert range_text(Interval(0.5, 0.25, 0.75, 9), "share") == "25–75"
+
+
+def test_markdown_has_a_table_for_the_whole_and_for_each_task(tmp_path):
+    written = write_report(bench(tmp_path, zoo((60,), 2, ("ledger", "conflict"))), str(tmp_path / "r.md"))
+    text = written.path.read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## All tasks · sim/bounded-reader · noise 1.0", "## conflict · sim/bounded-reader · noise 1.0",
+        "## ledger · sim/bounded-reader · noise 1.0",
+    ]  # fmt: skip
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len({one.count(" | ") for one in rows[:23]}) == 1
+    assert "simulated: a fixed policy whose only memory is its prompt" in text
+    assert r"stackheap\_lossless" in text
+
+
+def test_a_name_is_no_markdown():
+    assert escaped("a|b\n# c <b>`") == r"a\|b \# c \<b\>\`"
+
+
+def test_the_spreadsheet_holds_the_same_unrounded(tmp_path):
+    written = write_report(bench(tmp_path, list(pairs(peak_context_tokens=10_000.5))), str(tmp_path / "r.csv"))
+    (full, other) = csv.DictReader(StringIO(written.path.read_text(encoding="utf-8")))
+    assert (full["strategy"], other["strategy"]) == ("full", "other")
+    assert (other["peak_context_tokens"], other["trials"], other["peak_to_baseline_verdict"]) == (
+        "10000.5",
+        "8",
+        "better",
+    )
+    assert full["peak_to_baseline"] == ""
+
+
+def test_a_name_is_no_formula(tmp_path):
+    written = write_report(bench(tmp_path, [row("=1+1")]), str(tmp_path / "r.csv"))
+    (one,) = csv.DictReader(StringIO(written.path.read_text(encoding="utf-8")))
+    assert one["strategy"] == "'=1+1"
+
+
+@pytest.mark.parametrize("kind", ["html", "md", "csv"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [row()],
+        [row(seed=seed) for seed in range(5)],
+        [row(name, outcome="error", solved=None, steps=None, bill_read=None, run="") for name in ("full", "window")],
+        [row(HOSTILE, HOSTILE, error=HOSTILE, outcome=HOSTILE, model=HOSTILE, isolation=HOSTILE, run=HOSTILE)],
+        [row("full", seed=1), row("other", seed=2)],
+        [row(name, horizon=horizon, peak_context_tokens=0, bill_read=nan) for name in "ab" for horizon in (0, 5)],
+        [row("x" * 500, solved=7, first_loss_step=3), row("ünï\u202e", steps="many", first_loss_step=900)],
+    ],
+    ids=["empty", "one trial", "one strategy", "all errors", "hostile", "no pairs", "zeros", "odd"],
+)
+def test_any_bench_has_a_report(tmp_path, rows, kind):
+    written = write_report(bench(tmp_path, rows), str(tmp_path / f"r.{kind}"))
+    assert written.trials == len(rows)
+    text = written.path.read_text(encoding="utf-8")
+    assert re.search(r"\bnan\b", text) is None
+    if kind == "html":
+        assert "<script>alert" not in text
+
+
+def test_a_bench_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(UsageError, match=r"holds no results\.sqlite; stackmem bench makes one"):
+        write_report(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_said(tmp_path):
+    (tmp_path / "results.sqlite").write_text("no database")
+    with pytest.raises(StackmemError, match=r"results\.sqlite cannot be read"):
+        write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"output": "report.pdf"}, r"ends in none of \.html, \.md, \.csv"),
+        ({"output": "/nowhere/at/all.md"}, "cannot be written"),
+        ({"read_multiple": -0.1}, "is not from 0 to 1"),
+        ({"read_multiple": nan}, "is not from 0 to 1"),
+    ],
+)
+def test_a_wrong_wish_is_refused_with_the_way_out(tmp_path, options, says):
+    folder = bench(tmp_path, [row()])
+    with pytest.raises(UsageError, match=says):
+        write_report(folder, **options)
+
+
+def test_a_bench_that_still_runs_is_told_as_far_as_it_is(tmp_path):
+    (tmp_path / "ledger.jsonl").write_text('{"id":"a","strategy":"full","solved":1,"task":"t"}\n{"id":"b","str')
+    assert write_report(tmp_path, str(tmp_path / "r.md")).trials == 1
+
+
+def test_a_bench_priced_as_an_unknown_model_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="which has no price here"):
+        write_report(bench(tmp_path, [row()], {"price": "nobody-1"}))
+    assert lookup("claude-sonnet-5-5") is not None
