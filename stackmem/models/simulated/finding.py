@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .index import Row
-from .knowledge import Held, Knowledge, Span
+from .knowledge import SEEN, Held, Knowledge, Span
 from .lines import Need, topic_of
 from .sight import Action, Sight, command, fresh
 
@@ -71,10 +71,9 @@ def frame_of(unit: int) -> str:
 
 
 def _told_of_change(known: Knowledge, key: str) -> bool:
-    """Whether what is stored may still hold: it has not changed, or who stored it knew that it had."""
-    at = known.changed_at(key)[0]
-    stored = max(known.saved_changes.get(key, 0), known.saved_changes.get(topic_of(key), 0))
-    return at == 0 or stored >= at
+    """Whether what is stored may still hold; not where it changed before our eyes and nobody has stored it since."""
+    scopes = [scope for scope in (key, topic_of(key)) if known.changed_by.get(scope) == SEEN]
+    return all(known.saved_changes.get(scope, 0) >= known.changed[scope][0] for scope in scopes)
 
 
 def _may_hold(known: Knowledge, row: Row, key: str) -> bool:
@@ -106,9 +105,9 @@ def read_from(path: str, spans: list[Span], why: str) -> Action | None:
 def half_read(sight: Sight, paths: set[str]) -> Action | None:
     """A file is read to its end where what it says can be kept, since other units will need the rest of it."""
     for path in sorted(paths) if sight.offered.remembers else ():
-        spans = sight.known.spans.get(path)
-        action = fresh(sight, read_from(path, spans, f"the rest of {path} will be needed as well")) if spans else None
-        if action is not None:
+        spans = sight.known.spans.get(path, [])
+        action = fresh(sight, read_from(path, spans, f"the rest of {path} will be needed as well"))
+        if action is not None and "start_line" in action.arguments:
             return action
     return None
 

@@ -41,8 +41,8 @@ def _given(known: Knowledge) -> set[str]:
 
 def _unsaved_changes(known: Knowledge) -> dict[str, int]:
     return {
-        scope: at for scope, (at, order) in known.changed.items()
-        if at > known.saved_changes.get(scope, 0) and order > known.objective_order
+        scope: at for scope, (at, _) in known.changed.items()
+        if known.changed_by[scope] == SEEN and at > known.saved_changes.get(scope, 0)
     }  # fmt: skip
 
 
@@ -141,16 +141,16 @@ def store_now(sight: Sight, *, due: bool) -> Action | None:
 
     """
     known, names = sight.known, sight.offered.names
-    keys = unsaved(known)
     if sight.variant == "forgetful" or not sight.offered.remembers:
         return None
-    at_once = due or sight.variant == "hoarder" or not set(keys) <= _given(known) or len(keys) >= _BATCH
-    if not at_once or not (keys or (due and sight.offered.heap)):
-        return None
+    keys = unsaved(known)
     if "add_note" in names:
         return _noted(sight, keys)
     if "memory" in names:
         return _filed(sight, keys)
+    at_once = due or sight.variant == "hoarder" or not set(keys) <= _given(known) or len(keys) >= _BATCH
+    if not at_once or not (keys or due):
+        return None
     wanted = entries(sight)
     if isinstance(wanted, Action):
         return wanted
@@ -158,18 +158,25 @@ def store_now(sight: Sight, *, due: bool) -> Action | None:
 
 
 def _noted(sight: Sight, keys: list[str]) -> Action | None:
-    lines = _lines(sight.known, keys)
+    known = sight.known
+    changed = [f"changed {scope} @ {at}" for scope, at in _unsaved_changes(known).items()]
+    lines = list(dict.fromkeys([*changed, *_lines(known, keys)]))
     return fresh(sight, Action("add_note", {"text": "\n".join(lines)}, "this was costly to find")) if lines else None
 
 
 def _filed(sight: Sight, keys: list[str]) -> Action | None:
     known = sight.known
+    changes = _unsaved_changes(known)
+    topics = {topic_of(key) for key in keys} | {topic_of(scope) for scope in changes}
+    if not topics:
+        return None
     if known.listing is None:
         listed = fresh(sight, Action("memory", {"command": "view", "path": MEMORY}, "the notes may exist already"))
         if listed is not None:
             return listed
-    topic = min(topic_of(key) for key in keys)
-    lines = _lines(known, [key for key in keys if topic_of(key) == topic])
+    topic = min(topics)
+    changed = [f"changed {scope} @ {at}" for scope, at in changes.items() if topic_of(scope) == topic]
+    lines = list(dict.fromkeys([*changed, *_lines(known, [key for key in keys if topic_of(key) == topic])]))
     path = f"{MEMORY}/{topic}.md"
     exists = path in known.files or f"- {path} " in (known.listing or "")
     text = "\n".join(lines) + "\n"
@@ -187,39 +194,59 @@ def _written(sight: Sight, entry: dict[str, str]) -> Action | None:
 
 
 def _lines(known: Knowledge, keys: Iterable[str]) -> list[str]:
-    held = {key: visible(known, key) for key in keys}
-    topics = {topic_of(key) for key in held}
+    """The facts, after what is known to have changed of their topics."""
+    named = list(keys)
+    topics = {topic_of(key) for key in named}
     changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) in topics]
-    return changed + [fact_line(key, one.value, one.at) for key, one in held.items() if one is not None]
+    return changed + _facts(known, named)
+
+
+def _facts(known: Knowledge, keys: Iterable[str]) -> list[str]:
+    held = ((key, visible(known, key)) for key in keys)
+    return [fact_line(key, one.value, one.at) for key, one in held if one is not None]
 
 
 def handed_down(sight: Sight, room: int) -> list[str]:
-    """What a child is told: facts that no chunk holds, those that were missing first, then the newest."""
+    """What a child is told: what was missing, then facts that no chunk holds, then whole topics, small ones first.
+
+    A topic in part would be read from the heap all the same; a whole one saves the child that step.
+    """
     known = sight.known
     missing = {key for keys in known.missing.values() for key in keys}
-    keys = [key for key in known.facts if key in missing or not _on_heap(sight, key)]
-    ranked = sorted(keys, key=lambda key: (key not in missing, -newest(known, key)))
-    return _fitting([*_lines(known, ranked), *dead_ends(known)], room)
+    first = sorted(
+        (key for key in known.facts if key in missing or not _on_heap(sight, key)),
+        key=lambda key: (key not in missing, -newest(known, key)),
+    )
+    topics = {topic_of(key) for key in first}
+    changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) not in topics]
+    told = _fitting([*changed, *_lines(known, first), *dead_ends(known)], room)
+    room -= sum(len(line) + 1 for line in told)
+    rest = {topic_of(key) for key in known.facts} if sight.offered.heap else set()
+    whole = [_facts(known, [key for key in _valid(known, topic) if key not in first]) for topic in sorted(rest)]
+    for lines in sorted(whole, key=lambda lines: sum(map(len, lines))):
+        size = sum(len(line) + 1 for line in lines)
+        if size > room:
+            break
+        told += lines
+        room -= size
+    return told
 
 
 def handed_up(sight: Sight, stored: list[dict[str, str]], room: int) -> list[str]:
-    """What a result tells: changes, then the facts found out here that are not stored, newest first."""
+    """What a result tells: changes, then the facts found out here, those that are not stored first."""
     known = sight.known
     topics = {entry["name"] for entry in stored}
-    changed = [
-        f"changed {scope} @ {at}" for scope, (at, order) in known.changed.items() if order > known.objective_order
-    ]
-    keys = [
-        key for key, held in known.facts.items()
-        if held.origin != TOLD and topic_of(key) not in topics and known.saved.get(key) != (held.value, held.at)
-    ]  # fmt: skip
-    facts = [
-        fact_line(key, held.value, held.at)
-        for key in sorted(keys, key=lambda key: -newest(known, key))
-        if (held := visible(known, key)) is not None
-    ]
+    changed = [f"changed {scope} @ {known.changed[scope][0]}" for scope, by in known.changed_by.items() if by != TOLD]
+    found = [key for key, held in known.facts.items() if held.origin != TOLD and visible(known, key) is not None]
+    kept = {key for key in found if topic_of(key) in topics or known.saved.get(key) == _saying(known.facts[key])}
+    ranked = sorted(found, key=lambda key: (key in kept, -newest(known, key)))
+    facts = [fact_line(key, known.facts[key].value, known.facts[key].at) for key in ranked]
     ends = dead_ends(known) if not sight.offered.heap else []
     return _fitting([*changed, *facts, *ends], room)
+
+
+def _saying(held: Held) -> tuple[str, int]:
+    return held.value, held.at
 
 
 def newest(known: Knowledge, key: str) -> int:

@@ -38,6 +38,8 @@ _PLAN = re.compile(r"\./work plan (\d{1,6})-(\d{1,6})\s*")
 _DO = re.compile(r"\./work do (\d{1,6})((?: \S+=\S+)*)\s*")
 _FIRST = re.compile(r"unit (\d{1,6}) comes first")
 _SPAN = re.compile(r"\[lines? (\d{1,9})(?:-(\d{1,9}))? of (more than )?(\d{1,9})")
+_SHORTENED = re.compile(r"\[(?:shortened: |\.\.\. [\d,]{1,12} of [\d,]{1,12} characters left out)")
+_MASKED = re.compile(r"\[[a-z]{4,12}: [\d,]{1,12} characters of output")
 _STORED = re.compile(r"\[stored on the heap: ([^\]\n]*)\]")
 _STUB = re.compile(r"; expand index (\d{1,6}) ")
 _ENDED = re.compile(r"\[exit \d{1,3}\]\s*\Z")
@@ -79,19 +81,20 @@ class Knowledge:
     facts: Those that hold, by key.
     excluded: Candidates known to be wrong, by key, with their order.
     changed: Scope to the unit it changed at, and the order.
+    changed_by: Scope to the origin of that: seen in an output, of a child, or told.
     wrong: Key and value that a unit refused, with the order.
     saved: Value and stamp that a chunk, a note or a memory file is known to hold, by key.
     saved_changes: Scope to the stamp that is known to be stored.
     chunks: Content of chunks as last seen whole.
     used: Order at which a key was last given to a unit.
-    repeats: How often a call was made since the last progress, by its signature.
+    repeats: How often a call was made since the last news, by its signature.
     """
 
     __slots__ = (
-        "agent_order", "asked", "candidates", "changed", "chars", "children", "chunks", "closed", "crowded", "depth",
-        "done", "excluded", "facts", "failures", "files", "index", "listing", "missing", "next_page", "objective",
-        "objective_order", "order", "plan", "planned_from", "progress_seen", "ran", "refused", "repeats", "saved",
-        "saved_changes", "sent", "spans", "stubs", "too_deep", "used", "wrong",
+        "agent_order", "asked", "candidates", "changed", "changed_by", "chars", "children", "chunks", "closed",
+        "crowded", "depth", "done", "excluded", "facts", "failures", "files", "index", "listing", "missing",
+        "next_page", "objective", "objective_order", "order", "plan", "planned_from", "progress_seen", "ran", "refused",
+        "repeats", "saved", "saved_changes", "sent", "spans", "stubs", "too_deep", "used", "wrong",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -100,6 +103,7 @@ class Knowledge:
         self.facts: dict[str, Held] = {}
         self.excluded: dict[str, dict[str, int]] = {}
         self.changed: dict[str, tuple[int, int]] = {}
+        self.changed_by: dict[str, str] = {}
         self.wrong: dict[tuple[str, str], int] = {}
         self.saved: dict[str, tuple[str, int]] = {}
         self.saved_changes: dict[str, int] = {}
@@ -226,6 +230,8 @@ class Knowledge:
             self._ran(command, text)
         elif result.failed:
             self._refusal(tool, text)
+        elif _MASKED.match(text):
+            pass  # it is as if it had never been read
         elif tool == "read_file":
             self._read_file(str(arguments.get("path", "")), text)
         elif tool == "heap_read":
@@ -240,7 +246,7 @@ class Knowledge:
 
     def _ran(self, command: str, text: str) -> None:
         said = lines(text)
-        if _ENDED.search(text[-40:]):  # else it was shortened, and is not known whole
+        if _ENDED.search(text[-40:]) and not _SHORTENED.search(text):  # else it was shortened, and is not known whole
             self.ran[command] = self.order
             if found := _NEXT_PAGE.search(text[:400]):
                 self.next_page[command] = found[1]
@@ -272,7 +278,9 @@ class Knowledge:
     def _read_file(self, path: str, text: str) -> None:
         said = lines(text)
         found = _SPAN.match(text)
-        if found:
+        if _SHORTENED.search(text):
+            pass  # what is not shown any more has to be read again
+        elif found:
             total = -1 if found[3] else int(found[4])
             span = Span(int(found[1]), int(found[2] or found[1]), total, self.order)
             self.spans.setdefault(path, []).append(span)
@@ -310,13 +318,13 @@ class Knowledge:
         content = arguments.get("content")
         if tool in ("heap_alloc", "heap_write") and isinstance(content, str):
             self.chunks[str(arguments.get("name"))] = content
-            self._is_saved(lines(content))
+            self._own(content)
         elif tool == "heap_free":
             self.chunks.pop(str(arguments.get("name")), None)
         elif tool == "heap_list":
             self.look_at_index(text)
         elif tool == "add_note":
-            self._is_saved(lines(str(arguments.get("text", ""))))
+            self._own(str(arguments.get("text", "")))
         elif tool == "memory":
             self._memory(arguments, text)
         else:
@@ -333,15 +341,21 @@ class Knowledge:
             self._is_saved(said)
         else:
             for name in ("file_text", "insert_text", "new_str"):
-                self._is_saved(lines(str(arguments.get(name) or "")))
-            if command == "create":
-                self.files[path] = str(arguments.get("file_text") or "")
+                self._own(str(arguments.get(name) or ""))
+            if command in ("create", "insert"):
+                self.files[path] = str(arguments.get("file_text") or self.files.get(path, ""))
 
     def _stored(self, arguments: dict[str, object]) -> None:
         entries = arguments.get("store")
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and isinstance(entry.get("content"), str):
                 self._is_saved(lines(entry["content"]))
+
+    def _own(self, text: str) -> None:
+        """What the reader itself wrote down can be read in its call, for as long as that is shown."""
+        said = lines(text)
+        self._take(said, TOLD)
+        self._is_saved(said)
 
     def _is_saved(self, said: object) -> None:
         for line in said if hasattr(said, "__iter__") else ():
@@ -359,9 +373,11 @@ class Knowledge:
                 case Fact():
                     self._learn(line, origin, source)
                 case Excluded():
-                    self.excluded.setdefault(line.key, {})[line.value] = self.order
+                    known = self.excluded.setdefault(line.key, {})
+                    self._news(found=origin == SEEN and line.value not in known)
+                    known[line.value] = self.order
                 case Changed():
-                    self._change(line)
+                    self._change(line, origin)
                 case Done():
                     self._progress(line.last)
                 case Failed():
@@ -387,12 +403,14 @@ class Knowledge:
             return
         if held is not None and origin == TOLD and (held.value, held.at) == (line.value, at):
             return  # what was found out here stays known as found out here
+        self._news(found=origin == SEEN and held is None)
         self.facts[line.key] = Held(line.value, at, self.order, origin, source)
 
-    def _change(self, line: Changed) -> None:
+    def _change(self, line: Changed, origin: str) -> None:
         if line.at <= self.changed.get(line.scope, (0, 0))[0]:
             return
         self.changed[line.scope] = (line.at, self.order)
+        self.changed_by[line.scope] = origin
         for key in [key for key in self.facts if line.scope in (key, topic_of(key))]:
             if self.facts[key].at < line.at:
                 del self.facts[key]
@@ -401,7 +419,13 @@ class Knowledge:
         self.progress_seen = True
         if last > self.done:
             self.done = last
-            self.repeats, self.refused, self.children = {}, {}, 0
+            self.refused, self.children = {}, 0
+            self._news(found=True)
+
+    def _news(self, *, found: bool) -> None:
+        """With something new a call that brought nothing before may be worth making again."""
+        if found:
+            self.repeats = {}
 
     # ------------------------------------------------------------------ the index
 

@@ -89,7 +89,10 @@ _LINE = re.compile(
     )""",
     re.MULTILINE | re.VERBOSE | re.ASCII,
 )
-_NEED = re.compile(rf"({KEY})(?:[ ]?<([^<>]{{0,400}})>)?", re.ASCII)
+_NEED = re.compile(rf"({KEY}) <([^<>]{{0,400}})>", re.ASCII)
+_PLAN = re.compile(rf"(?:nothing|{KEY} <[^<>]{{0,400}}>(?:, {KEY} <[^<>]{{0,400}}>)*)(?:; gives ([^;<>]+))?", re.ASCII)
+_CUT = ("\n[... ", "\n[shortened: ")
+"""How a mark begins that stands where text was left out; the lines beside it may be parts of lines."""
 _VALUE = re.compile(VALUE, re.ASCII)
 
 
@@ -104,10 +107,24 @@ def _remembered(text: str) -> tuple[Line, ...]:
 
 
 def _read(text: str) -> tuple[Line, ...]:
-    return tuple(_line(found) for found in _LINE.finditer(text))
+    return tuple(line for found in _LINE.finditer(_without_parts(text)) if (line := _line(found)) is not None)
 
 
-def _line(found: re.Match[str]) -> Line:
+def _without_parts(text: str) -> str:
+    """The text without the lines that a cut has left in part."""
+    for mark in _CUT:
+        at = text.find(mark)
+        while at >= 0:
+            before = text.rfind("\n", 0, at) + 1
+            end = text.find("\n", at + 1)
+            after = text.find("\n", end + 1) if end >= 0 else -1
+            text = text[:before] + "\n" + (text[after:] if after >= 0 else "")
+            at = text.find(mark, before)
+    return text
+
+
+def _line(found: re.Match[str]) -> Line | None:
+    """None for a plan that is not whole."""
     if found["key"]:
         if found["no"]:
             return Excluded(found["key"], found["value"])
@@ -119,9 +136,12 @@ def _line(found: re.Match[str]) -> Line:
     if found["failed"]:
         return Failed(int(found["failed"]), found["reason"] or "")
     if found["unit"]:
-        needs, _, gives = found["plan"].partition("; gives ")
+        plan = _PLAN.fullmatch(found["plan"].rstrip())
+        if plan is None:
+            return None
+        needs = found["plan"].partition("; gives ")[0]
         keys = tuple(Need(key, way.strip()) for key, way in _NEED.findall(needs))
-        return Planned(int(found["unit"]), keys, tuple(key for key, _ in _NEED.findall(gives)))
+        return Planned(int(found["unit"]), keys, keys_in(plan[1] or ""))
     if found["next"]:
         return Next(int(found["next"]), int(found["total"]))
     return Candidates(found["of"], tuple(_VALUE.findall(found["candidates"])))

@@ -15,7 +15,7 @@ _TASK = (
     "The workspace has ./work: `plan A-B` says what units need, `do K KEY=VALUE …` performs one, `probe KEY CANDIDATE` "
     "tries a candidate, `status` says how far the work is. Report the last unit done and every fact found, one a line."
 )
-_RETURN = "The last unit done, and on lines of their own the facts that later units may need and what failed."
+_RETURN = "The last unit done, what failed, and new facts, one a line."
 _ROOT_RETURN = "The units were performed in order, each with the values that held at the time."
 
 
@@ -78,7 +78,9 @@ def _told(sight: Sight, span: tuple[int, int], stored: list[dict[str, str]]) -> 
     room = offered.most(tool, "context", 500)
     if not offered.takes(tool, "objective"):
         return {"context": "\n".join([objective, *_facts(sight, room - len(objective) - 1)])[:room]}
-    context = "\n".join(_facts(sight, room)) or "All that is known stands on the heap." * offered.heap or "Nothing yet."
+    context = "\n".join(_facts(sight, room)) or (
+        "What is known stands on the heap." if offered.heap else "Nothing yet."
+    )
     most = offered.most(tool, "objective", 200)
     rows = sight.known.index.rows if sight.known.index else {}
     names = sorted({*rows, *(entry["name"] for entry in stored)})

@@ -54,7 +54,8 @@ def _progress(known: Knowledge, objective: tuple[int, int]) -> int | None:
 
 def _unit(sight: Sight, objective: tuple[int, int], unit: int) -> Action:
     known = sight.known
-    kept = store_now(sight, due=False) if sight.variant == "hoarder" else None
+    at_once = sight.variant == "hoarder" or (sight.offered.remembers and not sight.offered.heap)
+    kept = store_now(sight, due=False) if at_once else None
     if kept is not None:
         return kept
     planned = known.plan.get(unit)
