@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from stackmem.workspace.family import all_processes, descendants, read_process
+
 from .engine import Done, Lost, Report, Throttled
 from .trial import Job
 from .worker import serve
@@ -152,12 +154,16 @@ class LocalEngine:
 
 
 def _kill(process: BaseProcess) -> None:
-    """With its group: what a run had started must not outlive it."""
+    """With all it had started: a sandbox that was just being made does not yet know whom to die with."""
     if process.is_alive() and process.pid is not None:
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+        family = descendants([process.pid], all_processes())
         process.kill()
         process.join(_PATIENCE_SECONDS)
+        for one in family:
+            now = read_process(one.pid)
+            if now is not None and now.started == one.started:
+                with suppress(OSError):
+                    os.kill(one.pid, signal.SIGKILL)
 
 
 def _ended(process: BaseProcess) -> str:
