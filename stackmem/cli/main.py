@@ -33,6 +33,7 @@ from . import (
     solve,
     strategies,
     tasks,
+    tasks_import,
     trace,
     trace_pack,
     trace_recover,
@@ -71,6 +72,7 @@ app.command("import", short_help="Take another agent's recording in as a run.")(
 app.command("bench", short_help="Compare memory strategies over many runs.")(bench.command)
 app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that they are sound.")
 app.add_typer(worlds.app, name="worlds", short_help="Make tasks that test memory.")
+tasks.app.command("import", short_help="Make tasks of another benchmark's.")(tasks_import.command)
 app.add_typer(runs.app, name="runs", short_help="List the runs there are.")
 runs.app.command("rm", short_help="Remove runs with their workspaces.")(runs_rm.command)
 app.add_typer(trace.app, name="trace", short_help="Look at a run's trace, and measure it.")

@@ -44,13 +44,13 @@ def test_an_unsound_task_is_named_by_what_is_wrong(stage: Stage, how, says):
     assert [right for said, right in found.items() if said.startswith(says)] == [False]
 
 
-def test_a_demo_that_fails_or_is_missing_is_told(stage: Stage):
+def test_a_demo_that_fails_is_wrong_and_one_that_is_missing_is_told(stage: Stage):
     assert any(
         said.startswith("the demo fails, twice; it should not") and not right
         for said, right in findings(stage, with_solution(stage, pop())).items()
     )
     (stage.root / "small" / "demo.yaml").unlink()
-    assert findings(stage, stage.root / "small")["it has no demo.yaml"] is False
+    assert findings(stage, stage.root / "small")["it has no demo.yaml, and none is needed"] is True
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -1,0 +1,38 @@
+"""Tasks of other benchmarks as task folders of ours: one file for each format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from stackmem.errors import UsageError
+
+from .exercism import from_exercism
+from .folder import Imported, Refused
+from .harbor import from_harbor
+from .swebench import from_swebench
+
+__all__ = ["KINDS", "Imported", "Refused", "import_tasks"]
+
+KINDS: dict[str, Callable[[Path, Path, Path | None], Iterator[Imported | Refused]]] = {
+    "exercism": from_exercism,
+    "harbor": from_harbor,
+    "swebench": from_swebench,
+}
+"""Name to importer; it takes the original, the folder for the tasks, and a clone, which only ``swebench`` needs."""
+
+
+def import_tasks(kind: str, path: Path, out: Path, repo: Path | None = None) -> Iterator[Imported | Refused]:
+    """A task folder in ``out`` for each task that ``path`` holds, or why there is none.
+
+    Raises:
+        UsageError: There is no such kind, or ``path`` holds nothing of it.
+
+    """
+    if kind not in KINDS:
+        raise UsageError(f"no kind of tasks {kind!r}; known: {', '.join(sorted(KINDS))}")
+    if repo is not None and kind != "swebench":
+        raise UsageError(f"--repo is for swebench, not {kind}; leave it out")
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; name the folder or file to import")
+    return KINDS[kind](path, out, repo)

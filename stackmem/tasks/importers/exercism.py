@@ -1,0 +1,214 @@
+"""Exercises of Exercism, whose folders tell by ``.meta/config.json`` what is solved, what tests it, and an example.
+
+The rules are those of aider's polyglot benchmark: the stubs are what is worked on, the tests stand there only while
+they run, and each language has its command. Two of its six languages are left out, as their test runners come over the
+network: JavaScript and Java.
+
+Source: the exercism tracks' own layout, and aider's ``benchmark/benchmark.py``, autumn 2026.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+
+from .folder import Imported, Refused, beneath, make, toml, write
+
+SECONDS = 180.0
+"""Wall time of the tests, aider's."""
+
+
+class Language(Struct, frozen=True):
+    """How a language is tested.
+
+    Attributes:
+        needs: A program that is not in every sandbox; empty where all of it is.
+
+    """
+
+    name: str
+    command: str
+    needs: str = ""
+
+
+LANGUAGES: dict[str, Language] = {
+    ".py": Language(
+        "python",
+        'python -P -m pytest -p no:cacheprovider --noconftest -c "$tests/pytest.ini" --rootdir "$PWD" "$@"',
+    ),
+    ".rs": Language("rust", "cargo test --offline -- --include-ignored", "cargo"),
+    ".go": Language("go", "go test ./...", "go"),
+    ".cpp": Language("cpp", "cmake -S . -B build -DEXERCISM_RUN_ALL_TESTS=1 && cmake --build build", "cmake"),
+}
+_ELSEWHERE = {".js": "JavaScript", ".java": "Java"}
+_NOT_EDITED = ("CMakeLists.txt", "Cargo.toml")
+_ASKS = """
+
+## What to change
+
+Implement this in {files}, which {are} in the workspace, and nowhere else. Keep the names of functions, classes and
+files: tests that you do not see use them. The standard library is all there is.
+"""
+_SCRIPT = """#!/bin/sh
+# Puts the exercise's tests beside the solution, as they stood, and runs them.
+set -u
+tests=${{TESTS_DIR:-/tests}}
+verifier=${{VERIFIER_DIR:-/logs/verifier}}
+unset PYTEST_ADDOPTS PYTEST_PLUGINS PYTHONSTARTUP
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1
+mkdir -p "$verifier"
+rm -f "$verifier/reward.txt" "$verifier/reward.json"
+cp -R "$tests/files/." .
+set -- {names}
+if ({command}) >"$verifier/tests.log" 2>&1; then reward=1; else reward=0; fi
+tail -n 60 "$verifier/tests.log"
+echo "$reward" >"$verifier/reward.txt"
+"""
+
+
+class _Files(Struct):
+    solution: list[str]
+    test: list[str]
+    example: list[str] = []
+    editor: list[str] = []
+
+
+class _Config(Struct):
+    files: _Files
+    blurb: str = ""
+
+
+def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[Imported | Refused]:
+    """A task for each exercise: ``path`` itself, or those anywhere below it.
+
+    Raises:
+        UsageError: There is none.
+
+    """
+    own = path / ".meta" / "config.json"
+    found = [own] if own.is_file() else sorted(path.glob("**/.meta/config.json"))
+    folders = [one.parent.parent for one in found if _is_exercise(one)]
+    if not folders:
+        raise UsageError(f"no exercise in {path}; one has .meta/config.json with files.solution and files.test")
+    for folder in folders:
+        yield make(_name(folder), out, partial(_fill, folder))
+
+
+def _is_exercise(config: Path) -> bool:
+    """A track's concepts have a config.json of the same name and no files."""
+    try:
+        value: Any = msgspec.json.decode(config.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True  # broken, which is said
+    return isinstance(value, dict) and "files" in value
+
+
+def _config(folder: Path) -> _Config:
+    path = folder / ".meta" / "config.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Config)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is no exercise's configuration: {error}; give the folder as exercism has it"
+        ) from error
+
+
+def _language(config: _Config) -> Language:
+    suffixes = [PurePosixPath(name).suffix for name in config.files.solution]
+    for suffix in suffixes:
+        if suffix in LANGUAGES:
+            return LANGUAGES[suffix]
+    for suffix in suffixes:
+        if suffix in _ELSEWHERE:
+            raise UsageError(
+                f"it is in {_ELSEWHERE[suffix]}, whose test runner comes over the network; "
+                f"{', '.join(one.name for one in LANGUAGES.values())} can be imported"
+            )
+    raise UsageError(f"its solution {config.files.solution} is in no known language")
+
+
+def _name(folder: Path) -> str:
+    try:
+        return f"{_language(_config(folder)).name}-{folder.resolve().name}"
+    except UsageError:
+        return folder.resolve().name
+
+
+def _fill(source: Path, target: Path) -> list[str]:
+    config = _config(source)
+    language = _language(config)
+    files = config.files
+    edited = [name for name in files.solution if PurePosixPath(name).name not in _NOT_EDITED]
+    for name in (*files.solution, *files.test, *files.example, *files.editor):
+        beneath(source, name)
+    hidden = {str(PurePosixPath(name)) for name in (*files.test, *files.example)}
+    _copy_rest(source, target / "environment" / "workspace", hidden)
+    for name in files.test:
+        _copy(source / name, target / "tests" / "files" / name)
+    for name in edited:  # a stub that the track ships twice is the exercise's own
+        _copy(source / name, target / "environment" / "workspace" / name)
+    write(target / "instruction.md", _instruction(source, edited))
+    title = f"{source.resolve().name} ({language.name})"
+    write(
+        target / "task.toml",
+        toml(f"exercism/{_name(source)}", config.blurb or title, SECONDS, ("exercism", language.name)),
+    )
+    names = " ".join(f"'{name}'" for name in files.test if PurePosixPath(name).suffix == ".py" and "'" not in name)
+    write(target / "tests" / "test.sh", _SCRIPT.format(command=language.command, names=names), run=True)
+    write(target / "tests" / "pytest.ini", "[pytest]\naddopts = -q\n")
+    notes = _solution(source, files, edited, target / "solution")
+    if language.needs:
+        notes.append(
+            f"its tests need {language.needs} in the sandbox; grant it by [metadata.stackmem] toolchains or a profile"
+        )
+    return notes
+
+
+def _copy_rest(source: Path, work: Path, hidden: set[str]) -> None:
+    """Everything that is neither about the exercise nor its tests nor its example."""
+    work.mkdir(parents=True)
+    for path in sorted(source.rglob("*")):
+        name = path.relative_to(source)
+        if name.parts[0].startswith(".") or str(name) in hidden or path.is_symlink() or not path.is_file():
+            continue
+        _copy(path, work / name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(0o755 if source.stat().st_mode & 0o111 else 0o644)
+
+
+def _instruction(source: Path, edited: list[str]) -> str:
+    parts = [source / ".docs" / f"{name}.md" for name in ("introduction", "instructions", "instructions.append")]
+    told = [beneath(source, str(one.relative_to(source))).read_text("utf-8").strip() for one in parts if one.is_file()]
+    if not told:
+        raise UsageError(f"{source} has no .docs/instructions.md; the folder is not whole")
+    files = " and ".join(f"`{name}`" for name in edited)
+    return "\n\n".join(told) + _ASKS.format(files=files, are="is" if len(edited) == 1 else "are")
+
+
+def _solution(source: Path, files: _Files, edited: list[str], solution: Path) -> list[str]:
+    """The example under the names of the stubs, matched by suffix, in the order in which both are listed."""
+    left = list(files.example)
+    pairs = []
+    for name in edited:
+        match = next((one for one in left if PurePosixPath(one).suffix == PurePosixPath(name).suffix), None)
+        if match is None:
+            return [f"it has no example of {name}, so there is no solution to check the tests by"]
+        left.remove(match)
+        pairs.append((match, name))
+    lines = ["#!/bin/sh", "set -eu", 'here=$(cd "$(dirname "$0")" && pwd)', 'cp -R "$here/files/." .']
+    for example, name in pairs:
+        _copy(source / example, solution / "files" / name)
+    write(solution / "solve.sh", "\n".join(lines) + "\n", run=True)
+    return []

@@ -1,0 +1,101 @@
+"""Task folders in the making: written aside, read as any task is, and put in their place whole or not at all."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+from stackmem.tasks.reader import read_task
+
+
+class Imported(Struct, frozen=True):
+    """A task folder that was made.
+
+    Attributes:
+        notes: What of the original has no place here, a sentence each.
+
+    """
+
+    name: str
+    folder: Path
+    notes: tuple[str, ...]
+
+
+class Refused(Struct, frozen=True):
+    """Something that could not become a task; nothing of it is left behind."""
+
+    name: str
+    why: str
+
+
+def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> Imported | Refused:
+    """The task that ``fill`` writes into the folder it is given; it answers with its notes.
+
+    A task that cannot be made, or that stackmem would refuse to read, is refused.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:120] or "task"
+    target = out / plain
+    if target.exists() or target.is_symlink():
+        return Refused(plain, f"{target} exists already; remove it, or name another folder with -o")
+    scratch: Path | None = None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{plain[:40]}-", dir=out))
+        folder = scratch / plain
+        folder.mkdir()
+        notes = fill(folder)
+        read = read_task(folder)
+        notes += [sentence.replace(f"{folder}/", "") for sentence in read.warnings]
+        folder.rename(target)
+    except UsageError as error:
+        return Refused(plain, str(error).replace(f"{scratch}/", ""))
+    except (OSError, shutil.Error) as error:
+        return Refused(plain, f"it cannot be copied ({error}); make room or rights in {out}")
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return Imported(plain, target, tuple(dict.fromkeys(notes)))
+
+
+def write(path: Path, text: str, *, run: bool = False) -> None:
+    """Write a file, its folders with it; ``run`` makes it a program."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755 if run else 0o644)
+
+
+def toml(name: str, description: str, seconds: float, keywords: tuple[str, ...]) -> str:
+    """A task.toml without a network, whose checks take at most so long."""
+    words = ", ".join(map(quoted, keywords))
+    return (
+        f'schema_version = "1.4"\n\n[task]\nname = {quoted(name)}\ndescription = {quoted(description)}\n'
+        f"keywords = [{words}]\n\n[verifier]\ntimeout_sec = {seconds}\n\n"
+        '[environment]\nworkdir = "/workspace"\nnetwork_mode = "no-network"\n'
+    )
+
+
+def quoted(text: str) -> str:
+    """A TOML basic string."""
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def beneath(folder: Path, named: object) -> Path:
+    """A file that a foreign record names, which must be a regular one inside the folder.
+
+    Raises:
+        UsageError: It is not, or leads out.
+
+    """
+    if not isinstance(named, str) or not named or "\0" in named or PurePosixPath(named).is_absolute():
+        raise UsageError(f"{folder} names {named!r} as a file; give paths inside the folder")
+    path = folder / named
+    if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+        raise UsageError(f"{named!r} is no file in {folder}; the folder is not whole")
+    return path

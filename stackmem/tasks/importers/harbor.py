@@ -1,0 +1,88 @@
+"""Tasks of Harbor, one or a folder of them, as tasks that run here; what does not carry over is said."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from stackmem.errors import UsageError
+
+from .dockerfile import Recipe, read_dockerfile
+from .folder import Imported, Refused, make
+
+_OURS = "/workspace"
+_LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__")
+
+
+def from_harbor(path: Path, out: Path, repo: Path | None = None) -> Iterator[Imported | Refused]:
+    """A task for each folder with a task.toml: ``path`` itself, or those in it.
+
+    Raises:
+        UsageError: There is none.
+
+    """
+    folders = [path] if (path / "task.toml").is_file() else sorted(one.parent for one in path.glob("*/task.toml"))
+    if not folders:
+        raise UsageError(f"no task.toml in {path} or in a folder of it; name a task of Harbor, or a folder of them")
+    for folder in folders:
+        yield make(folder.resolve().name, out, partial(_fill, folder))
+
+
+def _fill(source: Path, target: Path) -> list[str]:
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_LEFT_BEHIND)
+    recipe = read_dockerfile(target / "environment" / "Dockerfile")
+    notes = []
+    if not (target / "environment" / "workspace").is_dir():
+        notes += _workspace(target / "environment", recipe)
+    if recipe.undone:
+        shown = "; ".join(line[:80] for line in recipe.undone[:3])
+        more = f" and {len(recipe.undone) - 3} more" if len(recipe.undone) > 3 else ""
+        notes.append(f"environment/Dockerfile sets up what the sandbox does not have: {shown}{more}")
+    notes += [
+        f"environment/{name} starts services, and the sandbox has none"
+        for name in ("docker-compose.yaml", "docker-compose.yml")
+        if (target / "environment" / name).is_file()
+    ]
+    place = recipe.workdir
+    if place not in ("/", _OURS):
+        named = [
+            name for name in ("instruction.md", "tests/test.sh", "solution/solve.sh") if _names(target / name, place)
+        ]
+        if named:
+            notes.append(f"{', '.join(named)} name {place}, which is {_OURS} here; change them")
+    if (target / "trajectory.json").is_file():
+        notes.append("trajectory.json is not given to the agent: a run begins with the task alone")
+    return notes
+
+
+def _workspace(environment: Path, recipe: Recipe) -> list[str]:
+    """Put what the image would copy into its working directory where our workspace begins."""
+    notes = []
+    work = environment / "workspace"
+    for source, target in recipe.copies:
+        found = sorted(environment.glob(source.lstrip("/"))) if source.strip("./") else [environment]
+        safe = [one for one in found if one.resolve().is_relative_to(environment.resolve())]
+        if not safe:
+            notes.append(f"environment/Dockerfile copies {source}, which is not there")
+        for one in safe:
+            place = work / target
+            if one.is_dir():
+                ignored = shutil.ignore_patterns("workspace", "Dockerfile") if one == environment else None
+                shutil.copytree(one, place, symlinks=True, dirs_exist_ok=True, ignore=ignored)
+            else:
+                to_folder = target.endswith("/") or place.is_dir()
+                place = place / one.name if to_folder else place
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(one, place, follow_symlinks=False)
+    return notes
+
+
+def _names(file: Path, place: str) -> bool:
+    try:
+        text = file.read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return re.search(rf"(?<![\w/.-]){re.escape(place)}(?![\w-])", text) is not None

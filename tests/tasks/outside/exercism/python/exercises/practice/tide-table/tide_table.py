@@ -1,0 +1,2 @@
+def high_waters(levels):
+    pass

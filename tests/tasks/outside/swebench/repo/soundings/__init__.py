@@ -1,0 +1,3 @@
+from .depth import in_metres
+
+__all__ = ["in_metres"]
