@@ -212,6 +212,8 @@ def handed_down(sight: Sight, room: int) -> list[str]:
     A topic in part would be read from the heap all the same; a whole one saves the child that step.
     """
     known = sight.known
+    if sight.variant == "forgetful":
+        return []
     missing = {key for keys in known.missing.values() for key in keys}
     first = sorted(
         (key for key in known.facts if key in missing or not _on_heap(sight, key)),
@@ -235,6 +237,8 @@ def handed_down(sight: Sight, room: int) -> list[str]:
 def handed_up(sight: Sight, stored: list[dict[str, str]], room: int) -> list[str]:
     """What a result tells: changes, then the facts found out here, those that are not stored first."""
     known = sight.known
+    if sight.variant == "forgetful":
+        return []
     topics = {entry["name"] for entry in stored}
     changed = [f"changed {scope} @ {known.changed[scope][0]}" for scope, by in known.changed_by.items() if by != TOLD]
     found = [key for key, held in known.facts.items() if held.origin != TOLD and visible(known, key) is not None]

@@ -33,7 +33,7 @@ from .lines import (
 SEEN, TOLD, CHILD = "seen", "told", "child"
 CHILD_TOOLS = frozenset({"push_frame", "delegate", "branch"})
 _OBJECTIVE = re.compile(r"\bDo units (\d{1,6}) to (\d{1,6})\b")
-_DEPTH = re.compile(r"\bdepth (\d{1,3}) of (\d{1,3})\b")
+_OPENING = re.compile(r"^[A-Z][A-Z-]{2,11} '[^'\n]{0,80}', depth (\d{1,3}) of (\d{1,3})$", re.MULTILINE)
 _PLAN = re.compile(r"\./work plan (\d{1,6})-(\d{1,6})\s*")
 _DO = re.compile(r"\./work do (\d{1,6})((?: \S+=\S+)*)\s*")
 _FIRST = re.compile(r"unit (\d{1,6}) comes first")
@@ -184,7 +184,7 @@ class Knowledge:
             if narrowest != self.objective:
                 self._begin(narrowest)
             self.objective_order = self.order
-        if found := _DEPTH.search(text[:2_000]):
+        if found := _OPENING.search(text[:2_000]):
             self.depth = (int(found[1]), int(found[2]))
         if "of the model's window. At " in text[:400]:
             self.crowded = True
@@ -236,6 +236,8 @@ class Knowledge:
             self._read_file(str(arguments.get("path", "")), text)
         elif tool == "heap_read":
             self._read_chunk(str(arguments.get("name", "")), text, whole=not arguments.get("start_line"))
+        elif tool in CHILD_TOOLS and _OPENING.match(text):
+            self._hear(text)  # this is the child, and its parent's call is answered by what it is to do
         elif tool in CHILD_TOOLS:
             self._child(text)
             self._stored(arguments)
@@ -437,17 +439,24 @@ class Knowledge:
         for name, row in self.index.rows.items():
             old = before.rows.get(name) if before else None
             if row.stale and not (old is not None and old.stale and old.written == row.written):
-                self._outdated(row)
+                self._outdated(row, witnessed=old is not None and not old.stale)
             elif len(self.chunks.get(name, "")) != row.chars:
                 self.chunks.pop(name, None)
         for name in [name for name in self.chunks if name not in self.index.rows]:
             del self.chunks[name]
 
-    def _outdated(self, row: Row) -> None:
-        """The file that a chunk describes is another one now."""
+    def _outdated(self, row: Row, *, witnessed: bool) -> None:
+        """The file that a chunk describes is another one now.
+
+        Args:
+            witnessed: It was not so before; then what was read in the file until now holds no more, either.
+
+        """
         self.chunks.pop(row.name, None)
-        self.spans.pop(row.source, None)
-        for key in [key for key, held in self.facts.items() if held.source in (row.source, f"chunk:{row.name}")]:
+        sources = {f"chunk:{row.name}"} | ({row.source} if witnessed else set())
+        if witnessed:
+            self.spans.pop(row.source, None)
+        for key in [key for key, held in self.facts.items() if held.source in sources]:
             del self.facts[key]
         for key in [key for key in self.saved if topic_of(key) == row.name]:
             del self.saved[key]
