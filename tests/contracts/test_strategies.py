@@ -31,14 +31,8 @@ from tests.build import (
     started,
     stored,
 )  # fmt: skip
+from tests.spellings import SHORT
 
-# Parameters with which the story is long enough for a strategy to do what it is there for.
-SHORT = (
-    "boundary:20,keep=1,steps=2", "clear:1300,keep=1", "expandable:20,keep=1,poll=2", "hierarchical:1,2",
-    "mask:2,poll=3", "mask:1,poll=1", "memory_dir:1300,keep=1", "notes", "notes:window=1", "rag:1", "rolling_summary:2",
-    "structured_summary:1000,keep=1", "summary:1000,keep=1", "summary:1000,keep=1,prefix=cold", "truncate:100",
-    "window:1,step=1", "window:3,step=2",
-)  # fmt: skip
 PLACES = tuple(f"stackheap:index={place}" for place in ("on_change", "delta", "tail", "system"))
 SPELLED = sorted({*STRATEGIES, *PLACES, *SHORT})
 THOUGHT = Thinking({"type": "thinking", "thinking": "hm", "signature": "s"})

@@ -8,11 +8,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.effects import DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.effects import Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
+    ContextCompacted,
     Event,
     FailureKind,
     ModelFailed,
@@ -30,7 +33,7 @@ BUDGETS = Budgets(
 )  # fmt: skip
 TOOLS = (
     "read_file", "write_file", "list_files", "run_command", "push_frame", "pop_frame", "heap_alloc", "heap_read",
-    "heap_write", "heap_free",
+    "heap_write", "heap_free", "add_note", "expand", "memory",
 )  # fmt: skip
 
 GOOD_NAMES = ("a", "b", "env", "spec", "spec2", "c/d.e")
@@ -123,6 +126,17 @@ def arguments(rng: Random, tool: str) -> dict[str, Any]:
             return {"command": text(rng)}
         case "write_file":
             return {"path": "p", "content": text(rng)}
+        case "add_note":
+            return {"text": rng.choice(CONTENTS)}
+        case "expand":
+            return {"index": rng.randrange(-1, 20)}
+        case "memory":
+            command = rng.choice(("view", "create", "str_replace", "insert", "delete", "rename"))
+            paths = ("/memories", "/memories/a", "/memories/b/c", "/etc/passwd", "/memories/../x", "")
+            return {"command": command, "path": rng.choice(paths), "file_text": text(rng)} | some(
+                rng, 0.5, old_str="x", new_str=text(rng), insert_line=rng.randrange(-1, 3), insert_text="y",
+                old_path=rng.choice(paths), new_path=rng.choice(paths),
+            )  # fmt: skip
         case _:
             return {"path": "p"}
 
@@ -167,6 +181,11 @@ def answer(rng: Random, effect: Effect, seconds: float) -> Event:
         case Verify():
             outcome = rng.choice(("exit 0", "exit 1", "timeout"))
             return VerifyReturned(outcome, text(rng), digests(rng, effect.sources))
+        case Compact(ask=ask, frame=frame, up_to_step=step):
+            found = fact(rng, ask.depth)
+            if isinstance(found, ModelFailed):
+                return replace(found, prompt_digest=ask.view.digest)
+            return ContextCompacted(frame, step, text(rng), found.usage, ask.view.digest, found.stop)
         case DigestSources():
             return SourcesDigested(digests(rng, effect.sources))
         case ReadClock():

@@ -50,9 +50,9 @@ def part_bytes(view: View, message: int, parts: int) -> list[bytes]:
     return [json.encode(part) for part in view.messages[message].parts[:parts]]
 
 
-def begins_with_kept(view: View, before: View) -> bool:
-    """Whether ``view`` begins with what ``before`` marked for the cache."""
-    point = before.breakpoints[-1]
+def begins_with_kept(view: View, before: View, *, rewritten: bool = False) -> bool:
+    """Whether ``view`` begins with what ``before`` marked for the cache; where turns are rewritten, for an hour."""
+    point = [point for point in before.breakpoints if not rewritten or point.ttl == "1h"][-1]
     if len(view.messages) <= point.message or encoded(view)[: point.message] != encoded(before)[: point.message]:
         return False
     return part_bytes(view, point.message, point.part + 1) == part_bytes(before, point.message, point.part + 1)

@@ -10,8 +10,9 @@ from stackmem.core.effects import AskModel
 from stackmem.memory import STRATEGIES
 from tests.conftest import CAMPAIGN
 from tests.properties.watched_run import WatchedRun
+from tests.spellings import SHORT
 
-SPELLED = sorted({*STRATEGIES, *(f"stackheap:index={place}" for place in ("delta", "tail", "system"))})
+SPELLED = sorted({*STRATEGIES, *SHORT, *(f"stackheap:index={place}" for place in ("delta", "tail", "system"))})
 ENDED = {
     "finished", "solved", "unsolved", "stalled", "model_error", "limit:steps", "limit:tokens", "limit:usd",
     "limit:seconds",
