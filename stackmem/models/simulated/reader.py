@@ -16,7 +16,8 @@ from stackmem.core.events import ModelFailed, ModelReplied
 from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage, View
 
 from .index import INDEX_HEAD
-from .knowledge import Knowledge, read_message
+from .knowledge import Knowledge
+from .listening import read_message
 from .offered import offered
 from .oracle import Remembered
 from .policy import decide

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from .knowledge import Knowledge, signed
+from .knowledge import Knowledge
+from .listening import signed
 from .offered import Offered
 
 ATTEMPTS = 2

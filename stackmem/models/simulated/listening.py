@@ -1,0 +1,253 @@
+"""How a message becomes knowledge: what each tool's call and result tell.
+
+A result speaks for its own call: a file's lines are seen, a chunk's are told, and a result that is shortened or masked
+proves nothing any more.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import assert_never
+
+from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult
+
+from .knowledge import CHILD, SEEN, TOLD, Knowledge, Span
+from .lines import Changed, Fact, Failed, fact_line, keys_in, lines, topic_of
+
+CHILD_TOOLS = frozenset({"push_frame", "delegate", "branch"})
+_OBJECTIVE = re.compile(r"\bDo units (\d{1,6}) to (\d{1,6})\b")
+_OPENING = re.compile(r"^[A-Z][A-Z-]{2,11} '[^'\n]{0,80}', depth (\d{1,3}) of (\d{1,3})$", re.MULTILINE)
+_PLAN = re.compile(r"\./work plan (\d{1,6})-(\d{1,6})\s*")
+_DO = re.compile(r"\./work do (\d{1,6})((?: \S+=\S+)*)\s*")
+_FIRST = re.compile(r"unit (\d{1,6}) comes first")
+_SPAN = re.compile(r"\[lines? (\d{1,9})(?:-(\d{1,9}))? of (more than )?(\d{1,9})")
+_SHORTENED = re.compile(r"\[(?:shortened: |\.\.\. [\d,]{1,12} of [\d,]{1,12} characters left out)")
+_MASKED = re.compile(r"\[[a-z]{4,12}: [\d,]{1,12} characters of output")
+_STORED = re.compile(r"\[stored on the heap: ([^\]\n]*)\]")
+_STUB = re.compile(r"; expand index (\d{1,6}) ")
+_ENDED = re.compile(r"\[exit \d{1,3}\]\s*\Z")
+_NEXT_PAGE = re.compile(r"(\./work [a-z]{1,20}(?: [0-9]{1,6}){1,3}) shows the next")
+_ALL_LINES = 10**9
+_TRANSCRIPT = "STEP "
+"""How the turns begin that a compaction request shows as plain text, in the order in which they were."""
+
+
+def read_message(known: Knowledge, message: Message) -> Knowledge:
+    """The step of the fold; ``known`` is grown in place, and the fold never uses an older one again."""
+    for part in message.parts:
+        known.order += 1
+        match part:
+            case Text():
+                known.chars += len(part.text)
+                if message.role == "user":
+                    _hear(known, part.text)
+                else:
+                    known.agent_order = known.order
+                    known.take(lines(part.text), TOLD)
+            case ToolResult():
+                known.chars += len(part.text)
+                _answered(known, part)
+            case ToolCall():
+                known.agent_order = known.order
+                _asked(known, part)
+            case Thinking():
+                known.chars += len(str(part.raw))
+            case _:
+                assert_never(part)
+    return known
+
+
+def _hear(known: Knowledge, text: str) -> None:
+    ranges = [(int(first), int(last)) for first, last in _OBJECTIVE.findall(text[:100_000])]
+    ranges = [one for one in ranges if 0 < one[0] <= one[1]]
+    if ranges:
+        narrowest = min(ranges, key=lambda one: one[1] - one[0])
+        if narrowest != known.objective:
+            known.begin(narrowest)
+        known.objective_order = known.order
+    if found := _OPENING.search(text[:2_000]):
+        known.depth = (int(found[1]), int(found[2]))
+    if "of the model's window. At " in text[:400]:
+        known.crowded = True
+    known.take(lines(text), SEEN if text.startswith(_TRANSCRIPT) else TOLD)
+    known.look_at_index(text)
+
+
+def _asked(known: Knowledge, call: ToolCall) -> None:
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    known.chars += len(call.name) + sum(len(value) for value in arguments.values() if isinstance(value, str))
+    known.asked[call.id] = call
+    signature = signed(call.name, arguments)
+    known.repeats[signature] = known.repeats.get(signature, 0) + 1
+    if call.name in CHILD_TOOLS:
+        known.children += 1
+    command = arguments.get("command")
+    if call.name == "run_command" and isinstance(command, str):
+        if found := _PLAN.fullmatch(command):
+            known.planned_from = max(known.planned_from, int(found[1]) - 1)
+        elif found := _DO.fullmatch(command):
+            _sent(known, int(found[1]), dict(pair.split("=", 1) for pair in found[2].split()))
+
+
+def _sent(known: Knowledge, unit: int, values: dict[str, str]) -> None:
+    """What a unit was given tells of the facts and of progress, also where its output is not shown any more."""
+    known.planned_from = max(known.planned_from, unit - 1)
+    known.sent[unit] = values
+    known.used.update(dict.fromkeys(values, known.order))
+    for key, value in values.items():
+        if key not in known.facts and known.changed_at(key)[0] == 0:
+            known.take(lines(fact_line(key, value, 0)), TOLD)
+
+
+def _answered(known: Knowledge, result: ToolResult) -> None:
+    call = known.asked.pop(result.call_id, None)
+    arguments = call.arguments if call is not None and isinstance(call.arguments, dict) else {}
+    tool, text = call.name if call is not None else "", result.text
+    command = str(arguments.get("command", ""))
+    if (unit := _DO.fullmatch(command)) and (found := _STUB.search(text[-200:])):
+        known.stubs[int(unit[1])] = int(found[1])
+    if tool == "run_command":
+        _ran(known, command, text)
+    elif result.failed:
+        _refusal(known, tool, text)
+    elif _MASKED.match(text):
+        pass  # it is as if it had never been read
+    elif tool == "read_file":
+        _read_file(known, str(arguments.get("path", "")), text)
+    elif tool == "heap_read":
+        _read_chunk(known, str(arguments.get("name", "")), text, whole=not arguments.get("start_line"))
+    elif tool in CHILD_TOOLS and _OPENING.match(text):
+        _hear(known, text)  # this is the child, and its parent's call is answered by what it is to do
+    elif tool in CHILD_TOOLS:
+        _child(known, text)
+        _stored(known, arguments)
+    else:
+        _kept(known, tool, arguments, text)
+
+
+def _ran(known: Knowledge, command: str, text: str) -> None:
+    said = lines(text)
+    if _ENDED.search(text[-40:]) and not _SHORTENED.search(text):  # else it was shortened, and is not known whole
+        known.ran[command] = known.order
+        if found := _NEXT_PAGE.search(text[:400]):
+            known.next_page[command] = found[1]
+    known.take(said, SEEN)
+    for line in said:
+        if isinstance(line, Failed):
+            _failed(known, line)
+
+
+def _failed(known: Knowledge, line: Failed) -> None:
+    if found := _FIRST.search(line.reason):
+        known.done = max(0, int(found[1]) - 1)
+        return
+    for key in keys_in(line.reason):
+        value = known.sent.get(line.unit, {}).get(key)
+        if value is None or "missing" in line.reason:
+            known.missing.setdefault(line.unit, set()).add(key)
+            continue
+        known.wrong[key, value] = known.order
+        if key in known.facts and known.facts[key].value == value:
+            del known.facts[key]
+
+
+def _refusal(known: Knowledge, tool: str, text: str) -> None:
+    known.refused[tool] = known.refused.get(tool, 0) + 1
+    if tool in CHILD_TOOLS:
+        known.too_deep = known.too_deep or "deepest" in text
+        _child(known, text)  # one that the harness ended reports as failed, and what it says is true
+    known.closed = known.closed or "only pop_frame" in text
+
+
+def _read_file(known: Knowledge, path: str, text: str) -> None:
+    said = lines(text)
+    found = _SPAN.match(text)
+    if _SHORTENED.search(text):
+        pass  # what is not shown any more has to be read again
+    elif found:
+        total = -1 if found[3] else int(found[4])
+        span = Span(int(found[1]), int(found[2] or found[1]), total, known.order)
+        known.spans.setdefault(path, []).append(span)
+    elif said:
+        known.spans.setdefault(path, []).append(Span(1, _ALL_LINES, _ALL_LINES, known.order))
+    known.take(said, SEEN, path)
+
+
+def _read_chunk(known: Knowledge, name: str, text: str, *, whole: bool) -> None:
+    head, _, content = text.partition("\n")
+    row = known.index.rows.get(name) if known.index else None
+    if "; STALE: " in head or (row is not None and row.stale):
+        return
+    if whole and "characters left out ...]" not in content:
+        known.chunks[name] = content
+    said = lines(content)
+    known.take(said, TOLD, f"chunk:{name}")
+    known.mark_saved(said)
+
+
+def _child(known: Knowledge, text: str) -> None:
+    said = lines(text)
+    known.take(said, CHILD)
+    for names in _STORED.findall(text[-4_000:]):
+        stored = names.split(", ")
+        for name in stored:
+            known.chunks.pop(name, None)
+        topics = {topic_of(name) for name in stored}
+        known.mark_saved(
+            line for line in said
+            if (isinstance(line, Fact) and topic_of(line.key) in topics)
+            or (isinstance(line, Changed) and topic_of(line.scope) in topics)
+        )  # fmt: skip
+
+
+def _kept(known: Knowledge, tool: str, arguments: dict[str, object], text: str) -> None:
+    """What the tools that remember answered."""
+    content = arguments.get("content")
+    if tool in ("heap_alloc", "heap_write") and isinstance(content, str):
+        known.chunks[str(arguments.get("name"))] = content
+        _own(known, content)
+    elif tool == "heap_free":
+        known.chunks.pop(str(arguments.get("name")), None)
+    elif tool == "heap_list":
+        known.look_at_index(text)
+    elif tool == "add_note":
+        _own(known, str(arguments.get("text", "")))
+    elif tool == "memory":
+        _memory(known, arguments, text)
+    else:
+        known.take(lines(text), TOLD)
+
+
+def _memory(known: Knowledge, arguments: dict[str, object], text: str) -> None:
+    path, command = str(arguments.get("path", "")), arguments.get("command")
+    if command == "view" and path.rstrip("/") in ("/memories", ""):
+        known.listing = text
+    elif command == "view":
+        said = lines(text)
+        known.files[path] = text
+        known.take(said, TOLD)
+        known.mark_saved(said)
+    else:
+        for name in ("file_text", "insert_text", "new_str"):
+            _own(known, str(arguments.get(name) or ""))
+        if command in ("create", "insert"):
+            known.files[path] = str(arguments.get("file_text") or known.files.get(path, ""))
+
+
+def _stored(known: Knowledge, arguments: dict[str, object]) -> None:
+    entries = arguments.get("store")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("content"), str):
+            known.mark_saved(lines(entry["content"]))
+
+
+def _own(known: Knowledge, text: str) -> None:
+    """What the reader itself wrote down can be read in its call, for as long as that is shown."""
+    said = lines(text)
+    known.take(said, TOLD)
+    known.mark_saved(said)
+
+
+def signed(tool: str, arguments: object) -> str:
+    """What tells one call from another."""
+    return f"{tool} {str(arguments)[:2_000]}"
