@@ -10,14 +10,20 @@ from stackmem.errors import UsageError
 from .boundary import boundary
 from .clear import clear
 from .expandable import expandable
+from .fold import fold
 from .full import full
+from .heap import heap
 from .hierarchical import hierarchical
+from .isolated import isolated
 from .mask import mask
 from .memory_dir import memory_dir
 from .notes import notes
 from .rag import rag
 from .rolling_summary import rolling_summary
+from .stack import stack
 from .stackheap import stackheap
+from .stackheap_fork import stackheap_fork
+from .stackheap_lossless import stackheap_lossless
 from .structured_summary import structured_summary
 from .summary import summary
 from .truncate import truncate
@@ -26,6 +32,12 @@ from .window import window
 STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "full": full,
     "stackheap": stackheap,
+    "stackheap_fork": stackheap_fork,
+    "stackheap_lossless": stackheap_lossless,
+    "stack": stack,
+    "heap": heap,
+    "isolated": isolated,
+    "fold": fold,
     "boundary": boundary,
     "clear": clear,
     "expandable": expandable,

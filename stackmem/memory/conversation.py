@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
-from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolResult
-from stackmem.core.state import Compaction, Notice, Reply, Result, Turn
+from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolResult, View
+from stackmem.core.state import Compaction, Notice, Reply, Result, State, Turn
+
+from .constants import run_constants
 
 _UNSAID = {
     "truncated": "(the reply was cut off before it said anything)",
@@ -86,6 +88,28 @@ def said_parts(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
     if all(isinstance(part, Thinking) for part in parts):
         return (*parts, Text(_UNSAID.get(reply.stop, "(an empty reply)")))
     return parts
+
+
+def own_view(state: State, name: str, opening: str, news: Callable[[Heap, Heap], str] | None = None) -> View:
+    """The prompt of a frame that has a conversation of its own, which is only ever appended to.
+
+    Args:
+        name: The strategy's; tells its conversations from others.
+        opening: The frame's own block of its first message.
+        news: As ``Conversation.news``; nothing is said of the heap where it is left out.
+
+    """
+    start, frame = state.begun, state.running
+    constants, thoughts = run_constants(start), start.thinking == "kept"
+    parts = (Text(constants), Text(opening))
+    begun = Conversation(Log(), parts, frame.opened, frame.opened, news or no_news, thoughts)
+    # A fork may change what stands above the turns: the key tells the two conversations apart.
+    messages = frame.turns.fold(extend, begun, (name, constants, thoughts)).closed().messages
+    return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
+
+
+def no_news(shown: Heap, heap: Heap) -> str:
+    return ""
 
 
 def rolling_breakpoints(messages: Log[Message], kept_parts: int) -> tuple[Breakpoint, ...]:

@@ -9,13 +9,10 @@ from msgspec import Struct
 
 from stackmem.core.calls import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
 from stackmem.core.effects import Effect
-from stackmem.core.heap import Heap
-from stackmem.core.log import Log
-from stackmem.core.messages import Text, View
+from stackmem.core.messages import View
 from stackmem.core.state import State
 
-from .constants import run_constants
-from .conversation import Conversation, extend, rolling_breakpoints
+from .conversation import own_view
 from .parameters import parameters as parse
 
 
@@ -26,20 +23,10 @@ class Full(Struct, frozen=True):
     prefix_stable: bool = True
 
     def render(self, state: State) -> View:
-        start, frame = state.begun, state.running
-        constants, thoughts = run_constants(start), start.thinking == "kept"
-        opening = (Text(constants), Text(f"TASK\n{frame.task}"))
-        begun = Conversation(Log(), opening, Heap(), Heap(), _no_news, thoughts)
-        messages = frame.turns.fold(extend, begun, (self.name, constants, thoughts)).closed().messages
-        breakpoints = rolling_breakpoints(messages, len(messages[-1].parts))
-        return View(start.system, start.tools, messages, breakpoints)
+        return own_view(state, self.name, f"TASK\n{state.running.task}")
 
     def upkeep(self, state: State) -> Effect | None:
         return None
-
-
-def _no_news(shown: Heap, heap: Heap) -> str:
-    return ""
 
 
 def full(parameters: str) -> Full:

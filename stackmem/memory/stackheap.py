@@ -1,13 +1,17 @@
 """``stackheap``: frames with clean conversations, registers, and a heap whose index is in every prompt.
 
-Where the index stands is the one parameter:
+``index``: where the index stands.
 
 - ``on_change`` (default): the whole index in the next user message whenever it differs from what was last shown;
 - ``delta``: one line per change instead;
 - ``tail``: at the end of every prompt, never kept;
-- ``system``: in the system prompt, which costs the provider's cache at every change.
+- ``system``: in the system prompt, which costs the provider's cache at every change;
+- ``listed``: in no prompt; the tool ``heap_list`` shows it.
 
-The last two change what stands before earlier replies, so they do not send the model's thinking back.
+``descriptions=off``: the index shows no descriptions. ``registers``: characters of R0 and R1 each (200), or ``off``: a
+push carries only a context, and the child sees that and the run's task. ``store=off``: pushes and pops store nothing.
+
+``tail`` and ``system`` change what stands before earlier replies, so they do not send the model's thinking back.
 """
 
 from __future__ import annotations
@@ -36,53 +40,67 @@ from stackmem.core.effects import Effect
 from stackmem.core.heap import Heap, index, line, shown
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
-from stackmem.core.state import Frame, State
+from stackmem.core.more_calls import HeapList, PopUnstored, PushBare, PushContext, PushUnstored
+from stackmem.core.state import State
+from stackmem.errors import UsageError
 
 from .constants import run_constants
 from .conversation import Conversation, extend, rolling_breakpoints
+from .opening import opening
 from .parameters import Choice
 from .parameters import parameters as parse
 
-_TOOLS: tuple[type[Call], ...] = (
-    ReadFile, WriteFile, ListFiles, RunCommand, PushFrame, PopFrame, HeapAlloc, HeapRead, HeapWrite, HeapFree,
-)  # fmt: skip
-
-_PLACES = ("on_change", "delta", "tail", "system")
+WORKSPACE: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand)
+HEAP: tuple[type[Call], ...] = (HeapAlloc, HeapRead, HeapWrite, HeapFree)
+PLACES = ("on_change", "delta", "tail", "system", "listed")
+PARAMETERS = (
+    Choice("index", PLACES),
+    Choice("descriptions", ("on", "off")),
+    Choice("registers", ("200", "100", "2000", "off")),
+    Choice("store", ("on", "off")),
+)
 
 
 class StackHeap(Struct, frozen=True):
     """Attributes:
     place: Where the index stands, see above.
+    described: Whether the index shows descriptions.
+    registers: Characters of R0 and R1 each; 0 for none.
     """
 
+    name: str = "stackheap"
     place: str = "on_change"
-    tools: tuple[type[Call], ...] = _TOOLS
+    described: bool = True
+    registers: int = 200
+    tools: tuple[type[Call], ...] = (*WORKSPACE, PushFrame, PopFrame, *HEAP)
     prompt: str = "stackheap"
 
     @property
-    def name(self) -> str:
-        return "stackheap" if self.place == "on_change" else f"stackheap:index={self.place}"
-
-    @property
     def prefix_stable(self) -> bool:
-        return self.place in ("on_change", "delta")
+        return self.place not in ("tail", "system")
+
+    def budgets(self, asked: Budgets) -> Budgets:
+        size = self.registers or Budgets().intent_chars
+        return replace(asked, intent_chars=size, return_chars=size)
 
     def render(self, state: State) -> View:
         start, frame = state.begun, state.running
         budgets = start.budgets
-        in_messages = self.place in ("on_change", "delta")
         constants, thoughts = run_constants(start), self.prefix_stable and start.thinking == "kept"
-        opening = (Text(constants), Text(_opening(frame, budgets, in_messages)))
-        begun = Conversation(Log(), opening, frame.opened, frame.opened, _news(self.place, budgets), thoughts)
+        listed = index(frame.opened, budgets, described=self.described) if self.place in ("on_change", "delta") else ""
+        own = opening(frame, budgets, listed, task=start.task, registers=bool(self.registers))
+        news = heap_news(self.place, budgets, self.described)
+        begun = Conversation(Log(), (Text(constants), Text(own)), frame.opened, frame.opened, news, thoughts)
         # A fork may change what stands above the turns: the key tells the two conversations apart.
         messages = frame.turns.fold(extend, begun, (self.name, constants, thoughts)).closed().messages
         kept = len(messages[-1].parts)
+        now = index(state.heap, budgets, described=self.described) if self.place in ("tail", "system") else ""
         if self.place == "tail":
             last = messages[-1]
-            ending = replace(last, parts=(*last.parts, Text(index(state.heap, budgets))))
+            ending = replace(last, parts=(*last.parts, Text(now)))
             messages = _with_last(messages, ending)
         breakpoints = rolling_breakpoints(messages, kept)
-        system = f"{start.system}\n\n{index(state.heap, budgets)}" if self.place == "system" else start.system
+        system = f"{start.system}\n\n{now}" if self.place == "system" else start.system
         return View(system, start.tools, messages, breakpoints)
 
     def upkeep(self, state: State) -> Effect | None:
@@ -93,52 +111,69 @@ def _with_last(messages: Log[Message], ending: Message) -> Log[Message]:
     return Log([*messages[:-1], ending])
 
 
-def _opening(frame: Frame, budgets: Budgets, indexed: bool) -> str:
-    """The frame's own block of its first message: registers, what it was given, the index as of the push."""
-    registers = frame.registers
-    lines = [
-        f"FRAME {frame.name!r}, depth {frame.depth} of {budgets.depth}",
-        f"R0 INTENT: {registers.intent}",
-        f"R1 RETURN: {registers.return_spec}",
-    ]
-    if registers.constraint:
-        lines.append(f"R3 BUDGET: {registers.constraint}")
-    if frame.verify:
-        lines.append(f"VERIFY (run when you pop): {frame.verify}")
-    if frame.context:
-        lines += ["", "CONTEXT", frame.context]
-    if frame.task:
-        lines += ["", "TASK", frame.task]
-    lines += [f"heap {name!r} does not exist yet" for name in frame.missing]
-    if indexed:
-        lines += ["", index(frame.opened, budgets)]
-    return "\n".join(lines)
-
-
 @lru_cache(maxsize=32)
-def _news(place: str, budgets: Budgets) -> Callable[[Heap, Heap], str]:
+def heap_news(place: str, budgets: Budgets, described: bool = True) -> Callable[[Heap, Heap], str]:
+    """What a user message says of the heap, given what was shown and what is."""
     tells = {"on_change": _whole_index, "delta": _changed_lines}.get(place, _nothing)
-    return partial(tells, budgets)
+    return partial(tells, budgets, described)
 
 
-def _whole_index(budgets: Budgets, before: Heap, now: Heap) -> str:
-    return "" if before is now or shown(before) == shown(now) else index(now, budgets)
+def _whole_index(budgets: Budgets, described: bool, before: Heap, now: Heap) -> str:
+    return "" if before is now or shown(before) == shown(now) else index(now, budgets, described=described)
 
 
-def _changed_lines(budgets: Budgets, before: Heap, now: Heap) -> str:
+def _changed_lines(budgets: Budgets, described: bool, before: Heap, now: Heap) -> str:
     if before is now or shown(before) == shown(now):
         return ""
     old = dict(zip(before.chunks, shown(before), strict=True))
     new = dict(zip(now.chunks, shown(now), strict=True))
     lines = [f"HEAP CHANGES: {now.chars:,} of {budgets.heap_chars:,} characters used"]
     lines += [f"- {name} | freed" for name in old if name not in new]
-    lines += [line(now, now.chunks[name]) for name in new if old.get(name) != new[name]]
+    lines += [line(now, now.chunks[name], described=described) for name in new if old.get(name) != new[name]]
     return "\n".join(lines)
 
 
-def _nothing(budgets: Budgets, before: Heap, now: Heap) -> str:
+def _nothing(budgets: Budgets, described: bool, before: Heap, now: Heap) -> str:
     return ""
 
 
 def stackheap(parameters: str) -> StackHeap:
-    return StackHeap(parse("stackheap", parameters, (Choice("index", _PLACES),)).words["index"])
+    return configured("stackheap", parameters)
+
+
+def configured(strategy: str, parameters: str, reading: type[Call] = HeapRead, traits: str = "") -> StackHeap:
+    """The strategy with these parameters.
+
+    Args:
+        reading: The tool that reads the heap.
+        traits: Of the prompt, each with ``+`` before it.
+
+    """
+    chosen = parse(strategy, parameters, PARAMETERS)
+    words = chosen.words
+    listed, described = words["index"] == "listed", words["descriptions"] == "on"
+    if listed and not described:
+        raise UsageError(f"{strategy}:index=listed shows descriptions, as heap_list does; leave descriptions=off out")
+    registers, stores = words["registers"] != "off", words["store"] == "on"
+    pushes: dict[tuple[bool, bool], type[Call]] = {
+        (True, True): PushFrame,
+        (True, False): PushUnstored,
+        (False, True): PushContext,
+        (False, False): PushBare,
+    }
+    heap: tuple[type[Call], ...] = tuple(reading if tool is HeapRead else tool for tool in HEAP)
+    marks = {"listed": listed, "undescribed": not described, "unregistered": not registers, "unstored": not stores}
+    return StackHeap(
+        name=chosen.name,
+        place=words["index"],
+        described=described,
+        registers=int(words["registers"]) if registers else 0,
+        tools=(
+            *WORKSPACE,
+            pushes[registers, stores],
+            PopFrame if stores else PopUnstored,
+            *heap,
+            *([HeapList] if listed else []),
+        ),
+        prompt="stackheap" + traits + "".join(f"+{mark}" for mark, holds in marks.items() if holds),
+    )

@@ -88,9 +88,9 @@ def test_every_ending_and_every_kind_of_failure_is_explained(words):
 def test_every_strategy_and_every_place_of_the_index_is_described():
     page = read(DOCS / "strategies.md")
     assert [name for name in STRATEGIES if f"`{name}`" not in page] == []
-    from stackmem.memory.stackheap import _PLACES
+    from stackmem.memory.stackheap import PLACES
 
-    assert [place for place in _PLACES if f"| `{place}`" not in page] == []
+    assert [place for place in PLACES if f"| `{place}`" not in page] == []
 
 
 def test_the_strategy_shown_is_the_one_that_runs():

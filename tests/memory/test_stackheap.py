@@ -173,7 +173,7 @@ def test_strategies_are_opened_by_name_and_parameters():
     [
         ("stak", "known: boundary, clear"),
         ("", "known: boundary, clear"),
-        ("stackheap:place=tail", "known: index"),
+        ("stackheap:place=tail", "known: descriptions, index"),
         ("stackheap:index=top", "index=on_change|delta|tail|system"),
         ("stackheap:index", "index=on_change|delta|tail|system"),
         ("stackheap:index=", "index=on_change|delta|tail|system"),

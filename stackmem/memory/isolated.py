@@ -1,0 +1,38 @@
+"""``isolated``: sub-agents with a clean conversation, that see their prompt; only the text of their result comes back.
+
+Source: the sub-agents of Claude Code and Codex. Their prompts are longer than a register (4,000 characters), and there
+is no memory but files that both can see.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import View
+from stackmem.core.more_calls import Delegate, PopClean
+from stackmem.core.state import State
+
+from .conversation import own_view
+from .opening import prompted
+from .parameters import parameters as parse
+from .stackheap import WORKSPACE
+
+
+class Isolated(Struct, frozen=True):
+    name: str = "isolated"
+    tools: tuple[type[Call], ...] = (*WORKSPACE, Delegate, PopClean)
+    prompt: str = "isolated"
+    prefix_stable: bool = True
+
+    def render(self, state: State) -> View:
+        return own_view(state, self.name, prompted("SUB-AGENT", state.running, state.begun.budgets))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+
+def isolated(parameters: str) -> Isolated:
+    parse("isolated", parameters)
+    return Isolated()

@@ -1,0 +1,38 @@
+"""``stack``: frames with registers, and no heap. What the heap adds is what ``stackheap`` has over it.
+
+A child knows what stands in its registers and its context, and what it finds in files; nothing else outlives a frame
+but its result. Source: our own, an ablation of ``stackheap``.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.calls import Call
+from stackmem.core.effects import Effect
+from stackmem.core.messages import View
+from stackmem.core.more_calls import PopClean, PushClean
+from stackmem.core.state import State
+
+from .conversation import own_view
+from .opening import opening
+from .parameters import parameters as parse
+from .stackheap import WORKSPACE
+
+
+class Stack(Struct, frozen=True):
+    name: str = "stack"
+    tools: tuple[type[Call], ...] = (*WORKSPACE, PushClean, PopClean)
+    prompt: str = "stack"
+    prefix_stable: bool = True
+
+    def render(self, state: State) -> View:
+        return own_view(state, self.name, opening(state.running, state.begun.budgets))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+
+def stack(parameters: str) -> Stack:
+    parse("stack", parameters)
+    return Stack()

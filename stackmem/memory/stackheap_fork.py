@@ -1,0 +1,50 @@
+"""``stackheap_fork``: as ``stackheap``, but a child goes on from a copy of its parent's conversation.
+
+Nothing is lost at a push, and every prompt of the child is as long as its parent's and its own together. Source: our
+own, ``stackheap`` with the branches of Context-Folding.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec import Struct
+
+from stackmem.core.budgets import Budgets
+from stackmem.core.calls import Call, PopFrame
+from stackmem.core.effects import Effect
+from stackmem.core.heap import index
+from stackmem.core.messages import View
+from stackmem.core.more_calls import PushFork
+from stackmem.core.state import Frame, State
+
+from .conversation import rolling_breakpoints
+from .inherited import inherited
+from .opening import opening
+from .parameters import parameters as parse
+from .stackheap import HEAP, WORKSPACE, heap_news
+
+
+class StackHeapFork(Struct, frozen=True):
+    name: str = "stackheap_fork"
+    tools: tuple[type[Call], ...] = (*WORKSPACE, PushFork, PopFrame, *HEAP)
+    prompt: str = "stackheap+inherits"
+    prefix_stable: bool = True
+
+    def render(self, state: State) -> View:
+        start = state.begun
+        news = heap_news("on_change", start.budgets)
+        messages = inherited(state, self.name, partial(_opening, start.budgets), news).messages
+        return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+
+def _opening(budgets: Budgets, frame: Frame) -> str:
+    return opening(frame, budgets, index(frame.opened, budgets))
+
+
+def stackheap_fork(parameters: str) -> StackHeapFork:
+    parse("stackheap_fork", parameters)
+    return StackHeapFork()
