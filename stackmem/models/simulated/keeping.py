@@ -219,19 +219,19 @@ def handed_down(sight: Sight, room: int) -> list[str]:
         (key for key in known.facts if key in missing or not _on_heap(sight, key)),
         key=lambda key: (key not in missing, -newest(known, key)),
     )
-    topics = {topic_of(key) for key in first}
-    changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) not in topics]
-    told = _fitting([*changed, *_lines(known, first), *dead_ends(known)], room)
-    room -= sum(len(line) + 1 for line in told)
-    rest = {topic_of(key) for key in known.facts} if sight.offered.heap else set()
-    whole = [_facts(known, [key for key in _valid(known, topic) if key not in first]) for topic in sorted(rest)]
-    for lines in sorted(whole, key=lambda lines: sum(map(len, lines))):
-        size = sum(len(line) + 1 for line in lines)
+    told = {topic_of(key) for key in known.facts}
+    lines = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) not in told]
+    lines = _fitting([*lines, *_lines(known, first), *dead_ends(known)], room)
+    room -= sum(len(line) + 1 for line in lines)
+    rest = sorted(told) if sight.offered.heap else []
+    whole = [_facts(known, [key for key in _valid(known, topic) if key not in first]) for topic in rest]
+    for topic_lines in sorted(whole, key=lambda one: sum(map(len, one))):
+        size = sum(len(line) + 1 for line in topic_lines)
         if size > room:
             break
-        told += lines
+        lines += topic_lines
         room -= size
-    return told
+    return lines
 
 
 def handed_up(sight: Sight, stored: list[dict[str, str]], room: int) -> list[str]:
@@ -245,8 +245,7 @@ def handed_up(sight: Sight, stored: list[dict[str, str]], room: int) -> list[str
     kept = {key for key in found if topic_of(key) in topics or known.saved.get(key) == _saying(known.facts[key])}
     ranked = sorted(found, key=lambda key: (key in kept, -newest(known, key)))
     facts = [fact_line(key, known.facts[key].value, known.facts[key].at) for key in ranked]
-    ends = dead_ends(known) if not sight.offered.heap else []
-    return _fitting([*changed, *facts, *ends], room)
+    return _fitting([*changed, *facts, *dead_ends(known)], room)
 
 
 def _saying(held: Held) -> tuple[str, int]:

@@ -72,10 +72,11 @@ class Knowledge:
     """
 
     __slots__ = (
-        "agent_order", "asked", "candidates", "changed", "changed_by", "chars", "children", "chunks", "closed",
-        "crowded", "depth", "done", "excluded", "facts", "failures", "files", "index", "listing", "missing",
-        "next_page", "objective", "objective_order", "order", "plan", "planned_from", "progress_seen", "ran", "refused",
-        "repeats", "saved", "saved_changes", "sent", "spans", "stubs", "too_deep", "used", "wrong",
+        "agent_order", "asked", "candidates", "changed", "changed_by", "chars", "children", "chunks",
+        "closed", "crowded", "depth", "done", "done_order", "excluded", "facts", "failures", "files", "index",
+        "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
+        "progress_seen", "ran", "refused", "repeats", "saved", "saved_changes", "sent", "spans", "stubs",
+        "too_deep", "used", "wrong",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -97,6 +98,7 @@ class Knowledge:
         self.plan: dict[int, Planned] = {}
         self.planned_from = -1
         self.done = 0
+        self.done_order = 0
         self.progress_seen = False
         self.missing: dict[int, set[str]] = {}
         self.failures: dict[int, int] = {}
@@ -195,7 +197,7 @@ class Knowledge:
     def _progress(self, last: int) -> None:
         self.progress_seen = True
         if last > self.done:
-            self.done = last
+            self.done, self.done_order = last, self.order
             self.refused, self.children = {}, 0
             self._news(found=True)
 

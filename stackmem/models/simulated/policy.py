@@ -15,6 +15,8 @@ from .nesting import PHASE, finish, part, push
 from .sight import ATTEMPTS, Action, Sight, command, fresh
 
 _FAILURES = 4
+_FRAME_CHARS = 50_000
+"""A frame whose conversation is longer ends after the unit that it is at; what is left is for a fresh one."""
 
 
 def decide(sight: Sight) -> Action:
@@ -34,6 +36,8 @@ def decide(sight: Sight) -> Action:
         return finish(sight, objective, done)
     if known.closed or (known.crowded and known.depth is not None and known.depth[0] > 0):
         return finish(sight, objective, done, f"failed unit {done + 1}: this frame had no room left")
+    if _outgrown(sight, objective, done):
+        return finish(sight, objective, done)
     span = part(sight, objective, done)
     if span is not None:
         if known.children >= ATTEMPTS:
@@ -50,6 +54,14 @@ def _progress(known: Knowledge, objective: tuple[int, int]) -> int | None:
     if known.agent_order < known.objective_order:  # whoever set the objective begins where the work stands
         told.append(objective[0] - 1)
     return max(told) if max(told) >= 0 else None
+
+
+def _outgrown(sight: Sight, objective: tuple[int, int], done: int) -> bool:
+    known, offered = sight.known, sight.offered
+    if not offered.start or offered.inherits or known.depth is None or known.depth[0] == 0:
+        return False
+    between_units = objective[0] <= done < objective[1] - 1 and known.done_order > known.agent_order
+    return between_units and known.chars > _FRAME_CHARS and not known.too_deep
 
 
 def _unit(sight: Sight, objective: tuple[int, int], unit: int) -> Action:
