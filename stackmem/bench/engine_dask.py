@@ -16,13 +16,13 @@ from stackmem.errors import UsageError, WorkspaceError
 from .engine import Done, Lost, Report
 from .trial import Job, run_trial
 
-_CONNECT_SECONDS = 20
+_CONNECT_SECONDS = 15.0
 
 
 class DaskEngine:
     """Trials on a cluster; without an address on one of ``jobs`` processes of this machine."""
 
-    def __init__(self, address: str | None, jobs: int) -> None:
+    def __init__(self, address: str | None, jobs: int, connect_seconds: float = _CONNECT_SECONDS) -> None:
         """Connect, or start the processes.
 
         Raises:
@@ -46,7 +46,9 @@ class DaskEngine:
                 self._cluster = dask.LocalCluster(
                     n_workers=jobs, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
                 )
-            self._client: Any = dask.Client(address or self._cluster, timeout=_CONNECT_SECONDS)
+            self._client: Any = dask.Client(
+                self._cluster if address is None else address or "tcp://", timeout=connect_seconds
+            )
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"--scheduler {address}: no Dask scheduler answers there ({error}); it looks like tcp://HOST:8786"
@@ -54,12 +56,15 @@ class DaskEngine:
 
     @property
     def places(self) -> int:
-        """As many as there are threads of workers now, and half as many again, which wait beside them."""
+        """As many as there are threads of workers now.
+
+        No trial waits on a worker: Dask counts it against all that a worker had when the worker dies.
+        """
         if not self._asked:
-            return self._jobs + 1
+            return self._jobs
         with suppress(OSError, ValueError):
             threads: int = sum(self._client.nthreads().values())
-            return max(1, threads + (threads + 1) // 2)
+            return max(1, threads)
         return 1
 
     def submit(self, job: Job) -> None:

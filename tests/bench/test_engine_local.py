@@ -2,10 +2,8 @@
 
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from stackmem.bench.bench import Means, run_bench
@@ -16,7 +14,7 @@ from stackmem.bench.results import read_results
 from stackmem.bench.trial import Job
 from tests.stage import command, events, eventually, fails, pop
 
-from .benches import planned, small_tasks
+from .benches import Killer, asleep, endless, endless_trial, planned, small_tasks
 
 
 @pytest.fixture
@@ -46,24 +44,6 @@ def worker_of(engine: LocalEngine) -> int:
     pid = engine._busy[0].process.pid
     assert pid is not None
     return pid
-
-
-SLEEP = "600.4519"
-"""Seconds that nobody else on the machine sleeps."""
-
-
-def endless(stage) -> str:
-    return str(stage.task(command(f"sleep {SLEEP}"), pop(), name="endless"))
-
-
-def asleep() -> list[int]:
-    """The processes of the command of an endless trial."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if (process / "cmdline").read_bytes() == f"sleep\0{SLEEP}\0".encode():
-                found.append(int(process.name))
-    return found
 
 
 def test_a_worker_makes_one_trial_after_the_other(stage, tmp_path, engine):
@@ -135,21 +115,12 @@ def test_closing_ends_what_is_under_way_with_all_it_started(stage, tmp_path, eng
 def test_a_poisonous_trial_is_a_row_and_the_others_go_on(stage, tmp_path):
     """Whoever takes the trial is killed: it is tried twice, and no more."""
     plan = planned(endless(stage), *small_tasks(stage, "one", "two"), strategies=("full",))
-    poison = next(trial.id for trial in trials(plan) if trial.subject.task == "endless")
     folder = tmp_path / "bench"
-    killed: set[Path] = set()
-
-    def kill_the_worker(told) -> None:
-        for lock in (folder / "runs" / poison).glob("*/trace.lock"):
-            if lock.parent not in killed and asleep():
-                killed.add(lock.parent)
-                os.kill(msgspec.json.decode(lock.read_bytes())["pid"], signal.SIGKILL)
-                eventually(lambda: not asleep(), 5)
-
-    came = run_bench(plan, folder, Means(2), tell=kill_the_worker)
+    kill = Killer(folder, endless_trial(plan))
+    came = run_bench(plan, folder, Means(2), tell=kill)
     rows = {row["task"]: row for row in read_results(folder)}
     assert came.ending == "done"
-    assert len(killed) == 2
+    assert len(kill.killed) == 2
     assert {name: row["outcome"] for name, row in rows.items()} == {
         "endless": "error",
         "one": "solved",
