@@ -1,19 +1,24 @@
-"""What every strategy promises, held against each entry of STRATEGIES and each place of the index."""
+"""What every strategy promises, held against each entry of STRATEGIES and the parameters that change most."""
 
 from dataclasses import dataclass
 
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.calls import tool_name
+from stackmem.core.effects import AskModel, Compact
+from stackmem.core.events import CallAnswered, ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import Thinking, ToolCall, ToolResult
 from stackmem.core.slots import fill
 from stackmem.core.state import Result, State
 from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.trace.record import Record
+from stackmem.trace.replay import verify
 from tests.build import (
+    SPENT,
     Played,
     World,
     alloc,
@@ -34,7 +39,13 @@ from tests.build import (
 from tests.spellings import SHORT
 
 PLACES = tuple(f"stackheap:index={place}" for place in ("on_change", "delta", "tail", "system"))
-SPELLED = sorted({*STRATEGIES, *PLACES, *SHORT})
+ABLATIONS = (
+    "stackheap:index=listed", "stackheap:descriptions=off", "stackheap:registers=100", "stackheap:registers=2000",
+    "stackheap:registers=off", "stackheap:store=off", "stackheap:index=tail,store=off",
+    "stackheap:index=listed,registers=off,store=off", "stackheap_lossless:index=delta",
+    "stackheap_lossless:index=listed",
+)  # fmt: skip
+SPELLED = sorted({*STRATEGIES, *PLACES, *ABLATIONS, *SHORT})
 THOUGHT = Thinking({"type": "thinking", "thinking": "hm", "signature": "s"})
 
 # A run with something of everything; a strategy without frames refuses what it does not offer.
@@ -56,13 +67,38 @@ STORY = (
     reply("", stop="truncated"),
     do("heap_write", name="spec", content="the new essence"),
     pop("The first is done.", store=[stored("last")]),
+    do("heap_list"),
+    do("heap_read", name="frame:second", query="list files"),
+    do("add_note", text="make test works"),
+    do("expand", index=2),
+    do("memory", command="create", path="/memories/env", file_text="make test works"),
     do("read_file", path="gone.md"),
 )
+STARTS = ("push_frame", "delegate", "branch")
 
 
 def story(spelled):
-    start = started(spelled, task="The whole task text, mentioned once.", limits=Limits(steps=19))
-    return play(*STORY, start=start, world=World({"spec.md": "a long specification " * 100}))
+    start = started(spelled, task="The whole task text, mentioned once.", limits=Limits(steps=len(STORY) + 1))
+    told = [as_offered(one, open_strategy(spelled)) for one in STORY]
+    return play(*told, start=start, world=World({"spec.md": "a long specification " * 100}))
+
+
+def as_offered(fact, strategy):
+    """The same push or pop in the terms of a strategy with other tools for it, or with less to them."""
+    kinds = {tool_name(tool): tool for tool in strategy.tools}
+    starts = next((kinds[name] for name in STARTS if name in kinds), None)
+    if not isinstance(fact, ModelReplied) or starts is None:
+        return fact
+    ends = kinds["return"] if "return" in kinds else kinds["pop_frame"]
+    return replace(fact, parts=tuple(_spelled(part, starts, ends) for part in fact.parts))
+
+
+def _spelled(part, starts, ends):
+    if not isinstance(part, ToolCall) or part.name not in ("push_frame", "pop_frame"):
+        return part
+    kind = starts if part.name == "push_frame" else ends
+    given = {**part.arguments, "prompt": part.arguments.get("objective")}
+    return ToolCall(part.id, tool_name(kind), {name: given[name] for name in kind.__struct_fields__ if name in given})
 
 
 @dataclass
@@ -159,14 +195,18 @@ def test_there_are_at_most_four_breakpoints_on_parts_that_exist_longer_time_to_l
 
 def test_roles_alternate_no_message_is_empty_and_every_call_is_answered_once_in_its_order(played):
     for _, view in states(played):
-        roles = [message.role for message in view.messages]
-        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
-        asked: list[str] = []
-        for message in view.messages:
-            assert message.parts
-            if message.role == "user":
-                assert [part.call_id for part in message.parts if isinstance(part, ToolResult)] == asked
-            asked = [part.id for part in message.parts if isinstance(part, ToolCall)]
+        assert_well_formed(view)
+
+
+def assert_well_formed(view):
+    roles = [message.role for message in view.messages]
+    assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
+    asked: list[str] = []
+    for message in view.messages:
+        assert message.parts
+        if message.role == "user":
+            assert [part.call_id for part in message.parts if isinstance(part, ToolResult)] == asked
+        asked = [part.id for part in message.parts if isinstance(part, ToolCall)]
 
 
 def test_the_story_exercises_every_strategy(played):
@@ -178,7 +218,7 @@ def test_the_story_exercises_every_strategy(played):
 def test_the_prompt_of_a_strategy_names_only_the_tools_it_offers(spelled):
     strategy = open_strategy(spelled)
     offered = {tool.name for tool in started(spelled).tools}
-    every = {tool.name for name in STRATEGIES for tool in started(name).tools}
+    every = {tool.name for name in SPELLED for tool in started(name).tools}
     text = fill(prompt_text(strategy.prompt), slots(started().budgets))
     assert {name for name in every if (name in text if "_" in name else f"`{name}`" in text)} == offered
 
@@ -187,3 +227,45 @@ def test_a_strategy_without_frames_or_heap_speaks_of_neither():
     text = shown_text(story("full").asked[0].view).lower()
     for word in ("heap", "push", "frame", "stack", "register"):
         assert word not in text.replace("pop_frame", "")
+
+
+def test_a_run_replays_and_every_prompt_has_the_digest_that_was_recorded(played):
+    records = [Record(number, float(number), event) for number, event in enumerate(played.events, 1)]
+    found = verify(records)
+    assert found.prompts == len(played.of(ModelReplied, ModelFailed, ContextCompacted))
+    assert found.state == played.state
+
+
+def test_its_name_opens_it_again(played):
+    assert open_strategy(played.strategy.name) == played.strategy
+    assert open_strategy(played.spelled).name == played.strategy.name
+
+
+def test_calls_that_need_no_world_are_answered_where_their_tools_are_offered(played):
+    offered = {tool.name for tool in played.state.begun.tools}
+    frames = "lossless" in played.spelled
+    wanted = {"heap_list", "add_note", "expand", "memory"} & offered | ({"heap_read"} if frames else set())
+    assert {event.tool for event in played.of(CallAnswered)} == wanted
+
+
+def test_a_strategy_that_compacts_shows_the_text_from_then_on_and_no_other_ever_asks_for_one(played):
+    asked = [effect for effect in played.effects if isinstance(effect, Compact)]
+    told = played.of(ContextCompacted)
+    assert len(told) == len(asked)
+    for effect, event in zip(asked, told, strict=True):
+        assert (event.frame, event.up_to_step) == (effect.frame, effect.up_to_step)
+        after = fold(played.events[: played.events.index(event) + 1])
+        assert event.text in shown_text(played.strategy.render(after))
+        assert 0 < event.up_to_step <= after.step
+
+
+def test_a_conversation_is_rendered_with_a_text_in_it_that_another_strategy_had_asked_for(played):
+    """As in a run that is forked from a strategy that compacts to one that does not."""
+    replied = [place for place, event in enumerate(played.events) if isinstance(event, ModelReplied)]
+    for place in replied[3:]:
+        state = fold(played.events[:place])
+        told = evolve(state, ContextCompacted(state.running.id, state.step - 1, "What was done so far.", SPENT))
+        assert (told.facts, told.step, told.usage) == (state.facts + 1, state.step, state.usage + SPENT)
+        view = played.strategy.render(told)
+        assert view.digest == settled(view).digest
+        assert_well_formed(view)
