@@ -12,9 +12,17 @@ from .options import flag
 
 
 def command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'; swebench: also a folder of runs."
+        ),
+    ],
     spelled: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="One of atif, chrome, csv, mini, otel, sft.")
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="One of atif, chrome, csv, inspect, mini, otel, sft, swebench."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write; stdout without it.")
@@ -28,10 +36,19 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Write a run in another tool's format: a trajectory, spans, a timeline, training samples, or a table."""
-    from stackmem.harness.exports import export_run
+    from stackmem.errors import UsageError
+    from stackmem.harness.exports import SWEBENCH, export_predictions, export_run
 
-    from .finding import run_folder
+    from .finding import run_folder, runs_folder
 
+    if spelled == SWEBENCH:
+        if endpoint is not None or content:
+            raise UsageError("--endpoint and --content are for --format otel, not swebench; leave them out")
+        count = export_predictions(run, runs_folder(runs_dir), sys.stdout.buffer.write, out)
+        sys.stdout.flush()
+        if out is not None:
+            typer.echo(f"{count:,} {'prediction' if count == 1 else 'predictions'} written to {out}")
+        return
     folder = run_folder(run, runs_dir)
     done = export_run(folder, spelled, sys.stdout.buffer.write, out=out, endpoint=endpoint, content=content)
     sys.stdout.flush()

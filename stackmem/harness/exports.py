@@ -15,6 +15,9 @@ from stackmem.trace.record import Record
 
 from .plugins import load_plugins
 
+INSPECT, SWEBENCH = "inspect", "swebench"
+"""Formats that are no text, and no fold over one run's records."""
+
 Fold = Callable[[Iterable[Record], str], Iterator[str]]
 
 
@@ -58,14 +61,16 @@ def export_run(
     from stackmem.trace.export.collector import send
     from stackmem.trace.export.otel import otel_with_content, requests
 
-    if spelled not in EXPORTS:
-        raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(EXPORTS))}")
+    if spelled not in EXPORTS and spelled != INSPECT:
+        raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted((*EXPORTS, INSPECT, SWEBENCH)))}")
     if (endpoint is not None or content) and spelled != "otel":
         raise UsageError(f"--endpoint and --content are for --format otel, not {spelled}; leave them out")
     if endpoint is not None and out is not None:
         raise UsageError("-o writes a file and --endpoint sends to a collector; give one of them")
     load_plugins()
     reader = RunReader(run_dir)
+    if spelled == INSPECT:
+        return _inspect(reader, run_dir.name, out)
     if endpoint is not None:
         return Exported(send(requests(reader, run_dir.name, content=content), endpoint), reader.torn_bytes)
     fold: Fold = otel_with_content if content else EXPORTS[spelled]
@@ -75,6 +80,41 @@ def export_run(
             write(piece)
     else:
         _write_whole(out, pieces)
+    return Exported(None, reader.torn_bytes)
+
+
+def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], object], out: Path | None) -> int:
+    """Write what runs changed for SWE-bench: JSON Lines, or one object where the file is named ``.json``.
+
+    Args:
+        named: A run, or a folder of runs or of a bench.
+
+    Returns:
+        The number of predictions.
+
+    Raises:
+        UsageError: There is no such run, one has no patch, or one object cannot hold them.
+        TraceError: A trace is broken.
+
+    """
+    from .predictions import predictions, spelled
+
+    found = predictions(named, runs_dir)
+    pieces = (piece.encode() for piece in spelled(found, by_instance=out is not None and out.suffix == ".json"))
+    if out is None:
+        for piece in pieces:
+            write(piece)
+    else:
+        _write_whole(out, pieces)
+    return len(found)
+
+
+def _inspect(reader: RunReader, run: str, out: Path | None) -> Exported:
+    from stackmem.trace.export.inspect_log import write_inspect
+
+    if out is None:
+        raise UsageError("--format inspect writes a file that is no text; name it with -o FILE.eval")
+    write_inspect(reader, run, out)
     return Exported(None, reader.torn_bytes)
 
 

@@ -55,10 +55,14 @@ def test_a_broken_line_is_named_and_leaves_no_file(stage):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--format", "yaml"], "no format 'yaml'; known: atif, chrome, csv, mini, otel, sft"),
+        (["--format", "yaml"], "no format 'yaml'; known: atif, chrome, csv, inspect, mini, otel, sft, swebench"),
         (["--format", "csv", "--content"], "are for --format otel, not csv"),
         (["--format", "csv", "--endpoint", "http://127.0.0.1:1"], "are for --format otel, not csv"),
         (["--format", "otel", "--endpoint", "http://127.0.0.1:1", "-o", "x"], "give one of them"),
+        (["--format", "inspect"], "name it with -o FILE.eval"),
+        (["--format", "inspect", "-o", "x.json"], "does not end with .eval"),
+        (["--format", "swebench"], "has no patch"),
+        (["--format", "swebench", "--content"], "are for --format otel, not swebench"),
         (["--format", "otel", "--endpoint", "localhost"], "is no address of a collector"),
         (["--format", "csv", "-o", "no/such/folder/x"], "cannot be written or read"),
         (["--format", "csv", "-o", "."], "cannot be written or read"),
