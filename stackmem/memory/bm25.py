@@ -6,6 +6,7 @@ the newest view extends the store, adding to an older one copies it first. What 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 
 from stackmem.core.ranking import rarity, saturation, words
@@ -61,14 +62,20 @@ class Index:
         """
         store, first = self._store, min(first, self._length)
         mean = self._words / max(1, self._length) or 1.0
-        held = {word: store.postings[word] for word in dict.fromkeys(words(query)) if word in store.postings}
-        rare = sorted((word for word in held if held[word][0][0] < first), key=lambda word: len(held[word]))
+        held = {word: self._holding(word) for word in dict.fromkeys(words(query))}
+        rare = sorted(
+            (word for word in held if held[word] and store.postings[word][0][0] < first), key=held.__getitem__
+        )
         found: dict[int, float] = {}
         for word in rare[:QUERY_WORDS]:
-            weight = rarity(max(self._length, len(held[word])), len(held[word]))
-            for number, often in held[word]:
+            weight = rarity(self._length, held[word])
+            for number, often in store.postings[word]:
                 if number >= first:
                     break
                 gain = weight * saturation(often, store.lengths[number], mean)
                 found[number] = found.get(number, 0.0) + gain
         return sorted(found, key=lambda number: (-found[number], -number))[:most]
+
+    def _holding(self, word: str) -> int:
+        """How many texts of this view hold the word; longer views of the same store may have more."""
+        return bisect_left(self._store.postings.get(word, ()), (self._length, 0))
