@@ -7,7 +7,7 @@ from math import isfinite
 
 from stackmem.bench.statistics import smallest_difference
 
-from .figures import Section, Wants
+from .figures import Line, Section, Wants
 from .results import Results
 
 SIMULATED = (
@@ -64,20 +64,29 @@ def findings(section: Section, wants: Wants) -> list[str]:
     if not held:
         return []
     base = wants.baseline
-    worse = [line.strategy for line in held if _verdict(line.against, "solved") == "worse"]
-    better = [line.strategy for line in held if _verdict(line.against, "solved") == "better"]
-    kept = [line for line in held if line.strategy not in worse]
-    cheaper = [line.strategy for line in kept if _verdict(line.against, "bill") == "better"]
-    dearer = [line.strategy for line in held if _verdict(line.against, "bill") == "worse"]
-    smaller = [line.strategy for line in kept if _verdict(line.against, "peak") == "better"]
+    judged = {line.strategy: _verdict(line, "solved") for line in held}
+    fewer = [line for line in held if judged[line.strategy] != "worse" and _gap(line) < 0]
+    kept = [line for line in held if judged[line.strategy] != "worse" and line not in fewer]
     told = [
-        (f"Solve more than {base}", better),
-        (f"Solve less than {base}", worse),
-        (f"Cheaper than {base} at reads of {wants.read_multiple:g}, no loss of success shown", cheaper),
-        (f"A smaller peak context than {base}, no loss of success shown", smaller),
-        (f"Dearer than {base}", dearer),
+        (f"Solved more than {base}", [name for name, verdict in judged.items() if verdict == "better"]),
+        (f"Solved less than {base}", [name for name, verdict in judged.items() if verdict == "worse"]),
     ]
-    return [f"{says}: {', '.join(names)}." for says, names in told if names] + _power(section, wants)
+    for figure, says in (("bill", f"Cheaper than {base} at reads of {wants.read_multiple:g}"),
+                         ("peak", f"A smaller peak context than {base}")):  # fmt: skip
+        told.append((f"{says}, and solved no fewer", _better(kept, figure)))
+        told.append((f"{says}, but solved fewer (no difference shown)", _better(fewer, figure)))
+    told.append((f"Dearer than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"]))
+    said = [f"{says}: {', '.join(names)}." for says, names in told if names]
+    return said if section.task else said + _power(section, wants)
+
+
+def _better(lines: Sequence[Line], figure: str) -> list[str]:
+    return [line.strategy for line in lines if _verdict(line, figure) == "better"]
+
+
+def _gap(line: Line) -> float:
+    found = line.against.get("solved")
+    return found.difference.value if found else 0.0
 
 
 def _power(section: Section, wants: Wants) -> list[str]:
@@ -89,11 +98,13 @@ def _power(section: Section, wants: Wants) -> list[str]:
     count = solved.count
     if least is None:
         return [f"{count} pairs are too few to show any gap in success; the bill and the context may show one."]
-    return [f"With {count} pairs a gap in success of {least * 100:.0f} points shows four times in five, uncorrected."]
+    return [
+        f"{count} pairs show a gap in success of {least * 100:.0f} points four times in five, before any correction."
+    ]
 
 
-def _verdict(against: object, figure: str) -> str:
-    found = against.get(figure) if isinstance(against, dict) else None
+def _verdict(line: Line, figure: str) -> str:
+    found = line.against.get(figure)
     return found.verdict if found else ""
 
 

@@ -87,7 +87,8 @@ def loss_plot(
         for step, share in curve.points[1:]:
             corners += [(across(step), corners[-1][1]), (across(step), up(share))]
         corners.append((across(curve.end), corners[-1][1]))
-        marks = path(corners, "curve") + line(corners[-1][0], corners[-1][1], box.right + 12, at, "leader")
+        marks = path(corners, "curve") + line(*corners[-1], box.right, corners[-1][1], "over")
+        marks += line(box.right, corners[-1][1], box.right + 12, at, "leader")
         marks += label(box.right + 15, at + 4, names[curve.name], "name")
         strong = "leading" if leads(curve.name, wants.baseline) else ""
         tells = f"{curve.name}: {_share(curve)} of {curve.trials} trials lost nothing that they used later"

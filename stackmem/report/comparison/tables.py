@@ -10,7 +10,7 @@ from stackmem.bench.statistics import NONE_SHOWN
 
 from .account import findings
 from .anchors import Anchors
-from .columns import Column, cell_texts, columns, figure_of
+from .columns import Column, cell_texts, columns, comparison_of, figure_of
 from .families import family_of
 from .figures import Line, Section, Wants
 
@@ -62,8 +62,10 @@ def _cell(line: Line, column: Column, target: str, kind: str) -> str:
     if figure is None:
         return f'<td class="{kind}"><span class="none" title="not measured">–</span></td>'
     said = f"<b>{escape(value)}</b>" + (f"<i>{escape(within)}</i>" if within else "")
-    if verdict:
-        said += f'<em class="{verdict.split()[0]}">{_MARKS[verdict]}</em>'
+    held = comparison_of(line, column)
+    if held is not None:
+        why = f"{held.difference.count} pairs, p = {held.p_corrected:.2g} after the correction"
+        said += f'<em class="{verdict.split()[0]}" title="{why}">{_MARKS[verdict]}</em>'
     return f'<td class="{kind}" data-value="{figure.value!r}"><a href="#{target}">{said}</a></td>'
 
 
