@@ -9,22 +9,23 @@ _TAIL_BYTES = 256 << 10
 
 
 class Capture:
-    """Takes bytes in order; keeps the first 64 KiB and the last 256 KiB.
+    """Takes bytes in order; keeps the first ``head_bytes`` and the last 256 KiB.
 
     Attributes:
         total: Bytes taken.
 
     """
 
-    def __init__(self) -> None:
+    def __init__(self, head_bytes: int = _HEAD_BYTES) -> None:
         self.total = 0
+        self._head_bytes = head_bytes
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
 
     def take(self, piece: bytes) -> None:
         self.total += len(piece)
-        room = _HEAD_BYTES - len(self._head)
+        room = self._head_bytes - len(self._head)
         if room > 0:
             self._head += piece[:room]
             piece = piece[room:]

@@ -39,16 +39,21 @@ class Ended(Struct, frozen=True):
     Attributes:
         exit_code: 128 + N for signal N; None when it was stopped, or its sandbox killed.
         reason: Empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``.
+        errors: What it wrote to stderr, where that was asked for apart; else it is in ``capture``.
 
     """
 
     capture: Capture
     exit_code: int | None
     reason: str
+    errors: Capture | None = None
 
 
-def run(level: Level, seat: Seat, command: str, seconds: float) -> Ended:
+def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> Ended:
     """Run a command to its end, or to its limit.
+
+    Args:
+        apart_bytes: Keep stdout and stderr apart, the first so many bytes of each whole; 0 keeps them together.
 
     Raises:
         SetUpFailed: The sandbox could not be made; the command never started.
@@ -56,7 +61,7 @@ def run(level: Level, seat: Seat, command: str, seconds: float) -> Ended:
     """
     with nullcontext() if level.contains else uncontained, ExitStack() as stack:
         launch = level.launch(seat, command, stack)
-        running = _Running(launch, level, seat, stack)
+        running = _Running(launch, level, seat, stack, apart_bytes)
         try:
             process = running.start()
             reason = running.listen(process, seconds)
@@ -67,44 +72,46 @@ def run(level: Level, seat: Seat, command: str, seconds: float) -> Ended:
             raise
         running.drain()
         if reason:
-            return Ended(running.capture, None, reason)
+            return Ended(running.capture, None, reason, running.errors)
         try:
             code = level.ran(process, running.status)
         except SetUpFailed as error:
             said = b"".join(running.capture.parts()).decode("utf-8", "replace").strip()[-500:]
             raise SetUpFailed(f"{error}: {said or 'it said nothing'}") from error
-        return Ended(running.capture, code, "killed" if code is None else "")
+        return Ended(running.capture, code, "killed" if code is None else "", running.errors)
 
 
 class _Running:
     """One running command: its process, its pipes, and what it printed so far."""
 
-    def __init__(self, launch: Launch, level: Level, seat: Seat, stack: ExitStack) -> None:
+    def __init__(self, launch: Launch, level: Level, seat: Seat, stack: ExitStack, apart_bytes: int) -> None:
         self._launch, self._seat, self._stack = launch, seat, stack
         self._contains = level.contains
         self._tree = Tree(contains=level.contains)
         self._job: Future[Popen[bytes]] = Future()
-        self.capture = Capture()
+        self.capture = Capture(apart_bytes) if apart_bytes else Capture()
+        self.errors = Capture(apart_bytes) if apart_bytes else None
         self.status = b""
-        self._output, self._write_end = os.pipe2(os.O_CLOEXEC)
-        stack.callback(os.close, self._output)
-        with suppress(OSError):  # a smaller pipe is slower, nothing else
-            fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        os.set_blocking(self._output, False)
+        self._output, self._write_end = _pipe(stack)
+        self._pipes = {self._output: self.capture}
+        self._errors_end = self._write_end
+        if self.errors is not None:
+            read_end, self._errors_end = _pipe(stack)
+            self._pipes[read_end] = self.errors
         if launch.status_fd >= 0:
             os.set_blocking(launch.status_fd, False)
 
     def start(self) -> Popen[bytes]:
-        launch, write_end = self._launch, self._write_end
+        launch = self._launch
 
         def popen() -> Popen[bytes]:
             try:
                 return subprocess.Popen(
-                    launch.argv, stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end, env=launch.environ,
-                    cwd=launch.cwd, pass_fds=launch.fds, close_fds=True, start_new_session=True,
+                    launch.argv, stdin=subprocess.DEVNULL, stdout=self._write_end, stderr=self._errors_end,
+                    env=launch.environ, cwd=launch.cwd, pass_fds=launch.fds, close_fds=True, start_new_session=True,
                 )  # fmt: skip
             finally:
-                os.close(write_end)
+                self._close_write_ends()
 
         order = launch.confinement
         if order is None:
@@ -126,7 +133,7 @@ class _Running:
         self._stack.callback(os.close, pidfd)
         watchdog = Watchdog(self._seat.profile, self._seat.fd)
         poll = select.poll()
-        for fd in (self._output, pidfd, self._launch.status_fd):
+        for fd in (*self._pipes, pidfd, self._launch.status_fd):
             if fd >= 0:
                 poll.register(fd, select.POLLIN)
         look_at = time.monotonic() + LOOK_SECONDS
@@ -140,11 +147,12 @@ class _Running:
                 if reason := watchdog.look(members):
                     return reason
             ready = {fd for fd, _ in poll.poll(max(0.0, min(deadline, look_at) - now) * 1000)}
-            if self._output in ready and not self._read():
-                poll.unregister(self._output)
+            for pipe in ready & self._pipes.keys():
+                if not self._read(pipe):
+                    poll.unregister(pipe)
             if self._launch.status_fd in ready and not self._read_status():
                 poll.unregister(self._launch.status_fd)
-            if self.capture.total > self._seat.profile.output_mib << 20:
+            if self._printed > self._seat.profile.output_mib << 20:
                 return "output"
             if pidfd in ready:
                 return ""
@@ -158,26 +166,35 @@ class _Running:
 
     def drain(self) -> None:
         """Take the rest of the output; all writers are dead, so its end comes at once."""
-        poll = select.poll()
-        poll.register(self._output, select.POLLIN)
         deadline = time.monotonic() + _GRACE_SECONDS
         limit = self._seat.profile.output_mib << 20
-        while time.monotonic() < deadline and poll.poll(_GRACE_SECONDS * 1000):
-            if not self._read() or self.capture.total > 2 * limit:
-                break
+        for pipe in self._pipes:
+            poll = select.poll()
+            poll.register(pipe, select.POLLIN)
+            while time.monotonic() < deadline and poll.poll(_GRACE_SECONDS * 1000):
+                if not self._read(pipe) or self._printed > 2 * limit:
+                    break
 
     def abandon(self) -> None:
         """End a command whose run was interrupted; one whose start is under way is awaited first."""
         if self._job.cancel():
-            os.close(self._write_end)
+            self._close_write_ends()
             return
         with suppress(Exception):  # a start that failed has nothing to end
             self.end(self._job.result(_START_SECONDS))
 
-    def _read(self) -> bool:
+    def _close_write_ends(self) -> None:
+        for end in {self._write_end, self._errors_end}:
+            os.close(end)
+
+    @property
+    def _printed(self) -> int:
+        return sum(capture.total for capture in self._pipes.values())
+
+    def _read(self, pipe: int) -> bool:
         with suppress(BlockingIOError):
-            piece = os.read(self._output, _READ_BYTES)
-            self.capture.take(piece)
+            piece = os.read(pipe, _READ_BYTES)
+            self._pipes[pipe].take(piece)
             return bool(piece)
         return True
 
@@ -188,6 +205,16 @@ class _Running:
             self.status += piece
             return bool(piece)
         return False
+
+
+def _pipe(stack: ExitStack) -> tuple[int, int]:
+    """The read end, closed by the stack and never blocking, and the write end."""
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    stack.callback(os.close, read_end)
+    with suppress(OSError):  # a smaller pipe is slower, nothing else
+        fcntl.fcntl(read_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    os.set_blocking(read_end, False)
+    return read_end, write_end
 
 
 def _inner(status: bytes) -> int | None:

@@ -92,6 +92,66 @@ class Files:
         """The entries of a directory, two levels deep, at most 1,000."""
         return self._answer("list", path, lambda: self._list(path, shown_bytes))
 
+    def read_whole(self, path: str, most_bytes: int) -> bytes:
+        """A regular file's bytes, at most one more than ``most_bytes``.
+
+        Raises:
+            Refused: It cannot be read, and why.
+
+        """
+        try:
+            fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
+            try:
+                status = os.fstat(fd)
+                if not stat.S_ISREG(status.st_mode):
+                    raise Refused(other_kind(path, status))
+                return _all_of(fd, most_bytes + 1)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise Refused(refusal(error, "read", named(path), shown_name(self._inside))) from error
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """What a directory holds, sorted, a directory's name with a slash.
+
+        Raises:
+            Refused: It cannot be listed, and why.
+
+        """
+        try:
+            fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_DIRECTORY)
+            try:
+                with os.scandir(fd) as entries:
+                    found = [shown_name(each.name) + "/" * each.is_dir(follow_symlinks=False) for each in entries]
+                return tuple(sorted(found))
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise Refused(refusal(error, "list", named(path), shown_name(self._inside))) from error
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it; one that is there stays.
+
+        Raises:
+            Refused: It cannot be made, and why.
+
+        """
+        made = b""
+        try:
+            for part in path_parts(relative(path, self._inside)):
+                parent = self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY)
+                try:
+                    if _status(parent, part) is None and part not in (b".", b".."):
+                        if self._protected(parent, part):
+                            raise Refused(protected(path))
+                        os.mkdir(part, dir_fd=parent)
+                finally:
+                    os.close(parent)
+                made = made + b"/" + part if made else part
+            os.close(self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY))
+        except OSError as error:
+            raise Refused(refusal(error, "write", named(path), shown_name(self._inside))) from error
+
     def digest(self, path: str) -> str:
         """SHA-256 in hex; ``unknown``, ``missing`` or ``outside`` where there is none to be had."""
         try:
@@ -200,6 +260,14 @@ def _status(directory: int, name: bytes) -> os.stat_result | None:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _all_of(fd: int, most_bytes: int) -> bytes:
+    pieces, room = [], most_bytes
+    while room and (piece := os.read(fd, min(room, 1024 * 1024))):
+        pieces.append(piece)
+        room -= len(piece)
+    return b"".join(pieces)
 
 
 def _sha256(fd: int) -> str:

@@ -19,6 +19,7 @@ from .levels import choose, forget, state_folder, try_level
 from .outcome import Outcome
 from .profile import Mount, Profile
 from .python import Toolchain, build_toolchain
+from .refusals import Refused
 from .shown import shown_output
 from .skeleton import build_skeleton
 
@@ -116,16 +117,36 @@ class Workspace:
         text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)))
         return Outcome(text, failed=ended.exit_code != 0, exit_code=ended.exit_code, reason=ended.reason)
 
-    def _run(self, command: str, seconds: float) -> Ended:
+    def run_apart(self, command: str, seconds: float, most_bytes: int) -> Ended:
+        """As ``run_command``, stdout and stderr kept apart, the first ``most_bytes`` of each whole.
+
+        Raises:
+            Refused: The command cannot be one.
+            WorkspaceError: As ``run_command``.
+
+        """
+        if refused := refused_command(command):
+            raise Refused(refused)
+        if os.fstat(self._seat.fd).st_nlink == 0:
+            raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
+        with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)):
+            return self._run(command, seconds, most_bytes)
+
+    @property
+    def files(self) -> Files:
+        """The file tools by themselves, whole and unclipped for programs."""
+        return self._files
+
+    def _run(self, command: str, seconds: float, apart_bytes: int = 0) -> Ended:
         try:
-            return run(self._level, self._seat, command, seconds)
+            return run(self._level, self._seat, command, seconds, apart_bytes=apart_bytes)
         except SetUpFailed as error:
             forget()
             if failure := try_level(self._level, self._seat.profile, self._seat.toolchain).failure:
                 raise WorkspaceError(
                     f"isolation {self.level} no longer works ({failure}); run `stackmem doctor`"
                 ) from error
-            return run(self._level, self._seat, command, seconds)
+            return run(self._level, self._seat, command, seconds, apart_bytes=apart_bytes)
 
     def close(self) -> None:
         self._files.close()
