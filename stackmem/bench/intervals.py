@@ -18,6 +18,9 @@ RESAMPLES = 4_999
 SEED = 20_261_120
 _ENDLESS = 1e300  # a ratio to nothing; percentiles between two infinities would be no number
 
+_MANY = 1_000
+_HELD = 1_000_000
+
 Pair = tuple[float, float]
 
 
@@ -144,7 +147,8 @@ def _bootstrap(samples: tuple[Sequence[float], ...], statistic: Callable[..., An
         return Interval(value, None, None, count)
     if all(np.ptp(column) == 0 for column in columns):
         return Interval(value, value, value, count)
-    for method in ("BCa", "percentile"):
+    # BCa looks at the sample without each of its values in turn; of a thousand values that changes nothing any more.
+    for method in ("BCa", "percentile") if count <= _MANY else ("percentile",):
         low, high = _resampled(columns, statistic, confidence, method)
         if low <= value <= high:
             break
@@ -153,6 +157,11 @@ def _bootstrap(samples: tuple[Sequence[float], ...], statistic: Callable[..., An
 
 def _open(end: float) -> float:
     return inf if end >= _ENDLESS / 1e6 else end
+
+
+def batch(count: int) -> int:
+    """How many resamples of so many values are held at once: 8 MB of them."""
+    return max(1, _HELD // count)
 
 
 def _resampled(columns: tuple[Any, ...], statistic: Callable[..., Any], confidence: float, method: str) -> Pair:
@@ -170,6 +179,7 @@ def _resampled(columns: tuple[Any, ...], statistic: Callable[..., Any], confiden
                 paired=True,
                 vectorized=True,
                 n_resamples=RESAMPLES,
+                batch=batch(len(columns[0])),
                 confidence_level=confidence,
                 method=method,
                 rng=np.random.default_rng(SEED),

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .intervals import CONFIDENCE, RESAMPLES, SEED, Interval, Pair, difference, library, ratio, whole_pairs
+from .intervals import CONFIDENCE, RESAMPLES, SEED, Interval, Pair, batch, difference, library, ratio, whole_pairs
 
 NONE_SHOWN = "no difference shown"
 
@@ -69,6 +69,7 @@ def sign_flips(pairs: Sequence[Pair]) -> float:
         np.mean,
         permutation_type="samples",
         n_resamples=RESAMPLES,
+        batch=batch(len(gaps)),
         vectorized=True,
         rng=np.random.default_rng(SEED),
     )

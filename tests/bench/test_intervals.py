@@ -1,5 +1,6 @@
 """Figures with intervals, against values worked out elsewhere."""
 
+import tracemalloc
 from math import inf, isfinite, nan, sqrt
 
 import pytest
@@ -37,6 +38,15 @@ def test_the_interval_of_a_mean_is_that_of_the_normal_where_the_sample_is_large(
     values = [float(number % 10) for number in range(1_000)]
     reach = 1.96 * sqrt(8.25 / 1_000)
     assert ends(mean(values)) == pytest.approx((4.5 - reach, 4.5 + reach), abs=0.02)
+
+
+def test_many_values_are_no_burden():
+    tracemalloc.start()
+    found = mean([float(number) for number in range(20_000)])
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert ends(found) == pytest.approx((9_999.5 - 80, 9_999.5 + 80), abs=10)
+    assert peak_bytes < 100e6
 
 
 def test_the_same_values_have_the_same_interval_each_time():
