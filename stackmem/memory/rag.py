@@ -30,7 +30,7 @@ from .parameters import parameters as parse
 from .transcript import spoken
 from .window import left_out
 
-_QUERY_CHARS = 4_000
+_QUERY_CHARS = 2_000
 
 
 class Passage(Struct, frozen=True):
