@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, assert_never
 
 from msgspec import Struct
 
@@ -60,15 +60,14 @@ class Runner:
 
     def run(self, stop: Callable[[], bool], tell: Callable[[Told], None]) -> Ending:
         """Until every trial has a row, the budget is used up, or ``stop`` says so."""
+        ended: list[Row] = []
         while not stop():
             short = self._start()
+            for row in ended or [None]:
+                tell(Told(row, len(self._running), self._spent))
             if not self._running:
                 return "budget" if short else "done"
-            reports = self._engine.wait(_LOOK_SECONDS)
-            for report in reports:
-                self._take(report, tell)
-            if not reports:
-                tell(Told(None, len(self._running), self._spent))
+            ended = [row for report in self._engine.wait(_LOOK_SECONDS) if (row := self._taken(report)) is not None]
         return "interrupted"
 
     def _start(self) -> bool:
@@ -104,10 +103,11 @@ class Runner:
     def _expected(self, trial: Trial) -> float:
         return expected_usd(trial, self._bounds.prices.get(trial.model), self._known)
 
-    def _take(self, report: Report, tell: Callable[[Told], None]) -> None:
+    def _taken(self, report: Report) -> Row | None:
+        """The row that a trial ended with, if the report means that it ended."""
         match report:
             case Done(row):
-                self._finish(row, tell)
+                return self._finished(row)
             case Throttled(id):
                 provider = provider_of(self._running[id].model)
                 asked = sum(provider_of(trial.model) == provider for trial in self._running.values())
@@ -118,16 +118,18 @@ class Runner:
                 remove_leftover(self._folder / WORK / id)
                 if final or self._attempts[id] >= _ATTEMPTS:
                     again = "" if final else ", and so was the second one that took it"
-                    self._finish(error_row(trial, f"{why}{again}", self._folder), tell)
-                else:
-                    del self._running[id]
-                    self._waiting.appendleft(trial)
+                    return self._finished(error_row(trial, f"{why}{again}", self._folder))
+                del self._running[id]
+                self._waiting.appendleft(trial)
+            case _:
+                assert_never(report)
+        return None
 
-    def _finish(self, row: Row, tell: Callable[[Told], None]) -> None:
+    def _finished(self, row: Row) -> Row:
         trial = self._running.pop(row["id"])
         self._ledger.add(row)
         self._known.add(row)
         self._spent += float(row.get("cost_usd") or 0.0)
         if not row.get("rate_limited"):
             self._bounds.pace.finished(provider_of(trial.model))
-        tell(Told(row, len(self._running), self._spent))
+        return row

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 _LINE_SECONDS = 2.0
+_BY = " by "
 
 
 class Sums(Struct):
@@ -61,10 +62,24 @@ HEADS = ("strategy", "trials", "errors", "solved", "bill", "peak tokens")
 
 
 def sums_of(rows: Iterable[Row]) -> dict[str, Sums]:
+    return shown(_sums(rows))
+
+
+def _sums(rows: Iterable[Row]) -> dict[str, Sums]:
     found: dict[str, Sums] = {}
     for row in rows:
-        found.setdefault(row["strategy"], Sums()).add(row)
+        found.setdefault(named(row), Sums()).add(row)
     return found
+
+
+def shown(sums: dict[str, Sums]) -> dict[str, Sums]:
+    """Without the model, where there is but one."""
+    models = {name.rpartition(_BY)[2] for name in sums}
+    return sums if len(models) > 1 else {name.rpartition(_BY)[0]: one for name, one in sums.items()}
+
+
+def named(row: Row) -> str:
+    return f"{row['strategy']}{_BY}{row['model']}"
 
 
 def strategy_lines(rows: Iterable[Row]) -> list[str]:
@@ -99,13 +114,13 @@ class _Counted:
         self.total = plan.count
         self.done = len(rows)
         self.errors = sum(row["outcome"] == "error" for row in rows.values())
-        self.sums = sums_of(rows.values())
+        self.sums = _sums(rows.values())
 
     def add(self, row: Row) -> None:
         self.done += 1
         self.fresh += 1
         self.errors += row["outcome"] == "error"
-        self.sums.setdefault(row["strategy"], Sums()).add(row)
+        self.sums.setdefault(named(row), Sums()).add(row)
 
     def line(self, told: Told) -> str:
         errors = f", {self.errors:,} errors" if self.errors else ""
@@ -179,7 +194,7 @@ class LiveBench:
         table = Table(box=None, pad_edge=False)
         for head in HEADS:
             table.add_column(head, justify="left" if head == "strategy" else "right")
-        for name, sums in self._counted.sums.items():
+        for name, sums in shown(self._counted.sums).items():
             table.add_row(Text(_plain(name)), *sums.cells)
         self._live.update(Group(table, Text(self._counted.line(told), style="bold")))
 
