@@ -60,14 +60,15 @@ class Runner:
 
     def run(self, stop: Callable[[], bool], tell: Callable[[Told], None]) -> Ending:
         """Until every trial has a row, the budget is used up, or ``stop`` says so."""
-        ended: list[Row] = []
+        ended: list[Row | None] = []
         while not stop():
             short = self._start()
-            for row in ended or [None]:
+            for row in ended or (None,):
                 tell(Told(row, len(self._running), self._spent))
             if not self._running:
                 return "budget" if short else "done"
-            ended = [row for report in self._engine.wait(_LOOK_SECONDS) if (row := self._taken(report)) is not None]
+            made = map(self._taken, self._engine.wait(_LOOK_SECONDS))
+            ended = [row for row in made if row is not None]
         return "interrupted"
 
     def _start(self) -> bool:
