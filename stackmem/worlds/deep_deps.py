@@ -77,12 +77,13 @@ def build(rng: Random, size: Size, units: int) -> World:
 
 
 def _tree(rng: Random, count: int, depth: int, level: int = 1) -> _Task:
-    """A tree of ``count`` tasks, at most ``depth`` levels deep below and with this one."""
+    """A tree of about ``count`` tasks, at most ``depth`` levels deep with this one; the first child is the deepest."""
     task = _Task(f"{rng.choice(_PARTS)}-{rng.randrange(10, 99)}", level, [])
     left = count - 1
     branches = min(left, _CHILDREN) if depth > 1 else 0
     for branch in range(branches):
-        share = left // (branches - branch)
+        share = left if branch == branches - 1 else max(1, left * 3 // 5)
+        share = min(share, left - (branches - branch - 1))
         task.children.append(_tree(rng, share, depth - 1, level + 1))
         left -= share
     return task

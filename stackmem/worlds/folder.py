@@ -136,8 +136,7 @@ def manifest(made: Made) -> dict[str, object]:
 
 
 def _task_toml(made: Made) -> str:
-    steps = len(made.calls)
-    seconds = float(max(900, 30 * steps))
+    # Without [agent] timeout_sec: a limit in seconds would put the clock into the trace, and two runs would differ.
     return f"""\
 schema_version = "1.4"
 
@@ -152,9 +151,6 @@ category = "memory"
 
 [metadata.stackmem]
 max_steps = {3 * made.horizon + 20}
-
-[agent]
-timeout_sec = {seconds}
 
 [verifier]
 timeout_sec = 120.0
