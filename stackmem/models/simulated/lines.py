@@ -91,8 +91,9 @@ _LINE = re.compile(
 )
 _NEED = re.compile(rf"({KEY}) <([^<>]{{0,400}})>", re.ASCII)
 _PLAN = re.compile(rf"(?:nothing|{KEY} <[^<>]{{0,400}}>(?:, {KEY} <[^<>]{{0,400}}>)*)(?:; gives ([^;<>]+))?", re.ASCII)
-_CUT = ("\n[... ", "\n[shortened: ")
-"""How a mark begins that stands where text was left out; the lines beside it may be parts of lines."""
+_MARKS = ("[... ", "[shortened: ")
+"""How a line begins that stands where text was left out; the lines beside it may be parts of lines."""
+_CUT = tuple(f"\n{mark}" for mark in _MARKS)
 _VALUE = re.compile(VALUE, re.ASCII)
 
 
@@ -112,15 +113,13 @@ def _read(text: str) -> tuple[Line, ...]:
 
 def _without_parts(text: str) -> str:
     """The text without the lines that a cut has left in part."""
-    for mark in _CUT:
-        at = text.find(mark)
-        while at >= 0:
-            before = text.rfind("\n", 0, at) + 1
-            end = text.find("\n", at + 1)
-            after = text.find("\n", end + 1) if end >= 0 else -1
-            text = text[:before] + "\n" + (text[after:] if after >= 0 else "")
-            at = text.find(mark, before)
-    return text
+    if not any(mark in text for mark in _CUT):
+        return text
+    rows = text.split("\n")
+    cuts = [at for at, row in enumerate(rows) if row.startswith(_MARKS)]
+    for at in cuts:
+        rows[max(0, at - 1) : at + 2] = [""] * len(rows[max(0, at - 1) : at + 2])
+    return "\n".join(rows)
 
 
 def _line(found: re.Match[str]) -> Line | None:

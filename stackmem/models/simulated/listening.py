@@ -139,7 +139,8 @@ def _ran(known: Knowledge, command: str, text: str) -> None:
 
 def _failed(known: Knowledge, line: Failed) -> None:
     if found := _FIRST.search(line.reason):
-        known.done = max(0, int(found[1]) - 1)
+        known.done = known.planned_from = max(0, int(found[1]) - 1)
+        known.progress_seen = True
         return
     for key in keys_in(line.reason):
         value = known.sent.get(line.unit, {}).get(key)
