@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Has Harbor's own validator judge our trajectories, in an environment of its own, as it needs Python 3.12 or later:
-# the first one found, or the one that PYTHON names.
+# Has Harbor's own validator judge our trajectories, and Harbor make our agent, in an environment of its own, as it needs
+# Python 3.12 or later: the first one found, or the one that PYTHON names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh test
@@ -13,4 +13,5 @@ if [[ ! -x $place/bin/python ]]; then
     fi
 fi
 .venv/bin/uv pip install --quiet --python "$place/bin/python" harbor
-HARBOR_PYTHON=$place/bin/python STACKMEM_CAMPAIGN=1 .venv/bin/python -m pytest tests/trace/test_export_atif.py -k harbors "$@"
+HARBOR_PYTHON=$place/bin/python STACKMEM_CAMPAIGN=1 .venv/bin/python -m pytest tests/trace/test_export_atif.py \
+    tests/test_harbor.py -k 'harbors or harbor_itself' "$@"

@@ -1,0 +1,260 @@
+"""stackmem as Harbor's agent: without Harbor one sentence, with its interface a real run in a real process."""
+
+import asyncio
+import importlib
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from stackmem.errors import ModelError, UsageError, WorkspaceError
+from stackmem.harbor import VERSION, read_result, setup_command, solve_command
+from tests.stage import ROOT, Stage, call, pop
+
+HARBORS = """
+from abc import ABC, abstractmethod
+
+class BaseAgent(ABC):
+    SUPPORTS_ATIF = False
+
+    def __init__(self, logs_dir, model_name=None, logger=None, mcp_servers=None, skills_dir=None, *args,
+                 extra_env=None, **kwargs):
+        self.logs_dir, self.model_name, self._extra_env = logs_dir, model_name, dict(extra_env or {})
+        if kwargs:
+            raise TypeError(f"unknown arguments: {kwargs}")
+
+    @property
+    def extra_env(self):
+        return dict(self._extra_env)
+
+    @staticmethod
+    @abstractmethod
+    def name(): ...
+    @abstractmethod
+    def version(self): ...
+    @abstractmethod
+    async def setup(self, environment): ...
+    @abstractmethod
+    async def run(self, instruction, environment, context): ...
+"""
+CAPABLE = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class AgentCapabilities:
+    atif: bool = False
+"""
+
+
+class Process:
+    """An environment whose commands are processes of this machine, in a folder of their own."""
+
+    def __init__(self, folder: Path, path: Path) -> None:
+        self.folder, self.path = folder, path
+        self.commands: list[str] = []
+        self.uploaded: list[tuple[str, str]] = []
+
+    async def exec(self, command, cwd=None, env=None, timeout_sec=None, user=None):
+        self.commands.append(command)
+        environ = {"PATH": f"{self.path}:{os.environ['PATH']}", "HOME": str(self.folder), **(env or {})}
+        run = await asyncio.create_subprocess_shell(
+            command, cwd=cwd or self.folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        out, err = await run.communicate()
+        return SimpleNamespace(stdout=out.decode(), stderr=err.decode(), return_code=run.returncode)
+
+    async def upload_file(self, source_path, target_path):
+        self.uploaded.append((source_path, target_path))
+
+
+@pytest.fixture
+def agent_class(tmp_path, monkeypatch):
+    """The class, made on a stand-in of Harbor's base class."""
+    package = tmp_path / "harbors" / "harbor" / "agents"
+    package.mkdir(parents=True)
+    for name, text in {"../__init__": "", "__init__": "", "base": HARBORS, "capabilities": CAPABLE}.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path / "harbors"))
+    for name in [name for name in sys.modules if name == "harbor" or name.startswith("harbor.")]:
+        monkeypatch.delitem(sys.modules, name)
+    module = importlib.import_module("stackmem.harbor")
+    yield module.StackmemAgent
+    del module.StackmemAgent
+    for name in [name for name in sys.modules if name == "harbor" or name.startswith("harbor.")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def container(stage: Stage):
+    """A working directory with one file, and stackmem on the path."""
+    (stage.root / "bin").mkdir()
+    program = stage.root / "bin" / "stackmem"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {sys.executable} -m stackmem "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    (stage.root / "app").mkdir()
+    (stage.root / "app" / "a.txt").write_text("old\n")
+    return Process(stage.root / "app", stage.root / "bin")
+
+
+def context():
+    return SimpleNamespace(n_input_tokens=None, n_cache_tokens=None, n_output_tokens=None, cost_usd=None, metadata=None)
+
+
+def worked(agent_class, stage, container, *replies, **settings):
+    """The agent and the context after its whole work."""
+    logs = stage.root / "logs"
+    agent = agent_class(logs, stage.script(*replies), logs=str(logs), **settings)
+    told = context()
+
+    async def work():
+        await agent.setup(container)
+        await agent.run("Make a.txt new; don't ask 'why'.", container, told)
+
+    asyncio.run(work())
+    return agent, told
+
+
+CHANGE = call("write_file", path="a.txt", content="new\n")
+
+
+def test_without_harbor_the_module_loads_and_the_class_says_what_is_missing():
+    import stackmem.harbor
+
+    with pytest.raises(UsageError, match="is loaded by Harbor, which is not installed here; install it"):
+        _ = stackmem.harbor.StackmemAgent
+    with pytest.raises(AttributeError):
+        _ = stackmem.harbor.Surprise
+
+
+def test_the_class_is_what_harbor_makes_agents_of(agent_class):
+    assert agent_class.__mro__[2].__name__ == "BaseAgent"
+    assert (agent_class.name(), agent_class.SUPPORTS_ATIF, agent_class.capabilities.atif) == ("stackmem", True, True)
+    assert f"{agent_class.__module__}:{agent_class.__name__}" == "stackmem.harbor:StackmemAgent"
+    assert agent_class(Path("logs"), "anthropic/x").version() == VERSION
+    with pytest.raises(TypeError, match="unknown arguments"):
+        agent_class(Path("logs"), surprise=1)
+
+
+def test_it_solves_in_the_working_directory_and_tells_what_it_took(agent_class, stage, container):
+    _, told = worked(agent_class, stage, container, CHANGE, pop("It is new."))
+    assert (container.folder / "a.txt").read_text() == "new\n"
+    assert told.n_output_tokens > 0
+    assert told.n_input_tokens > 0
+    assert (told.n_cache_tokens, told.cost_usd) == (0, None)
+    ours = told.metadata["stackmem"]
+    assert (ours["outcome"], ours["steps"], ours["result"]) == ("finished", 2, "It is new.")
+
+
+def test_it_leaves_a_trajectory_where_harbor_looks_for_it(agent_class, stage, container):
+    _, told = worked(agent_class, stage, container, CHANGE, pop())
+    trajectory = json.loads((stage.root / "logs" / "trajectory.json").read_text())
+    assert trajectory["schema_version"] == "ATIF-v1.8"
+    assert trajectory["session_id"] == told.metadata["stackmem"]["run"]
+    assert "don't ask 'why'" in trajectory["steps"][1]["message"]
+
+
+def test_its_settings_are_flags(agent_class, stage, container):
+    _, told = worked(agent_class, stage, container, CHANGE, pop(), strategy="full", max_steps=9)
+    assert told.metadata["stackmem"]["strategy"] == "full"
+    assert any("--strategy full --max-steps 9" in command for command in container.commands)
+
+
+def test_what_a_run_did_before_a_limit_ended_it_is_brought_back_too(agent_class, stage, container):
+    _, told = worked(agent_class, stage, container, CHANGE, *[call("list_files")] * 5, max_steps=3)
+    assert told.metadata["stackmem"]["ending"] == "limit:steps"
+    assert (container.folder / "a.txt").read_text() == "new\n"
+
+
+def test_a_provider_that_fails_is_an_error_of_the_trial_with_its_context(agent_class, stage, container):
+    with pytest.raises(ModelError, match="ended early: script: "):
+        worked(agent_class, stage, container, CHANGE)
+
+
+def test_a_program_that_does_not_start_is_an_error_with_its_words(agent_class, stage, container):
+    with pytest.raises(ModelError, match="no strategy 'nonsense'"):
+        worked(agent_class, stage, container, pop(), strategy="nonsense")
+
+
+def test_a_container_in_which_nothing_can_be_installed_is_said(agent_class, stage, container):
+    (container.path / "stackmem").unlink()
+    (container.path / "python3").write_text("#!/bin/sh\necho no pip here >&2; exit 1\n")
+    (container.path / "python3").chmod(0o755)
+    with pytest.raises(WorkspaceError, match="no pip here"):
+        worked(agent_class, stage, container, pop(), program="stackmem-missing-here")
+
+
+def test_a_wheel_is_brought_into_the_container(agent_class, stage, container):
+    worked(agent_class, stage, container, pop(), wheel="/dist/stackmem-1.whl")
+    assert container.uploaded == [("/dist/stackmem-1.whl", "/tmp/stackmem-1.whl")]
+
+
+def test_keys_go_to_the_program_and_nothing_else_does(agent_class, stage, container, monkeypatch):
+    seen = {}
+    inner = container.exec
+
+    async def noting(command, **more):
+        seen.update(more.get("env") or {})
+        return await inner(command, **more)
+
+    container.exec = noting
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    monkeypatch.setenv("SOMETHING_ELSE", "x")
+    worked(agent_class, stage, container, pop(), extra_env={"OPENAI_API_KEY": "own"})
+    assert seen == {"ANTHROPIC_API_KEY": "sk-test", "OPENAI_API_KEY": "own"}
+
+
+@pytest.mark.parametrize("text", ["it's", "$(rm -rf x) `y` \\", "-t --help", "two\nlines", "", "é\u202e"])
+def test_an_instruction_reaches_the_program_whole(text):
+    words = shlex.split(solve_command(text, None, {}).removesuffix(" </dev/null"))
+    assert words[3] == f"--text={text}"
+    assert "--model" not in words
+
+
+@pytest.mark.parametrize(
+    ("stdout", "found"),
+    [
+        (None, None),
+        ("", None),
+        ("no JSON\n{", None),
+        ("7\n[]\n{}", None),
+        ('{"outcome": "solved"}\nlast words', {"outcome": "solved"}),
+    ],
+)
+def test_the_result_is_the_last_object_with_an_outcome(stdout, found):
+    assert read_result(stdout) == found
+
+
+def test_what_is_installed_is_the_release_of_this_adapter():
+    assert f"stackmem=={VERSION}" in setup_command(None)
+
+
+HARBOR_LOADS = """
+import asyncio, sys
+from pathlib import Path
+from harbor.agents.base import BaseAgent
+from harbor.models.agent.context import AgentContext
+from stackmem.harbor import StackmemAgent, fill_context
+assert issubclass(StackmemAgent, BaseAgent)
+agent = StackmemAgent(logs_dir=Path(sys.argv[1]), model_name="anthropic/claude-haiku-4-5", strategy="full")
+assert agent.to_agent_info().name == "stackmem"
+assert StackmemAgent.import_path() == "stackmem.harbor:StackmemAgent"
+context = AgentContext()
+fill_context(context, {"usage": {"uncached": 3, "output": 1}, "cost_usd": 0.1, "run": "r", "outcome": "solved"})
+assert (context.n_input_tokens, context.n_output_tokens, context.cost_usd) == (3, 1, 0.1)
+print(AgentContext.model_validate_json(context.model_dump_json()).metadata["stackmem"]["outcome"])
+"""
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif("HARBOR_PYTHON" not in os.environ, reason="scripts/harbor.sh makes the environment and names it")
+def test_harbor_itself_makes_the_agent_and_takes_its_context(tmp_path):
+    command = [os.environ["HARBOR_PYTHON"], "-c", HARBOR_LOADS, str(tmp_path)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "solved\n"), ran.stderr
