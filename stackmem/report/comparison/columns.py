@@ -66,7 +66,7 @@ def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
         Column("cache_read_share", "cached", "share of prompt tokens read from the cache", CONTEXT, "share"),
         Column("steps", "steps", "replies of the model", WORK, "count"),
         Column("wall_seconds", "seconds", "wall time of a trial; the spreadsheet splits it", WORK, "count"),
-        Column("facts_lost", "lost", "facts out of sight while they were still needed", LOST, "count"),
+        Column("facts_lost", "out of sight", "facts out of sight while they were still needed", LOST, "count"),
         Column("rediscoveries", "rediscovered", "commands that failed in an ended frame, tried again", LOST, "count"),
         Column("found_again", "found again", "looks that told what an ended frame had been told", LOST, "count"),
         Column("repeated_looks", "repeated", "looks that told the same, or failed, again", LOST, "count"),

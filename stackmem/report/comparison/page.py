@@ -161,7 +161,8 @@ def _legend(trials: Sequence[Trial]) -> str:
 
 def _summary(results: Results, wants: Wants) -> str:
     known = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in facts(results, wants)
+        f"<div{' class=long' if len(text) > 90 else ''}><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
+        for name, text in facts(results, wants)
     )
     said = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(results, wants))
     empty = "" if results.trials else "<p class=empty>No trial has ended yet.</p>"

@@ -10,10 +10,11 @@ from stackmem.bench.statistics import NONE_SHOWN
 
 from .account import findings
 from .anchors import Anchors
-from .columns import Column, cell_texts, columns, comparison_of, figure_of
+from .columns import MEMORY, Column, cell_texts, columns, comparison_of, figure_of
 from .families import family_of
 from .figures import Line, Section, Wants
 
+_GROUP = {MEMORY: "group memory"}
 _MARKS = {"better": "▲ better", "worse": "▼ worse", NONE_SHOWN: "no difference shown"}
 
 
@@ -30,7 +31,7 @@ def table(section: Section, wants: Wants, anchors: Anchors) -> str:
 
 def _heads(shown: Sequence[Column]) -> str:
     groups = "".join(
-        f'<th scope="colgroup" colspan="{len(list(members))}" class="group">{escape(name)}</th>'
+        f'<th scope="colgroup" colspan="{len(list(members))}" class="{_GROUP.get(name, "group")}">{escape(name)}</th>'
         for name, members in groupby(shown, key=lambda column: column.group)
     )
     names = "".join(
@@ -72,4 +73,5 @@ def _cell(line: Line, column: Column, target: str, kind: str) -> str:
 def _kind(column: Column, shown: Sequence[Column]) -> str:
     """The first of a group has a line before it."""
     first = next(one for one in shown if one.group == column.group) is column
-    return " ".join(filter(None, ("first" if first else "", "held" if column.against else ""))) or "plain"
+    told = ("first" if first else "", "held" if column.against else "", "memory" if column.group == MEMORY else "")
+    return " ".join(filter(None, told)) or "plain"
