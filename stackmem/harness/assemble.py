@@ -142,27 +142,11 @@ def assemble(
         WorkspaceError: The isolation asked for cannot be had.
 
     """
-    settings, subject = prepared.resolved.settings, prepared.subject
+    subject = prepared.subject
     scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
 
-    # Wherever a profile or an installation shows them: other tasks' tests, and what other runs hold.
-    task = (subject.task.folder,) if subject.task else ()
-    hidden = (shipped_tasks(), *task, *prepared.folders)
-
-    def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
-        return open_workspace(
-            settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden
-        )
-
     history.withhold(scrubber.held_in)
-    workspace: Workspace | MemoryWorkspace
-    checks: Checks | None
-    if settings.isolation == MEMORY:
-        workspace = open_in_memory(subject, settings.check, scrubber.scrub)
-        checks = WorldChecks(workspace, subject.task.tests) if subject.task else None
-    else:
-        workspace = open_at(places.work, (), {})
-        checks = _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)
+    workspace, checks = _opened(plan, prepared, places, scrubber)
     world = World(
         model=plan.model,
         workspace=workspace,
@@ -194,6 +178,28 @@ def assemble(
         texts=plan.texts or UNSET,
     )
     return Parts(start, plan.strategy, world, workspace, scrubber)
+
+
+def _opened(
+    plan: Plan, prepared: Prepared, places: Places, scrubber: Scrubber
+) -> tuple[Workspace | MemoryWorkspace, Checks | None]:
+    """The workspace, and what judges it."""
+    settings, subject = prepared.resolved.settings, prepared.subject
+    if settings.isolation == MEMORY:
+        memory = open_in_memory(subject, settings.check, scrubber.scrub)
+        return memory, WorldChecks(memory, subject.task.tests) if subject.task else None
+
+    # Wherever a profile or an installation shows them: other tasks' tests, and what other runs hold.
+    task = (subject.task.folder,) if subject.task else ()
+    hidden = (shipped_tasks(), *task, *prepared.folders)
+
+    def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
+        return open_workspace(
+            settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden
+        )
+
+    workspace = open_at(places.work, (), {})
+    return workspace, _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)
 
 
 def _slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:

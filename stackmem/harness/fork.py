@@ -35,7 +35,7 @@ from .again import prepare_again
 from .assemble import Parts, Places, assemble, plan
 from .assemble import Plan as RunPlan
 from .changes import Changes, chunks_of, limits_of, must_go_on
-from .in_memory import MEMORY, NoHistory, recall
+from .in_memory import MEMORY, NoHistory, recall, stays_in_memory
 from .interrupts import Interrupts
 from .options import PREFIX
 from .play import Observe, Opened, holds_secret, play
@@ -91,12 +91,7 @@ def fork(
     must_go_on(moment, changes)
     request = read_request(run.folder)
     level = changes.isolation or moment.settled.begun.isolation
-    in_memory = level == MEMORY
-    if in_memory != (moment.settled.begun.isolation == MEMORY):
-        raise UsageError(
-            f"{run.id} cannot go on at isolation {level}: files are in memory or on a disk, throughout; "
-            "leave --isolation out"
-        )
+    in_memory = stays_in_memory(moment.settled.begun.isolation, level)
     settings = {**changes.settings(), "isolation": level, "max_usd": None}  # the limits are those of the run
     prepared = prepare_again(request, run.folder.parent, settings, environ)
     planned = _planned(moment, changes, prepared, environ)

@@ -97,6 +97,21 @@ def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], s
     return MemoryWorkspace(files, subject.inside, PROGRAM, scrub)
 
 
+def stays_in_memory(before: str, now: str) -> bool:
+    """Whether a run that was at one level of isolation goes on, at another, in memory.
+
+    Raises:
+        UsageError: Its files would have to change between memory and a disk.
+
+    """
+    if (before == MEMORY) != (now == MEMORY):
+        raise UsageError(
+            f"the run cannot go on at isolation {now}: files are in memory or on a disk, throughout; "
+            "leave --isolation out"
+        )
+    return now == MEMORY
+
+
 def is_world(folder: Path) -> bool:
     """Whether a task folder was made by ``stackmem worlds make``."""
     own = folder / "environment" / "workspace" / work.PLAN

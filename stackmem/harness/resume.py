@@ -36,7 +36,7 @@ from stackmem.workspace.tree import remove_tree
 
 from .again import prepare_again
 from .assemble import Places, assemble, plan
-from .in_memory import MEMORY, NoHistory, recall
+from .in_memory import MEMORY, NoHistory, recall, stays_in_memory
 from .interrupts import Interrupts
 from .options import PREFIX
 from .play import Observe, Opened, applied, play
@@ -177,12 +177,7 @@ def _open(
     lock, stack, interrupts, observe = held
     work = Path(request.workspace)
     places = Places(run_dir, work, work.parent)
-    in_memory = again.isolation == MEMORY
-    if in_memory != (stopped.isolation == MEMORY):
-        raise UsageError(
-            f"the run cannot go on at isolation {again.isolation}: files are in memory or on a disk, throughout; "
-            "leave --isolation out"
-        )
+    in_memory = stays_in_memory(stopped.isolation, again.isolation)
     for place, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
         if not place.is_dir() and not in_memory:
             raise WorkspaceError(f"the {what} of the run is gone ({place}); bring it back, or solve anew")
