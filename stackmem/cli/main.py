@@ -24,10 +24,13 @@ from . import (
     export,
     fork,
     import_,
+    languages,
+    lint,
     models,
     replay,
     report,
     resume,
+    run,
     runs,
     runs_rm,
     solve,
@@ -59,6 +62,7 @@ app = typer.Typer(
 )
 
 app.command("solve", short_help="Let a model solve a task, or work on a copy of a folder.")(solve.command)
+app.command("run", short_help="Run a program.")(run.command)
 app.command("resume", short_help="Go on with a run that stopped.")(resume.command)
 app.command("replay", short_help="Verify every event and prompt of a run.")(replay.command)
 app.command("fork", short_help="Go on from a step of a run, with something changed.")(fork.command)
@@ -82,6 +86,8 @@ trace.app.command("redact", short_help="Copy a run with secrets replaced.")(trac
 app.command("doctor", short_help="Say what isolation works here, and how to get it.")(doctor.command)
 app.command("models", short_help="List the known models with their prices.")(models.command)
 app.command("strategies", short_help="List the memory strategies.")(strategies.command)
+app.command("lint", short_help="Say what is wrong with programs.")(lint.command)
+app.command("languages", short_help="List the languages of programs.")(languages.command)
 app.command("config")(config.command)
 
 

@@ -33,7 +33,7 @@ def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, 
     prepared = prepare(subject, text, flags, os.environ, Path.cwd())
     for warning in prepared.warnings:
         say(warning)
-    _ask_about_size(prepared, as_json=as_json)
+    ask_about_size(prepared, as_json=as_json)
     with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
         result = solve(prepared, os.environ, screen, stop_at_once)
     if result.failure:
@@ -45,7 +45,7 @@ def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, 
     sys.exit(result.exit_code)
 
 
-def _ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
+def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
     copy = prepared.copy
     if copy is None:
         return
@@ -87,10 +87,10 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
         more["limit:seconds"] = " --max-seconds +600"
         typer.echo(f"go on with: stackmem resume {result.run}{more.get(result.ending, '')}")
     if folder:
-        _show_patch(result)
+        show_patch(result)
 
 
-def _show_patch(result: RunResult) -> None:
+def show_patch(result: RunResult) -> None:
     if result.not_kept:
         typer.echo("left out of the patch:")
         for path in result.not_kept:

@@ -101,7 +101,7 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
         seed=settings.seed,
         demo=demo,
     )
-    free = model.name in {"human", "demo"} or model.name.startswith(("script:", "sim/"))
+    free = model.name in {"human", "demo", "nobody"} or model.name.startswith(("script:", "sim/"))
     limits = resolved.limits("known" if model.price else "free" if free else "unknown")
     budgets = budgets_of(strategy, settings.budgets)
     profile = _profile(prepared)

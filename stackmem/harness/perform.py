@@ -29,7 +29,7 @@ from stackmem.errors import WorkspaceError
 
 from .ports import Checks, Model, Returned, Workspace
 
-_JITTER = 0.25
+JITTER = 0.25
 """Share of a wait that is added at random, so that many runs do not ask again together; never asked too early."""
 VERIFY_SECONDS = 30.0
 
@@ -92,7 +92,7 @@ def perform(effect: Effect, world: World) -> Event:
 def _ask(effect: AskModel, world: World) -> ModelReplied | ModelFailed:
     world.sync()
     if effect.wait_seconds:
-        world.sleep(effect.wait_seconds * random.uniform(1, 1 + _JITTER))  # noqa: S311 - spreads retries, guards nothing
+        world.sleep(effect.wait_seconds * random.uniform(1, 1 + JITTER))  # noqa: S311 - spreads retries, guards nothing
     answer = world.model.reply(effect)
     if isinstance(answer, ModelFailed):
         answer = replace(answer, detail=world.scrub(answer.detail))

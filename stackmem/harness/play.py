@@ -27,6 +27,8 @@ from .result import RunResult, failure_of, write_result
 from .rundir import RESULT, RUN
 
 Observe = Callable[[Event, State], None]
+Loop = Callable[[Event | Effect | None, State, Observe, Interrupts], State]
+"""Plays a run from a state, in which the first thing happens next; told where each fact is recorded."""
 
 
 class Opened(Struct):
@@ -36,6 +38,7 @@ class Opened(Struct):
         folder: The folder of one's own that the workspace is a copy of; empty for a task.
         seconds_before: Wall time of the run before this process took it up.
         steps_with_secrets: Steps of that time whose reply holds a secret.
+        loop: Another loop than the agent's, for a program.
 
     """
 
@@ -48,6 +51,7 @@ class Opened(Struct):
     observe: Observe | None = None
     seconds_before: float = 0.0
     steps_with_secrets: tuple[int, ...] = ()
+    loop: Loop | None = None
 
 
 def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResult:
@@ -74,7 +78,10 @@ def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResul
 
     begun = parts.world.clock()
     parts.world.started = begun - opened.seconds_before
-    after = run(first, state, parts.strategy, parts.world, record, opened.interrupts)
+    if opened.loop is not None:
+        after = opened.loop(first, state, record, opened.interrupts)
+    else:
+        after = run(first, state, parts.strategy, parts.world, record, opened.interrupts)
     parts.world.sync()
     writer.settle()
     result = replace(

@@ -13,6 +13,26 @@ from stackmem.errors import TraceError
 REQUEST = "request.json"
 
 
+class ProgramRequest(Struct, frozen=True):
+    """What was asked of a program.
+
+    Attributes:
+        path: The program's absolute path on the host.
+        inputs: Name to value.
+        options: What else the interpreter is told.
+        mounts: Folders of the host that its commands see, read-only.
+        interactive: Whether its person may be asked at the terminal.
+
+    """
+
+    language: str
+    path: str
+    inputs: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    mounts: tuple[str, ...] = ()
+    interactive: bool = True
+
+
 class Request(Struct, frozen=True):
     """One request.
 
@@ -23,6 +43,7 @@ class Request(Struct, frozen=True):
         cwd: Where the person stood.
         workspace: The run's workspace.
         leave_out: Dependency folders of the copy that the history never looks into.
+        program: Of a program's run; None elsewhere.
 
     """
 
@@ -32,6 +53,7 @@ class Request(Struct, frozen=True):
     cwd: str
     workspace: str
     leave_out: tuple[str, ...] = ()
+    program: ProgramRequest | None = None
 
 
 def write_request(request: Request, run_dir: Path) -> None:

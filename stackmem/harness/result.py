@@ -65,13 +65,15 @@ class RunResult(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 solved or finished, 1 unsolved or stalled, 3 limit, 4 provider, 5 workspace, 128 and the signal."""
+        """0 solved or finished, 1 unsolved, stalled or halted, 3 limit, 4 provider, 5 workspace, 128 and the signal."""
         if self.ending in _STOPPED_CODES:
             return _STOPPED_CODES[self.ending]
         if self.ending == "interrupted" or self.signal:
             return 128 + (self.signal or 2)
         if self.outcome in ("solved", "finished"):
             return 0
+        if self.ending == "input_needed":
+            return 8
         return 3 if self.ending.startswith("limit:") else 1
 
 

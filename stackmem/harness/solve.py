@@ -52,7 +52,7 @@ def solve(
     run_dir = new_run(runs_dir, prepared.subject.name, planned.strategy.name)
     places = Places(run_dir, sandbox_dir / run_dir.name / "workspace", sandbox_dir / run_dir.name)
     with ExitStack() as stack, Interrupts(stop) as interrupts:
-        stack.callback(_remove_unbegun, places)
+        stack.callback(remove_unbegun, places)
         writer = TraceWriter(run_dir / TRACE)
         stack.callback(writer.close)
         try:
@@ -60,7 +60,7 @@ def solve(
                 history = _begin_files(places, prepared)
                 sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
                 parts = assemble(planned, prepared, places, environ, sync, history)
-                write_request(_asked(prepared, places), run_dir)
+                write_request(asked_of(prepared, places), run_dir)
         except KeyboardInterrupt:
             if interrupts.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
@@ -81,11 +81,11 @@ def _begin_files(places: Places, prepared: Prepared) -> History | NoHistory:
     """The workspace filled, and what keeps its files; of a run in memory there is neither."""
     if prepared.resolved.settings.isolation == MEMORY:
         return NoHistory()
-    _fill_workspace(places, prepared)
+    fill_workspace(places, prepared)
     return History(places.run / HISTORY, places.work, prepared.copy.folders if prepared.copy else ())
 
 
-def _remove_unbegun(places: Places) -> None:
+def remove_unbegun(places: Places) -> None:
     """A run that has no first fact never was."""
     trace = places.run / TRACE
     if not trace.exists() or trace.stat().st_size == 0:
@@ -93,7 +93,7 @@ def _remove_unbegun(places: Places) -> None:
         remove_tree(places.scratch)
 
 
-def _fill_workspace(places: Places, prepared: Prepared) -> None:
+def fill_workspace(places: Places, prepared: Prepared) -> None:
     subject = prepared.subject
     try:
         # Closed to others: a command that root runs can leave programs there which take root's rights (setuid).
@@ -111,7 +111,7 @@ def _fill_workspace(places: Places, prepared: Prepared) -> None:
         places.work.mkdir()
 
 
-def _asked(prepared: Prepared, places: Places) -> Request:
+def asked_of(prepared: Prepared, places: Places) -> Request:
     default = Settings()
     settings = prepared.resolved.settings
     flags = {name: value for name, value in asdict(settings).items() if value != getattr(default, name)}

@@ -248,6 +248,10 @@ class Course:
             program=ProgramFrame("work", task_text(effect, frame), schema_text(effect.schema)),
         )
 
+    def told(self, event: Event) -> None:
+        """Pass on a fact that nothing in the program follows from."""
+        self._tell(event)
+
     def saw(self, event: Event, after: State) -> None:
         """Take note of a fact and of the state that it makes; the program goes on where it answers it."""
         self._tell(event)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from stackmem.core.program_events import Note
-from stackmem.errors import ProgramError
+from stackmem.errors import ProgramError, UsageError
 
 from .chunks import chunk_name
 from .effects import Answer, Effect, EnterFrame, Halted, KeepChunk, LeaveFrame, Program, Value
@@ -47,6 +47,7 @@ class Interpreter:
         self.frames: list[EnterFrame] = []
         self.called: dict[str, str] = {}
         self.asked: Effect | Note | Ended = Ended()
+        self._under_way = False
         self._program = self._make()
         self.go_on()
 
@@ -57,6 +58,7 @@ class Interpreter:
     def answer(self, answer: Answer, *, outside: bool = False) -> None:
         """Answer the effect that the program waits for."""
         asked = self.asked
+        self._under_way = True
         if self._keep:
             self._kept.append((outside, answer))
         if outside:
@@ -115,3 +117,7 @@ class Interpreter:
             self.asked = Ended(fault=Halted("Limit Reached", told))
         except ProgramError as error:
             self.asked = Ended(fault=Halted("Program Error", str(error)))
+        except UsageError as error:
+            if not self._under_way:
+                raise
+            self.asked = Ended(fault=Halted("Invalid Input", str(error)))

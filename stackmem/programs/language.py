@@ -105,6 +105,10 @@ LINTED: dict[str, str] = {".tool.apl": "apl", "apl_stl.yml": "apl", ".aplconfig"
 """End of a file's name, lower case, to the language that lints it and cannot run it."""
 
 
+MODULES: dict[str, str] = {}
+"""Language to the module with its ``LANGUAGE``, where it is not ``stackmem.programs.<name>.language``."""
+
+
 def language_of(path: str, *, linting: bool = False) -> str | None:
     """The language of a file by its name, or None; the longest end wins, in any case of letters."""
     name = path.rsplit("/", 1)[-1].lower()
@@ -124,5 +128,5 @@ def open_language(name: str) -> Language:
     known = sorted(set(INTERPRETERS.values()))
     if name not in known:
         raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")
-    found: Language = import_module(f"stackmem.programs.{name}.language").LANGUAGE
+    found: Language = import_module(MODULES.get(name, f"stackmem.programs.{name}.language")).LANGUAGE
     return found

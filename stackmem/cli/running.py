@@ -1,0 +1,135 @@
+"""What ``run`` prints, before, while and after."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from stackmem.harness.program_inputs import read_answers, read_inputs
+from stackmem.harness.program_prepare import Asked, PreparedProgram, prepare_program
+from stackmem.harness.run_program import Person, ProgramResult, run_program
+from stackmem.programs.frame_text import shown
+
+from .program_screen import ProgramScreen
+from .screen import stop_at_once
+from .solving import ask_about_size, readable, say, show_patch
+
+
+class Typed(Struct, frozen=True):
+    """The command's own arguments, as they were typed."""
+
+    program: str
+    given: tuple[str, ...]
+    inputs: str | None
+    workspace: str | None
+    mounts: tuple[str, ...]
+    language: str | None
+    options: dict[str, Any]
+    say: tuple[str, ...]
+    answers: str | None
+    interactive: bool
+    dry_run: bool
+    full: bool
+    as_json: bool
+    quiet: bool
+
+
+def run_and_show(typed: Typed, flags: dict[str, object]) -> None:
+    """Run, show, and exit with the run's code.
+
+    Raises:
+        StackmemError: As ``run_program`` does.
+
+    """
+    cwd = Path.cwd()
+    asked = Asked(
+        typed.program,
+        read_inputs(typed.given, typed.inputs, cwd),
+        _options(typed.options, cwd),
+        typed.workspace,
+        typed.mounts,
+        typed.language,
+        typed.interactive,
+    )
+    ready = prepare_program(asked, flags, os.environ, cwd)
+    for warning in ready.prepared.warnings:
+        say(warning)
+    if typed.dry_run:
+        _show_outline(ready)
+    answers = [*typed.say, *read_answers(typed.answers, cwd)]
+    ask_about_size(ready.prepared, as_json=typed.as_json)
+    screen = ProgramScreen(ready.language.announcer(), quiet=typed.quiet, full=typed.full, as_json=typed.as_json)
+    person = Person(Answers(answers, interactive=typed.interactive), screen, screen.observe, stop_at_once)
+    result = run_program(ready, os.environ, person)
+    show_program(result, screen, as_json=typed.as_json)
+
+
+def _options(options: dict[str, Any], cwd: Path) -> dict[str, Any]:
+    """With the paths in them absolute."""
+    found = dict(options)
+    if "config" in found:
+        found["config"] = str((cwd / Path(found["config"]).expanduser()).resolve())
+    if "lib" in found:
+        found["lib"] = [str((cwd / Path(path).expanduser()).resolve()) for path in found["lib"]]
+    return found
+
+
+def _show_outline(ready: PreparedProgram) -> None:
+    if ready.halts is not None:
+        typer.echo(readable(ready.halts.report))
+        sys.exit(1)
+    typer.echo(readable(ready.outline))
+    sys.exit(0)
+
+
+class Answers:
+    """Answers a program's questions: what was given first, then at the terminal."""
+
+    def __init__(self, given: list[str], *, interactive: bool) -> None:
+        self._given = given
+        self._interactive = interactive
+
+    def __call__(self, question: str) -> str | None:
+        if self._given:
+            return self._given.pop(0)
+        if not self._interactive or not sys.stdin.isatty():
+            return None
+        with suppress(EOFError, typer.Abort):
+            return str(typer.prompt(readable(question), err=True, prompt_suffix="\n> "))
+        return None
+
+
+def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool) -> None:
+    """What the run came to, and exit with its code."""
+    run = result.run
+    if run.failure:
+        say(f"stackmem: {readable(run.failure)}")
+    if as_json:
+        told = {
+            "outcome": run.outcome, "value": result.value, "said": result.said, "run": run.run, "usage": run.usage,
+            "result": run.result, "run_dir": run.run_dir, "steps": run.steps, "cost_usd": run.cost_usd,
+        }  # fmt: skip
+        typer.echo(msgspec.json.encode(told, enc_hook=str).decode())
+        sys.exit(run.exit_code)
+    if run.outcome == "finished" and result.value is not None:
+        typer.echo(readable(shown(result.value)))
+    elif run.outcome == "halted":
+        if not screen.told_halt:
+            typer.echo(readable(run.result))
+    elif run.outcome == "input_needed":
+        say(f"input is needed: {readable(run.result)}; answer with stackmem resume {run.run} --say TEXT")
+    if not screen.quiet:
+        cost = f"${run.cost_usd:.4f}" if run.cost_usd is not None else "cost unknown"
+        say(f"{run.outcome}, {run.steps} model replies, {cost}, {run.wall_seconds:.1f} s; run: {readable(run.run_dir)}")
+        if run.ending != "popped":
+            say(f"go on with: stackmem resume {run.run}")
+    if run.changed or run.not_kept:
+        show_patch(run)
+    sys.exit(run.exit_code)

@@ -1,0 +1,176 @@
+"""The program loop: as ``controller.run``, with an interpreter beside the machine.
+
+Rule 1: a fact is recorded before anything follows from it, and synced before the next effect that leaves the process.
+Rule 2: what runs side by side is recorded as it arrives; the interpreter is answered once all of it is there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from stackmem.core.effects import AskModel, Effect
+from stackmem.core.events import Event, ModelFailed, ModelReplied, RunEnded
+from stackmem.core.frames import so_far
+from stackmem.core.machine import evolve
+from stackmem.core.program_events import PhaseEnded, SourceLoaded, ToolAnswered, UserAnswered, Waited
+from stackmem.core.state import State
+from stackmem.core.text import mark_cut
+from stackmem.errors import WorkspaceError
+from stackmem.programs.course import Asked, Course, Outside, Upcoming
+from stackmem.programs.effects import AskUser, InvokeTool, LoadSource, Wait
+
+from .interrupts import Interrupts
+from .perform import JITTER, World, perform
+from .program_tools import BUILT_IN, READS, Bench, use_built_in
+
+Record = Callable[[Event, State], None]
+
+
+class ProgramWorld(Struct):
+    """What a program's effects are performed with, beside the machine's world.
+
+    Attributes:
+        load: Reads a source, keeps its text in the run's folder, and says which it is.
+        ask_user: The person's answer, or None where nobody answers.
+        own_tools: The person's own tools by name; each takes its arguments and answers.
+        parallel: Names of those that may run side by side.
+
+    """
+
+    world: World
+    bench: Bench
+    load: Callable[[LoadSource], SourceLoaded]
+    ask_user: Callable[[str], str | None]
+    own_tools: dict[str, Callable[[InvokeTool], ToolAnswered]] = {}
+    parallel: frozenset[str] = frozenset()
+
+
+def drive(
+    first: Upcoming, state: State, course: Course, outer: ProgramWorld, record: Record, interrupts: Interrupts
+) -> State:
+    """Play a program's run to its end from ``state``, where ``first`` happens next.
+
+    Raises:
+        TraceError: A fact could not be kept; all before it are.
+
+    """
+    upcoming = first
+    while upcoming is not None:
+        for event in _facts(upcoming, state, outer, interrupts):
+            after = evolve(state, event)
+            record(event, after)
+            course.saw(event, after)
+            state = after
+        if interrupts.signal and state.end is None:
+            stopped = RunEnded("interrupted", so_far(state))
+            state = evolve(state, stopped)
+            record(stopped, state)
+        upcoming = course.upcoming(state)
+    return state
+
+
+def _facts(upcoming: Upcoming, state: State, outer: ProgramWorld, interrupts: Interrupts) -> Iterator[Event]:
+    """The facts that answer what is upcoming; the last one may be that the run was stopped."""
+    if not isinstance(upcoming, Effect | Outside):
+        if isinstance(upcoming, PhaseEnded):
+            outer.world.sync()
+        if upcoming is not None:
+            yield upcoming
+        return
+    if isinstance(upcoming, Outside):
+        outer.world.sync()
+    found = _outside(upcoming, outer) if isinstance(upcoming, Outside) else _machine(upcoming, outer.world)
+    while True:
+        try:
+            with interrupts.allowed():
+                event = next(found, None)
+        except KeyboardInterrupt:
+            event = RunEnded("interrupted", so_far(state))
+            found = iter(())
+        except (WorkspaceError, OSError) as error:
+            event = RunEnded("workspace_error", outer.world.scrub(str(error)))
+            found = iter(())
+        if event is None:
+            return
+        yield event
+
+
+def _machine(effect: Effect, world: World) -> Iterator[Event]:
+    yield perform(effect, world)
+
+
+def _outside(outside: Outside, outer: ProgramWorld) -> Iterator[Event]:
+    """Each answer as it arrives."""
+    together = [pair for pair in outside.asked if _may_run_beside(pair[1], outer)]
+    if outside.most > 1 and len(together) > 1:
+        yield from _side_by_side(together, outside.most, outer)
+        alone = [pair for pair in outside.asked if pair not in together]
+    else:
+        alone = list(outside.asked)
+    for branch, effect in alone:
+        yield _answer(branch, effect, outer)
+
+
+def _may_run_beside(effect: Asked, outer: ProgramWorld) -> bool:
+    match effect:
+        case AskModel() | LoadSource():
+            return True
+        case InvokeTool():
+            return effect.tool in READS or effect.tool in outer.parallel
+        case _:
+            return False
+
+
+def _side_by_side(pairs: list[tuple[int | None, Asked]], most: int, outer: ProgramWorld) -> Iterator[Event]:
+    pool = ThreadPoolExecutor(min(most, len(pairs), 32))
+    try:
+        running: set[Future[Event]] = {pool.submit(_answer, branch, effect, outer) for branch, effect in pairs}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _answer(branch: int | None, effect: Asked, outer: ProgramWorld) -> Event:
+    """The fact that answers one effect, performed once."""
+    match effect:
+        case AskModel():
+            return _completed(branch, effect, outer.world)
+        case InvokeTool():
+            return replace(_used(effect, outer), branch=branch or 0)
+        case LoadSource():
+            return replace(outer.load(effect), branch=branch or 0)
+        case Wait():
+            outer.world.sleep(max(0.0, effect.seconds))
+            return Waited(effect.seconds)
+        case AskUser():
+            told = outer.ask_user(effect.question)
+            if told is None:
+                return RunEnded("input_needed", mark_cut(effect.question, 4_000))
+            return UserAnswered(outer.world.scrub(told))
+
+
+def _completed(branch: int | None, effect: AskModel, world: World) -> ModelReplied | ModelFailed:
+    if effect.wait_seconds:
+        world.sleep(effect.wait_seconds * random.uniform(1, 1 + JITTER))  # noqa: S311 - spreads retries, guards nothing
+    answer = world.model.reply(effect)
+    if isinstance(answer, ModelFailed):
+        answer = replace(answer, detail=world.scrub(answer.detail))
+    return replace(answer, prompt_digest=effect.view.digest, branch=UNSET if branch is None else branch)
+
+
+def _used(effect: InvokeTool, outer: ProgramWorld) -> ToolAnswered:
+    if effect.tool in BUILT_IN:
+        return use_built_in(effect, outer.bench)
+    own = outer.own_tools.get(effect.tool)
+    if own is None:
+        known = ", ".join([*BUILT_IN, *outer.own_tools])
+        return ToolAnswered(None, "unknown_tool", f"there is no tool {effect.tool[:80]!r}; known: {known}")
+    return own(effect)

@@ -1,0 +1,106 @@
+"""A program's inputs and the answers to its questions, from flags and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from stackmem.errors import UsageError
+
+_MOST_BYTES = 10 * 1024 * 1024
+
+
+def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
+    """Name to value: from the file first, then from ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``.
+
+    Raises:
+        UsageError: One is neither, is given twice, or its file cannot be read.
+
+    """
+    found: dict[str, Any] = {}
+    if file is not None:
+        read = read_yaml(file, cwd, "--inputs")
+        if not isinstance(read, dict) or not all(isinstance(name, str) for name in read):
+            raise UsageError(f"--inputs {file} must hold one mapping of names to values")
+        found.update(read)
+    named: set[str] = set()
+    for text in given:
+        name, value = _input(text, cwd)
+        if name in named:
+            raise UsageError(f"--input {name[:80]} is given twice; give it once")
+        named.add(name)
+        found[name] = value
+    return found
+
+
+def _input(text: str, cwd: Path) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip(": "):
+        raise UsageError(f"--input {text[:80]!r} is no input; write NAME=TEXT, NAME:=JSON or NAME=@FILE")
+    if name.endswith(":"):
+        try:
+            return name[:-1], json.loads(value, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(
+                f"--input {name[:80]}= is followed by no JSON value ({error}); quote it for the shell"
+            ) from error
+    if value.startswith("@"):
+        return name, _text(value[1:], cwd, f"--input {name[:80]}")
+    return name, value
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def read_answers(file: str | None, cwd: Path) -> list[str]:
+    """The answers of ``--answers``, in their order: a list, or a mapping whose values are taken in order.
+
+    Raises:
+        UsageError: The file cannot be read or holds neither.
+
+    """
+    if file is None:
+        return []
+    read = read_yaml(file, cwd, "--answers")
+    if isinstance(read, dict):
+        read = list(read.values())
+    if not isinstance(read, list):
+        raise UsageError(f"--answers {file} must hold a list of answers")
+    return [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in read]
+
+
+def read_yaml(file: str, cwd: Path, flag: str) -> Any:
+    """What a YAML file holds, as plain values.
+
+    Raises:
+        UsageError: It cannot be read, or is no YAML.
+
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    text = _text(file, cwd, flag)
+    try:
+        return json.loads(json.dumps(YAML(typ="safe", pure=True).load(text)))
+    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+        told = " ".join(str(error).split())[:300]
+        raise UsageError(f"{flag} {file} is no YAML of plain values ({told}); mend it") from error
+
+
+def _text(file: str, cwd: Path, flag: str) -> str:
+    path = cwd / Path(file).expanduser()
+    try:
+        with path.open("rb") as opened:
+            raw = opened.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise UsageError(
+                f"{flag}: {file} is over {_MOST_BYTES:,} bytes; put it into the workspace and give its path"
+            )
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{flag}: {file} cannot be read ({error.strerror}); name a file") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{flag}: {file} is no UTF-8 text; save it as UTF-8") from error

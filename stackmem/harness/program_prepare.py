@@ -1,0 +1,188 @@
+"""From what a person typed after ``stackmem run`` to a program that can be run; nothing is made yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.errors import UsageError
+from stackmem.history.repository import plan_copy
+from stackmem.models.registry import default_model
+from stackmem.programs.effects import Halted
+from stackmem.programs.in_memory import read_with
+from stackmem.programs.language import INTERPRETERS, Language, Launch, language_of, open_language
+
+from .directories import runs_dir, sandbox_dir
+from .plugins import load_plugins
+from .prepare import Prepared
+from .program_sources import SOURCE_BYTES, Loader, reading
+from .request import ProgramRequest
+from .settings import resolve
+from .settings_files import user_path
+from .subject import Subject, must_be_text
+
+HEAP_CHARS = 100_000
+"""The heap of a program's run, where nothing else is set."""
+
+
+class Asked(Struct, frozen=True):
+    """What was typed.
+
+    Attributes:
+        named: A program, or a folder with one.
+        workspace: The folder that is copied; None is the program's own.
+        inputs: Name to value.
+        options: What else the interpreter is told.
+
+    """
+
+    named: str
+    inputs: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    workspace: str | None = None
+    mounts: tuple[str, ...] = ()
+    language: str | None = None
+    interactive: bool = True
+
+
+class PreparedProgram(Struct, frozen=True):
+    """A program that can be run.
+
+    Attributes:
+        outline: What ``--dry-run`` prints.
+        halts: What keeps it from running, found before it began; the run says the same.
+
+    """
+
+    prepared: Prepared
+    request: ProgramRequest
+    language: Language
+    text: str
+    outline: str = ""
+    halts: Halted | None = None
+
+
+def prepare_program(
+    asked: Asked, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
+) -> PreparedProgram:
+    """What is to be run, under which settings, kept where.
+
+    Raises:
+        UsageError: The program, an input or a setting cannot be.
+
+    """
+    warnings = load_plugins()
+    path, language = find_program(asked.named, asked.language, cwd)
+    text = read_program(path)
+    mounts = tuple(str(_folder(named, cwd, "--mount")) for named in asked.mounts)
+    folder = path.parent if asked.workspace is None else _folder(asked.workspace, cwd, "--workspace")
+    resolved = resolve(flags, environ, cwd, user_path(environ), {})
+    if not resolved.given("heap_chars"):
+        resolved = resolve({**flags, "heap_chars": str(HEAP_CHARS)}, environ, cwd, user_path(environ), {})
+    settings = resolved.settings
+    model = settings.model or default_model(environ)
+    if model == "demo":
+        model = "nobody"
+    must_be_text(model, "the name of the model")
+    folders = (runs_dir(settings, cwd, environ), sandbox_dir(settings, cwd, environ))
+    subject = Subject(
+        path.name.partition(".")[0] or "program",
+        f"Run the program {path.name}.",
+        must_be_text(str(folder), "the folder's path"),
+        folder=folder,
+    )
+    copy = plan_copy(folder, settings.include, folders)
+    prepared = Prepared(subject, resolved, cwd, folders, model, copy, warnings)
+    request = ProgramRequest(language.name, str(path), asked.inputs, asked.options, mounts, asked.interactive)
+    return outlined(PreparedProgram(prepared, request, language, text))
+
+
+def outlined(ready: PreparedProgram) -> PreparedProgram:
+    """With the program's inputs checked and its tools resolved.
+
+    Raises:
+        UsageError: An input is not one of the program's.
+
+    """
+    request = ready.request
+    place = Path(request.path)
+    folders = reachable(request, ready.prepared.subject.folder)
+    inside = ready.prepared.subject.inside
+    launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options)
+    try:
+        told = read_with(ready.language.outline(launch), reading(Loader(place, folders)))
+    except Halted as halted:
+        return replace(ready, halts=halted)
+    return replace(ready, outline=told if isinstance(told, str) else "\n".join(told))
+
+
+def reachable(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
+    """The folders of the host, beside the program's own, that its sources may be read from."""
+    config = request.options.get("config")
+    named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))
+    return tuple(map(Path, named))
+
+
+def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Language]:
+    """The program and its language.
+
+    Raises:
+        UsageError: There is no such file, or nothing says what language it is in.
+
+    """
+    path = (cwd / Path(named).expanduser()).resolve()
+    must_be_text(str(path), "the program's path")
+    if path.is_dir():
+        path = _main_of(path, language)
+    if not path.is_file():
+        raise UsageError(f"there is no program {named}; give a file, or a folder with {' or '.join(_mains())}")
+    found = language or language_of(path.name)
+    if found is None:
+        told = ", ".join(sorted(INTERPRETERS))
+        raise UsageError(f"{path.name} cannot be run: its name ends with none of {told}; say --language NAME")
+    return path, open_language(found)
+
+
+def _mains() -> list[str]:
+    return [open_language(name).main for name in sorted(set(INTERPRETERS.values()))]
+
+
+def _main_of(folder: Path, language: str | None) -> Path:
+    mains = [open_language(language).main] if language else _mains()
+    found = [folder / name for name in mains if (folder / name).is_file()]
+    if len(found) > 1:
+        raise UsageError(f"{folder} holds {' and '.join(path.name for path in found)}; name the one that is to be run")
+    if not found:
+        raise UsageError(f"Module Entry Point Not Found: {folder} holds none of {', '.join(mains)}; name a file")
+    return found[0]
+
+
+def read_program(path: Path) -> str:
+    """The text of a program, without a mark of byte order.
+
+    Raises:
+        UsageError: It cannot be read, or is no text.
+
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(SOURCE_BYTES + 1)
+        if len(raw) > SOURCE_BYTES:
+            raise UsageError(f"{path} is over {SOURCE_BYTES:,} bytes; no program is")
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); name a program") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text (byte {error.start:,}); save it as UTF-8") from error
+
+
+def _folder(named: str, cwd: Path, flag: str) -> Path:
+    path = (cwd / Path(named).expanduser()).resolve()
+    if not path.is_dir():
+        raise UsageError(f"{flag} {named}: there is no such folder; name one that exists")
+    must_be_text(str(path), f"the path of {flag}")
+    return path
