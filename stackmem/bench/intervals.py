@@ -130,7 +130,7 @@ def _mean(values: Any, axis: int = -1) -> Any:
 
 
 def _ratio_of_means(firsts: Any, seconds: Any, axis: int = -1) -> Any:
-    import numpy as np
+    np = arrays()
 
     over = seconds.mean(axis=axis)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -139,7 +139,7 @@ def _ratio_of_means(firsts: Any, seconds: Any, axis: int = -1) -> Any:
 
 def _bootstrap(samples: tuple[Sequence[float], ...], statistic: Callable[..., Any], confidence: float) -> Interval:
     """BCa (Efron 1987), percentiles where that has no answer; a sample of one has no interval."""
-    import numpy as np
+    np = arrays()
 
     columns = tuple(np.asarray(sample, dtype=float) for sample in samples)
     value, count = float(statistic(*columns)), len(columns[0])
@@ -167,7 +167,7 @@ def batch(count: int) -> int:
 def _resampled(columns: tuple[Any, ...], statistic: Callable[..., Any], confidence: float, method: str) -> Pair:
     import warnings
 
-    import numpy as np
+    np = arrays()
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # that BCa has no answer is seen by its nan, and answered with percentiles
@@ -187,6 +187,14 @@ def _resampled(columns: tuple[Any, ...], statistic: Callable[..., Any], confiden
             .confidence_interval
         )
     return float(found.low), float(found.high)
+
+
+def arrays() -> Any:
+    """Numpy, which comes with the library of the statistics."""
+    library()
+    import numpy as np
+
+    return np
 
 
 def library() -> Any:

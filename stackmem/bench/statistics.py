@@ -18,7 +18,19 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .intervals import CONFIDENCE, RESAMPLES, SEED, Interval, Pair, batch, difference, library, ratio, whole_pairs
+from .intervals import (
+    CONFIDENCE,
+    RESAMPLES,
+    SEED,
+    Interval,
+    Pair,
+    arrays,
+    batch,
+    difference,
+    library,
+    ratio,
+    whole_pairs,
+)
 
 NONE_SHOWN = "no difference shown"
 
@@ -62,7 +74,7 @@ def sign_flips(pairs: Sequence[Pair]) -> float:
     gaps = [first - second for first, second in whole_pairs(pairs)]
     if len(gaps) < 2 or not any(gaps):
         return 1.0
-    import numpy as np
+    np = arrays()
 
     found = library().permutation_test(
         (np.array(gaps),),
@@ -149,7 +161,7 @@ def smallest_difference(pairs: int, base_rate: float, power: float = 0.8, alpha:
 
 def _power(pairs: int, rate: float, other: float, alpha: float) -> float:
     """How often the exact McNemar test of this many pairs would tell the two rates apart."""
-    import numpy as np
+    np = arrays()
 
     gained, lost = (1 - rate) * other, rate * (1 - other)
     if pairs == 0 or gained + lost == 0:

@@ -1,5 +1,8 @@
 """`stackmem report` as a person calls it."""
 
+import subprocess
+import sys
+
 from tests.report.bench_rows import bench, row
 
 
@@ -26,3 +29,13 @@ def test_a_folder_without_a_bench_is_said_in_a_sentence(stage):
     assert ran.stderr.startswith("stackmem: ")
     assert "stackmem bench makes one" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path):
+    without = (
+        "import sys; sys.modules['scipy'] = sys.modules['numpy'] = None; from stackmem.cli.main import main; main()"
+    )
+    command = [sys.executable, "-c", without, "report", str(bench(tmp_path, [row(), row("stackheap")]))]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "stackmem: statistics need scipy; pip install 'stackmem[bench]' brings it\n"

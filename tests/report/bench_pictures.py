@@ -12,7 +12,7 @@ from stackmem.report.comparison.write import write_report
 from tests.report.conftest import FLAGS, chromium
 from tests.report.pictures import IMAGES
 
-SIZE = {"width": 1240, "height": 1120}
+SIZE = {"width": 1240, "height": 1330}
 
 
 def take(browser: Browser, bench: Path, folder: Path) -> list[Path]:

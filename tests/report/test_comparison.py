@@ -13,6 +13,8 @@ from stackmem.bench.statistics import NONE_SHOWN
 from stackmem.core.pricing import Price
 from stackmem.errors import StackmemError, UsageError
 from stackmem.models.catalog import lookup
+from stackmem.report.comparison.account import remarks
+from stackmem.report.comparison.anchors import Anchors
 from stackmem.report.comparison.columns import range_text, value_text
 from stackmem.report.comparison.families import FAMILIES, family_of
 from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
@@ -149,8 +151,17 @@ def test_the_figures_are_the_same_each_time(tmp_path):
 def test_every_strategy_has_a_family_and_other_names_have_one_too():
     assert {family_of(name) for name in SHAPES} == set(FAMILIES) - {"other"}
     assert family_of("mask:10,poll=10") == "masking"
-    assert family_of("stackheap index=tail") == "stackheap"
     assert family_of(HOSTILE) == family_of("") == "other"
+
+
+def test_a_variant_has_the_family_of_what_it_is_a_variant_of(tmp_path):
+    results = read_bench(bench(tmp_path, [row("no index", spelled="stackheap:index=none"), row("full")]))
+    assert [Anchors(results).family(name) for name in ("no index", "full")] == ["stackheap", "linear"]
+
+
+def test_without_the_baseline_it_says_how_to_choose_another(tmp_path):
+    results = read_bench(bench(tmp_path, [row("stack"), row("heap")]))
+    assert "try --baseline heap" in remarks(results, WANTS)[1]
 
 
 def test_values_are_short_and_say_their_unit():

@@ -49,7 +49,10 @@ def remarks(results: Results, wants: Wants) -> list[str]:
     """What a reader must know before the figures."""
     said = [SIMULATED] if any(trial.text("model").startswith("sim/") for trial in results.trials) else []
     if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):
-        said.append(f"No trial of the baseline {wants.baseline} is here: nothing is held against it.")
+        names = sorted({trial.strategy for trial in results.trials})
+        said.append(
+            f"No trial of the baseline {wants.baseline} is here, so nothing is compared; --baseline {names[0]} does."
+        )
     return [*said, READING]
 
 

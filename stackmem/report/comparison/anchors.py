@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from math import isfinite
 from typing import TypeVar
 
+from .families import Family, family_of
 from .figures import Section
 from .results import Results, Trial
 
@@ -19,11 +20,16 @@ class Anchors:
         self._groups = _numbers(trial.group for trial in results.trials)
         self._tasks = _numbers(trial.task for trial in results.trials)
         self._strategies = _numbers(trial.strategy for trial in results.trials)
+        self._spelled = {trial.strategy: trial.text("spelled") or trial.strategy for trial in results.trials}
         horizons = {(trial.group, trial.horizon) for trial in results.trials if isfinite(trial.horizon)}
         self._many = {group: sum(1 for one, _ in horizons if one == group) > 1 for group in self._groups}
 
     def strategy(self, name: str) -> int:
         return self._strategies[name]
+
+    def family(self, name: str) -> Family:
+        """Of a strategy, or of a variant by what it is a variant of."""
+        return family_of(self._spelled[name])
 
     def of_line(self, section: Section, strategy: str) -> str:
         """Where the trials of a line begin."""

@@ -19,8 +19,8 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
 
 
 def family_of(strategy: str) -> Family:
-    """By the name before any parameters, or the first word of a variant's own name that is a strategy's."""
-    base = strategy.partition(":")[0].split(" ")[0]
+    """By the name before any parameters."""
+    base = strategy.partition(":")[0]
     return next((family for family, (_, names) in FAMILIES.items() if base in names), "other")
 
 

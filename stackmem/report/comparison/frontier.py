@@ -10,7 +10,6 @@ from stackmem.bench.intervals import Interval
 
 from .anchors import Anchors
 from .columns import range_text, value_text
-from .families import family_of
 from .figures import Line, Section, Wants, bill_name
 from .placing import Place, beside
 from .svg import Axis, Box, Scale, axes, clipped, dot, drawing, label, line, linked, log_scale, path
@@ -70,7 +69,7 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
         target = anchors.of_line(section, spot.name)
         kind = "leading" if spot.leading else ""
         drawn.append(
-            linked(target, family_of(spot.name), anchors.strategy(spot.name), _tells(spot), marks, kind)
+            linked(target, anchors.family(spot.name), anchors.strategy(spot.name), _tells(spot), marks, kind)
         )  # fmt: skip
     return drawing(box, f"Bill against success, {section.title}", "".join(drawn))
 

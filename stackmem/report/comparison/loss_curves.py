@@ -15,7 +15,7 @@ from stackmem.bench.intervals import library
 
 from .anchors import Anchors
 from .columns import value_text
-from .families import family_of, leads
+from .families import leads
 from .figures import Wants
 from .placing import stacked
 from .results import Trial
@@ -92,10 +92,8 @@ def loss_plot(
         marks += label(box.right + 15, at + 4, names[curve.name], "name")
         strong = "leading" if leads(curve.name, wants.baseline) else ""
         tells = f"{curve.name}: {_share(curve)} of {curve.trials} trials lost nothing that they used later"
-        drawn.append(
-            linked(anchors.of_strategy(group, curve.name), family_of(curve.name), anchors.strategy(curve.name), tells,
-                   marks, strong)
-        )  # fmt: skip
+        target, family = anchors.of_strategy(group, curve.name), anchors.family(curve.name)
+        drawn.append(linked(target, family, anchors.strategy(curve.name), tells, marks, strong))
     return drawing(box, f"Trials without a loss by step, {title}", "".join(drawn))
 
 

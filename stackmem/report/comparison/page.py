@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .account import facts, remarks
 from .anchors import Anchors
-from .families import FAMILIES, family_of
+from .families import FAMILIES
 from .figures import Section, Wants, bill
 from .frontier import frontier
 from .loss_curves import Curve, loss_curves, loss_plot
@@ -97,7 +97,7 @@ def _plots(
         "strategy beats in both; dearer and less often solved lies below it."
     )
     if inside := _figures(drawn):
-        yield f"Frontier{of}", _card(f"Bill against success{of}", told, _legend(trials) + inside)
+        yield f"Frontier{of}", _card(f"Bill against success{of}", told, _legend(trials, anchors) + inside)
     price, multiple = wants.price, wants.read_multiple
     cost = slopes(trials, lambda trial: bill(trial, price, multiple))
     peak = slopes(trials, lambda trial: trial.number("peak_context_tokens"))
@@ -150,8 +150,8 @@ def _figures(drawn: Sequence[tuple[str, Callable[[int], str]]]) -> str:
     return f'<div class="figures{" single" if len(drawn) == 1 else ""}">{"".join(said)}</div>' if said else ""
 
 
-def _legend(trials: Sequence[Trial]) -> str:
-    used = {family_of(trial.strategy) for trial in trials}
+def _legend(trials: Sequence[Trial], anchors: Anchors) -> str:
+    used = {anchors.family(trial.strategy) for trial in trials}
     return "<p class=legend>" + "".join(
         f'<span><span class="chip f-{name}"></span>{escape(does)}</span>'
         for name, (does, _) in FAMILIES.items()

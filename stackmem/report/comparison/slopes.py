@@ -11,7 +11,7 @@ from stackmem.bench.intervals import Interval, mean, power_law
 
 from .anchors import Anchors
 from .columns import value_text
-from .families import family_of, leads
+from .families import leads
 from .figures import Wants
 from .placing import stacked
 from .results import Trial
@@ -95,7 +95,7 @@ def slope_plot(
         target = anchors.of_strategy(group, slope.name)
         strong = "leading" if leads(slope.name, wants.baseline) else ""
         tells = f"{slope.name}: grows with the horizon to the power of {_exponent(slope, 2_000)}"
-        drawn.append(linked(target, family_of(slope.name), anchors.strategy(slope.name), tells, marks, strong))
+        drawn.append(linked(target, anchors.family(slope.name), anchors.strategy(slope.name), tells, marks, strong))
     return drawing(box, f"{says} against the horizon", "".join(drawn))
 
 

@@ -105,7 +105,7 @@ def axes(box: Box, across: Axis, up: Axis) -> str:
 def drawing(box: Box, name: str, inside: str) -> str:
     return (
         f'<svg class="plot" viewBox="0 0 {box.width:g} {box.height:g}" width="{box.width:g}" height="{box.height:g}" '
-        f'role="img" aria-label="{escape(name)}">{inside}</svg>'
+        f'role="group" aria-label="{escape(name)}">{inside}</svg>'
     )
 
 

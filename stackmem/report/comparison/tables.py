@@ -11,7 +11,6 @@ from stackmem.bench.statistics import NONE_SHOWN
 from .account import findings
 from .anchors import Anchors
 from .columns import MEMORY, Column, cell_texts, columns, comparison_of, figure_of
-from .families import family_of
 from .figures import Line, Section, Wants
 
 _GROUP = {MEMORY: "group memory"}
@@ -49,7 +48,7 @@ def _row(line: Line, section: Section, shown: Sequence[Column], wants: Wants, an
     counted = f"{line.trials}" + (f'<i class="worse">+{line.errors} failed</i>' if line.errors else "")
     base = ' class="base"' if line.strategy == wants.baseline else ""
     cells = "".join(_cell(line, column, target, _kind(column, shown)) for column in shown)
-    who = f'<span class="chip f-{family_of(line.strategy)}"></span>{escape(line.strategy)}'
+    who = f'<span class="chip f-{anchors.family(line.strategy)}"></span>{escape(line.strategy)}'
     return (
         f'<tr{base} data-strategy="{anchors.strategy(line.strategy)}">'
         f'<th scope="row" class="who"><a href="#{target}">{who}</a></th>'

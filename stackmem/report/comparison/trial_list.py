@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from .anchors import Anchors
 from .columns import value_text
-from .families import family_of
 from .figures import Wants, bill
 from .results import Results, Trial
 
@@ -32,7 +31,7 @@ def trial_list(results: Results, wants: Wants, anchors: Anchors, page: Path) -> 
         heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
         said.append(
             f'<details class="trials" id="{anchors.of_strategy(group, strategy)}"><summary>'
-            f'<span class="chip f-{family_of(strategy)}"></span><b>{escape(strategy)}</b>'
+            f'<span class="chip f-{anchors.family(strategy)}"></span><b>{escape(strategy)}</b>'
             f"<span>{solved} of {len(trials)} solved{escape(whose)}</span></summary>"
             f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
         )
