@@ -141,7 +141,9 @@ def test_the_class_is_what_harbor_makes_agents_of(agent_class):
         agent_class(Path("logs"), surprise=1)
 
 
-def test_it_solves_in_the_working_directory_and_tells_what_it_took(agent_class, stage, container):
+def test_it_solves_in_the_working_directory_and_leaves_its_trajectory_where_harbor_looks_for_it(
+    agent_class, stage, container
+):
     _, told = worked(agent_class, stage, container, CHANGE, pop("It is new."))
     assert (container.folder / "a.txt").read_text() == "new\n"
     assert told.n_output_tokens > 0
@@ -149,20 +151,41 @@ def test_it_solves_in_the_working_directory_and_tells_what_it_took(agent_class, 
     assert (told.n_cache_tokens, told.cost_usd) == (0, None)
     ours = told.metadata["stackmem"]
     assert (ours["outcome"], ours["steps"], ours["result"]) == ("finished", 2, "It is new.")
-
-
-def test_it_leaves_a_trajectory_where_harbor_looks_for_it(agent_class, stage, container):
-    _, told = worked(agent_class, stage, container, CHANGE, pop())
     trajectory = json.loads((stage.root / "logs" / "trajectory.json").read_text())
-    assert trajectory["schema_version"] == "ATIF-v1.8"
-    assert trajectory["session_id"] == told.metadata["stackmem"]["run"]
+    assert (trajectory["schema_version"], trajectory["session_id"]) == ("ATIF-v1.8", ours["run"])
     assert "don't ask 'why'" in trajectory["steps"][1]["message"]
 
 
-def test_its_settings_are_flags(agent_class, stage, container):
-    _, told = worked(agent_class, stage, container, CHANGE, pop(), strategy="full", max_steps=9)
-    assert told.metadata["stackmem"]["strategy"] == "full"
-    assert any("--strategy full --max-steps 9" in command for command in container.commands)
+class Answering(Process):
+    """An environment in which nothing runs and every command prints the same."""
+
+    def __init__(self, said: str, code: int = 0) -> None:
+        super().__init__(Path(), Path())
+        self.said, self.code = said, code
+        self.environs: list[dict[str, str]] = []
+
+    async def exec(self, command, cwd=None, env=None, timeout_sec=None, user=None):
+        self.commands.append(command)
+        self.environs.append(env or {})
+        return SimpleNamespace(stdout=self.said, stderr=None, return_code=self.code)
+
+
+SAYS = '{"run": "r", "outcome": "solved", "usage": {"uncached": 1, "cache_read": 2, "cache_write_5m": 4}}'
+
+
+def test_its_settings_are_flags_its_wheel_is_uploaded_and_only_keys_go_along(agent_class, stage, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    monkeypatch.setenv("SOMETHING_ELSE", "x")
+    container = Answering(SAYS)
+    _, told = worked(
+        agent_class, stage, container, pop(), strategy="full", max_steps=9, wheel="/dist/stackmem-1.whl",
+        extra_env={"OPENAI_API_KEY": "own"},
+    )  # fmt: skip
+    assert container.uploaded == [("/dist/stackmem-1.whl", "/tmp/stackmem-1.whl")]
+    assert "pip install --quiet /tmp/stackmem-1.whl" in container.commands[0]
+    assert "--strategy full --max-steps 9" in container.commands[1]
+    assert container.environs == [{}, {"ANTHROPIC_API_KEY": "sk-test", "OPENAI_API_KEY": "own"}, {}]
+    assert (told.n_input_tokens, told.n_cache_tokens, told.n_output_tokens) == (7, 2, 0)
 
 
 def test_what_a_run_did_before_a_limit_ended_it_is_brought_back_too(agent_class, stage, container):
@@ -181,32 +204,9 @@ def test_a_program_that_does_not_start_is_an_error_with_its_words(agent_class, s
         worked(agent_class, stage, container, pop(), strategy="nonsense")
 
 
-def test_a_container_in_which_nothing_can_be_installed_is_said(agent_class, stage, container):
-    (container.path / "stackmem").unlink()
-    (container.path / "python3").write_text("#!/bin/sh\necho no pip here >&2; exit 1\n")
-    (container.path / "python3").chmod(0o755)
-    with pytest.raises(WorkspaceError, match="no pip here"):
-        worked(agent_class, stage, container, pop(), program="stackmem-missing-here")
-
-
-def test_a_wheel_is_brought_into_the_container(agent_class, stage, container):
-    worked(agent_class, stage, container, pop(), wheel="/dist/stackmem-1.whl")
-    assert container.uploaded == [("/dist/stackmem-1.whl", "/tmp/stackmem-1.whl")]
-
-
-def test_keys_go_to_the_program_and_nothing_else_does(agent_class, stage, container, monkeypatch):
-    seen = {}
-    inner = container.exec
-
-    async def noting(command, **more):
-        seen.update(more.get("env") or {})
-        return await inner(command, **more)
-
-    container.exec = noting
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
-    monkeypatch.setenv("SOMETHING_ELSE", "x")
-    worked(agent_class, stage, container, pop(), extra_env={"OPENAI_API_KEY": "own"})
-    assert seen == {"ANTHROPIC_API_KEY": "sk-test", "OPENAI_API_KEY": "own"}
+def test_a_container_in_which_nothing_can_be_installed_is_said(agent_class, stage):
+    with pytest.raises(WorkspaceError, match=r"Python 3.11 or later with pip is needed there.*: no pip here"):
+        worked(agent_class, stage, Answering("no pip here", 1), pop())
 
 
 @pytest.mark.parametrize("text", ["it's", "$(rm -rf x) `y` \\", "-t --help", "two\nlines", "", "é\u202e"])

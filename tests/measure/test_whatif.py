@@ -14,7 +14,7 @@ from stackmem.measure.prefix import text_of
 from stackmem.measure.retold import Retold
 from stackmem.measure.stand_in import MOST_CHARS, stand_in
 from stackmem.measure.whatif import Terms, has_frames, memory_tools, outcome
-from stackmem.memory import open_strategy
+from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import PRICE, alloc, call, do, failed, play, pop, push, reply, shown_text, started, stored
 from tests.golden.stories import calculator, mishaps
 from tests.measure.runs import seen
@@ -64,7 +64,7 @@ def test_under_its_own_strategy_a_run_costs_what_the_cache_simulator_says(story)
 
 
 @pytest.mark.parametrize("story", STORIES)
-@pytest.mark.parametrize("name", ["full", "stackheap", "stackheap:index=tail", "stackheap:index=system"])
+@pytest.mark.parametrize("name", [*STRATEGIES, "stackheap:index=tail", "stackheap:index=system"])
 def test_every_prompt_of_every_story_answers_each_call_before_the_next_reply(story, name):
     for view in views(seen(STORIES[story]()), name):
         assert view.messages[-1].role == "user"

@@ -1,0 +1,93 @@
+"""``stackmem whatif``: a table for each recording, or one array; another agent's file is taken as it is."""
+
+import json
+
+import pytest
+
+from stackmem.harness.whatif import spelled_strategies
+from stackmem.memory import STRATEGIES, open_strategy
+from tests.stage import Stage
+from tests.trace.stories import keep, told
+from tests.trace.test_import import FILES, SAMPLES
+
+
+@pytest.fixture
+def run(stage: Stage):
+    return keep(stage.runs / "a-run", told("calculator"))
+
+
+def test_a_run_is_a_row_for_each_strategy_the_recorded_one_first(stage, run):
+    ran = stage.run("whatif", "last", "--strategies", "full,stackheap", "--price", "claude-opus-4-8")
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "a-run: 14 steps, 2 frames"
+    assert lines[1].startswith("prices and cache of claude-opus-4-8, tokens counted as")
+    assert [line.split()[0] for line in lines[4:7]] == ["strategy", "stackheap", "full"]
+    assert "2 frames as one conversation" in lines[6]
+    assert "~" not in ran.stdout
+
+
+def test_a_summary_that_nobody_wrote_makes_its_row_an_estimate(stage, run):
+    ran = stage.run("whatif", "last", "--strategies", "rolling_summary:2")
+    assert "~ an estimate: nobody wrote the summaries" in ran.stdout
+    row = next(line for line in ran.stdout.splitlines() if line.startswith("rolling_summary"))
+    assert "summaries" in row
+    assert row.split()[1].startswith("~")
+
+
+def test_json_holds_every_figure_of_every_recording(stage, run):
+    ran = stage.run("whatif", "last", SAMPLES / "mini.traj.json", "--json", "--latency", "30")
+    own, other = json.loads(ran.stdout)
+    assert {row["strategy"].split(":")[0] for row in own["rows"]} == set(STRATEGIES)
+    first = own["rows"][0]
+    assert (first["recorded"], first["ratio"]) == (True, 1.0)
+    assert set(first["outcome"]) >= {"peak_tokens", "mean_tokens", "usage", "usd", "loss", "summaries", "too_long_from"}
+    assert (own["imported"], own["latency_seconds"]) == ("", 30.0)
+    assert other["imported"].startswith("mini")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_another_agents_file_is_told_again_and_kept_nowhere(stage, name):
+    ran = stage.run("whatif", SAMPLES / FILES[name], "--strategies", "window:2,full")
+    assert ran.returncode == 0, ran.stderr
+    assert f"imported from {name}" in ran.stdout
+    assert not stage.runs.exists() or list(stage.runs.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("full", ("full",)),
+        ("full, stackheap", ("full", "stackheap")),
+        ("mask:10,poll=5,full", ("mask:10,poll=5", "full")),
+        ("stackheap:index=tail,window:7,step=1,full,full", ("stackheap:index=tail", "window:7,step=1", "full")),
+    ],
+)
+def test_a_comma_within_parameters_separates_nothing(text, names):
+    assert spelled_strategies(text) == tuple(open_strategy(name).name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["last", "--strategies", "nonsense"], "no strategy 'nonsense'"),
+        (["last", "--strategies", ""], "no strategy ''"),
+        (["last", "--price", "nobody"], "no model 'nobody' in the table of prices"),
+        (["nothing-like-it"], "no run 'nothing-like-it'"),
+        ([SAMPLES / "README.md"], "is in no known format"),
+        (["last", "--latency", "-1"], "latency"),
+        ([], "missing argument"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(stage, run, arguments, says):
+    ran = stage.run("whatif", *arguments)
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_a_run_without_a_reply_has_nothing_to_tell(stage):
+    keep(stage.runs / "begun", told("calculator")[:1])
+    ran = stage.run("whatif", "begun")
+    assert ran.returncode == 2
+    assert "begun has no reply of a model" in ran.stderr
