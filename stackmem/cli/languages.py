@@ -9,7 +9,8 @@ import typer
 
 def command(json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False) -> None:
     """List the languages of programs, with their suffixes."""
-    from stackmem.programs.language import INTERPRETERS, open_language
+    from stackmem.programs.language import INTERPRETERS
+    from stackmem.trace.languages import open_language
 
     languages = [open_language(name) for name in sorted(set(INTERPRETERS.values()))]
     if json:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from stackmem.errors import UsageError
 from stackmem.programs.in_memory import read_with
-from stackmem.programs.language import INTERPRETERS, LINTED, Finding, Language, language_of, open_language
+from stackmem.programs.language import INTERPRETERS, LINTED, Finding, Language, language_of
+from stackmem.trace.languages import open_language
 
 from .plugins import load_plugins
 from .program_prepare import read_program

@@ -14,7 +14,8 @@ from stackmem.history.repository import plan_copy
 from stackmem.models.registry import default_model
 from stackmem.programs.effects import Halted
 from stackmem.programs.in_memory import read_with
-from stackmem.programs.language import INTERPRETERS, Language, Launch, language_of, open_language
+from stackmem.programs.language import INTERPRETERS, Language, Launch, language_of
+from stackmem.trace.languages import open_language
 
 from .directories import runs_dir, sandbox_dir
 from .plugins import load_plugins

@@ -6,14 +6,12 @@ A language is the module ``stackmem.programs.<name>.language`` with a ``LANGUAGE
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from importlib import import_module
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_events import ProgramEvent
-from stackmem.errors import UsageError
 
 from .effects import Answer, Effect, LoadSource, Program, Source
 
@@ -116,17 +114,3 @@ def language_of(path: str, *, linting: bool = False) -> str | None:
     if not ends:
         return None
     return INTERPRETERS.get(ends[0]) or (LINTED.get(ends[0]) if linting else None)
-
-
-def open_language(name: str) -> Language:
-    """The language.
-
-    Raises:
-        UsageError: There is none of that name.
-
-    """
-    known = sorted(set(INTERPRETERS.values()))
-    if name not in known:
-        raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")
-    found: Language = import_module(MODULES.get(name, f"stackmem.programs.{name}.language")).LANGUAGE
-    return found

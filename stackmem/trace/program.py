@@ -12,8 +12,9 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
 from stackmem.programs.course import Course
-from stackmem.programs.language import Launch, open_language
+from stackmem.programs.language import Launch
 
+from .languages import open_language
 from .lineage import sources
 
 SOURCES = "sources"
