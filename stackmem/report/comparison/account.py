@@ -51,7 +51,7 @@ def remarks(results: Results, wants: Wants) -> list[str]:
     if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):
         names = sorted({trial.strategy for trial in results.trials})
         said.append(
-            f"No trial of the baseline {wants.baseline} is here, so nothing is compared; --baseline {names[0]} does."
+            f"No trial of the baseline {wants.baseline} is here: nothing is compared; try --baseline {names[0]}."
         )
     return [*said, READING]
 

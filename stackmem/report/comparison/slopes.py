@@ -103,10 +103,13 @@ def _exponent(slope: Slope, width: int) -> str:
     if slope.exponent is None:
         return ""
     value, low, high = slope.exponent.value, slope.exponent.low, slope.exponent.high
-    text = f"{value:.2f}".replace("-", "−")
     if low is None or high is None or width < 500:
-        return text
-    return f"{text} ({low:.2f}–{high:.2f})".replace("-", "−")
+        return _two(value)
+    return f"{_two(value)} ({_two(low)}{' … ' if low < 0 else '–'}{_two(high)})"
+
+
+def _two(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def _tick(value: float, says: str) -> str:
