@@ -15,8 +15,11 @@ def command(
         typer.Option("--output", "-o", metavar="FILE", help="FILE.html, .md or .csv; else report.html in DIR."),
     ] = None,
     baseline: Annotated[
-        str, typer.Option("--baseline", metavar="STRATEGY", help="What the others are held against.")
-    ] = "full",
+        str | None,
+        typer.Option(
+            "--baseline", metavar="STRATEGY", help="What the others are held against; else full or stackheap."
+        ),
+    ] = None,
     read_multiple: Annotated[
         float,
         typer.Option("--read-multiple", metavar="X", help="Price of a cached token, in input tokens, for verdicts."),

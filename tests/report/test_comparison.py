@@ -159,6 +159,13 @@ def test_a_variant_has_the_family_of_what_it_is_a_variant_of(tmp_path):
     assert [Anchors(results).family(name) for name in ("no index", "full")] == ["stackheap", "linear"]
 
 
+def test_an_ablation_without_full_is_held_against_what_it_varies(tmp_path):
+    rows = [row(name, seed=seed) for name in ("stackheap", "stackheap:index=tail") for seed in range(3)]
+    text = write_report(bench(tmp_path, rows), str(tmp_path / "r.md")).path.read_text(encoding="utf-8")
+    assert "- **baseline**: stackheap" in text
+    assert "Bill: to stackheap" in text
+
+
 def test_without_the_baseline_it_says_how_to_choose_another(tmp_path):
     results = read_bench(bench(tmp_path, [row("stack"), row("heap")]))
     assert "try --baseline heap" in remarks(results, WANTS)[1]

@@ -35,12 +35,12 @@ class Written(Struct, frozen=True):
 
 
 def write_report(
-    folder: Path, output: str | None = None, *, baseline: str = "full", read_multiple: float = 0.1
+    folder: Path, output: str | None = None, *, baseline: str | None = None, read_multiple: float = 0.1
 ) -> Written:
     """The report of the bench in ``folder``; ``report.html`` in it where ``output`` is None.
 
     Args:
-        baseline: The strategy that the others are held against.
+        baseline: The strategy that the others are held against; None is the first of full and stackheap that is there.
         read_multiple: Price of a token read from the cache in prices of an input token, 0 to 1.
 
     Raises:
@@ -70,9 +70,15 @@ def _content(results: Results, wants: Wants, path: Path) -> str:
             return page(results, shown, wants, path)
 
 
-def _wants(results: Results, baseline: str, read_multiple: float) -> Wants:
+def _wants(results: Results, baseline: str | None, read_multiple: float) -> Wants:
     name = results.suite.get("price") or PRICED_AS
     row = lookup(name)
     if row is None or row.price is None:
         raise UsageError(f"the bench was priced as {name[:80]!r}, which has no price here; stackmem models lists them")
-    return Wants(row.price, row.name, baseline, read_multiple)
+    return Wants(row.price, row.name, _usual(results) if baseline is None else baseline, read_multiple)
+
+
+def _usual(results: Results) -> str:
+    """What a bench is held against: full history; an ablation, which leaves that out, against what it varies."""
+    names = {trial.strategy for trial in results.trials}
+    return next((name for name in ("full", "stackheap") if name in names), "full")
