@@ -21,7 +21,7 @@ from stackmem.version import VERSION
 
 from .engine import Engine
 from .estimate import Known, plan_usd
-from .ledger import Ledger
+from .ledger import Ledger, read_rows
 from .pace import Pace
 from .plan import Plan, trials
 from .planning import is_free, model_prices
@@ -55,7 +55,7 @@ class Came(Struct, frozen=True):
     """What a bench came to.
 
     Attributes:
-        rows: All of the plan's trials that have one, also from earlier calls.
+        rows: All of the plan's trials that have one, also from earlier calls; the columns of ``ledger.KEPT``.
         fresh: How many of them are new.
         signal: That ended it; 0 without one.
 
@@ -111,7 +111,7 @@ def run_bench(
                     for left in (WORK, *([RUNS] if plan.keep_traces == "none" else [])):
                         remove_leftover(folder / left)
         finally:
-            results = write_results(folder, list(ledger.rows.values()), _suite(plan, len(ledger.rows)))
+            results = write_results(folder, read_rows(folder), _suite(plan, len(ledger.rows)))
         return Came(
             ending, list(ledger.rows.values()), len(ledger.rows) - before, plan.count, results, came[0] if came else 0
         )

@@ -23,6 +23,12 @@ from .plan import Plan, trials
 
 LEDGER, PLAN = "ledger.jsonl", "plan.json"
 
+KEPT = (
+    "id", "task", "horizon", "model", "strategy", "outcome", "solved", "error", "cost_usd", "bill_usd",
+    "peak_context_tokens",
+)  # fmt: skip
+"""What of a row is held in memory: enough to tell means and to expect costs."""
+
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
     """The rows of a bench's folder in the order in which they ended; a torn last line is none.
@@ -97,7 +103,7 @@ class Ledger:
     """The ledger of one bench, open for writing until ``close``.
 
     Attributes:
-        rows: By trial, in the order in which they ended.
+        rows: By trial, in the order in which they ended; only the columns in ``KEPT``, as there may be very many.
 
     """
 
@@ -117,7 +123,9 @@ class Ledger:
             old = read_plan(folder)
             if old is not None:
                 refuse_other(old, plan, folder)
-            self.rows = {row["id"]: row for row in read_rows(folder)}
+            self.rows: dict[str, dict[str, Any]] = {}
+            for row in read_rows(folder):
+                self.rows.setdefault(row["id"], _brief(row))
             _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
             self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._size = _cut(self._file)
@@ -145,7 +153,7 @@ class Ledger:
         except OSError as error:
             raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room and go on") from error
         self._size += len(line)
-        self.rows[row["id"]] = row
+        self.rows[row["id"]] = _brief(row)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -158,6 +166,10 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _brief(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in KEPT if name in row}
 
 
 def _make(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ _VIEWS = {
 }
 
 
-def write_results(folder: Path, rows: list[dict[str, Any]], suite: Mapping[str, str]) -> Path:
+def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[str, str]) -> Path:
     """Make ``results.sqlite`` anew; who reads the old one meanwhile reads it to its end.
 
     Raises:
@@ -73,14 +73,13 @@ def write_results(folder: Path, rows: list[dict[str, Any]], suite: Mapping[str, 
     return path
 
 
-def _fill(database: sqlite3.Connection, rows: list[dict[str, Any]], suite: Mapping[str, str]) -> None:
+def _fill(database: sqlite3.Connection, rows: Iterable[dict[str, Any]], suite: Mapping[str, str]) -> None:
     columns = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())
     database.execute(f"CREATE TABLE trials ({columns})")
     database.execute("CREATE TABLE suite (key TEXT PRIMARY KEY, value TEXT)")
     marks = ", ".join("?" * len(COLUMNS))
-    # In the order of their names: two runs of one plan end their trials in different orders.
-    for row in sorted(rows, key=lambda row: str(row["id"])):
-        database.execute(f"INSERT INTO trials VALUES ({marks})", [_stored(row.get(name)) for name in COLUMNS])  # noqa: S608
+    for row in rows:
+        database.execute(f"INSERT OR IGNORE INTO trials VALUES ({marks})", [_stored(row.get(name)) for name in COLUMNS])  # noqa: S608
     database.executemany("INSERT INTO suite VALUES (?, ?)", sorted(suite.items()))
     for name, key in _VIEWS.items():
         database.execute(f"CREATE VIEW {name} AS SELECT {key}, {_MEANS} FROM trials GROUP BY {key}")  # noqa: S608
