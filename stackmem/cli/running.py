@@ -41,6 +41,30 @@ class Typed(Struct, frozen=True):
     quiet: bool
 
 
+def typed_from(given: dict[str, Any]) -> Typed:
+    """The command's own arguments from all of them, by the names of its parameters."""
+    options = {
+        "request": given["text"], "config": given["config"], "entry": given["entry"], "lib": given["lib"],
+        "debug": given["debug"] or None,
+    }  # fmt: skip
+    return Typed(
+        program=given["program"],
+        given=tuple(given["given"] or ()),
+        inputs=given["inputs"],
+        workspace=given["workspace"],
+        mounts=tuple(given["mount"] or ()),
+        language=given["language"],
+        options={name: value for name, value in options.items() if value is not None},
+        say=tuple(given["say"] or ()),
+        answers=given["answers"],
+        interactive=not given["non_interactive"],
+        dry_run=given["dry_run"],
+        full=given["full"],
+        as_json=given["json"],
+        quiet=given["quiet"],
+    )
+
+
 def run_and_show(typed: Typed, flags: dict[str, object]) -> None:
     """Run, show, and exit with the run's code.
 

@@ -31,6 +31,7 @@ from stackmem.workspace.workspace import Workspace, open_workspace
 from .checks import Bench, CommandCheck, TaskChecks
 from .directories import checkout
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
+from .nobody import NOBODY, Nobody
 from .options import PREFIX
 from .perform import World
 from .ports import Checks
@@ -93,15 +94,8 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     settings = resolved.settings
     strategy = open_strategy(settings.strategy)
     demo = subject.task.demo if subject.task else None
-    model = open_model(
-        prepared.model,
-        environ,
-        base_url=settings.base_url,
-        window_tokens=settings.window_tokens,
-        seed=settings.seed,
-        demo=demo,
-    )
-    free = model.name in {"human", "demo", "nobody"} or model.name.startswith(("script:", "sim/"))
+    model = _model(prepared, environ, demo)
+    free = model.name in {"human", "demo", NOBODY} or model.name.startswith(("script:", "sim/"))
     limits = resolved.limits("known" if model.price else "free" if free else "unknown")
     budgets = budgets_of(strategy, settings.budgets)
     profile = _profile(prepared)
@@ -111,6 +105,20 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     _refuse_small_window(model, system, tools, subject.text)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     return Plan(model, strategy, limits, budgets, profile, system, tools, texts)
+
+
+def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) -> Model:
+    settings = prepared.resolved.settings
+    if prepared.model == NOBODY:
+        return Nobody()
+    return open_model(
+        prepared.model,
+        environ,
+        base_url=settings.base_url,
+        window_tokens=settings.window_tokens,
+        seed=settings.seed,
+        demo=demo,
+    )
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ from stackmem.programs.language import INTERPRETERS, Language, Launch, language_
 from stackmem.trace.languages import open_language
 
 from .directories import runs_dir, sandbox_dir
+from .nobody import NOBODY
 from .plugins import load_plugins
 from .prepare import Prepared
 from .program_sources import SOURCE_BYTES, Loader, reading
@@ -87,7 +88,7 @@ def prepare_program(
     settings = resolved.settings
     model = settings.model or default_model(environ)
     if model == "demo":
-        model = "nobody"
+        model = NOBODY
     must_be_text(model, "the name of the model")
     folders = (runs_dir(settings, cwd, environ), sandbox_dir(settings, cwd, environ))
     subject = Subject(

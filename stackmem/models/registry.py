@@ -134,22 +134,6 @@ def _demo(wanted: Wanted) -> Model:
     return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
 
-class Nobody(Struct, frozen=True):
-    """Where no model was named: a run that asks for a reply ends, resumable."""
-
-    name: str = "nobody"
-    window_tokens: int = _SCRIPT_WINDOW_TOKENS
-    price: Price | None = None
-
-    def reply(self, request: AskModel) -> ModelFailed:
-        told = f"no model was named, and the run needs one for {request.frame!r}; name it with --model"
-        return ModelFailed("rejected", told)
-
-
-def _nobody(wanted: Wanted) -> Model:
-    return Nobody()
-
-
 def _simulated(wanted: Wanted) -> Model:
     name, _, variant = wanted.rest.partition(":")
     if name != "bounded-reader":
@@ -167,7 +151,6 @@ MODELS: dict[str, Callable[[Wanted], Model]] = {
     "demo": _demo,
     "sim/": _simulated,
     "human": _human,
-    "nobody": _nobody,
 }
 """Prefix (``/`` or ``:`` at its end) or whole name, to what makes the model."""
 
