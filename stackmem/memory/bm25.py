@@ -12,7 +12,7 @@ from collections import Counter
 from stackmem.core.ranking import rarity, saturation, words
 
 QUERY_WORDS = 48
-"""A query is as good as its rarest words; so many of them are looked up."""
+"""A query is as good as the words that weigh most in it; so many of them are looked up."""
 
 
 class _Store:
@@ -58,21 +58,21 @@ class Index:
     def best(self, query: str, first: int, most: int) -> list[int]:
         """Of the ``first`` texts, the numbers of those that fit best, best first; of equals the newer.
 
-        None that shares no word with the query is among them.
+        A word counts as often as it stands in the query. None that shares no word with the query is among them.
         """
         store, first = self._store, min(first, self._length)
         mean = self._words / max(1, self._length) or 1.0
-        held = {word: self._holding(word) for word in dict.fromkeys(words(query))}
-        rare = sorted(
-            (word for word in held if held[word] and store.postings[word][0][0] < first), key=held.__getitem__
-        )
+        weights = {
+            word: asked * rarity(self._length, self._holding(word))
+            for word, asked in Counter(words(query)).items()
+            if word in store.postings and store.postings[word][0][0] < first
+        }
         found: dict[int, float] = {}
-        for word in rare[:QUERY_WORDS]:
-            weight = rarity(self._length, held[word])
+        for word in sorted(weights, key=weights.__getitem__, reverse=True)[:QUERY_WORDS]:
             for number, often in store.postings[word]:
                 if number >= first:
                     break
-                gain = weight * saturation(often, store.lengths[number], mean)
+                gain = weights[word] * saturation(often, store.lengths[number], mean)
                 found[number] = found.get(number, 0.0) + gain
         return sorted(found, key=lambda number: (-found[number], -number))[:most]
 

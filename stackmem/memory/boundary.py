@@ -50,7 +50,7 @@ class Boundary(Struct, frozen=True):
     """
 
     name: str = "boundary"
-    chars: int = 2_000
+    chars: int = 1_000
     keep: int = 3
     steps: int = 20
     tools: tuple[type[Call], ...] = TOOLS
@@ -94,5 +94,5 @@ def _succeeded(exchange: Exchange, tool: str) -> bool:
 
 
 def boundary(parameters: str) -> Boundary:
-    chosen = parse("boundary", parameters, (Count("chars", 2_000), Count("keep", 3), Count("steps", 20)))
+    chosen = parse("boundary", parameters, (Count("chars", 1_000), Count("keep", 3), Count("steps", 20)))
     return Boundary(chosen.name, chosen.counts["chars"], chosen.counts["keep"], chosen.counts["steps"])

@@ -30,7 +30,7 @@ class Expandable(Struct, frozen=True):
     """
 
     name: str = "expandable"
-    chars: int = 400
+    chars: int = 200
     keep: int = 5
     poll: int = 5
     tools: tuple[type[Call], ...] = (*TOOLS[:-1], Expand, TOOLS[-1])
@@ -58,5 +58,5 @@ class Expandable(Struct, frozen=True):
 
 
 def expandable(parameters: str) -> Expandable:
-    chosen = parse("expandable", parameters, (Count("chars", 400), Count("keep", 5), Count("poll", 5)))
+    chosen = parse("expandable", parameters, (Count("chars", 200), Count("keep", 5), Count("poll", 5)))
     return Expandable(chosen.name, chosen.counts["chars"], chosen.counts["keep"], chosen.counts["poll"])

@@ -1,8 +1,8 @@
 """``rag:K,M``: the task, the last K turns, and the M passages of older turns that fit the present best, by BM25.
 
 Older results are cut into passages of whole lines, at most ``chars`` characters each, so that one page of a long
-document can come back without the rest. The query is what was said, called and answered last; words that stand in
-nearly every passage weigh next to nothing, as BM25 has it.
+document can come back without the rest. The query is what was said and called last, and the head and tail of
+what was answered. What is shown anyway is not brought back, and of passages that say the same only the newest is.
 
 The last turns stay in place and leave K at a time, so K to 2K - 1 are shown. The passages stand at the end of the
 prompt, behind the last breakpoint, since they are others at every step.
@@ -22,15 +22,18 @@ from stackmem.core.effects import Effect
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, ToolCall, ToolResult, View
 from stackmem.core.state import State
+from stackmem.core.text import clip_chars
 
 from .bm25 import Index
 from .linear import TOOLS, Cut, Exchange, Linear, conversation, view
 from .parameters import Count
 from .parameters import parameters as parse
-from .transcript import spoken
+from .transcript import spoken, spoken_part
 from .window import left_out
 
-_QUERY_CHARS = 2_000
+_SAID_CHARS, _TOLD_CHARS = 2_000, 800
+_SAID_COUNTS = 3  # outputs are long and much of them is noise; what is said and called is what is wanted
+_RANKED = 3  # times as many as are shown, since of equal passages only the newest is
 
 
 class Passage(Struct, frozen=True):
@@ -64,7 +67,7 @@ class Rag(Struct, frozen=True):
     name: str = "rag"
     keep: int = 5
     passages: int = 5
-    chars: int = 2_000
+    chars: int = 1_000
     tools: tuple[type[Call], ...] = TOOLS
     prompt: str = "full"
     prefix_stable: bool = False
@@ -94,11 +97,17 @@ class Rag(Struct, frozen=True):
             return ""
         known = shown.past.fold(self.with_passages, Known(Log(), Index()), self.chars)
         last = shown.past[-1]
-        query = f"{spoken(last.said)[-_QUERY_CHARS:]}\n{spoken(last.told)[-_QUERY_CHARS:]}"
+        query = f"{spoken(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(spoken(last.told), _TOLD_CHARS)
         old = bisect_left(known.passages, shown.cut.dropped, key=lambda passage: passage.turn)
-        found = [known.passages[place] for place in sorted(known.index.best(query, old, self.passages))]
-        if not found:
+        ranked = known.index.best(query, old, _RANKED * self.passages)
+        newest = {known.passages[place].text: place for place in sorted(ranked)}
+        seen = {passage.text for passage in known.passages[old:]}
+        chosen = [
+            place for place in ranked if (text := known.passages[place].text) not in seen and newest[text] == place
+        ][: self.passages]
+        if not chosen:
             return ""
+        found = [known.passages[place] for place in sorted(chosen)]
         blocks = [f"--- {passage.source}\n{passage.text}" for passage in found]
         return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts hold:", *blocks])
 
@@ -112,13 +121,12 @@ class Rag(Struct, frozen=True):
 
 
 def _pieces(exchange: Exchange, most: int) -> Iterator[tuple[str, str]]:
-    """What was said, and each result in pieces of whole lines; always at least one piece."""
+    """The answers in pieces of whole lines, the call before the first; always at least one piece."""
     calls = [part for part in exchange.said.parts if isinstance(part, ToolCall)]
-    named = f"step {exchange.step}" + (f", {calls[0].name}" if calls else "")
-    yield named, spoken(exchange.said)[:most]
-    for part in exchange.told.parts:
-        if isinstance(part, ToolResult | Text):
-            yield from ((f"{named}, answer", piece) for piece in pieces(part.text, most))
+    source = f"step {exchange.step}" + (f", {calls[0].name}" if calls else "")
+    said = "\n".join(map(spoken_part, calls)) or spoken(exchange.said)
+    answers = [part.text for part in exchange.told.parts if isinstance(part, ToolResult | Text)]
+    yield from ((source, piece) for piece in pieces("\n".join([said[: most // 4], *answers]), most))
 
 
 def pieces(text: str, most: int) -> Iterator[str]:
@@ -136,5 +144,5 @@ def pieces(text: str, most: int) -> Iterator[str]:
 
 
 def rag(parameters: str) -> Rag:
-    chosen = parse("rag", parameters, (Count("turns", 5), Count("passages", 5), Count("chars", 2_000, low=100)))
+    chosen = parse("rag", parameters, (Count("turns", 5), Count("passages", 5), Count("chars", 1_000, low=100)))
     return Rag(chosen.name, chosen.counts["turns"], chosen.counts["passages"], chosen.counts["chars"])

@@ -21,10 +21,10 @@ def transcript(exchanges: Sequence[Exchange], most: int) -> str:
 
 
 def spoken(message: Message) -> str:
-    return "\n".join(filter(None, map(_spoken, message.parts)))
+    return "\n".join(filter(None, map(spoken_part, message.parts)))
 
 
-def _spoken(part: Part) -> str:
+def spoken_part(part: Part) -> str:
     match part:
         case Text():
             return part.text

@@ -32,8 +32,16 @@ def test_while_every_turn_is_shown_nothing_is_brought_back():
 def test_an_old_turn_comes_back_when_its_words_are_used_again():
     outputs = {"cat a": "the port is 8042", "cat b": "nothing here", "start port": "which port?"}
     played = asked("rag:1,1", outputs, "cat a", "cat b", "cat b", "start port")
-    assert "the port is 8042" not in found(played.asked[3].view)
-    assert found(played.view).endswith("--- step 1, run_command, answer\nthe port is 8042")
+    assert found(played.view).endswith(
+        '--- step 1, run_command\nCALL run_command {"command":"cat a"}\nthe port is 8042'
+    )
+
+
+def test_what_is_shown_anyway_is_not_brought_back_and_of_equal_passages_only_the_newest_is():
+    played = asked("rag:1,3", {"look": "the port is 8042"}, *["look"] * 2, "walk", "walk to the port")
+    assert found(played.view).count("the port is 8042") == 1
+    assert "--- step 2, run_command" in found(played.view)
+    assert found(asked("rag:1,3", {"look": "the port is 8042"}, "look", "look").view) == ""
 
 
 def test_of_a_long_result_only_the_passage_that_fits_comes_back():
