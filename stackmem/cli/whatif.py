@@ -12,7 +12,7 @@ from .options import flag
 def command(
     traces: Annotated[
         list[str],
-        typer.Argument(metavar="TRACE...", help="Runs (folder, id, prefix, 'last'), or other agents' recordings."),
+        typer.Argument(metavar="TRACE", help="Runs (folder, id, prefix, 'last'), or other agents' recordings."),
     ],
     strategies: Annotated[
         str, typer.Option("--strategies", metavar="LIST", help="Strategies, separated by commas, or 'all'.")

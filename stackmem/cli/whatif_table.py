@@ -9,7 +9,8 @@ from .columns import aligned
 from .progress import one_line
 
 _HEAD = (
-    "strategy", "peak", "mean", "read", "written", "uncached", "output", "bill", "ratio", "first loss", "lost", "note",
+    "strategy", "peak", "mean", "read", "written", "uncached", "output", "bill", "ratio", "first loss", "lost", "gone",
+    "note",
 )  # fmt: skip
 
 
@@ -25,6 +26,9 @@ def lines(found: WhatIf, width: int | None) -> list[str]:
     rows = [_HEAD, *(_cells(row) for row in found.rows)]
     told += ["", *aligned(rows, (0, len(_HEAD) - 1), width=width)]
     told += ["", "* the strategy of the recording; ratio: its bill is 1"]
+    told.append(
+        "lost: facts used later that were out of sight before; gone: those of them that nothing stored held either"
+    )
     if any(row.outcome and row.outcome.summaries for row in found.rows):
         told.append("~ an estimate: nobody wrote the summaries, a bounded extract of the turns stands in for each")
     return told
@@ -53,7 +57,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _loss(loss: FirstLoss) -> tuple[str, str]:
+def _loss(loss: FirstLoss) -> tuple[str, str, str]:
     if not loss.facts:
-        return "no facts", ""
-    return "none" if loss.step is None else f"step {loss.step:,}", f"{loss.lost:,} of {loss.facts:,}"
+        return "no facts", "", ""
+    first = "none" if loss.step is None else f"step {loss.step:,}"
+    return first, f"{loss.lost:,} of {loss.facts:,}", f"{loss.gone:,}"

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from stackmem.core.calls import spec, tool_name
-from stackmem.core.events import FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.events import FramePushed, ModelReplied, PromptText, RunForked, RunStarted
 from stackmem.core.messages import ToolCall
 from stackmem.core.slots import fill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
@@ -178,14 +178,15 @@ def _row(
 def _started_with(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
     """The start as this strategy would have had it; another agent's prompt and tools stay what they were."""
     thinking = "kept" if strategy.prefix_stable else "dropped"
+    texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
+    start = replace(start, strategy=strategy.name, thinking=thinking, texts=texts or UNSET)
     if imported_from(start):
-        return replace(start, strategy=strategy.name, thinking=thinking)
+        return start
     budgets = budgets_of(strategy, start.budgets)
     numbers = {**asdict(budgets), "command_seconds": start.command_seconds}
     slots = {name: f"{number:,.10g}" for name, number in numbers.items()}
-    system = fill(prompt_text(strategy.prompt), slots)
     tools = tuple(spec(tool, slots) for tool in strategy.tools)
-    return replace(start, strategy=strategy.name, thinking=thinking, system=system, tools=tools, budgets=budgets)
+    return replace(start, budgets=budgets, system=fill(prompt_text(strategy.prompt), slots), tools=tools)
 
 
 def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
@@ -205,8 +206,14 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
     elif pushed and not has_frames(strategy):
         found.append(f"{pushed} {'frame' if pushed == 1 else 'frames'} as one conversation")
     if brought and not called.keys() & brought:
-        named = sorted({"the heap" if name.startswith("heap_") else name for name in brought})
-        found.append(f"as recorded: {', '.join(named)} not used")
+        found.append(f"as recorded: {_named(brought)} not used")
+    foreign = memory_tools(list(called)) & {tool.name for tool in run[0].after.begun.tools} - brought - PUSHES
+    if foreign and has_frames(strategy):
+        found.append(f"{_named(foreign)} as plain calls")
     if any(isinstance(moment.event, RunForked) for moment in run):
         found.append("the parts before and after a fork are one run")
     return "; ".join(found)
+
+
+def _named(tools: Iterable[str]) -> str:
+    return ", ".join(sorted({"the heap" if name.startswith("heap_") else name for name in tools}))

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from stackmem.core.events import ModelReplied, RunStarted
-from stackmem.core.heap import Heap
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, View
-from stackmem.core.state import Frame, Result, State
+from stackmem.core.state import Result, State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.memory import open_strategy
 
@@ -41,7 +40,7 @@ class FirstLoss(Struct, frozen=True):
         facts: Facts that were used after the step that told them.
         step: The first step whose prompt no longer held one that was used then or later; None where none was lost.
         lost: How many of the facts were out of sight at least once while they were still needed.
-        gone_step: As ``step``, of facts that no chunk on the heap held either.
+        gone_step: As ``step``, of facts that neither a chunk on the heap nor a file of the memory tool held either.
         gone: How many of the lost these are.
 
     """
@@ -158,6 +157,11 @@ def _told(moment: Moment) -> list[str]:
     return [turn.text for turn in frame.turns[before:] if isinstance(turn, Result)]
 
 
+def _stored(state: State) -> list[str]:
+    """The texts that outlive what is shown."""
+    return [*(chunk.content for chunk in state.heap.chunks.values()), *state.directory.files.values()]
+
+
 class _Link(NamedTuple):
     """The last message of a conversation, with what is before it; prompts that share messages share links."""
 
@@ -186,8 +190,9 @@ class Sight:
         self._lost: dict[str, int] = {}
         self._gone: dict[str, int] = {}
 
-    def see(self, step: int, frame: Frame, view: View, heap: Heap) -> None:
-        """Look at the prompt of a step."""
+    def see(self, step: int, view: View, state: State) -> None:
+        """Look at the prompt of a step, and at what the state keeps beside it."""
+        frame = state.running
         needed = self._facts.needed.get(frame.id, {})
         seen = self._seen.setdefault(frame.id, Counter())
         missing = self._changed(frame.id, view, seen)
@@ -199,7 +204,7 @@ class Sight:
         for one in missing:
             if self._facts.origins[one] < step <= needed.get(one, 0):
                 self._lost[one] = min(step, self._lost.get(one, step))
-                if not any(one in literals(chunk.content) for chunk in heap.chunks.values()):
+                if not any(one in literals(text) for text in _stored(state)):
                     self._gone[one] = min(step, self._gone.get(one, step))
 
     def _changed(self, frame: str, view: View, seen: Counter[str]) -> list[str]:
@@ -260,5 +265,5 @@ def first_loss(run: Iterable[Moment]) -> FirstLoss:
             state: State = moment.before
             spelled = state.begun.strategy
             strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
-            sight.see(moment.after.step, state.running, strategy.render(state), state.heap)
+            sight.see(moment.after.step, strategy.render(state), state)
     return sight.found

@@ -62,8 +62,8 @@ class Retold:
             return
         for turn in _turns(moment):
             self.state = frames.tell(self.state, turn)
-        after = moment.after
-        self.state = replace(self.state, heap=after.heap, pending=self.state.pending if after.pending else None)
+        after, pending = moment.after, self.state.pending if moment.after.pending else None
+        self.state = replace(self.state, heap=after.heap, notes=after.notes, directory=after.directory, pending=pending)
 
 
 def _turns(moment: Moment) -> list[Turn]:

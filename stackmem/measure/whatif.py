@@ -112,7 +112,7 @@ class _Teller:
         used = self._cache.answer(Request(self._at(moment), view)).usage(event.usage.output)
         self._usage.append(used)
         self._prompts.append((moment.after.step, used.prompt))
-        self._sight.see(moment.after.step, state.running, view, state.heap)
+        self._sight.see(moment.after.step, view, state)
         self.retold.tell(moment, used)
 
     def _keep_up(self, moment: Moment) -> None:

@@ -46,7 +46,7 @@ def under(run, strategy):
     for moment in moments:
         if type(moment.event).__name__ == "ModelReplied":
             before = moment.before
-            sight.see(moment.after.step, before.running, strategy.render(before), before.heap)
+            sight.see(moment.after.step, strategy.render(before), before)
     return sight.found
 
 
@@ -97,6 +97,12 @@ def test_a_child_that_is_told_loses_nothing():
 def test_a_fact_on_the_heap_is_out_of_sight_until_it_is_read_and_never_gone():
     run = play(look(), alloc("port", PORT), push(), do("heap_read", name="port"), use(), pop(), pop(), world=told())
     assert first_loss(seen(run)) == FirstLoss(facts=1, step=4, lost=1)
+
+
+def test_a_fact_in_a_file_of_the_memory_tool_is_never_gone():
+    noted = do("memory", command="create", path="/memories/port", file_text=PORT)
+    run = play(look(), noted, *[do("list_files")] * 5, use(), start=started("memory_dir"), world=told())
+    assert under(run, Forgetful(4)) == FirstLoss(facts=1, step=5, lost=1)
 
 
 def test_a_frame_that_waits_loses_nothing():

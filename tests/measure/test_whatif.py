@@ -117,6 +117,12 @@ def test_the_heap_is_there_where_frames_are_not():
     assert len(retold.state.stack) == 1
 
 
+def test_notes_and_memory_files_are_there_under_the_strategy_that_kept_them():
+    run = seen(play(do("add_note", text="mind the gap"), do("list_files"), start=started("notes")))
+    (*_, last) = views(run, "notes")
+    assert "mind the gap" in last.messages[-1].parts[-1].text
+
+
 def test_full_history_reads_more_and_holds_more_than_frames():
     run = seen(calculator())
     frames, flat = under(run, "stackheap"), under(run, "full")
