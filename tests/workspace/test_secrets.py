@@ -66,6 +66,14 @@ def test_a_file_holds_what_its_text_does(pieces):
     assert scrubber.held_in(text.encode()) == bool(scrubber.holds(text))
 
 
+@given(st.lists(PIECES | st.text(max_size=5), max_size=6))
+def test_what_is_passed_over_for_want_of_a_start_holds_nothing_by_the_whole_pattern(pieces):
+    text = "".join(pieces)
+    scrubber = Scrubber({"MY_TOKEN": "own value of mine"})
+    assert bool(scrubber.holds(text)) == bool(scrubber._pattern.search(text))
+    assert (scrubber.scrub(text) == text) == (scrubber._pattern.search(text) is None)
+
+
 def test_words_that_end_like_the_start_of_a_key_are_none():
     prose = "class='task-list-item-checkbox-is-checked' data-disk-usage-of-all-volumes"
     assert Scrubber({}).scrub(prose) == prose
