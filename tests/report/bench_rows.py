@@ -58,7 +58,10 @@ def row(strategy: str = "full", task: str = "env_trap", seed: int = 1, **more: A
 
 
 def zoo(
-    horizons: Sequence[int] = (10, 60, 300), seeds: int = 3, worlds: Sequence[str] = WORLDS
+    horizons: Sequence[int] = (10, 60, 300),
+    seeds: int = 3,
+    worlds: Sequence[str] = WORLDS,
+    strategies: Sequence[str] = tuple(SHAPES),
 ) -> list[dict[str, Any]]:
     """Every strategy on every world, as a bench of the zoo would leave it; always the same."""
     dice = random.Random(4)
@@ -67,7 +70,7 @@ def zoo(
         for horizon in horizons
         for task in worlds
         for seed in range(1, seeds + 1)
-        for strategy in SHAPES
+        for strategy in strategies
     ]
 
 

@@ -7,19 +7,20 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from stackmem.report.comparison.write import write_report
-from tests.report.bench_rows import SHAPES, bench, row, zoo
+from tests.report.bench_rows import bench, row, zoo
 from tests.report.conftest import Shown
 
 HOSTILE = '<script>alert("1")</script><img src=x onerror=alert(2)>'
+SOME = ("full", "window", "mask", "rolling_summary", "rag", "memory_dir", "stack", "stackheap")
 OpenReport = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reports by name; that of the zoo has every strategy at two horizons on two worlds."""
+    """Reports by name; that of the zoo has eight strategies at two horizons on two worlds."""
     root = tmp_path_factory.mktemp("benches")
     rows = {
-        "zoo": zoo((20, 200), 2, ("env_trap", "ledger")),
+        "zoo": zoo((20, 200), 2, ("env_trap", "ledger"), SOME),
         "hostile": [row(name, HOSTILE, seed=n, error=HOSTILE, run=run, outcome="unsolved", solved=0)
                     for n, (name, run) in enumerate([(HOSTILE, "javascript:alert(3)"), ("full", "../../etc")])],
         "empty": [],
@@ -58,7 +59,7 @@ def test_it_says_what_was_run_and_what_the_model_is(report):
     page = report("zoo")
     expect(page).to_have_title("Strategies side by side · stackmem")
     summary = page.locator("section").first
-    for said in ("168", "env_trap, ledger", "20, 200", "2 cores, x86_64", "not intelligence"):
+    for said in ("64", "env_trap, ledger", "20, 200", "2 cores, x86_64", "not intelligence"):
         expect(summary).to_contain_text(said)
     assert page.locator("h2").all_inner_texts() == [
         "All tasks and horizons", "Bill against success", "What grows with the horizon", "When the first fact was lost",
@@ -69,7 +70,7 @@ def test_it_says_what_was_run_and_what_the_model_is(report):
 def test_every_strategy_is_a_row_and_its_numbers_lead_to_its_trials(report):
     page = report("zoo")
     table = page.get_by_role("region", name="All tasks and horizons")
-    expect(table.locator("tbody tr")).to_have_count(len(SHAPES))
+    expect(table.locator("tbody tr")).to_have_count(len(SOME))
     broken = page.evaluate(
         "[...document.querySelectorAll('a[href^=\"#\"]')]"
         ".filter(a => !document.getElementById(a.getAttribute('href').slice(1))).length"
@@ -95,7 +96,7 @@ def test_a_number_of_one_task_leads_to_the_trials_of_that_task(report):
 def test_a_trial_leads_to_its_run_and_to_its_page_where_there_is_one(report, reports):
     page = report("zoo")
     links = page.locator("details.trials td:last-child a").evaluate_all("all => all.map(a => a.href)")
-    assert len(links) == 168
+    assert len(links) == 64
     assert all(link.startswith(reports["zoo"].parent.as_uri() + "/runs/") for link in links)
     assert [link for link in links if link.endswith("/view.html")] == [next(one for one in links if "view" in one)]
 
@@ -129,7 +130,7 @@ def test_every_plot_names_its_strategies_where_they_stand(report):
     page = report("zoo")
     for plot in page.locator(".wide svg.plot").all():
         names = set(plot.locator(".name").all_text_contents())
-        assert len(names) >= len(SHAPES) - 1, plot.get_attribute("aria-label")
+        assert len(names) >= len(SOME), plot.get_attribute("aria-label")
 
 
 def test_what_is_pointed_at_stands_out_everywhere(report):

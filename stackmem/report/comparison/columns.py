@@ -37,7 +37,7 @@ class Column(Struct, frozen=True):
 
 def columns(section: Section, wants: Wants) -> tuple[Column, ...]:
     """Those that the section has something for, in their order; the strategy and its trials stand before them."""
-    counts = {line.k for line in section.lines}
+    counts = {line.k for line in section.lines if line.k}
     k = str(counts.pop()) if len(counts) == 1 else "k"
     return tuple(
         column

@@ -138,16 +138,16 @@ def _of(trials: Sequence[Trial], section: Section) -> list[Trial]:
 
 
 def _figures(drawn: Sequence[tuple[str, Callable[[int], str]]]) -> str:
-    """Each plot twice, for a wide window and for a phone; alone it takes the whole width."""
+    """Each plot twice, for a wide window and for a phone; one that is alone takes the whole width."""
+    shown = [(title, draw, wide) for title, draw in drawn if (wide := draw(_HALF))]
+    if not shown:
+        return ""
     said = []
-    for title, draw in drawn:
-        wide = draw(_HALF if len(drawn) > 1 else _WIDE)
-        if wide:
-            name = f"<figcaption>{escape(title)}</figcaption>" if len(drawn) > 1 else ""
-            said.append(
-                f'<figure>{name}<div class="wide">{wide}</div><div class="narrow">{draw(_NARROW)}</div></figure>'
-            )
-    return f'<div class="figures{" single" if len(drawn) == 1 else ""}">{"".join(said)}</div>' if said else ""
+    for title, draw, half in shown:
+        wide = half if len(shown) > 1 else draw(_WIDE)
+        name = f"<figcaption>{escape(title)}</figcaption>" if len(drawn) > 1 else ""
+        said.append(f'<figure>{name}<div class="wide">{wide}</div><div class="narrow">{draw(_NARROW)}</div></figure>')
+    return f'<div class="figures{" single" if len(shown) == 1 else ""}">{"".join(said)}</div>'
 
 
 def _legend(trials: Sequence[Trial], anchors: Anchors) -> str:
