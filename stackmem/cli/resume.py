@@ -35,6 +35,13 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
     json: Annotated[bool, typer.Option("--json", help="Print one result object on stdout, and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    say_: Annotated[
+        list[str] | None, typer.Option("--say", metavar="TEXT", help="An answer to a program's question; repeatable.")
+    ] = None,
+    answers: Annotated[
+        str | None, typer.Option("--answers", metavar="FILE", help="Answers to a program's questions, a YAML list.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Make calls again that may have been made already.")] = False,
 ) -> None:
     """Go on with a run that was killed, interrupted or ended by a limit."""
     import os
@@ -43,13 +50,14 @@ def command(
     from stackmem.harness.resume import resume
 
     from .finding import run_folder
+    from .running import program_talk, show_program
     from .screen import open_screen, stop_at_once
     from .solving import say
 
     folder = run_folder(run, runs_dir)
     wanted = {
         "max_steps": max_steps, "max_usd": max_usd, "max_tokens": max_tokens, "max_seconds": max_seconds,
-        "isolation": isolation,
+        "isolation": isolation, **({"yes": "true"} if yes else {}),
     }  # fmt: skip
 
     def told(stopped: Stopped) -> None:
@@ -58,6 +66,14 @@ def command(
         if not quiet:
             say(f"resuming {folder.name} after record {stopped.end.count:,}, step {stopped.state.step:,}")
 
+    talk = program_talk(folder, say_ or [], answers, as_json=json, quiet=quiet)
+    if talk is not None:
+        shown, person = talk
+        resumed = resume(folder, wanted, os.environ, person.observe, stop_at_once, told, person)
+        if resumed.program is not None:
+            show_program(resumed.program, shown, as_json=json)
+        _show(resumed, folder.name, as_json=json)
+        sys.exit(0)
     with open_screen(quiet=quiet, asks=_asks(folder)) as screen:
         resumed = resume(folder, wanted, os.environ, screen, stop_at_once, told)
     _show(resumed, folder.name, as_json=json)

@@ -8,7 +8,6 @@ import typer
 
 from .options import flag
 
-
 Given = Annotated[
     list[str] | None, typer.Option("--input", metavar="K=TEXT|K:=JSON|K=@FILE", help="An input; repeatable.")
 ]

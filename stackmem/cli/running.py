@@ -12,10 +12,13 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from stackmem.errors import TraceError
 from stackmem.harness.program_inputs import read_answers, read_inputs
 from stackmem.harness.program_prepare import Asked, PreparedProgram, prepare_program
+from stackmem.harness.request import read_request
 from stackmem.harness.run_program import Person, ProgramResult, run_program
 from stackmem.programs.frame_text import shown
+from stackmem.trace.languages import open_language
 
 from .program_screen import ProgramScreen
 from .screen import stop_at_once
@@ -128,6 +131,21 @@ class Answers:
         with suppress(EOFError, typer.Abort):
             return str(typer.prompt(readable(question), err=True, prompt_suffix="\n> "))
         return None
+
+
+def program_talk(
+    run_dir: Path, given: list[str], answers: str | None, *, as_json: bool, quiet: bool
+) -> tuple[ProgramScreen, Person] | None:
+    """The screen and the person of a program's run that is taken up again; None where it is no program's."""
+    try:
+        program = read_request(run_dir).program
+    except TraceError:  # said by what needs it more
+        return None
+    if program is None:
+        return None
+    screen = ProgramScreen(open_language(program.language).announcer(), quiet=quiet, full=False, as_json=as_json)
+    told = Answers([*given, *read_answers(answers, Path.cwd())], interactive=program.interactive)
+    return screen, Person(told, screen, screen.observe, stop_at_once)
 
 
 def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool) -> None:

@@ -27,6 +27,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.restore import restore
 from stackmem.memory import open_strategy
+from stackmem.programs.course import Outside
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock
 from stackmem.trace.store import TraceWriter
@@ -44,6 +45,8 @@ from .plugins import load_plugins
 from .raised import raised
 from .request import Request, read_request
 from .result import RunResult, read_result
+from .resume_program import changes_files, refuse_unsafe, take_up
+from .run_program import Person, ProgramResult, Told, outer_world, program_loop, with_mounts
 from .rundir import HISTORY, RESULT, TRACE
 from .stopped import Stopped, read_stopped
 
@@ -62,6 +65,7 @@ class Resumed(Struct, frozen=True):
         torn_bytes: Length of the last record that a crash had cut short, and that was cut off.
         folder: The folder of one's own that the workspace is a copy of; empty for a task.
         checked: Whether checks decide the outcome.
+        program: Of a program's run: what it returned and said; None elsewhere, and where it did not go on.
 
     """
 
@@ -71,6 +75,7 @@ class Resumed(Struct, frozen=True):
     torn_bytes: int = 0
     folder: str = ""
     checked: bool = False
+    program: ProgramResult | None = None
 
 
 def resume(
@@ -80,6 +85,7 @@ def resume(
     observe: Observe | None = None,
     stop: Callable[[int], object] = os._exit,
     told: Callable[[Stopped], object] | None = None,
+    person: Person | None = None,
 ) -> Resumed:
     """Play a stopped run to its end.
 
@@ -88,6 +94,7 @@ def resume(
         observe: Told of every new fact and the state it makes.
         stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
         told: Told where the run stands, before it goes on.
+        person: Who a program talks to; None answers nothing.
 
     Raises:
         TraceError: The trace is broken, another process writes it, or it cannot be written; what stood is whole.
@@ -115,7 +122,8 @@ def resume(
                 if told is not None:
                     told(stopped)
                 opened = _open(run_dir, request, stopped, again, environ, (lock, stack, interrupts, observe))
-                facts, first = _begin(stopped, again, opened)
+                facts, first = _begin(stopped, again, opened, yes=wanted.get("yes") is not None)
+                talked = _to_drive(stopped, request, first, opened, person or Person(_nobody_answers))
         except KeyboardInterrupt:
             if interrupts.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
@@ -129,7 +137,26 @@ def resume(
         result = play(first, state, opened)
         result = applied(result, opened.folder, wanted=bool(request.flags.get("apply")))
         checked = state.begun.checked
-        return Resumed(result, result.outcome, first is not None, stopped.torn_bytes, opened.folder, checked)
+        course = stopped.course
+        program = ProgramResult(result, course.value, tuple(talked.said)) if course and talked else None
+        return Resumed(result, result.outcome, first is not None, stopped.torn_bytes, opened.folder, checked, program)
+
+
+def _nobody_answers(question: str) -> str | None:
+    return None
+
+
+def _to_drive(
+    stopped: Stopped, request: Request, first: Event | Effect | None, opened: Opened, person: Person
+) -> Told | None:
+    """Let the program's loop play what follows, where the run is a program's; what it says is kept."""
+    if stopped.course is None or request.program is None or first is None or isinstance(first, Effect):
+        return None
+    told = Told(person.tell)
+    stopped.course.listen(told)
+    outer = outer_world(opened.parts, opened.places, request.program, person)
+    opened.loop = program_loop(stopped.course, outer, (first,))
+    return told
 
 
 def _is_over(state: State) -> bool:
@@ -193,6 +220,8 @@ def _open(
         request, run_dir.parent, {"isolation": again.isolation, "max_usd": None, "prompt": None}, environ
     )
     planned = plan(prepared, environ)
+    if request.program is not None:
+        planned = with_mounts(planned, request.program, Path(request.subject))
     profile = replace(planned.profile, network=start.network, command_seconds=start.command_seconds)
     strategy = open_strategy(start.strategy)
     history = NoHistory() if in_memory else History(run_dir / HISTORY, work, request.leave_out)
@@ -216,7 +245,9 @@ def _open(
     )
 
 
-def _begin(stopped: Stopped, again: RunResumed, opened: Opened) -> tuple[list[Event], Event | Effect | None]:
+def _begin(
+    stopped: Stopped, again: RunResumed, opened: Opened, *, yes: bool
+) -> tuple[list[Event], Event | Effect | None]:
     """The facts that are known, and what happens next; files are as they were before it."""
     state, parts = stopped.state, opened.parts
     again = replace(again, isolation=parts.workspace.level)
@@ -225,6 +256,14 @@ def _begin(stopped: Stopped, again: RunResumed, opened: Opened) -> tuple[list[Ev
     if _only_judged(state, again) and again.isolation == stopped.isolation:
         _put_back(stopped, opened)
         return [], RunChecks()
+    if stopped.course is not None:
+        taken = take_up(stopped.course, state, again)
+        if isinstance(taken.upcoming, Outside):
+            halted = state.program is not None and state.program.halted is not None
+            if not halted:  # a person goes on from a halt knowingly, with the files as she has left them
+                lost = _put_back(stopped, opened) if changes_files(taken.upcoming) else ""
+                refuse_unsafe(taken.upcoming, lost, frozenset(), yes=yes)
+            return [], again
     upcoming = advance(evolve(state, again), parts.strategy)
     lost = _put_back(stopped, opened) if _changes_files(upcoming) else ""
     if isinstance(upcoming, UseTool | Verify) and lost and not _writes(upcoming):

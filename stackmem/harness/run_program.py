@@ -111,7 +111,7 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
             raise WorkspaceError(
                 f"the run cannot be set up at {place} ({error.strerror}); make room or rights there"
             ) from error
-        outer = outer_world(parts, places, ready.request, person, prepared.subject.folder)
+        outer = outer_world(parts, places, ready.request, person)
         loop = program_loop(course, outer, (parts.start, begun))
         folder = str(prepared.subject.folder or "")
         opened = Opened(parts, places, writer, history, interrupts, folder, person.observe, loop=loop)
@@ -156,9 +156,7 @@ def with_mounts(planned: Plan, request: ProgramRequest, folder: Path | None) -> 
     return replace(planned, profile=replace(profile, mounts=(*profile.mounts, *mounts)))
 
 
-def outer_world(
-    parts: Parts, places: Places, request: ProgramRequest, person: Person, folder: Path | None
-) -> ProgramWorld:
+def outer_world(parts: Parts, places: Places, request: ProgramRequest, person: Person) -> ProgramWorld:
     """What the program's effects are performed with."""
     world, workspace = parts.world, parts.workspace
     if not isinstance(workspace, Workspace):

@@ -248,6 +248,11 @@ class Course:
             program=ProgramFrame("work", task_text(effect, frame), schema_text(effect.schema)),
         )
 
+    def listen(self, tell: Callable[[object], object]) -> None:
+        """Tell another one from here on."""
+        self._tell = tell
+        self._interpreter.listen(tell)
+
     def told(self, event: Event) -> None:
         """Pass on a fact that nothing in the program follows from."""
         self._tell(event)

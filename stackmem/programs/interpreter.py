@@ -51,6 +51,12 @@ class Interpreter:
         self._program = self._make()
         self.go_on()
 
+    def listen(self, tell: Callable[[object], object]) -> None:
+        """Tell another one from here on; it is told again what is being waited for."""
+        self._tell = tell
+        if not isinstance(self.asked, Note | Ended):
+            tell(self.asked)
+
     def go_on(self) -> None:
         """Run on from a note, to the next effect or note, or to the end."""
         self._step(lambda: self._program.send(None))

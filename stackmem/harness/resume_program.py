@@ -1,0 +1,69 @@
+"""A program's run taken up again: what it had asked the world when it stopped, and whether that may be asked again.
+
+Rule 1: reads, model calls and questions are asked again.
+Rule 2: commands and writes are asked again once the workspace is what it was before them.
+Rule 3: a tool outside the workspace is asked again only where it says that this does no harm, or the person does.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.events import RunResumed
+from stackmem.core.machine import evolve
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.programs.course import Course, Outside, Upcoming
+from stackmem.programs.effects import InvokeTool
+
+from .program_tools import BUILT_IN, READS
+
+
+class Taken(Struct, frozen=True):
+    """The program with its run reopened.
+
+    Attributes:
+        upcoming: What happens next in it.
+
+    """
+
+    course: Course
+    upcoming: Upcoming
+
+
+def take_up(course: Course, state: State, again: RunResumed) -> Taken:
+    """The program once its run goes on: a halt is taken back to what was asked last."""
+    reopened = evolve(state, again)
+    course.saw(again, reopened)
+    return Taken(course, course.upcoming(reopened))
+
+
+def changes_files(upcoming: Upcoming) -> bool:
+    """Whether a command or a write had been asked for."""
+    return any(call.tool in BUILT_IN and call.tool not in READS for call in _calls(upcoming))
+
+
+def refuse_unsafe(upcoming: Upcoming, lost: str, idempotent: frozenset[str], *, yes: bool) -> None:
+    """Refuse to ask again what may have been done already.
+
+    Args:
+        lost: Why files may not be as they were; empty where they are.
+        idempotent: Own tools that may be asked twice.
+        yes: The person says that everything may.
+
+    Raises:
+        UsageError: A call may have had effects, and nobody says that it may be repeated.
+
+    """
+    for call in () if yes else _calls(upcoming):
+        shown = f"{call.tool} {str(call.arguments)[:200]}"
+        if call.tool not in BUILT_IN:
+            if call.tool not in idempotent:
+                raise UsageError(f"the run stopped in a call that may have been made: {shown}; --yes makes it again")
+        elif lost and call.tool == "shell":
+            raise UsageError(f"the run stopped in a command ({lost}): {shown}; look at the files, then say --yes")
+
+
+def _calls(upcoming: Upcoming) -> list[InvokeTool]:
+    asked = upcoming.asked if isinstance(upcoming, Outside) else ()
+    return [effect for _, effect in asked if isinstance(effect, InvokeTool)]
