@@ -8,6 +8,7 @@ Rule 2: flags, suite and task say what a trial is. Variables ``STACKMEM_*`` and 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,6 +38,8 @@ Row = dict[str, Any]
 """Column to value; the columns are those of ``results.COLUMNS``."""
 
 RUNS, TASKS, WORK = "runs", "tasks", "work"
+
+_TEXTS_KEPT = 2_000
 
 
 class Job(Struct, frozen=True):
@@ -188,7 +191,8 @@ def _task(trial: Trial, root: Path) -> Path:
 
 def _losses(run: list[Moment]) -> Row:
     found = first_loss(run)
-    literals.cache_clear()  # the texts of a run are large, and no other run has them
+    if literals.cache_info().currsize > _TEXTS_KEPT:  # the texts of a run are large, and no other run has most of them
+        literals.cache_clear()
     return {
         "first_loss_step": found.step,
         "first_gone_step": found.gone_step,
@@ -198,8 +202,12 @@ def _losses(run: list[Moment]) -> Row:
 
 
 def remove_leftover(folder: Path) -> None:
+    """Remove a tree; by a program of its own only where it is one that a hostile command left behind."""
     if folder.exists():
-        remove_tree(folder)
+        try:
+            shutil.rmtree(folder)
+        except (OSError, RecursionError):
+            remove_tree(folder)
 
 
 class _Watch:

@@ -1,0 +1,114 @@
+"""What the runner of benches adds to a trial: python benchmarks/bench.py [--trials 100] [--dask]
+
+Trials in memory of 10 steps of necessary work: the run alone, then measured and billed as a row, and the time that
+each engine lets pass between two of them. Memory is that of a process which makes all the trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from stackmem.bench import preload
+from stackmem.bench.bench import EngineName, Means, run_bench
+from stackmem.bench.plan import Plan, trials
+from stackmem.bench.planning import make_plan
+from stackmem.bench.results import read_results
+from stackmem.bench.suite import Asked
+from stackmem.bench.trial import Job, run_trial
+from stackmem.harness.prepare import prepare
+from stackmem.harness.solve import solve
+
+Row = tuple[str, str]
+
+
+def planned(count: int) -> Plan:
+    asked = Asked(
+        worlds=("env_trap", "ledger"), strategies=("full", "stackheap"), models=("sim/bounded-reader",), horizons=(10,),
+        trials=max(1, count // 4), settings={"isolation": "memory", "fsync": "none"}, keep_traces="none",
+    )  # fmt: skip
+    return make_plan(asked, Path.cwd(), os.environ)
+
+
+def jobs(plan: Plan, folder: Path) -> list[Job]:
+    return [Job(trial, str(folder), plan.price, plan.latency_seconds, "none") for trial in trials(plan)]
+
+
+def resident_mib() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def alone(work: list[Job], folder: Path) -> float:
+    """Median ms of a run without measuring; the tasks are there."""
+    times = []
+    for job in work:
+        trial = job.trial
+        task = folder / "tasks" / f"{trial.subject.shown}-s{trial.seed}"
+        flags = {**trial.settings, "model": trial.model, "strategy": trial.variant.strategy}
+        begun = time.perf_counter()
+        places = {"runs_dir": str(folder / "alone"), "sandbox_dir": str(folder / "alone-work")}
+        solve(prepare(str(task), None, flags | places, {}, folder), {})
+        times.append(time.perf_counter() - begun)
+    shutil.rmtree(folder / "alone")
+    return statistics.median(times) * 1000
+
+
+def as_rows(work: list[Job]) -> tuple[float, float, float]:
+    """Median ms of a trial to its row, and the process's memory after a quarter of the trials and after all."""
+    times, early = [], 0.0
+    for number, job in enumerate(work):
+        begun = time.perf_counter()
+        row = run_trial(job)
+        times.append(time.perf_counter() - begun)
+        if row["outcome"] == "error":
+            raise SystemExit(row["error"])
+        if number == len(work) // 4:
+            early = resident_mib()
+    return statistics.median(times) * 1000, early, resident_mib()
+
+
+def between(plan: Plan, folder: Path, engine: EngineName) -> float:
+    """Median ms from the end of one trial to the start of the next in a bench of one process."""
+    run_bench(plan, folder, Means(1, engine))
+    rows = sorted(read_results(folder), key=lambda row: row["started"])
+    gaps = [after["started"] - row["finished"] for row, after in pairwise(rows)]
+    return statistics.median(gaps) * 1000
+
+
+def measured(count: int, folder: Path, *, dask: bool) -> list[Row]:
+    plan = planned(count)
+    work = jobs(plan, folder / "inside")
+    for job in work:
+        run_trial(job)  # makes the tasks, and warms everything up
+    bare = alone(work, folder / "inside")
+    row, early, late = as_rows(work)
+    rows = [
+        ("the run alone, median", f"{bare:.1f} ms"),
+        ("measured, billed, compared: to its row, median", f"{row:.1f} ms"),
+        (f"memory after {len(work) // 4:,} trials and after {len(work):,}", f"{early:.1f}, {late:.1f} MiB"),
+        ("local engine, between two trials, median", f"{between(plan, folder / 'local', 'local'):.1f} ms"),
+    ]
+    if dask:
+        rows.append(("dask, between two trials, median", f"{between(plan, folder / 'dask', 'dask'):.1f} ms"))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--dask", action="store_true", help="the engine of clusters as well")
+    asked = parser.parse_args()
+    assert preload.trial  # imported once, as for every worker
+    with tempfile.TemporaryDirectory() as name:
+        for what, figure in measured(max(8, asked.trials), Path(name), dask=asked.dask):
+            print(f"{what:<54}{figure}")
+
+
+if __name__ == "__main__":
+    main()
