@@ -67,7 +67,7 @@ def _event(event: Event) -> Iterator[str]:
     for name, value in msgspec.structs.asdict(event).items():
         if isinstance(value, str) and (len(value) > 80 or "\n" in value):
             long.append((name, value))
-        elif value not in ("", (), {}, None, False):
+        elif value not in ("", (), {}, None, False, msgspec.UNSET):
             said = value if isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
             short.append(f"{name} {said}")
     yield f"-- {type(event).__name__} {', '.join(short)}".rstrip()

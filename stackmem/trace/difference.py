@@ -102,6 +102,8 @@ def _message_lines(message: Message) -> list[str]:
 
 
 def _spelled(value: object) -> str:
+    if value is msgspec.UNSET:
+        return "nothing"
     if isinstance(value, str):
         return value if "\n" in value or len(value) > 60 else repr(value)
     return msgspec.json.format(

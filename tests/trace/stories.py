@@ -41,12 +41,31 @@ def family() -> Played:
     )
 
 
+def compacted() -> Played:
+    """One conversation whose beginning the model replaces by summaries, with priced tokens."""
+    looks = [do("read_file", path="long.txt") for _ in range(6)]
+    return play(
+        *looks,
+        pop("All is done."),
+        start=started("summary:1000,keep=1", price=PRICE),
+        world=World({"long.txt": "a long line of text\n" * 100}, summary="It is a long file."),
+    )
+
+
+def folded() -> Played:
+    """Two branches, one in the other, that go on from the conversation before them."""
+    begin, end = do("branch", name="b", prompt="Look into it."), do("return", result="Seen.")
+    return play(begin, do("list_files"), begin, do("list_files"), end, end, end, start=started("fold"))
+
+
 PLAYED = {
     "calculator": calculator,
     "mishaps": lambda: mishaps("stackheap"),
     "mishaps-full": lambda: mishaps("full"),
     "mishaps-system": lambda: mishaps("stackheap:index=system"),
     "family": family,
+    "compacted": compacted,
+    "folded": folded,
 }
 
 

@@ -47,7 +47,11 @@ def test_steps_count_from_one_and_results_answer_calls_of_their_own_step(run):
         assert [step["step_id"] for step in one["steps"]] == list(range(1, len(one["steps"]) + 1))
         for step in one["steps"]:
             calls = [call["tool_call_id"] for call in step.get("tool_calls", [])]
-            results = [result["source_call_id"] for result in step.get("observation", {}).get("results", [])]
+            results = step.get("observation", {}).get("results", [])
+            if "context_management" in step.get("extra", {}):
+                assert [set(result) for result in results] == [{"content"}]
+                continue
+            results = [result["source_call_id"] for result in results]
             assert len(set(calls)) == len(calls)
             assert len(set(results)) == len(results)
             assert set(results) <= set(calls)
@@ -104,6 +108,23 @@ def test_times_are_those_of_the_records(family):
     assert trajectory([type(one)(one.seq, -1e300, one.event) for one in early])["steps"][0]["timestamp"].startswith(
         "1970"
     )
+
+
+def test_a_summary_is_a_boundary_with_its_text_in_the_observation_and_its_tokens_in_the_totals():
+    whole = trajectory(told("compacted"))
+    boundary = next(step for step in whole["steps"] if "context_management" in step.get("extra", {}))
+    assert boundary["source"] == "system"
+    assert boundary["extra"]["context_management"] == {"type": "compaction", "boundary": "replace"}
+    assert boundary["observation"] == {"results": [{"content": "It is a long file."}]}
+    metrics = [step["metrics"] for step in whole["steps"] if "metrics" in step]
+    metrics += [step["extra"]["stackmem"]["metrics"] for step in whole["steps"] if "up_to_step" in str(step)]
+    assert whole["final_metrics"]["total_prompt_tokens"] == sum(one["prompt_tokens"] for one in metrics)
+    assert whole["final_metrics"]["total_cost_usd"] == pytest.approx(sum(one["cost_usd"] for one in metrics))
+
+
+def test_a_branch_is_opened_by_what_opens_it_and_not_by_its_parents_first_message():
+    child = trajectory(told("folded"))["subagent_trajectories"][0]
+    assert child["steps"][1]["message"].startswith("BRANCH 'b', depth 1 of 5")
 
 
 @pytest.mark.campaign

@@ -26,8 +26,11 @@ def test_the_spans_hold_every_reply_once_and_to_the_letter(run):
     replies = [record.event for record in told if isinstance(record.event, ModelReplied)]
     found = {}
     for sample in samples(told):
-        found |= written(sample)
-    assert sorted(found) == list(range(1, len(replies) + 1))
+        again = written(sample)
+        assert all(found[step] == again[step] for step in found.keys() & again.keys())
+        found |= again
+    once = [span["step"] for sample in samples(told) for span in sample["spans"] if not span["elsewhere"]]
+    assert sorted(once) == sorted(found) == list(range(1, len(replies) + 1))
     for step, reply in enumerate(replies, 1):
         for part in reply.parts:
             if isinstance(part, Text) and part.text.strip():
@@ -82,3 +85,19 @@ def test_the_messages_are_a_chat_that_ends_with_the_reply():
         calls = [call["id"] for message in sample["messages"] for call in message.get("tool_calls", [])]
         answers = [message["tool_call_id"] for message in sample["messages"] if message["role"] == "tool"]
         assert answers == calls[: len(answers)]
+
+
+def test_what_stood_before_a_summary_is_a_sample_of_its_own():
+    found = samples(told("compacted"))
+    assert [sample["ending"] for sample in found[:-1]] == ["summary"] * (len(found) - 1)
+    assert found[-1]["ending"] == "popped"
+    assert len({sample["id"] for sample in found}) == len(found) > 2
+    assert "It is a long file." in found[-1]["text"]
+    assert "It is a long file." not in found[0]["text"]
+
+
+def test_a_branch_holds_its_parents_conversation_and_marks_what_is_not_its_own():
+    inner, outer, root = samples(told("folded"))
+    assert [span["elsewhere"] for span in inner["spans"]] == [True, True, True, False, False]
+    assert [span["elsewhere"] for span in root["spans"]] == [False, False]
+    assert outer["frame"]["name"] == "b"

@@ -25,7 +25,7 @@ from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.state import Notice, State
 from stackmem.trace.record import Record
 
-from .shown import arguments, compact, function, message_text, said, stamp, thought, view_of
+from .shown import arguments, compact, function, opening_text, said, stamp, thought, view_of
 from .story import Attempt, Call, Moment, Scope, call_ids, moments, slices
 
 Json = dict[str, Any]
@@ -92,7 +92,7 @@ class _Book:
         if view.system:
             self._add(frame.id, "system", view.system, moment.at)
         given = asdict(frame.registers) | {"heap": list(frame.opened.chunks)}
-        self._add(frame.id, "user", message_text(view.messages[0]), moment.at, {"registers": given})
+        self._add(frame.id, "user", opening_text(view), moment.at, {"registers": given})
         if frame.parent:
             self._trajectories[frame.parent].setdefault("subagent_trajectories", []).append(trajectory)
 

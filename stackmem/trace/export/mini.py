@@ -16,7 +16,7 @@ from stackmem.core.messages import ToolCall
 from stackmem.core.state import Notice, Result, State
 from stackmem.trace.record import Record
 
-from .shown import arguments, compact, message_text, said, thought, view_of
+from .shown import arguments, compact, opening_text, said, thought, view_of
 from .story import Moment, call_ids, moments
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
 
 
 def _opening(state: State) -> str:
-    return message_text(view_of(state).messages[0])
+    return opening_text(view_of(state))
 
 
 def _message(role: str, content: str, moment: Moment, **more: Any) -> Json:

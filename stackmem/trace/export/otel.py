@@ -28,7 +28,7 @@ from stackmem.core.messages import Text, ToolCall
 from stackmem.trace.record import Record
 
 from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span
-from .shown import arguments, compact, message_text, provider, view_of
+from .shown import arguments, compact, opening_text, provider, view_of
 from .story import Attempt, Call, Moment, Scope, moments, slices
 
 SPANS_PER_REQUEST = 1_000
@@ -91,7 +91,7 @@ class _Spans:
         for moment in moments(records):
             if self._content and len(moment.after.stack) > len(moment.before.stack):
                 view = view_of(moment.after)
-                self._openings[moment.after.running.id] = (view.system, message_text(view.messages[0]))
+                self._openings[moment.after.running.id] = (view.system, opening_text(view))
             yield moment
 
     def _agent(self, piece: Scope) -> Json:

@@ -1,4 +1,4 @@
-"""Training samples: one per frame, with the spans of its text that the model wrote."""
+"""Training samples: one per frame, and per stretch of it between summaries, with the spans that the model wrote."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from stackmem.core.events import CallRejected, FramePopped, ModelReplied
+from stackmem.core.events import CallRejected, ContextCompacted, FramePopped, ModelReplied
 from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from stackmem.core.state import Reply, State
 from stackmem.trace.record import Record
@@ -19,17 +19,19 @@ Json = dict[str, Any]
 
 
 class _Ended(Struct):
-    """A frame's last reply, and how the frame ended."""
+    """A frame's last reply, or the last before a summary, and how the frame ended."""
 
     last: Moment
     popped: FramePopped | None
+    summary: int = 0
 
 
 def sft(records: Iterable[Record], run: str) -> Iterator[str]:
     """A line for each frame that had a reply, in the order in which they ended.
 
     A sample is the frame's last prompt, as it was sent, with the reply to it: a strategy that rewrites earlier prompts
-    is shown as it last wrote them.
+    is shown as it last wrote them. Where a summary took replies out of sight, what stood before it is a sample too.
+    A span is marked ``elsewhere`` where another sample is the reply's own: an earlier one, or one of the frame above.
 
     Raises:
         TraceError: A record is broken, or the run's strategy is not installed here.
@@ -38,35 +40,43 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
     last: dict[str, Moment] = {}
     ended: list[_Ended] = []
     refused: set[int] = set()
-    state = State()
+    summaries, state = 0, State()
     for moment in moments(records):
         state = moment.after
         match moment.event:
             case ModelReplied():
                 last[moment.frame.id] = moment
+            case ContextCompacted() if moment.frame.id in last:
+                summaries += 1
+                ended.append(_Ended(last[moment.frame.id], None, summaries))
             case CallRejected():
                 refused.add(state.step)
             case FramePopped() if moment.frame.id in last:
                 ended.append(_Ended(last.pop(moment.frame.id), moment.event))
     ended += [_Ended(last[frame.id], None) for frame in reversed(state.stack) if frame.id in last]
+    spanned: set[int] = set()
     for frame in ended:
-        yield compact(_sample(run, frame, state, refused)) + "\n"
+        yield compact(_sample(run, frame, state, refused, spanned)) + "\n"
 
 
-def _sample(run: str, ended: _Ended, final: State, refused: set[int]) -> Json:
+def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: set[int]) -> Json:
+    """One line; ``spanned`` holds the steps that have their span, and is told of this sample's."""
     before, event = ended.last.before, ended.last.event
     frame, start = before.running, before.begun
     view = view_of(before)
     written = [*view.messages]
     if isinstance(event, ModelReplied):
         written.append(Message("assistant", tuple(event.parts)))
-    steps = _steps(before)
-    text, spans = _text(view.system, view.tools, written, steps, refused)
+    text, found = _text(view.system, view.tools, written, _steps(before), refused)
+    own = {turn.step for turn in frame.turns if isinstance(turn, Reply)} | {before.step + 1}
+    spans = [{**span, "elsewhere": span["step"] not in own or span["step"] in spanned} for span in found]
+    spanned |= own
     popped = ended.popped
+    ending = "open" if popped is None else f"forced:{popped.forced}" if popped.forced else "popped"
     return {
-        "id": f"{run}/{frame.id}",
+        "id": f"{run}/{frame.id}" + (f"/summary-{ended.summary}" if ended.summary else ""),
         "frame": {"id": frame.id, "name": frame.name, "depth": frame.depth, "parent": frame.parent},
-        "ending": "open" if popped is None else f"forced:{popped.forced}" if popped.forced else "popped",
+        "ending": "summary" if ended.summary else ending,
         "verified": popped.verified if popped else "",
         "outcome": final.outcome,
         "rewards": final.checks.rewards if final.checks else {},

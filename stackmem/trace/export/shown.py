@@ -11,7 +11,7 @@ import msgspec
 from stackmem.core.events import RunStarted
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
-from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolSpec, View
+from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
 from stackmem.core.state import Frame, State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
@@ -53,9 +53,10 @@ def _no_news(shown: Heap, heap: Heap) -> str:
     return ""
 
 
-def message_text(message: Message) -> str:
-    """The plain text of a message, calls and results left out."""
-    return "\n".join(part.text for part in message.parts if isinstance(part, Text))
+def opening_text(view: View) -> str:
+    """What opens a frame: its first message, or the answer to the push where the frame goes on from its parent's."""
+    last = view.messages[-1]
+    return "\n".join(part.text for part in last.parts if isinstance(part, Text | ToolResult))
 
 
 def said(parts: tuple[ReplyPart, ...]) -> str:
