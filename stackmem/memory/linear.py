@@ -206,7 +206,7 @@ def _task(frame: Frame) -> str:
     if not frame.depth:
         return f"TASK\n{frame.task}"
     rows = (("TASK", frame.registers.intent), ("REPORT", frame.registers.return_spec), ("CONTEXT", frame.context))
-    return "\n".join(f"{word}\n{text}" for word, text in rows if text)
+    return "\n".join(f"{word}\n{text}" for word, text in rows if text) or "TASK"
 
 
 def view(state: State, shown: Linear, tail: str = "") -> View:
