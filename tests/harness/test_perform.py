@@ -5,10 +5,11 @@ import math
 import pytest
 
 from stackmem.core.calls import ListFiles, ReadFile, RunCommand, WriteFile
-from stackmem.core.effects import DigestSources, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.effects import Compact, DigestSources, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
+    ContextCompacted,
     ModelFailed,
     ModelReplied,
     SourcesDigested,
@@ -18,7 +19,7 @@ from stackmem.core.events import (
 from stackmem.errors import WorkspaceError
 from stackmem.harness.perform import World, perform
 from stackmem.workspace.outcome import Outcome
-from tests.build import do, play, reply
+from tests.build import SPENT, call, do, play, reply
 
 SECRET = "hunter22"
 
@@ -130,6 +131,24 @@ def test_a_reply_is_kept_as_it_is_with_the_digest_of_what_it_answers():
     fact = perform(request, world(model=Says(answer)))
     assert fact.parts == answer.parts
     assert fact.prompt_digest == request.view.digest
+
+
+def test_of_a_summary_the_texts_are_kept_without_secrets_and_nothing_else():
+    ask = play(do("list_files")).upcoming
+    effect = Compact(ask, "frame-0", 1)
+    answer = reply("first,", call("list_files"), f"then {SECRET}", " ", stop="truncated")
+    fact = perform(effect, world(model=Says(answer)))
+    digest = ask.view.digest
+    assert fact == ContextCompacted("frame-0", 1, "first,\nthen [secret]", SPENT, digest, "truncated")
+    nothing = perform(effect, world(model=Says(reply(call("list_files")))))
+    assert nothing.text == ""
+
+
+def test_a_failure_to_summarise_is_the_failure_of_a_request():
+    ask = play(do("list_files")).upcoming
+    failure = ModelFailed("overloaded", f"busy with {SECRET}")
+    fact = perform(Compact(ask, "frame-0", 1), world(model=Says(failure)))
+    assert fact == ModelFailed("overloaded", "busy with [secret]", prompt_digest=ask.view.digest)
 
 
 def test_what_a_provider_says_of_a_failure_is_scrubbed():

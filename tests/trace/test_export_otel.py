@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from stackmem.core.events import RunForked
+from stackmem.core.events import ContextCompacted, RunForked
 from stackmem.errors import UsageError
 from stackmem.trace.export.collector import send
 from stackmem.trace.export.otel import SPANS_PER_REQUEST, otel_with_content, requests
@@ -102,6 +102,13 @@ def test_a_reply_is_a_chat_with_its_whole_prompt_counted(family):
     assert given["gen_ai.provider.name"] == "anthropic"
     assert given["gen_ai.usage.input_tokens"] == 100
     assert given["stackmem.usd"] == pytest.approx(0.00014)
+
+
+def test_a_summary_is_a_chat_that_says_so():
+    found = [attributes(span) for span in named(spans(exported("otel", told("compacted"))), "chat script")]
+    flags = [given.get("gen_ai.conversation.compacted") for given in found]
+    assert flags.count(True) == sum(isinstance(one.event, ContextCompacted) for one in told("compacted")) > 0
+    assert flags.count(None) == len(found) - flags.count(True)
 
 
 def test_a_failed_attempt_is_a_chat_in_error(family):
