@@ -16,6 +16,7 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.trace.store import TraceWriter
+from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.secrets import Scrubber
 
 from .assemble import Parts, Places
@@ -183,7 +184,7 @@ def _result(state: State, parts: Parts, places: Places, seconds: float) -> RunRe
         wall_seconds=round(seconds, 3),
         isolation=parts.workspace.level,
         result=ended.result if ended else "",
-        workspace=str(places.work),
+        workspace="" if isinstance(parts.workspace, MemoryWorkspace) else str(places.work),
         check_error=state.checks.error if state.checks else "",
         failure=failure_of(state),
     )

@@ -23,6 +23,7 @@ from stackmem.models.registry import MODELS, Model, Wanted
 from stackmem.workspace.launch import Level
 from stackmem.workspace.levels import WORKSPACES
 
+from .in_memory import MEMORY
 from .options import OPTIONS
 
 GROUP = "stackmem.plugins"
@@ -92,7 +93,7 @@ def _add(plugin: object) -> None:
     for what, brought, known, form in (
         ("strategy", plugin.strategies, STRATEGIES, _NAME),
         ("model", plugin.models, MODELS, _MODEL_NAME),
-        ("isolation level", plugin.workspaces, (*WORKSPACES, "auto"), _NAME),
+        ("isolation level", plugin.workspaces, (*WORKSPACES, "auto", MEMORY), _NAME),
     ):
         for name in brought:
             if not isinstance(name, str) or not form.fullmatch(name):

@@ -18,6 +18,7 @@ from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace, open_workspace
 
 from .checks import Bench, TaskChecks, copy_folder
+from .in_memory import MEMORY
 from .prepare import prepare
 from .solve import solve
 from .subject import TASK_PLACE, find_subject
@@ -43,6 +44,8 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[Finding
     task = find_subject(named, None, cwd).task
     if task is None:
         raise UsageError(f"{named} is no task; stackmem tasks list shows those there are")
+    if isolation == MEMORY:
+        raise UsageError("the check of a task runs its scripts, which cannot be had in memory; leave --isolation out")
     level = isolation or "auto"
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:

@@ -120,16 +120,27 @@ def make(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Pa
 
 
 def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Path:
-    """As ``make``; a folder that holds this very world already is left as it is."""
+    """As ``make``; a folder that holds this very world already, or has got it meanwhile, is left as it is."""
+    wanted = (family, seed, horizon, noise)
+    if _holds(folder, wanted):
+        return folder
+    try:
+        return make(family, seed, horizon, noise, folder)
+    except UsageError:
+        if _holds(folder, wanted):
+            return folder
+        raise
+
+
+def _holds(folder: Path, wanted: tuple[str, int, int, float]) -> bool:
+    """Whether this world stands there, with the program of this version."""
     try:
         told = manifest(folder)
-    except (OSError, msgspec.DecodeError):
-        return make(family, seed, horizon, noise, folder)
-    program = folder / "environment" / "workspace" / "work"
-    same = [told.get(name) for name in ("family", "seed", "horizon", "noise")] == [family, seed, horizon, noise]
-    if same and program.is_file() and program.read_text("utf-8") == program_text():
-        return folder
-    raise UsageError(f"{folder} holds another world; name another folder, or remove it")
+        program = (folder / "environment" / "workspace" / "work").read_text("utf-8")
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return False
+    same = tuple(told.get(name) for name in ("family", "seed", "horizon", "noise")) == wanted
+    return same and program == program_text()
 
 
 def manifest(folder: Path) -> dict[str, Any]:

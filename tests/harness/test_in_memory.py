@@ -11,6 +11,7 @@ from stackmem.harness.changes import Changes
 from stackmem.harness.fork import fork
 from stackmem.harness.replay_live import replay_live
 from stackmem.harness.replay_model import replay_model
+from stackmem.harness.task_check import check_task
 from stackmem.trace.open_run import Run
 from stackmem.worlds import WORLDS, make
 from tests.harness.killed import resumed
@@ -42,6 +43,7 @@ def test_nothing_but_the_records_is_written(stage: Stage, world: Path):
     assert not list(stage.work.iterdir())
     assert sorted((path, path.stat().st_mtime_ns) for path in world.rglob("*")) == before
     assert events(result.run_dir, RunStarted)[0].tree == ""
+    assert result.workspace == ""
 
 
 def test_a_run_that_fails_its_check_is_unsolved_and_the_check_says_why(stage: Stage, world: Path):
@@ -68,6 +70,11 @@ def test_a_task_that_is_no_world_is_refused_and_so_is_a_check_of_ones_own(stage:
     with pytest.raises(UsageError, match="memory runs worlds alone"):
         stage.solve(stage.root / "mine", "do it", isolation="memory", model="human")
     assert stage.left_behind() == []
+
+
+def test_the_check_of_a_task_is_not_run_in_memory(stage: Stage, world: Path):
+    with pytest.raises(UsageError, match="which cannot be had in memory; leave --isolation out"):
+        list(check_task(str(world), "memory", stage.elsewhere))
 
 
 def test_a_world_of_another_version_is_refused(stage: Stage, world: Path):

@@ -157,7 +157,7 @@ def test_a_task_that_is_there_already_is_not_made_again(tmp_path: Path):
     before = (folder / "demo.yaml").stat().st_mtime_ns
     assert make_task("ledger", 1, 10, 1.0, folder) == folder
     assert (folder / "demo.yaml").stat().st_mtime_ns == before
-    with pytest.raises(UsageError, match="holds another world"):
+    with pytest.raises(UsageError, match="is not empty; name another folder"):
         make_task("ledger", 2, 10, 1.0, folder)
 
 
