@@ -1,5 +1,6 @@
 """Tests and verdicts, against values worked out elsewhere."""
 
+import random
 from math import comb, nan
 
 import pytest
@@ -92,6 +93,23 @@ def test_what_one_comparison_shows_many_do_not():
     assert among.corrected.low is not None
     assert alone.corrected.low is not None
     assert among.corrected.low <= alone.corrected.low
+
+
+@pytest.mark.parametrize("pairs", [6, 12])
+def test_strategies_that_are_the_same_are_seldom_called_different(pairs):
+    """Bills are skewed; of 120 comparisons of equals at most one in twenty may be called, give or take chance."""
+    dice = random.Random(pairs)
+    called = 0
+    for _ in range(120):
+        drawn = [(dice.lognormvariate(0, 1), dice.lognormvariate(0, 1)) for _ in range(pairs)]
+        called += compare({"same": drawn}, "less")["same"].verdict != NONE_SHOWN
+    assert called <= 11  # more than that comes by chance once in thirty times
+
+
+def test_a_strategy_that_is_half_as_dear_is_called_so():
+    dice = random.Random(3)
+    drawn = [(base / 2 * dice.lognormvariate(0, 0.2), base) for base in (dice.lognormvariate(0, 1) for _ in range(24))]
+    assert compare({"half": drawn}, "less")["half"].verdict == "better"
 
 
 def test_trials_without_a_partner_are_counted_and_left_out():

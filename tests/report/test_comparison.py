@@ -7,6 +7,8 @@ from math import inf, nan
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stackmem.bench.intervals import Interval
 from stackmem.bench.statistics import NONE_SHOWN
@@ -247,6 +249,26 @@ def test_any_bench_has_a_report(tmp_path, rows, kind):
     assert re.search(r"\bnan\b", text) is None
     if kind == "html":
         assert "<script>alert" not in text
+
+
+ELEMENT = re.compile(
+    "/?(a|b|button|circle|dd|details|div|dl|dt|em|figcaption|figure|h1|h2|header|i|li|line|main|nav|p|path|section|small"
+    "|span|summary|svg|table|tbody|td|text|th|thead|title|tr|ul)"
+)
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30) | st.sampled_from(
+    ["</a><script>", "<!--", "]]>", "&lt;", "' onload='x", "</style>", "|", "{0}", "%s"]
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4))
+def test_no_text_of_a_bench_becomes_part_of_the_page(tmp_path_factory, words):
+    folder = tmp_path_factory.mktemp("fuzz")
+    rows = [row(one, two, seed, error=three, run=three, id=f"{seed}") for seed, (one, two, three) in enumerate(words)]
+    text = write_report(bench(folder, rows)).path.read_text(encoding="utf-8")
+    tags = re.findall(r"<(/?[a-zA-Z!][\w-]*)", text.split("<body>")[1].split("<script>")[0])
+    assert {tag.removeprefix("/") for tag in tags if not ELEMENT.fullmatch(tag)} == set()
+    assert text.count("<script") == text.count("</script") == 1
 
 
 def test_a_bench_that_is_not_there_is_said(tmp_path):
