@@ -27,7 +27,7 @@ from .plan import Plan, trials
 from .planning import is_free, model_prices
 from .results import write_results
 from .runner import Bounds, Ending, Runner, Told
-from .trial import RUNS, WORK, Row, remove_leftover
+from .trial import MAKING, RUNS, WORK, Row, remove_leftover
 
 EngineName = Literal["local", "dask"]
 
@@ -108,7 +108,7 @@ def run_bench(
                     ending = Runner(plan, folder, ledger, engine, bounds).run(lambda: bool(came), tell or _nothing)
                 finally:
                     engine.close()
-                    for left in (WORK, *([RUNS] if plan.keep_traces == "none" else [])):
+                    for left in (WORK, MAKING, *([RUNS] if plan.keep_traces == "none" else [])):
                         remove_leftover(folder / left)
         finally:
             results = write_results(folder, read_rows(folder), _suite(plan, len(ledger.rows)))

@@ -37,7 +37,7 @@ from .plan import Keep, Trial
 Row = dict[str, Any]
 """Column to value; the columns are those of ``results.COLUMNS``."""
 
-RUNS, TASKS, WORK = "runs", "tasks", "work"
+RUNS, TASKS, WORK, MAKING = "runs", "tasks", "work", "tasks/.making"
 
 _TEXTS_KEPT = 2_000
 
@@ -83,8 +83,8 @@ def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: M
         row = error_row(job.trial, _said(error), Path(job.root))
     return {
         **row,
-        "started": round(started, 3),
-        "finished": round(time.time(), 3),
+        "started": round(started, 4),
+        "finished": round(time.time(), 4),
         "wall_seconds": round(time.monotonic() - begun, 4),
     }
 
@@ -178,7 +178,7 @@ def _task(trial: Trial, root: Path) -> Path:
 
     place = root / TASKS / f"{subject.shown}-s{trial.seed}"
     if not place.is_dir():
-        fresh = place.with_name(f"{place.name}.{trial.id[-12:]}.{os.getpid()}")
+        fresh = root / MAKING / f"{trial.id}.{os.getpid()}"
         remove_leftover(fresh)
         fresh.parent.mkdir(parents=True, exist_ok=True)
         make_task(subject.family, trial.seed, subject.horizon, subject.noise, fresh)
