@@ -1,11 +1,12 @@
 """What is known from the visible conversation, and how its lines change that.
 
-One ``Knowledge`` is grown in place along one conversation: it is the accumulator of a fold, never kept or shared
-beyond one reply, so nothing in it outlives what is visible. No text makes it raise.
+One ``Knowledge`` is grown in place along one conversation, message by message; it holds nothing that those messages do
+not say, so nothing in it outlives what is visible. No text makes it raise.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import assert_never
 
@@ -28,6 +29,7 @@ from .lines import (
 )  # fmt: skip
 
 SEEN, TOLD, CHILD = "seen", "told", "child"
+_NESTED = frozenset({"excluded", "missing", "spans"})
 
 
 class Held(Struct, frozen=True):
@@ -118,6 +120,16 @@ class Knowledge:
         self.stubs: dict[int, int] = {}
         self.next_page: dict[str, str] = {}
         self.index: Index | None = None
+
+    def copied(self) -> Knowledge:
+        """One that can be grown by itself."""
+        other = copy.copy(self)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, dict):
+                inner = name in _NESTED
+                setattr(other, name, {key: copy.copy(one) for key, one in value.items()} if inner else dict(value))
+        return other
 
     def changed_at(self, key: str) -> tuple[int, int]:
         """The unit at which the key last changed, and the order in which that was read."""

@@ -32,8 +32,8 @@ _TRANSCRIPT = "STEP "
 """How the turns begin that a compaction request shows as plain text, in the order in which they were."""
 
 
-def read_message(known: Knowledge, message: Message) -> Knowledge:
-    """The step of the fold; ``known`` is grown in place, and the fold never uses an older one again."""
+def read_message(known: Knowledge, message: Message) -> None:
+    """Grow ``known`` by what the message says."""
     for part in message.parts:
         known.order += 1
         match part:
@@ -54,7 +54,6 @@ def read_message(known: Knowledge, message: Message) -> Knowledge:
                 known.chars += len(str(part.raw))
             case _:
                 assert_never(part)
-    return known
 
 
 def _hear(known: Knowledge, text: str) -> None:

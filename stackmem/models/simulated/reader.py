@@ -15,12 +15,11 @@ from stackmem.core.effects import AskModel
 from stackmem.core.events import ModelFailed, ModelReplied
 from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage, View
 
-from .index import INDEX_HEAD
 from .knowledge import Knowledge
-from .listening import read_message
 from .offered import offered
 from .oracle import Remembered
 from .policy import decide
+from .reading import Reading
 from .sight import Sight
 from .summarising import compaction_wanted, summary
 from .words import said
@@ -44,10 +43,11 @@ class BoundedReader:
     def __init__(self, variant: str = "nesting", window_tokens: int = 200_000) -> None:
         self._variant = variant
         self._window_tokens = window_tokens
+        self._reading = Reading()
         self._remembered = Remembered() if variant == "oracle" else None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        known = _read(request.view)
+        known = self._reading.of(request.view)
         tokens = _prompt_tokens(request.view, known)
         if tokens > self._window_tokens:
             return ModelFailed(
@@ -62,14 +62,6 @@ class BoundedReader:
         text = said(action, known)
         call = ToolCall(f"call_{request.facts}", action.tool, action.arguments)
         return _answered(request, tokens, (Text(text), call))
-
-
-def _read(view: View) -> Knowledge:
-    # An index in the system prompt is the newest one, and it is known before anything else is read.
-    first = view.system if INDEX_HEAD in view.system else ""
-    begun = Knowledge()
-    begun.look_at_index(first)
-    return view.messages.fold(read_message, begun, first)
 
 
 def _prompt_tokens(view: View, known: Knowledge) -> int:
