@@ -120,7 +120,7 @@ def test_a_plug_in_brings_an_isolation_level_that_must_be_asked_for(installed: I
         ("import stackmem\nplugin = stackmem.Plugin(models={'demo': 1})", "the model demo is there already"),
         ("import stackmem\nplugin = stackmem.Plugin(models={'claude-x': 1})", "the model claude-x is there already"),
         ("import stackmem\nplugin = stackmem.Plugin(workspaces={'auto': 1})", "isolation level auto is there already"),
-        ("import stackmem\nplugin = stackmem.Plugin(workspaces={'memory': 1})", "isolation level memory is there already"),
+        ("import stackmem\nplugin = stackmem.Plugin(workspaces={'memory': 1})", "level memory is there already"),
         ("import stackmem\nplugin = stackmem.Plugin(strategies={'A b': 1})", "'A b' is no name of a strategy"),
         ("import stackmem\nplugin = stackmem.Plugin(strategies=3)", "TypeError"),
     ],
