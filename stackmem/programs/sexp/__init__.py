@@ -1,0 +1,1 @@
+"""S-expression workflows: a small Lisp whose atomic tasks are frames on the machine."""

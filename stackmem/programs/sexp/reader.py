@@ -1,0 +1,145 @@
+"""From text to nodes, with positions, without recursion.
+
+``'x`` is ``(quote x)``; ``nil`` and ``()`` are the empty list; ``true`` and ``false`` are truth values; ``;`` begins a
+comment. There are no brackets, no quasi-quotes and no infinite numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from .errors import Place, SexpSyntaxError
+from .nodes import Atom, Form, Name, Node, Source
+
+MOST_SOURCE = 1_000_000
+MOST_DIGITS = 10_000
+MOST_NESTED = 100_000
+
+UNBALANCED = "S-expression syntax error: Unbalanced parentheses or brackets."
+
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+|;[^\n]*)|(?P<open>\()|(?P<close>\))|(?P<quote>')"""
+    r"""|(?P<text>"(?:[^"\\]|\\.)*")|(?P<word>[^\s()\[\]'";`,]+)""",
+    re.DOTALL,
+)
+_INTEGER = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+
+
+def read(text: str, path: str = "") -> list[Node]:
+    """Every top-level expression.
+
+    Raises:
+        TypeError: ``text`` is no text.
+        SexpSyntaxError: It is empty, unbalanced, too long, or holds what the language does not have.
+
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a workflow is a text, not {type(text).__name__}")
+    if not text.strip():
+        raise SexpSyntaxError("Input string is empty or contains only whitespace.", text)
+    if len(text) > MOST_SOURCE:
+        raise SexpSyntaxError(f"The source has {len(text):,} characters; the most is {MOST_SOURCE:,}.", text[:200])
+    nodes = _Reader(Source(path, text)).nodes()
+    if not nodes:
+        raise SexpSyntaxError("Input string is empty or contains only whitespace.", text)
+    return nodes
+
+
+class _Reader:
+    """Reads one source; what is open stands in ``_open``."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._done: list[Node] = []
+        self._open: list[tuple[int, list[Node], bool]] = []  # where it began, its items, whether it is a quote
+
+    def nodes(self) -> list[Node]:
+        text, at = self._source.text, 0
+        while at < len(text):
+            token = _TOKEN.match(text, at)
+            if token is None:
+                raise self._foreign(at)
+            at = token.end()
+            match token.lastgroup:
+                case "open":
+                    self._begin(token.start(), quote=False)
+                case "close":
+                    self._close(token.start(), at)
+                case "quote":
+                    self._begin(token.start(), quote=True)
+                case "text":
+                    self._add(Atom(_unescaped(token[0][1:-1]), token.start()), at)
+                case "word":
+                    self._add(self._word(token[0], token.start(), at), at)
+        if self._open:
+            raise self._error(UNBALANCED, self._open[-1][0])
+        return self._done
+
+    def _begin(self, at: int, *, quote: bool) -> None:
+        if len(self._open) >= MOST_NESTED:
+            raise self._error(f"Nested deeper than {MOST_NESTED:,}.", at)
+        items: list[Node] = [Name("quote", at, self._source)] if quote else []
+        self._open.append((at, items, quote))
+
+    def _close(self, at: int, end: int) -> None:
+        if not self._open:
+            raise self._error("Unexpected content after the main expression.", at)
+        began, items, quote = self._open.pop()
+        if quote:
+            raise self._error("A quote is followed by nothing.", began)
+        self._add(Form(items, began, end, self._source), end)
+
+    def _add(self, node: Node, end: int) -> None:
+        """To what is open; a quote closes with its one item."""
+        while self._open and self._open[-1][2]:
+            began, items, _ = self._open.pop()
+            items.append(node)
+            node = Form(items, began, end, self._source)
+        (self._open[-1][1] if self._open else self._done).append(node)
+
+    def _word(self, word: str, at: int, end: int) -> Node:
+        if word == "nil":
+            return Form([], at, end, self._source)
+        if word in ("true", "false"):
+            return Atom(word == "true", at)
+        if _INTEGER.fullmatch(word):
+            if len(word) > MOST_DIGITS:
+                raise self._error(f"A number of more than {MOST_DIGITS:,} digits.", at)
+            return Atom(_int(word), at)
+        if _NUMBER.fullmatch(word):
+            number = float(word)
+            if not math.isfinite(number):
+                raise self._error(f"{word[:40]} is larger than any number here.", at)
+            return Atom(number, at)
+        return Name(word, at, self._source)
+
+    def _foreign(self, at: int) -> SexpSyntaxError:
+        char = self._source.text[at]
+        if char == '"':
+            return self._error("A text has no closing quotation mark.", at)
+        if char in "[]":
+            return self._error(f"{char} is not part of the language; lists are written ( ).", at)
+        return self._error(f"{char} is not part of the language.", at)
+
+    def _error(self, message: str, at: int) -> SexpSyntaxError:
+        place = Place.of(self._source.path, self._source.text, at)
+        return SexpSyntaxError(message, self._source.text, message, place)
+
+
+def _int(word: str) -> int:
+    """Python refuses to parse more than 4,300 digits at once."""
+    digits = word.lstrip("+-")
+    number = 0
+    for start in range(0, len(digits), 4_000):
+        chunk = digits[start : start + 4_000]
+        number = number * 10 ** len(chunk) + int(chunk)
+    return -number if word.startswith("-") else number
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
