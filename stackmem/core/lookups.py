@@ -41,7 +41,7 @@ def look_up(state: State, call: LookupCall) -> CallAnswered | CallRejected:
     answer = _answer(state, call)
     tool = tool_name(call)
     if answer.fault:
-        return CallRejected(f"{tool}_refused", f"{tool} refused: {answer.fault}")
+        return CallRejected("lookup_refused", f"{tool} refused: {answer.fault}")
     return CallAnswered(tool, len(answer.text))
 
 

@@ -38,7 +38,7 @@ def test_a_list_of_the_heap_is_its_index():
 def test_notes_hold_as_much_as_the_heap_would_and_no_more():
     played = notes(do("add_note", text="x" * 6), do("add_note", text="x" * 5), budgets=Budgets(heap_chars=10))
     assert "6 of 10" in played.answer
-    assert [event.code for event in played.of(CallRejected)] == ["add_note_refused"]
+    assert [event.code for event in played.of(CallRejected)] == ["lookup_refused"]
     assert list(played.state.notes) == ["xxxxxx"]
     assert "empty" in notes(do("add_note", text=" \n")).answer
 
