@@ -18,6 +18,7 @@ import msgspec
 
 from stackmem.errors import TraceError, UsageError
 from stackmem.trace.lock import Lock
+from stackmem.version import VERSION
 
 from .plan import Plan, trials
 
@@ -84,6 +85,11 @@ def refuse_other(old: Plan, new: Plan, folder: Path) -> None:
 
     """
     way_out = "choose another -o DIR, or give the flags it was begun with"
+    if old.version != VERSION:
+        raise UsageError(
+            f"the bench in {folder} was begun by stackmem {old.version}, and this is {VERSION}: their rows cannot be "
+            "compared; choose another -o DIR, or go on with that version"
+        )
     for name in ("price", "latency_seconds"):
         if getattr(old, name) != getattr(new, name):
             raise UsageError(

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from stackmem.version import VERSION
+
 Keep = Literal["all", "failed", "none"]
 
 
@@ -86,6 +88,7 @@ class Plan(Struct, frozen=True):
         price: The model of the price table that the bill is made by.
         latency_seconds: Between two requests, by the bill's clock.
         command: How it was asked for.
+        version: The stackmem that began it; no other one goes on with it.
 
     """
 
@@ -99,6 +102,7 @@ class Plan(Struct, frozen=True):
     keep_traces: Keep = "all"
     suite: str = ""
     command: str = ""
+    version: str = VERSION
 
     @property
     def count(self) -> int:

@@ -5,6 +5,7 @@ import pytest
 from stackmem.bench.ledger import LEDGER, PLAN, Ledger, read_plan, read_rows
 from stackmem.bench.plan import Plan, Subject, Variant, trials
 from stackmem.errors import TraceError, UsageError
+from stackmem.version import VERSION
 
 PLANNED = Plan((Subject("calculator"),), ("demo",), (Variant("full", "full"),), trials=2, settings={"depth": 3})
 FIRST, SECOND = (trial.id for trial in trials(PLANNED))
@@ -99,4 +100,12 @@ def test_a_plan_that_cannot_be_read_is_named(tmp_path):
     begun(tmp_path, {"id": FIRST})
     (tmp_path / PLAN).write_text("{")
     with pytest.raises(TraceError, match=r"plan\.json cannot be read"):
+        begun(tmp_path)
+
+
+def test_another_version_does_not_go_on_with_it(tmp_path):
+    begun(tmp_path, {"id": FIRST})
+    path = tmp_path / PLAN
+    path.write_text(path.read_text().replace(f'"version": "{VERSION}"', '"version": "0.0.1"'))
+    with pytest.raises(UsageError, match=r"was begun by stackmem 0\.0\.1"):
         begun(tmp_path)
