@@ -145,8 +145,8 @@ def proven(moment: Moment, view: View) -> bool:
     return isinstance(event, ModelReplied) and event.prompt_digest == view.digest
 
 
-def prompt_of(moment: Moment) -> View:
-    """The exact prompt that the step's reply answers.
+def prompt_of(moment: Moment, view: View | None = None) -> View:
+    """The exact prompt that the step's reply answers; ``view`` is it where the state alone does not tell.
 
     Raises:
         UsageError: Step 0 has no prompt; of an imported run, prompts are not known.
@@ -156,7 +156,7 @@ def prompt_of(moment: Moment) -> View:
     """
     if moment.asked.start is not None:
         refuse_imported(moment.asked.start, "asked for the prompts that were sent")
-    view = rendered(moment)
+    view = rendered(moment) if view is None else view
     if not proven(moment, view):
         raise RulesDiffer(
             f"record {moment.record.seq}: the prompt of step {moment.step} cannot be had, as today another one is "

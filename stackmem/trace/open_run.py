@@ -17,7 +17,8 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError
 
 from .lineage import HISTORY, RunReader
-from .moments import Moment, following, moments, no_step, prompt_of
+from .moments import Moment, following, moments, no_step, prompt_of, rendered
+from .program import completion_of
 from .snapshot import Snapshot
 from .steps import FrameSpan, Step, frame_spans, steps, total_usd
 
@@ -143,7 +144,21 @@ class Run:
             RulesDiffer: Today another prompt is rendered than the one that was sent.
 
         """
-        return prompt_of(self.moment(step))
+        moment = self.moment(step)
+        return prompt_of(moment, self.rendered(moment))
+
+    def rendered(self, moment: Moment) -> View:
+        """The prompt of a step as today's code renders it; of a completion, as its program asks for it.
+
+        Raises:
+            UsageError: Step 0 has no prompt.
+            TraceError: The strategy or the language is unknown here, or the records allow no prompt there.
+
+        """
+        asked = moment.asked
+        if asked.program is not None and asked.stack and asked.running.program == "steps":
+            return completion_of(self.folder, self.records(), moment.record.seq)
+        return rendered(moment)
 
     def files_at(self, step: int) -> Snapshot:
         """The workspace's files once the step's call was answered; raises as ``moment`` does.

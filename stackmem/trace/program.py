@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stackmem.core.events import RunStarted
+from msgspec import UNSET
+
+from stackmem.core.effects import AskModel
+from stackmem.core.events import ModelReplied, RunStarted
+from stackmem.core.machine import evolve
+from stackmem.core.messages import View
 from stackmem.core.program_events import ProgramStarted
+from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
-from stackmem.programs.course import Course
+from stackmem.programs.course import Course, Outside
 from stackmem.programs.language import Launch
 
 from .languages import open_language
 from .lineage import sources
+from .record import Record
 
 SOURCES = "sources"
 TextOf = Callable[[str], str]
@@ -92,3 +99,27 @@ def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
     """What the interpreter is given, from what was recorded."""
     own = tuple(tool for tool in start.tools if tool.name in start.registered)
     return Launch(event.path, text, event.inputs, event.module_path, start.workspace, event.options, own)
+
+
+def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
+    """The prompt of a completion that a program asked for, and that record ``seq`` answers.
+
+    Raises:
+        TraceError: The records up to there are no program's run, or today's interpreter asks for something else.
+
+    """
+    state, course, text_of = State(), None, sources_of(folder)
+    for record in records:
+        event = record.event
+        upcoming = course.upcoming(state) if course is not None else None
+        if record.seq == seq and isinstance(upcoming, Outside) and isinstance(event, ModelReplied):
+            branch = None if event.branch is UNSET else event.branch
+            for asked, effect in upcoming.asked:
+                if asked == branch and isinstance(effect, AskModel):
+                    return effect.view
+        state = evolve(state, event)
+        if course is not None:
+            course.saw(event, state)
+        elif isinstance(event, ProgramStarted):
+            course = course_of(event, state.begun, open_strategy(state.begun.strategy), text_of)
+    raise TraceError(f"record {seq} answers no completion that the program asks for today; stackmem replay tells more")

@@ -13,7 +13,7 @@ from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, U
 from stackmem.core.state import Frame
 from stackmem.errors import TraceError, UsageError
 
-from .moments import Moment, proven, rendered
+from .moments import Moment, proven
 from .open_run import Run
 from .snapshot import FileChange, changes
 from .steps import FrameSpan
@@ -104,7 +104,7 @@ def view_step(run: Run, step: int) -> StepView:
 
     """
     moment = run.moment(step)
-    view = rendered(moment)
+    view = run.rendered(moment)
     reply = moment.record.event
     if not isinstance(reply, ModelReplied):
         raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
