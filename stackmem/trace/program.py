@@ -108,7 +108,8 @@ def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
         TraceError: The records up to there are no program's run, or today's interpreter asks for something else.
 
     """
-    state, course, text_of = State(), None, sources_of(folder)
+    state, text_of = State(), sources_of(folder)
+    course: Course | None = None
     for record in records:
         event = record.event
         upcoming = course.upcoming(state) if course is not None else None
