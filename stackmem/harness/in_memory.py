@@ -147,13 +147,13 @@ def program_text() -> str:
     return Path(work.__file__).read_text("utf-8")
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _files(place: Path, changed: int) -> dict[str, str]:
     """Every file of a world's workspace; read once for each time that it was made."""
     found = sorted(path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
     return {path.relative_to(place).as_posix(): path.read_bytes().decode("utf-8") for path in found}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _answers(path: Path, changed: int) -> dict[str, object]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, object])

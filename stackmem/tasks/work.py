@@ -111,7 +111,7 @@ def unit_digest(salt: str, unit: int, values: dict[str, str]) -> str:
     return digest(salt, "done", str(unit), *(f"{key}={values[key]}" for key in sorted(values)))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def _opened(text: str) -> dict[str, Any]:
     salt, _, rows = text.partition("\n")
     raw = base64.b64decode(rows.replace("\n", ""), validate=True)

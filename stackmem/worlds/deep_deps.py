@@ -41,14 +41,12 @@ def build(rng: Random, size: Size, units: int) -> World:
     root = _tree(rng, count, max(1, min(6, count.bit_length())))
     tasks = list(_after_children(root))
     work: list[Unit] = []
-    before: dict[int, str] = {}  # depth to the result of the sibling that ended last
+    before: dict[int, str] = {}  # depth to the result of the sibling, of this task or of one above it, that ended last
     for at, task in enumerate(tasks):
         last = (at + 1) * units // len(tasks)
-        known = [child.result for child in task.children]
-        if task.depth in before and not task.children:
-            known.append(before[task.depth])
         for child in task.children:
             before.pop(child.depth, None)
+        known = [*(child.result for child in task.children), *before.values()]
         while len(work) < last:
             unit = len(work) + 1
             wanted = [known[(unit + turn) % len(known)] for turn in range(min(3, len(known)))]
@@ -66,8 +64,9 @@ def build(rng: Random, size: Size, units: int) -> World:
         title="Assemble a product from sub-tasks that build on each other",
         text=(
             "The work is a tree of sub-tasks. The last unit of each gives its result, `result.uK`, an identifier that "
-            "later sub-tasks of the same parent, and the parent itself, must name. A result is told once, in the "
-            f"output of that unit; it stands nowhere else. `{PATH}` holds what every sub-task needs."
+            "must be named by the next sub-task of the same parent, by all that lies below that one, and by the parent "
+            "itself. A result is told once, in the output of that unit; it stands nowhere else. "
+            f"`{PATH}` holds what every sub-task needs."
         ),
         units=tuple(work),
         facts=facts.rows(units),

@@ -15,13 +15,14 @@ _CASES = (
     "wrong-tax", "ghost-order", "split-invoice", "slow-search", "mail-loop",
 )  # fmt: skip
 _STEPS = ("trace", "replay", "annotate", "compare", "escalate", "credit", "correct", "confirm")
-_BLOCK = 3  # units in a row that work on one case
+_BLOCK = 5  # units in a row that work on one case
 PAGE_CHARS = 12_000
 
 
 def build(rng: Random, size: Size, units: int) -> World:
     facts = Facts()
-    cases = rng.sample(_CASES, size.share(1.2, 1, len(_CASES), of=0.25))
+    # Each case is taken up at least twice: after 60 units, or in a short run after half of them.
+    cases = rng.sample(_CASES, max(1, min(len(_CASES), int(size.horizon * 0.85) // (2 * _BLOCK))))
     logs: list[tuple[Page, ...]] = []
     for number, case in enumerate(cases, 1):
         value = f"req-{rng.getrandbits(48):012x}"

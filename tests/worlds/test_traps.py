@@ -98,7 +98,7 @@ def test_an_identifier_stands_in_its_log_alone_and_is_needed_long_afterwards():
         assert "omitted" not in shown
         assert len(shown) > 8_000
         gaps = [after - before for before, after in zip(row.needed, row.needed[1:], strict=False)]
-        assert max(gaps) >= 30
+        assert max(gaps) >= 50
 
 
 def test_a_result_of_a_sub_task_is_told_once_and_stands_nowhere():

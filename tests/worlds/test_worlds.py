@@ -178,3 +178,16 @@ def test_every_family_is_played_to_the_end_by_the_right_values():
         assert refused == []
         assert reward(made(family, 60), workspace) == 1.0
     assert len(WORLDS) == 8
+
+
+@pytest.mark.parametrize("horizon", [60, 300])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_most_facts_are_needed_at_several_places_far_apart(family: str, horizon: int):
+    """Otherwise no memory could pay."""
+    passing = ("step", "unit ")  # a total, or a result, which a part of the work needs
+    rows = [row for row in made(family, horizon).world.facts if not row.found.startswith(passing)]
+    apart = [row.needed[-1] - row.needed[0] for row in rows]
+    units = len(made(family, horizon).commands)
+    again = sum(distance >= min(20, units // 4) for distance in apart)
+    lasting = sum(row.valid[1] - row.valid[0] >= units // 2 for row in rows)
+    assert again >= 0.6 * min(lasting, len(rows))
