@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .index import Row
-from .knowledge import SEEN, Held, Knowledge, Span
+from .knowledge import SEEN, Knowledge, Span
 from .lines import Need, topic_of
 from .sight import Action, Sight, command, fresh
 
 MEMORY = "/memories"
-
-
-def visible(known: Knowledge, key: str) -> Held | None:
-    """The fact as it holds now; None where it is not visible or was refused."""
-    held = known.facts.get(key)
-    if held is None or known.wrong.get((key, held.value), -1) >= held.order:
-        return None
-    return held
 
 
 def find(sight: Sight, need: Need) -> Action | None:
@@ -49,7 +41,7 @@ def _remembered(sight: Sight, need: Need) -> Iterator[Action | None]:
     if "heap_list" in names and known.index is None:
         yield Action("heap_list", {}, f"a chunk may hold {need.key}")
     if "heap_read" in names and known.index is not None:
-        for row in known.index.rows.values():
+        for row in sorted(known.index.rows.values(), key=lambda row: -row.written):
             if _may_hold(known, row, need.key):
                 yield Action("heap_read", {"name": row.name}, f"the index says that {row.name} holds {topic} facts")
     if "memory" in names:

@@ -70,6 +70,7 @@ class Knowledge:
     saved_changes: Scope to the stamp that is known to be stored.
     chunks: Content of chunks as last seen whole.
     used: Order at which a key was last given to a unit.
+    results: Order of every child's result.
     repeats: How often a call was made since the last news, by its signature.
     """
 
@@ -77,7 +78,7 @@ class Knowledge:
         "agent_order", "asked", "candidates", "changed", "changed_by", "chars", "children", "chunks",
         "closed", "crowded", "depth", "done", "done_order", "excluded", "facts", "failures", "files", "index",
         "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
-        "progress_seen", "ran", "refused", "repeats", "saved", "saved_changes", "sent", "spans", "stubs",
+        "progress_seen", "ran", "refused", "repeats", "results", "saved", "saved_changes", "sent", "spans", "stubs",
         "too_deep", "used", "wrong",
     )  # fmt: skip
 
@@ -110,6 +111,7 @@ class Knowledge:
         self.repeats: dict[str, int] = {}
         self.refused: dict[str, int] = {}
         self.children = 0
+        self.results: list[int] = []
         self.objective: tuple[int, int] | None = None
         self.objective_order = 0
         self.agent_order = 0
@@ -126,7 +128,9 @@ class Knowledge:
         other = copy.copy(self)
         for name in self.__slots__:
             value = getattr(self, name)
-            if isinstance(value, dict):
+            if isinstance(value, list):
+                setattr(other, name, list(value))
+            elif isinstance(value, dict):
                 inner = name in _NESTED
                 setattr(other, name, {key: copy.copy(one) for key, one in value.items()} if inner else dict(value))
         return other
@@ -245,5 +249,5 @@ class Knowledge:
             self.spans.pop(row.source, None)
         for key in [key for key, held in self.facts.items() if held.source in sources]:
             del self.facts[key]
-        for key in [key for key in self.saved if topic_of(key) == row.name]:
+        for key in [key for key in self.saved if topic_of(key) == topic_of(row.name)]:
             del self.saved[key]

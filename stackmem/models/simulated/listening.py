@@ -74,7 +74,7 @@ def _hear(known: Knowledge, text: str) -> None:
 
 def _asked(known: Knowledge, call: ToolCall) -> None:
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
-    known.chars += len(call.name) + sum(len(value) for value in arguments.values() if isinstance(value, str))
+    known.chars += len(call.name) + len(str(call.arguments))
     known.asked[call.id] = call
     signature = signed(call.name, arguments)
     known.repeats[signature] = known.repeats.get(signature, 0) + 1
@@ -187,6 +187,7 @@ def _read_chunk(known: Knowledge, name: str, text: str, *, whole: bool) -> None:
 
 def _child(known: Knowledge, text: str) -> None:
     said = lines(text)
+    known.results.append(known.order)
     known.take(said, CHILD)
     for names in _STORED.findall(text[-4_000:]):
         stored = names.split(", ")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .keeping import entries, handed_down, handed_up, store_now
+from .chunking import entries
+from .handing import handed_down, handed_up
+from .keeping import store_now
+from .lines import topic_of
 from .sight import ATTEMPTS, Action, Sight
 
 PHASE = 10
@@ -84,7 +87,7 @@ def _told(sight: Sight, span: tuple[int, int], stored: list[dict[str, str]]) -> 
     most = offered.most(tool, "objective", 200)
     rows = sight.known.index.rows if sight.known.index else {}
     names = sorted({*rows, *(entry["name"] for entry in stored)})
-    for name in names:
+    for name in [name for name in names if f"{topic_of(name)}." not in context]:  # the index names them all again
         pointer = f" See heap '{name}'."
         objective += pointer if len(objective) + len(pointer) <= most else ""
     return {"objective": objective[:most], "context": context[:room], "return_spec": _RETURN[: _most_return(sight)]}

@@ -7,9 +7,10 @@ taken, and where none is left the frame ends and says what is missing.
 
 from __future__ import annotations
 
-from .finding import find, half_read, visible
+from .finding import find, half_read
 from .keeping import store_now
 from .knowledge import Knowledge
+from .known_facts import visible
 from .lines import Need, Planned
 from .nesting import PHASE, finish, part, push
 from .sight import ATTEMPTS, Action, Sight, command, fresh

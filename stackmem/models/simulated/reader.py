@@ -70,7 +70,8 @@ def _prompt_tokens(view: View, known: Knowledge) -> int:
 
 
 def _answered(request: AskModel, tokens: int, parts: tuple[ReplyPart, ...]) -> ModelReplied:
-    output = sum(len(part.text) if isinstance(part, Text) else len(repr(part)) for part in parts)
+    output = sum(len(one.name) + len(str(one.arguments)) for one in parts if isinstance(one, ToolCall))
+    output += sum(len(one.text) for one in parts if isinstance(one, Text))
     return ModelReplied(
         parts=parts,
         stop="call" if any(isinstance(part, ToolCall) for part in parts) else "end",

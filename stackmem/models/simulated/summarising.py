@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from stackmem.core.messages import Message, Text
 
-from .finding import visible
-from .keeping import dead_ends, newest
 from .knowledge import Knowledge
+from .known_facts import dead_ends, newest, visible
 from .lines import fact_line
 
 LINES = 40

@@ -1,0 +1,126 @@
+"""Which chunks hold what: one a topic, and further ones behind it, so that a chunk is seldom written twice.
+
+Rule 1: a fact that has a chunk is written there; a new one goes to the topic's last chunk while that is small, else to
+        a chunk of its own, ``TOPIC.2``, ``TOPIC.3``.
+Rule 2: a chunk that holds more than is visible is read before it is written again.
+Rule 3: once a topic has changed, its first chunk holds all that is known, and the others nothing.
+Rule 4: a source is named for facts of one file alone, and only while what is written is what the file says.
+"""
+
+from __future__ import annotations
+
+from .index import Index, Row, description
+from .knowledge import Held, Knowledge
+from .known_facts import dead_ends, unsaved, unsaved_changes, valid
+from .lines import Fact, fact_line, lines, topic_of
+from .sight import Action, Sight, fresh
+
+_PART_CHARS = 300
+_MANY_CHUNKS = 40
+_NO_INDEX = Index({}, 0, 10_000)
+
+
+def entries(sight: Sight) -> list[dict[str, str]] | Action:
+    """The chunks to store now, or what must be read before they can be written."""
+    known = sight.known
+    if sight.variant == "forgetful" or not sight.offered.heap:
+        return []
+    if known.index is None and "heap_list" in sight.offered.names:
+        listed = fresh(sight, Action("heap_list", {}, "the index tells which chunks there are already"))
+        if listed is not None:
+            return listed
+    index = known.index or _NO_INDEX
+    stored = {topic_of(name) for name in index.rows}
+    changed = {topic_of(scope) for scope in unsaved_changes(known)}
+    new = unsaved(known)
+    found, room = [], index.budget - index.used
+    for topic in sorted({topic_of(key) for key in new} | (changed & stored)):
+        keys = [key for key in new if topic_of(key) == topic]
+        for name, held in _targets(known, index, topic, keys, anew=topic in changed).items():
+            row = index.rows.get(name)
+            if row is not None and topic not in changed and not row.stale and not _covered(known, row):
+                read = Action("heap_read", {"name": name}, f"chunk {name} is to be added to, so it is read before")
+                if fresh(sight, read) is not None:
+                    return read
+            entry = _entry(sight, name, held, room + (row.chars if row else 0))
+            if entry is not None:
+                found.append(entry)
+                room -= len(entry["content"]) - (row.chars if row else 0)
+    return found
+
+
+def _targets(known: Knowledge, index: Index, topic: str, new: list[str], *, anew: bool) -> dict[str, dict[str, Held]]:
+    """What each chunk of the topic is to hold, where that is not what it holds."""
+    rows = sorted((row for row in index.rows.values() if topic_of(row.name) == topic), key=lambda row: row.name)
+    facts = valid(known, topic)
+    if not rows:
+        return {topic: facts}
+    if anew or any(row.stale for row in rows):
+        return {row.name: facts if row is rows[0] else {} for row in rows}
+    wanted: dict[str, list[str]] = {}
+    fresh_keys = []
+    for key in new:
+        home = next((row for row in reversed(rows) if key.partition(".")[2] in row.items), None)
+        if home is None:
+            fresh_keys.append(key)
+        else:
+            wanted.setdefault(home.name, []).append(key)
+    if fresh_keys:
+        last = rows[-1]
+        small = last.chars < _PART_CHARS or len(index.rows) >= _MANY_CHUNKS
+        name = last.name if small else f"{topic}.{len(rows) + 1}"
+        wanted.setdefault(name, []).extend(fresh_keys)
+    return {name: _with_own(known, index.rows.get(name), facts, keys) for name, keys in wanted.items()}
+
+
+def _with_own(known: Knowledge, row: Row | None, facts: dict[str, Held], keys: list[str]) -> dict[str, Held]:
+    """The facts of a chunk as it is, and the keys that join it."""
+    own = {line.key for line in lines(known.chunks.get(row.name, "")) if isinstance(line, Fact)} if row else set()
+    items = row.items if row else frozenset()
+    return {key: held for key, held in facts.items() if key in keys or key in own or key.partition(".")[2] in items}
+
+
+def _covered(known: Knowledge, row: Row) -> bool:
+    """Whether all that the chunk holds is visible."""
+    mine = {key.partition(".")[2] for key in valid(known, topic_of(row.name))}
+    return row.name in known.chunks or (row.whole and row.items <= mine)
+
+
+def _entry(sight: Sight, name: str, facts: dict[str, Held], room: int) -> dict[str, str] | None:
+    """One chunk in at most ``room`` characters; None where not even a line fits."""
+    known, topic = sight.known, topic_of(name)
+    said = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) == topic]
+    items = []
+    size = sum(len(line) + 1 for line in said)
+    for key, held in facts.items():
+        line = fact_line(key, held.value, held.at)
+        if size + len(line) + 1 > room:
+            break
+        said.append(line)
+        items.append(key.partition(".")[2])
+        size += len(line) + 1
+    for line in dead_ends(known, topic) if name == topic else []:
+        if size + len(line) + 1 <= room:
+            said.append(line)
+            size += len(line) + 1
+    if not said and name != topic:
+        said = [f"see {topic}"]
+    if not said or size > room:
+        return None
+    told = description(items, sight.offered.most("heap_alloc", "description", 200))
+    entry = {"name": name, "content": "\n".join(said), "description": told}
+    source = _source(known, facts)
+    return entry | {"source": source} if source else entry
+
+
+def _source(known: Knowledge, facts: dict[str, Held]) -> str:
+    rows = known.index.rows if known.index else {}
+    sources = set()
+    for held in facts.values():
+        source = held.source
+        if source.startswith("chunk:"):
+            row = rows.get(source[6:])
+            source = row.source if row is not None and not row.stale else ""
+        sources.add(source)
+    source = sources.pop() if len(sources) == 1 else ""
+    return source if 0 < len(source) <= 200 else ""
