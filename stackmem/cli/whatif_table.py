@@ -29,7 +29,7 @@ def lines(found: WhatIf, width: int | None) -> list[str]:
     told.append(
         "lost: facts used later that were out of sight before; gone: those of them that nothing stored held either"
     )
-    if any(row.outcome and row.outcome.summaries for row in found.rows):
+    if any(row.outcome and row.outcome.estimated for row in found.rows):
         told.append("~ an estimate: nobody wrote the summaries, a bounded extract of the turns stands in for each")
     return told
 
@@ -39,7 +39,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     found = row.outcome
     if found is None:
         return (name, *[""] * (len(_HEAD) - 2), one_line(row.note))
-    usage, about = found.usage, "~" if found.summaries else ""
+    usage, about = found.usage, "~" if found.estimated else ""
     notes = [row.note] if row.note else []
     if found.summaries:
         notes.insert(0, f"{found.summaries} {'summary' if found.summaries == 1 else 'summaries'}")

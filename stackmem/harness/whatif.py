@@ -19,7 +19,16 @@ from stackmem.errors import StackmemError, UsageError
 from stackmem.measure.first_loss import Facts, facts_used
 from stackmem.measure.moments import Moment, moments
 from stackmem.measure.prefix import Block, Count, text_of
-from stackmem.measure.whatif import PUSHES, Outcome, Terms, has_frames, memory_tools, outcome
+from stackmem.measure.whatif import (
+    PUSHES,
+    Outcome,
+    Terms,
+    as_recorded,
+    by_program,
+    has_frames,
+    memory_tools,
+    outcome,
+)
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.prompts import prompt_text
@@ -153,12 +162,13 @@ def _remembered(counter: Count) -> Count:
 
 def _rows(run: tuple[Moment, ...], start: RunStarted, strategies: Iterable[str], terms: Terms) -> Iterator[Row]:
     facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
-    recorded = _row(run, start, open_strategy(start.strategy), facts, terms)
-    yield replace(recorded, recorded=True, ratio=1.0 if recorded.outcome and recorded.outcome.usd else None)
-    base = recorded.outcome.usd if recorded.outcome else None
+    own = open_strategy(start.strategy)
+    recorded = as_recorded(run, facts[not has_frames(own)], terms)
+    base = recorded.usd
+    yield Row(own.name, True, _note(run, own), recorded, 1.0 if base else None)
     for spelled in strategies:
         strategy = open_strategy(spelled)
-        if strategy.name == recorded.strategy:
+        if strategy.name == own.name:
             continue
         row = _row(run, _started_with(start, strategy), strategy, facts, terms)
         usd = row.outcome.usd if row.outcome else None
@@ -168,6 +178,8 @@ def _rows(run: tuple[Moment, ...], start: RunStarted, strategies: Iterable[str],
 def _row(
     run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, Facts], terms: Terms
 ) -> Row:
+    if run[-1].after.program is not None and not has_frames(strategy):
+        return Row(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)
     try:
         found = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
     except StackmemError as error:
@@ -212,6 +224,8 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
         found.append(f"{_named(foreign)} as plain calls")
     if any(isinstance(moment.event, RunForked) for moment in run):
         found.append("the parts before and after a fork are one run")
+    if any(isinstance(moment.event, ModelReplied) and by_program(moment) for moment in run):
+        found.append("what the program asked in its own words is left out")
     return "; ".join(found)
 
 

@@ -80,7 +80,7 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
         spelled = before.begun.strategy
         strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
         sent = min(moment.at, moment.at - moment.seconds + wait_seconds(before.failures))
-        view = _asked(strategy, before, reply)
+        view = asked_view(strategy, before, reply)
         cached = cache.answer(Request(sent, view))
         yield CachedStep(
             step=moment.after.step,
@@ -93,7 +93,8 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
         )
 
 
-def _asked(strategy: MemoryStrategy, before: State, answer: ModelReplied | ContextCompacted) -> View:
+def asked_view(strategy: MemoryStrategy, before: State, answer: ModelReplied | ContextCompacted) -> View:
+    """What was asked in the state before an answer: the next prompt, or the request for a summary."""
     wanted = strategy.upkeep(before) if isinstance(answer, ContextCompacted) else None
     return wanted.ask.view if isinstance(wanted, Compact) else strategy.render(before)
 

@@ -4,7 +4,8 @@ Rule 1: the actions stand. Nothing is asked of a model, and no reply becomes ano
 Rule 2: where the strategy has frames, they are those of the recording.
 Rule 3: where it has none, all frames are one conversation. A push is answered at once, as a chat answers each call
         before the next reply; what the frame returned answers its pop, or follows as a notice where nothing popped it.
-Rule 4: summaries of the recorded strategy are left out; they are no part of what the model did.
+Rule 4: summaries of the recorded strategy are left out; they are no part of what the model did. What a program asked a
+        model in its own words is no part of a conversation.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class Retold:
             case RunForked() as event:
                 start = replace(self._start, task=event.start.task, limits=event.start.limits)
                 self._go_on(moment, replace(event, start=start))
-            case ModelReplied() as event:
+            case ModelReplied() as event if self._framed or moment.before.running.program != "steps":
                 self.state = evolve(self.state, replace(event, usage=usage))
-            case ContextCompacted():
+            case ContextCompacted() | ModelReplied():
                 pass
             case event:
                 self._go_on(moment, event)

@@ -9,12 +9,15 @@ from msgspec import Struct
 from stackmem.core.calls import tool_name
 from stackmem.core.effects import Compact
 from stackmem.core.events import ContextCompacted, ModelReplied, RunStarted
-from stackmem.core.messages import Text, Usage
+from stackmem.core.messages import Text, Usage, View
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.retries import wait_seconds
+from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
+from stackmem.memory import open_strategy
 
 from .cache import Cache, Request
+from .cached_steps import asked_view
 from .first_loss import Facts, FirstLoss, Sight
 from .moments import Moment
 from .prefix import Block, Count
@@ -50,8 +53,8 @@ class Outcome(Struct, frozen=True):
         peak_tokens, mean_tokens: Of the prompts of its steps.
         usage: Tokens by class, summaries included; replies are as long as they were.
         usd: None without a price.
-        summaries: How many the strategy asked for. Nobody wrote them: a bounded extract stands in, so that all of the
-            row is an estimate.
+        summaries: How many the strategy asked for.
+        estimated: Nobody wrote the summaries: a bounded extract stands in for each.
         loss: Which facts were out of sight.
         too_long_from: The first step whose prompt is longer than the model's window; None where all fit.
 
@@ -63,6 +66,7 @@ class Outcome(Struct, frozen=True):
     usage: Usage
     usd: float | None
     summaries: int
+    estimated: bool
     loss: FirstLoss
     too_long_from: int | None
 
@@ -76,73 +80,92 @@ def memory_tools(names: Sequence[str]) -> frozenset[str]:
     return frozenset(names) - _OF_ALL
 
 
+def by_program(moment: Moment) -> bool:
+    """Whether a reply was asked for by a program, in words of its own, which no strategy renders."""
+    return bool(moment.before.stack) and moment.before.running.program == "steps"
+
+
+def as_recorded(run: Sequence[Moment], facts: Facts, terms: Terms) -> Outcome:
+    """The run under the strategies it had, with the summaries that were written."""
+    costs = _Costs(facts, terms)
+    strategies: dict[str, MemoryStrategy] = {}
+    for moment in run:
+        event, before = moment.event, moment.before
+        if isinstance(event, ModelReplied | ContextCompacted) and not by_program(moment):
+            spelled = before.begun.strategy
+            strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
+            view = asked_view(strategy, before, event)
+            costs.ask(moment, view, before, event.usage.output, step=isinstance(event, ModelReplied))
+    return costs.outcome(run[-1].after.begun.window_tokens, estimated=False)
+
+
 def outcome(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: Facts, terms: Terms) -> Outcome:
-    """The run with every prompt as the strategy would have rendered it.
+    """The run with every prompt as another strategy would have rendered it.
 
     Args:
         start: The recorded one, with the strategy's name, prompt and tools.
         facts: Of the run, taken flat where the strategy has no frames.
 
     """
-    teller = _Teller(strategy, Retold(start, framed=has_frames(strategy)), facts, terms)
+    costs, retold = _Costs(facts, terms), Retold(start, framed=has_frames(strategy))
     for moment in run:
-        if isinstance(moment.event, ModelReplied):
-            teller.reply(moment, moment.event)
-        else:
-            teller.retold.tell(moment)
-    return teller.outcome(start.window_tokens)
+        used = Usage()
+        if isinstance(moment.event, ModelReplied) and not by_program(moment):
+            _keep_up(moment, strategy, retold, costs)
+            view = strategy.render(retold.state)
+            used = costs.ask(moment, view, retold.state, moment.event.usage.output, step=True)
+        retold.tell(moment, used)
+    return costs.outcome(start.window_tokens, estimated=True)
 
 
-class _Teller:
-    """Renders, costs and looks, step by step."""
+def _keep_up(moment: Moment, strategy: MemoryStrategy, retold: Retold, costs: _Costs) -> None:
+    """The summaries that the strategy wants before the next prompt."""
+    for _ in range(_SUMMARIES_IN_A_ROW):
+        wanted = strategy.upkeep(retold.state)
+        if not isinstance(wanted, Compact):
+            return
+        text = stand_in(wanted.ask.view)
+        tokens = costs.terms.count(Block("assistant", Text(text)))
+        used = costs.ask(moment, wanted.ask.view, retold.state, tokens, step=False)
+        retold.compacted(ContextCompacted(wanted.frame, wanted.up_to_step, text, used))
 
-    def __init__(self, strategy: MemoryStrategy, retold: Retold, facts: Facts, terms: Terms) -> None:
-        self.retold = retold
-        self._strategy = strategy
-        self._terms = terms
+
+class _Costs:
+    """What the requests come to, one after the other."""
+
+    def __init__(self, facts: Facts, terms: Terms) -> None:
+        self.terms = terms
         self._cache = Cache(terms.minimum_tokens, terms.count)
         self._sight = Sight(facts)
         self._usage: list[Usage] = []
         self._prompts: list[tuple[int, int]] = []
 
-    def reply(self, moment: Moment, event: ModelReplied) -> None:
-        self._keep_up(moment)
-        state = self.retold.state
-        view = self._strategy.render(state)
-        used = self._cache.answer(Request(self._at(moment), view)).usage(event.usage.output)
+    def ask(self, moment: Moment, view: View, state: State, output_tokens: int, *, step: bool) -> Usage:
+        """What a request and its answer use; ``step`` tells a reply from a summary."""
+        used = self._cache.answer(Request(self._at(moment), view)).usage(output_tokens)
         self._usage.append(used)
-        self._prompts.append((moment.after.step, used.prompt))
-        self._sight.see(moment.after.step, view, state)
-        self.retold.tell(moment, used)
-
-    def _keep_up(self, moment: Moment) -> None:
-        """The summaries that the strategy wants before the next prompt."""
-        for _ in range(_SUMMARIES_IN_A_ROW):
-            wanted = self._strategy.upkeep(self.retold.state)
-            if not isinstance(wanted, Compact):
-                return
-            view = wanted.ask.view
-            text = stand_in(view)
-            tokens = self._terms.count(Block("assistant", Text(text)))
-            used = self._cache.answer(Request(self._at(moment), view)).usage(tokens)
-            self._usage.append(used)
-            self.retold.compacted(ContextCompacted(wanted.frame, wanted.up_to_step, text, used))
+        if step:
+            self._prompts.append((moment.after.step, used.prompt))
+            self._sight.see(moment.after.step, view, state)
+        return used
 
     def _at(self, moment: Moment) -> float:
         """When the next request is sent."""
-        if self._terms.latency_seconds is not None:
-            return len(self._usage) * self._terms.latency_seconds
+        if self.terms.latency_seconds is not None:
+            return len(self._usage) * self.terms.latency_seconds
         return min(moment.at, moment.at - moment.seconds + wait_seconds(moment.before.failures))
 
-    def outcome(self, window_tokens: int) -> Outcome:
-        price, sizes = self._terms.price, [tokens for _, tokens in self._prompts]
+    def outcome(self, window_tokens: int, *, estimated: bool) -> Outcome:
+        price, sizes = self.terms.price, [tokens for _, tokens in self._prompts]
+        summaries = len(self._usage) - len(sizes)
         return Outcome(
             requests=len(self._usage),
             peak_tokens=max(sizes, default=0),
             mean_tokens=sum(sizes) / len(sizes) if sizes else 0.0,
             usage=sum(self._usage, Usage()),
             usd=round(sum(cost_usd(one, price) for one in self._usage), 6) if price is not None else None,
-            summaries=len(self._usage) - len(sizes),
+            summaries=summaries,
+            estimated=estimated and summaries > 0,
             loss=self._sight.found,
             too_long_from=next((step for step, tokens in self._prompts if tokens > window_tokens), None),
         )

@@ -6,8 +6,9 @@ import pytest
 
 from stackmem.harness.whatif import spelled_strategies
 from stackmem.memory import STRATEGIES, open_strategy
+from tests.measure.test_whatif import by_a_program
 from tests.stage import Stage
-from tests.trace.stories import keep, told
+from tests.trace.stories import keep, records, told
 from tests.trace.test_import import FILES, SAMPLES
 
 
@@ -91,3 +92,12 @@ def test_a_run_without_a_reply_has_nothing_to_tell(stage):
     ran = stage.run("whatif", "begun")
     assert ran.returncode == 2
     assert "begun has no reply of a model" in ran.stderr
+
+
+def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):
+    keep(stage.runs / "program", records(moment.event for moment in by_a_program()))
+    ran = stage.run("whatif", "program", "--strategies", "full,stack")
+    assert ran.returncode == 0, ran.stderr
+    full, stack = ran.stdout.splitlines()[6:8]
+    assert full.split(maxsplit=1) == ["full", "does not apply: the frames of a program have tasks of their own"]
+    assert "what the program asked in its own words is left out" in stack

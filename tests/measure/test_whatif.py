@@ -5,15 +5,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.effects import AskModel, Compact
-from stackmem.core.events import ContextCompacted, ModelReplied, RunForked
+from stackmem.core.events import ContextCompacted, FramePushed, ModelReplied, ProgramFrame, RunForked
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, View
+from stackmem.core.program_events import ProgramStarted
 from stackmem.measure.cached_steps import bill, cached_steps
 from stackmem.measure.first_loss import facts_used
 from stackmem.measure.prefix import text_of
 from stackmem.measure.retold import Retold
 from stackmem.measure.stand_in import MOST_CHARS, stand_in
-from stackmem.measure.whatif import Terms, has_frames, memory_tools, outcome
+from stackmem.measure.whatif import Terms, as_recorded, by_program, has_frames, memory_tools, outcome
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import PRICE, alloc, call, do, failed, play, pop, push, reply, shown_text, started, stored
 from tests.golden.stories import calculator, mishaps
@@ -193,6 +194,36 @@ def test_a_summary_is_costed_and_its_row_is_known_for_an_estimate():
     assert (plain.summaries, summed.summaries) == (0, 2)
     assert summed.requests == plain.requests + 2
     assert summed.usage.prompt > plain.usage.prompt
+
+
+def test_the_row_of_the_recording_has_the_summaries_that_were_written():
+    played = play(*[do("list_files")] * 8, pop(), start=started("rolling_summary:1"))
+    run = seen(played)
+    written = len(played.of(ContextCompacted))
+    assert written > 1
+    facts = facts_used(run, flat=True)
+    recorded = as_recorded(run, facts, TERMS)
+    billed = bill(cached_steps(run, 0, letters), PRICE)
+    assert (recorded.summaries, recorded.estimated) == (written, False)
+    assert (recorded.requests, recorded.usage, recorded.usd) == (billed.requests, billed.usage, billed.usd)
+    assert under(run, "rolling_summary:1").estimated
+
+
+def by_a_program():
+    """A run in which a program asks for a completion, then has the agent work in a frame of its own."""
+    work = FramePushed("frame-1", "part", "Do the part.", "", "", "", program=ProgramFrame("work", task="The part."))
+    done = play(do("list_files"), start=started("stackheap")).events
+    program = ProgramStarted("tiny", "x.tiny", "0" * 64, {}, "/p")
+    return seen([done[0], program, reply("42", stop="end"), work, done[1], done[2]])
+
+
+def test_what_a_program_asks_in_its_own_words_is_in_no_row():
+    run = by_a_program()
+    assert [by_program(moment) for moment in run if isinstance(moment.event, ModelReplied)] == [True, False]
+    assert as_recorded(run, facts_used(run), TERMS).requests == 1
+    assert under(run, "stackheap:index=tail").requests == 1
+    (first,) = list(views(run, "stackheap"))[1:]
+    assert "The part." in shown_text(first)
 
 
 def test_a_recorded_summary_is_no_part_of_another_strategys_run():
