@@ -71,6 +71,12 @@ def test_between_two_texts_the_model_replies_at_least_once():
     assert isinstance(advance(answered, SHRINKS), Compact)
 
 
+def test_a_text_may_be_asked_for_before_the_first_reply():
+    state = after()
+    asked = compact(state, SHRINKS.render(state), 0)
+    assert due(state, asked) is asked
+
+
 def test_its_failures_are_asked_again_waited_for_and_end_the_run_as_a_requests_do():
     state = after(do("read_file", path="a"))
     waits = []

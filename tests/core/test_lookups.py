@@ -1,12 +1,15 @@
 """Calls that are answered from the state: what they tell, and what they refuse."""
 
 import pytest
+from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.directory import FILES, TOTAL_CHARS
 from stackmem.core.events import CallAnswered, CallRejected
+from stackmem.core.excerpts import excerpts
 from stackmem.core.heap import index
 from stackmem.core.machine import evolve, fold
+from stackmem.core.state import Compaction
 from tests.build import World, alloc, call, do, play, pop, push, reply, started
 
 
@@ -202,3 +205,35 @@ def test_a_fact_that_no_call_stands_behind_tells_nothing_and_changes_nothing():
     after = evolve(pending, CallAnswered("add_note", 3))
     assert after.pending is None
     assert list(after.notes) == []
+
+
+def test_of_a_popped_frame_all_is_searched_that_was_said_called_told_and_summed_up():
+    odd = call("read_file")
+    odd = type(odd)(odd.id, odd.name, None, "no json: quagga")
+    played = lossless(
+        push(name="odd"),
+        reply("I think of an okapi.", call("list_files")),
+        reply(odd),
+        reply("only words about a dugong", stop="end"),
+        pop("Done."),
+    )
+    frame = played.state.popped[0].frame
+    summed = frame.turns.append(Compaction("the gist: a narwhal", 2, 3, frame.opened))
+    done = replace(played.state.popped[0], frame=replace(frame, turns=summed))
+    for word, source in (
+        ("okapi", "step 2, said"),
+        ("quagga", "step 3, called read_file"),
+        ("narwhal", "step 3, summary"),
+        ("parameters", "step 3, result"),
+        ("exactly one", "told"),
+    ):
+        assert f"--- {source}" in excerpts(done, word)
+
+
+def test_a_folder_is_no_file_and_is_told_apart_from_what_is_not_there():
+    made = {"command": "create", "path": "/memories/a/b", "file_text": "x"}
+    for command in (
+        {"command": "str_replace", "path": "/memories/a", "old_str": "x", "new_str": "y"},
+        {"command": "insert", "path": "/memories", "insert_line": 0, "insert_text": "y"},
+    ):
+        assert "is a folder; name a file" in memory(made, command).answer
