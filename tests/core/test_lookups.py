@@ -224,7 +224,7 @@ def test_of_a_popped_frame_all_is_searched_that_was_said_called_told_and_summed_
         ("okapi", "step 2, said"),
         ("quagga", "step 3, called read_file"),
         ("narwhal", "step 3, summary"),
-        ("parameters", "step 3, result"),
+        ("one JSON object", "step 3, result"),
         ("exactly one", "told"),
     ):
         assert f"--- {source}" in excerpts(done, word)
