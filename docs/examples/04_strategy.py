@@ -20,7 +20,8 @@ from stackmem.core.messages import Text, Thinking, View
 from stackmem.core.state import Reply, Result, State, Turn
 from stackmem.memory.constants import run_constants
 from stackmem.memory.conversation import Conversation, extend, rolling_breakpoints
-from stackmem.memory.parameters import choices
+from stackmem.memory.parameters import Count
+from stackmem.memory.parameters import parameters as parse
 
 
 class Masked(Struct, frozen=True):
@@ -58,9 +59,9 @@ class Masked(Struct, frozen=True):
 
 
 def masked(parameters: str) -> Masked:
-    """What stands after the colon in ``--strategy masked:…``; this strategy takes nothing."""
-    choices("masked", parameters, {})
-    return Masked()
+    """What stands after the colon in ``--strategy masked:3``; the name is spelled in one way, ``masked:keep=3``."""
+    chosen = parse("masked", parameters, (Count("keep", 2),))
+    return Masked(chosen.counts["keep"], chosen.name)
 
 
 stackmem.STRATEGIES["masked"] = masked
