@@ -30,7 +30,7 @@ def entries(sight: Sight) -> list[dict[str, str]] | Action:
         if listed is not None:
             return listed
     index = known.index or _NO_INDEX
-    stored = {topic_of(name) for name in index.rows}
+    stored = {topic_of(row.name) for row in index.rows.values() if not row.stale}  # else the index says it already
     changed = {topic_of(scope) for scope in unsaved_changes(known)}
     new = unsaved(known)
     found, room = [], index.budget - index.used

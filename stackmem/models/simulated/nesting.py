@@ -86,7 +86,8 @@ def _told(sight: Sight, span: tuple[int, int], stored: list[dict[str, str]]) -> 
     )
     most = offered.most(tool, "objective", 200)
     rows = sight.known.index.rows if sight.known.index else {}
-    names = sorted({*rows, *(entry["name"] for entry in stored)})
+    worth = {name for name, row in rows.items() if not row.stale and (row.items or not row.whole)}
+    names = sorted(worth | {entry["name"] for entry in stored})
     for name in [name for name in names if f"{topic_of(name)}." not in context]:  # the index names them all again
         pointer = f" See heap '{name}'."
         objective += pointer if len(objective) + len(pointer) <= most else ""
