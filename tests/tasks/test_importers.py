@@ -182,6 +182,20 @@ def test_a_build_file_among_the_solutions_is_there_and_not_to_be_changed(tmp_pat
     assert any("need cargo in the sandbox" in note for note in found.notes)
 
 
+def test_a_file_of_test_cases_that_only_editors_show_is_hidden_too(tmp_path):
+    go = exercise(
+        tmp_path,
+        solution=["a.go"],
+        test=["a_test.go"],
+        example=[".meta/example.go"],
+        editor=["cases_test.go", "help.md"],
+    )
+    task = read_task(only("exercism", go, tmp_path / "tasks").folder)
+    assert {"files/a_test.go", "files/cases_test.go"} <= files(task.tests)
+    assert {"a.go", "help.md"} <= files(task.workspace)
+    assert "cases_test.go" not in files(task.workspace)
+
+
 def test_examples_are_matched_to_stubs_by_suffix(tmp_path):
     cpp = exercise(
         tmp_path, solution=["a.h", "a.cpp"], test=["a_test.cpp"], example=[".meta/example.cpp", ".meta/example.h"]

@@ -149,9 +149,10 @@ def _fill(source: Path, target: Path) -> list[str]:
     edited = [name for name in files.solution if PurePosixPath(name).name not in _NOT_EDITED]
     for name in (*files.solution, *files.test, *files.example, *files.editor):
         beneath(source, name)
-    hidden = {str(PurePosixPath(name)) for name in (*files.test, *files.example)}
+    tests = [*files.test, *(name for name in files.editor if "test" in PurePosixPath(name).stem)]  # as Go's cases
+    hidden = {str(PurePosixPath(name)) for name in (*tests, *files.example)}
     _copy_rest(source, target / "environment" / "workspace", hidden)
-    for name in files.test:
+    for name in tests:
         _copy(source / name, target / "tests" / "files" / name)
     for name in edited:  # a stub that the track ships twice is the exercise's own
         _copy(source / name, target / "environment" / "workspace" / name)
