@@ -1,5 +1,6 @@
 """The workspace in memory answers as the same files on a disk do, to the byte, whatever is asked."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,29 @@ def test_secrets_are_taken_out_before_a_text_is_cut():
         lambda text: text.replace("hunter2", "[secret]"),
     )  # fmt: skip
     assert "hunter2" not in memory.run_command("cat a", 10, SHOWN).text
+
+
+NAMES = ["work", "empty", "docs", "new", "docs/new", "docs/ci/new", "new/below", "./docs/../new", "docs\\new", "NEW"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["write", "read", "list", "digest"]), st.sampled_from(NAMES), st.text(max_size=20)),
+        max_size=12,
+    )
+)
+def test_any_sequence_of_calls_leaves_both_alike(calls: list[tuple[str, str, str]]):
+    with tempfile.TemporaryDirectory() as root:
+        disk, memory = on_disk(Path(root)), in_memory()
+        for tool, path, text in calls:
+            match tool:
+                case "write":
+                    assert memory.write_file(path, text) == disk.write(path, text)
+                case "read":
+                    assert memory.read_file(path, None, None, SHOWN) == disk.read(path, None, None, SHOWN)
+                case "list":
+                    assert memory.list_files(path, SHOWN) == disk.list(path, SHOWN)
+                case _:
+                    assert memory.digest(path) == disk.digest(path)
+        assert memory.list_files(".", 32_768) == disk.list(".", 32_768)
+        disk.close()
