@@ -1,0 +1,47 @@
+"""What an evaluation may use; beyond it is a ``TaskError``, which nothing in the language catches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from .errors import TaskError
+
+
+class Budget(Struct, frozen=True):
+    """How much each thing may be.
+
+    Attributes:
+        steps: Nodes evaluated, atoms among them.
+        depth: Calls of closures within each other.
+        text: Characters of one text.
+        digits: Decimal digits of one integer.
+        items: Of one list.
+        nested: Levels of one value.
+
+    """
+
+    steps: int = 1_000_000
+    depth: int = 1_000
+    text: int = 10_000_000
+    digits: int = 10_000
+    items: int = 1_000_000
+    nested: int = 1_000
+
+
+def exhausted(what: str, most: int, word: str) -> TaskError:
+    return TaskError("RESOURCE_EXHAUSTION", f"The evaluation takes more than {most:,} {word}.", what)
+
+
+def checked(value: Any, budget: Budget) -> Any:
+    """The value, where it is within the budget."""
+    if isinstance(value, str):
+        if len(value) > budget.text:
+            raise exhausted("text", budget.text, "characters in one text")
+    elif isinstance(value, int):
+        if value.bit_length() > budget.digits * 3.33:
+            raise exhausted("digits", budget.digits, "digits in one number")
+    elif isinstance(value, list) and len(value) > budget.items:
+        raise exhausted("items", budget.items, "items in one list")
+    return value

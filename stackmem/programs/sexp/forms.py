@@ -1,0 +1,267 @@
+"""The special forms that need nothing of the outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .environment import SexpEnvironment
+from .errors import SexpEvaluationError, UnboundSymbolError
+from .machine import Doing, Env, Handler, Machine
+from .nodes import Form, Name, Node, Symbol, datum
+from .values import Closure, entered, truthy, written
+
+
+def if_form(machine: Machine, form: Form, env: Env) -> Doing:
+    if len(form.items) != 4:
+        raise machine.fault("'if' requires 3 arguments: (if condition then_branch else_branch)", form)
+    chosen = form.items[2] if truthy((yield (form.items[1], env))) else form.items[3]
+    return (yield (chosen, env))
+
+
+def let_form(machine: Machine, form: Form, env: Env) -> Doing:
+    """In parallel: no value sees another's name."""
+    return (yield from _let(machine, form, env, "let"))
+
+
+def let_star_form(machine: Machine, form: Form, env: Env) -> Doing:
+    """One after another: each value sees the names before it."""
+    return (yield from _let(machine, form, env, "let*"))
+
+
+def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
+    if len(form.items) < 2 or not isinstance(form.items[1], Form):
+        raise machine.fault(f"'{name}' requires a list of bindings: ({name} ((symbol expression) ...) body...)", form)
+    if len(form.items) < 3:
+        raise machine.fault(f"'{name}' requires at least one body expression.", form)
+    scope = SexpEnvironment(None, env)
+    bindings: dict[str, Any] = scope.bindings if name == "let*" else {}
+    for binding in form.items[1].items:
+        pair = binding.items if isinstance(binding, Form) else []
+        if len(pair) != 2 or not isinstance(pair[0], Name):
+            got = _shown(binding)
+            raise machine.fault(f"Invalid '{name}' binding format: expected (symbol expression), got {got}", form)
+        try:
+            bindings[pair[0].name] = yield (pair[1], scope if name == "let*" else env)
+        except UnboundSymbolError:
+            raise
+        except SexpEvaluationError as error:
+            if error.error_details:
+                raise
+            error.error_details = f"Error evaluating value for '{name}' binding '{pair[0].name}'"
+            raise
+    scope.bindings = bindings
+    return (yield from _body(form.items[2:], scope))
+
+
+def _body(expressions: list[Node], env: Env) -> Doing:
+    value: Any = []
+    for expression in expressions:
+        value = yield (expression, env)
+    return value
+
+
+def bind_form(machine: Machine, form: Form, env: Env) -> Doing:
+    name = form.items[1] if len(form.items) == 3 else None
+    if not isinstance(name, Name):
+        raise machine.fault("'bind' requires a symbol and an expression: (bind symbol expression)", form)
+    value = yield (form.items[2], env)
+    env.define(name.name, value)
+    return value
+
+
+def define_form(machine: Machine, form: Form, env: Env) -> Doing:
+    """``(define x v)`` or ``(define (f p…) b…)``; a function sees itself."""
+    usage = "'define' requires (define symbol expression) or (define (symbol params...) body...)"
+    target = form.items[1] if len(form.items) > 2 else None
+    if isinstance(target, Name) and len(form.items) == 3:
+        value = yield (form.items[2], env)
+        if isinstance(value, Closure) and not value.name:
+            value.name = target.name
+        env.define(target.name, value)
+        return Symbol(target.name)
+    if isinstance(target, Form) and target.items and all(isinstance(item, Name) for item in target.items):
+        names = [item.name for item in target.items if isinstance(item, Name)]
+        env.define(names[0], Closure(names[1:], form.items[2:], env, form, names[0]))
+        return Symbol(names[0])
+    raise machine.fault(usage, form)
+
+
+def progn_form(machine: Machine, form: Form, env: Env) -> Doing:
+    return (yield from _body(form.items[1:], env))
+
+
+def quote_form(machine: Machine, form: Form, env: Env) -> Doing:
+    if len(form.items) != 2:
+        raise machine.fault("'quote' requires exactly one argument: (quote expression)", form)
+    return datum(form.items[1])
+    yield  # a handler is a generator
+
+
+def lambda_form(machine: Machine, form: Form, env: Env) -> Doing:
+    if len(form.items) < 3:
+        raise machine.fault("'lambda' requires a parameter list and at least one body expression.", form)
+    params = form.items[1]
+    if not isinstance(params, Form) or not all(isinstance(item, Name) for item in params.items):
+        raise machine.fault("Lambda parameter definition must be a list of symbols.", form)
+    names = [item.name for item in params.items if isinstance(item, Name)]
+    if len(set(names)) != len(names):
+        raise machine.fault("Lambda parameters must have different names.", form)
+    return Closure(names, form.items[2:], env, form)
+    yield  # a handler is a generator
+
+
+def and_form(machine: Machine, form: Form, env: Env) -> Doing:
+    value: Any = True
+    for item in form.items[1:]:
+        value = yield (item, env)
+        if not truthy(value):
+            break
+    return value
+
+
+def or_form(machine: Machine, form: Form, env: Env) -> Doing:
+    value: Any = False
+    for item in form.items[1:]:
+        value = yield (item, env)
+        if truthy(value):
+            break
+    return value
+
+
+def cond_form(machine: Machine, form: Form, env: Env) -> Doing:
+    for clause in form.items[1:]:
+        if not isinstance(clause, Form) or not clause.items:
+            raise machine.fault("'cond' requires clauses: (cond (test expression...) ... (else expression...))", form)
+        test = clause.items[0]
+        is_else = isinstance(test, Name) and test.name == "else" and "else" not in env
+        value = True if is_else else (yield (test, env))
+        if truthy(value):
+            return (yield from _body(clause.items[1:], env)) if len(clause.items) > 1 else value
+    return []
+
+
+def when_form(machine: Machine, form: Form, env: Env) -> Doing:
+    if len(form.items) < 3:
+        raise machine.fault("'when' requires a test and at least one expression: (when test expression...)", form)
+    if truthy((yield (form.items[1], env))):
+        return (yield from _body(form.items[2:], env))
+    return []
+
+
+def set_form(machine: Machine, form: Form, env: Env) -> Doing:
+    name = form.items[1] if len(form.items) == 3 else None
+    if not isinstance(name, Name):
+        raise machine.fault("'set!' requires a symbol and an expression: (set! symbol expression)", form)
+    value = yield (form.items[2], env)
+    try:
+        env.set_value_in_scope(name.name, value)
+    except UnboundSymbolError as error:
+        raise machine.located(error, form) from None
+    return value
+
+
+def loop_form(machine: Machine, form: Form, env: Env) -> Doing:
+    if len(form.items) != 3:
+        got = len(form.items) - 1
+        raise machine.fault(
+            f"Loop requires exactly 2 arguments: count_expression and body_expression. Got {got}.", form
+        )
+    count = yield (form.items[1], env)
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise machine.fault(f"Loop count must evaluate to an integer. Got: {written(count, 80)}", form)
+    if count < 0:
+        raise machine.fault("Loop count must be non-negative.", form)
+    value: Any = []
+    for _ in range(count):
+        value = yield (form.items[2], env)
+    return value
+
+
+def map_form(machine: Machine, form: Form, env: Env) -> Doing:
+    if len(form.items) < 3:
+        raise machine.fault("'map' requires a function and at least one list: (map function list...)", form)
+    function, *lists = yield from _values(form, env)
+    columns = [_listed(machine, form, "map", each) for each in lists]
+    made = []
+    for row in zip(*columns, strict=False):
+        made.append((yield from machine.apply(function, list(row), form)))
+    return made
+
+
+def filter_form(machine: Machine, form: Form, env: Env) -> Doing:
+    if len(form.items) != 3:
+        raise machine.fault("'filter' requires a function and a list: (filter function list)", form)
+    function, items = yield from _values(form, env)
+    made = []
+    for item in _listed(machine, form, "filter", items):
+        if truthy((yield from machine.apply(function, [item], form))):
+            made.append(item)
+    return made
+
+
+def reduce_form(machine: Machine, form: Form, env: Env) -> Doing:
+    if len(form.items) != 4:
+        raise machine.fault(
+            "'reduce' requires a function, a first value and a list: (reduce function initial list)", form
+        )
+    function, value, items = yield from _values(form, env)
+    for item in _listed(machine, form, "reduce", items):
+        value = yield from machine.apply(function, [value, item], form)
+    return value
+
+
+def try_form(machine: Machine, form: Form, env: Env) -> Doing:
+    """``(try e (catch (err) h…))``; budgets, limits and collaborators' errors pass through."""
+    clause = form.items[2] if len(form.items) == 3 else None
+    if not isinstance(clause, Form) or len(clause.items) < 3 or _name(clause.items[0]) != "catch":
+        raise machine.fault("'try' requires (try expression (catch (name) expression...))", form)
+    names = clause.items[1].items if isinstance(clause.items[1], Form) else []
+    if len(names) != 1 or not isinstance(names[0], Name):
+        raise machine.fault("'catch' binds one name: (catch (name) expression...)", form)
+    depth = machine.depth
+    try:
+        return (yield (form.items[1], env))
+    except SexpEvaluationError as error:
+        machine.depth = depth
+        place = error.place
+        caught = {
+            "type": type(error).__name__,
+            "message": error.message,
+            "line": place.line if place else 0,
+            "column": place.column if place else 0,
+        }
+    return (yield from _body(clause.items[2:], SexpEnvironment({names[0].name: caught}, env)))
+
+
+def _values(form: Form, env: Env) -> Doing:
+    values = []
+    for item in form.items[1:]:
+        values.append((yield (item, env)))
+    return values
+
+
+def _listed(machine: Machine, form: Form, name: str, value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        raise machine.fault(f"'{name}' takes a list, got {written(value, 80)}", form)
+    return list(value)
+
+
+def _name(node: Node) -> str:
+    return node.name if isinstance(node, Name) else ""
+
+
+def _shown(node: Node) -> str:
+    return written(entered(datum(node)), 80)
+
+
+DOCUMENT_FORMS: dict[str, Handler] = {
+    "if": if_form, "let": let_form, "bind": bind_form, "progn": progn_form, "quote": quote_form,
+    "lambda": lambda_form, "loop": loop_form, "and": and_form, "or": or_form, "set!": set_form,
+}  # fmt: skip
+
+ADDED_FORMS: dict[str, Handler] = {
+    "define": define_form, "let*": let_star_form, "cond": cond_form, "when": when_form, "begin": progn_form,
+    "map": map_form, "filter": filter_form, "reduce": reduce_form, "try": try_form,
+}  # fmt: skip

@@ -1,0 +1,291 @@
+"""Functions of evaluated arguments: the document's primitives, and what people expect beside them.
+
+The document's own win over every variable in operator position; the additions yield to variables, tasks and tools of
+their names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from .budget import Budget, checked, exhausted
+from .errors import SexpEvaluationError
+from .nodes import Symbol
+from .values import equal, is_null, truthy, written
+
+Args = list[Any]
+Primitive = Callable[[Args, Budget], Any]
+
+
+def fault(message: str, details: str = "") -> SexpEvaluationError:
+    return SexpEvaluationError(message, "", details)
+
+
+def _number(name: str, value: Any) -> Any:
+    if isinstance(value, int | float):
+        return value
+    raise fault(f"'{name}' takes numbers, got {_kind(value)}: {written(value, 80)}")
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None | []:
+            return "nil"
+        case bool():
+            return "a truth value"
+        case Symbol():
+            return "a symbol"
+        case str():
+            return "a text"
+        case int() | float():
+            return "a number"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return "a function" if callable(value) or type(value).__name__ == "Closure" else "a value"
+
+
+def add(args: Args, budget: Budget) -> Any:
+    total: Any = 0
+    for value in args:
+        total += _number("+", value)
+    return _bounded(total, budget)
+
+
+def subtract(args: Args, budget: Budget) -> Any:
+    if len(args) not in (1, 2):
+        raise fault("'-' requires one or two numeric arguments.")
+    first = _number("-", args[0])
+    return _bounded(-first if len(args) == 1 else first - _number("-", args[1]), budget)
+
+
+def multiply(args: Args, budget: Budget) -> Any:
+    total: Any = 1
+    for value in args:
+        total = _bounded(total * _number("*", value), budget)
+    return total
+
+
+def divide(args: Args, budget: Budget) -> Any:
+    if len(args) != 2:
+        raise fault("'/' requires exactly two numeric arguments.")
+    top, bottom = _number("/", args[0]), _number("/", args[1])
+    try:
+        return top / bottom
+    except ZeroDivisionError:
+        raise fault("'/' divides by zero.") from None
+    except OverflowError:
+        raise fault("'/' gives a number that is too large.") from None
+
+
+def modulo(args: Args, budget: Budget) -> Any:
+    if len(args) != 2:
+        raise fault("'mod' requires exactly two numeric arguments.")
+    try:
+        return _number("mod", args[0]) % _number("mod", args[1])
+    except ZeroDivisionError:
+        raise fault("'mod' divides by zero.") from None
+
+
+def _bounded(number: Any, budget: Budget) -> Any:
+    return checked(number, budget) if type(number) is int and number.bit_length() > 63 else number
+
+
+def less(args: Args, budget: Budget) -> bool:
+    if len(args) != 2:
+        raise fault("'<' requires exactly two numeric arguments.")
+    return bool(_number("<", args[0]) < _number("<", args[1]))
+
+
+def _chain(name: str, holds: Callable[[Any, Any], bool]) -> Primitive:
+    def compare(args: Args, budget: Budget) -> bool:
+        if not args:
+            raise fault(f"'{name}' requires at least one argument.")
+        numbers = [_number(name, value) for value in args]
+        return all(holds(left, right) for left, right in pairwise(numbers))
+
+    return compare
+
+
+def make_list(args: Args, budget: Budget) -> Any:
+    return args
+
+
+def eq(args: Args, budget: Budget) -> bool:
+    if len(args) != 2:
+        raise fault("'eq?' requires exactly two arguments.")
+    return equal(args[0], args[1])
+
+
+def null(args: Args, budget: Budget) -> bool:
+    if len(args) != 1:
+        raise fault("'null?' requires exactly one argument.")
+    return is_null(args[0])
+
+
+def negate(args: Args, budget: Budget) -> bool:
+    if len(args) != 1:
+        raise fault("'not' requires exactly one argument.")
+    return not truthy(args[0])
+
+
+def same_text(args: Args, budget: Budget) -> bool:
+    if len(args) != 2:
+        raise fault("'string=?' requires exactly two string arguments.")
+    for value in args:
+        if not isinstance(value, str):
+            raise fault(f"'string=?' takes texts, got {_kind(value)}: {written(value, 80)}")
+    one, other = args
+    return isinstance(one, Symbol) == isinstance(other, Symbol) and str.__eq__(one, other)
+
+
+def append_text(args: Args, budget: Budget) -> str:
+    texts, size = [], 0
+    for value in args:
+        text = "" if is_null(value) else value if isinstance(value, str) else written(value, budget.text)
+        size += len(text)
+        if size > budget.text:
+            raise exhausted("text", budget.text, "characters in one text")
+        texts.append(text)
+    return "".join(texts)
+
+
+def get_field(args: Args, budget: Budget) -> Any:
+    """A key of a mapping or an alist, or a public field of an object; nil where there is none."""
+    if len(args) != 2:
+        raise fault("'get-field' requires exactly two arguments: (get-field object field-name)")
+    target, name = args
+    if not isinstance(name, str):
+        raise fault(f"'get-field' takes a text or a symbol as the field's name, got {_kind(name)}.")
+    key = str.__str__(name)
+    if isinstance(target, dict):
+        return target.get(key, [])
+    if isinstance(target, list | tuple):
+        for pair in target:
+            if isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) and pair[0] == key:
+                return pair[1]
+        return []
+    return _field(target, key)
+
+
+def _field(target: Any, key: str) -> Any:
+    """Fields that a class declares, and attributes of the instance; never a method, never Python's own."""
+    if key.startswith("_") or target is None or isinstance(target, str | int | float | bool):
+        return []
+    declared = set(getattr(type(target), "model_fields", ())) | set(getattr(type(target), "__struct_fields__", ()))
+    if dataclasses.is_dataclass(target):
+        declared |= {each.name for each in dataclasses.fields(target)}
+    held = getattr(target, "__dict__", {})
+    if key not in declared and key not in held:
+        return []
+    value = getattr(target, key, None)
+    return [] if value is None or callable(value) else value
+
+
+DOCUMENT: dict[str, Primitive] = {
+    "list": make_list, "eq?": eq, "equal?": eq, "null?": null, "nil?": null, "+": add, "-": subtract, "<": less,
+    "not": negate, "string=?": same_text, "string-append": append_text, "get-field": get_field,
+}  # fmt: skip
+"""The document's; ``get_context``, ``log-message`` and ``set!`` are forms."""
+
+
+def first(args: Args, budget: Budget) -> Any:
+    items = _list("car", args, 1)[0]
+    return items[0] if items else []
+
+
+def rest(args: Args, budget: Budget) -> Any:
+    return list(_list("cdr", args, 1)[0][1:])
+
+
+def cons(args: Args, budget: Budget) -> Any:
+    if len(args) != 2:
+        raise fault("'cons' requires exactly two arguments: (cons item list)")
+    items = [] if is_null(args[1]) else args[1]
+    if not isinstance(items, list | tuple):
+        raise fault(f"'cons' takes a list, got {_kind(items)}: {written(items, 80)}")
+    return checked([args[0], *items], budget)
+
+
+def nth(args: Args, budget: Budget) -> Any:
+    items, index = _list("nth", args, 2)[0], args[1]
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise fault(f"'nth' takes a whole number from 0, got {_kind(index)}.")
+    return items[index] if 0 <= index < len(items) else []
+
+
+def length(args: Args, budget: Budget) -> int:
+    if len(args) != 1:
+        raise fault("'length' requires exactly one argument.")
+    if args[0] is None:
+        return 0
+    if isinstance(args[0], list | tuple | str | dict):
+        return len(args[0])
+    raise fault(f"'length' takes a list or a text, got {_kind(args[0])}.")
+
+
+def append(args: Args, budget: Budget) -> Any:
+    made: list[Any] = []
+    for value in args:
+        if is_null(value):
+            continue
+        if not isinstance(value, list | tuple):
+            raise fault(f"'append' takes lists, got {_kind(value)}: {written(value, 80)}")
+        made.extend(value)
+        checked(made, budget)
+    return made
+
+
+def assoc(args: Args, budget: Budget) -> Any:
+    if len(args) != 2:
+        raise fault("'assoc' requires exactly two arguments: (assoc key alist)")
+    if isinstance(args[1], dict):
+        return [args[0], args[1][args[0]]] if isinstance(args[0], str) and args[0] in args[1] else []
+    for pair in _list("assoc", args[1:], 1)[0]:
+        if isinstance(pair, list | tuple) and pair and equal(pair[0], args[0]):
+            return pair
+    return []
+
+
+def split_text(args: Args, budget: Budget) -> Any:
+    if len(args) not in (1, 2) or not all(isinstance(value, str) for value in args):
+        raise fault("'string-split' takes a text and a separator: (string-split text separator)")
+    text, separator = str.__str__(args[0]), str.__str__(args[1]) if len(args) == 2 else None
+    if separator == "":
+        raise fault("'string-split' takes a separator that is not empty.")
+    return checked(text.split(separator), budget)
+
+
+def join_texts(args: Args, budget: Budget) -> str:
+    if len(args) not in (1, 2) or (len(args) == 2 and not isinstance(args[1], str)):
+        raise fault("'string-join' takes a list and a separator: (string-join texts separator)")
+    separator = str.__str__(args[1]) if len(args) == 2 else ""
+    items = _list("string-join", args[:1], 1)[0]
+    texts = [item if isinstance(item, str) else written(item, budget.text) for item in items]
+    if sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1) > budget.text:
+        raise exhausted("text", budget.text, "characters in one text")
+    return separator.join(texts)
+
+
+def _list(name: str, args: Args, count: int) -> list[list[Any]]:
+    if len(args) != count:
+        raise fault(f"'{name}' requires exactly {count} argument{'' if count == 1 else 's'}.")
+    value = [] if args[0] is None else args[0]
+    if not isinstance(value, list | tuple):
+        raise fault(f"'{name}' takes a list, got {_kind(value)}: {written(value, 80)}")
+    return [list(value) if isinstance(value, tuple) else value]
+
+
+ADDED: dict[str, Primitive] = {
+    "=": _chain("=", lambda left, right: left == right), ">": _chain(">", lambda left, right: left > right),
+    "<=": _chain("<=", lambda left, right: left <= right), ">=": _chain(">=", lambda left, right: left >= right),
+    "*": multiply, "/": divide, "mod": modulo, "car": first, "first": first, "cdr": rest, "rest": rest, "cons": cons,
+    "nth": nth, "length": length, "append": append, "assoc": assoc, "string-split": split_text,
+    "string-join": join_texts,
+}  # fmt: skip
+"""Ours, of evaluated arguments."""

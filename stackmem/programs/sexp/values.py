@@ -1,0 +1,192 @@
+"""Values: what is null, what is true, what is equal, and how a value is written; any depth, and cycles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .environment import SexpEnvironment
+from .nodes import Form, Node, Symbol
+
+
+class Closure:
+    """A function with the scope that it was made in.
+
+    Attributes:
+        name: As ``define`` called it; empty for a lambda.
+        form: Its own source.
+
+    """
+
+    __slots__ = ("body", "env", "form", "name", "params")
+
+    def __init__(self, params: list[str], body: list[Node], env: SexpEnvironment, form: Form, name: str = "") -> None:
+        self.params, self.body, self.env, self.form, self.name = params, body, env, form, name
+
+
+def is_null(value: Any) -> bool:
+    """Nothing, or the empty list."""
+    return value is None or (isinstance(value, list) and not value)
+
+
+def truthy(value: Any) -> bool:
+    """As Python has it."""
+    if value is None or value is False:
+        return False
+    if value is True:
+        return True
+    return bool(value)
+
+
+def entered(value: Any) -> Any:
+    """A value of Python's as it is here: None is the empty list, at any depth; tuples are lists. Cycles stay."""
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple | dict):
+        return value
+    made: dict[int, Any] = {}
+    kept: list[Any] = [value]  # what is looked at stays alive, so that no id is used twice
+    root = _shell(value, made)
+    waiting = [value]
+    while waiting:
+        old = waiting.pop()
+        new = made[id(old)]
+        pairs = old.items() if isinstance(old, dict) else enumerate(old)
+        for key, item in pairs:
+            if isinstance(item, list | tuple | dict):
+                if id(item) not in made:
+                    _shell(item, made)
+                    kept.append(item)
+                    waiting.append(item)
+                put: Any = made[id(item)]
+            else:
+                put = [] if item is None else item
+            if isinstance(new, dict):
+                new[key] = put
+            else:
+                new.append(put)
+    return root
+
+
+def _shell(value: Any, made: dict[int, Any]) -> Any:
+    new: Any = {} if isinstance(value, dict) else []
+    made[id(value)] = new
+    return new
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Python's ``==`` by structure; null values are equal to each other; symbols equal texts."""
+    waiting = [(left, right)]
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        one, other = waiting.pop()
+        if is_null(one) and is_null(other):
+            continue
+        if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+            if len(one) != len(other):
+                return False
+            if (id(one), id(other)) not in seen:
+                seen.add((id(one), id(other)))
+                waiting.extend(zip(one, other, strict=True))
+        elif isinstance(one, Mapping) and isinstance(other, Mapping):
+            if one.keys() != other.keys():
+                return False
+            if (id(one), id(other)) not in seen:
+                seen.add((id(one), id(other)))
+                waiting.extend((one[key], other[key]) for key in one)
+        elif one is not other and not _same(one, other):
+            return False
+    return True
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - a stranger's object may raise whatever it likes
+        return False
+
+
+_CYCLE = "#<cycle>"
+
+
+def written(value: Any, most: int = 10_000_000) -> str:
+    """The value as source that reads to it again, where there is such; at most so many characters."""
+    parts: list[str] = []
+    size = 0
+    open_: set[int] = set()
+    waiting: list[tuple[str, Any]] = [("value", value)]
+    while waiting:
+        kind, item = waiting.pop()
+        if kind == "close":
+            open_.discard(item)
+            text = ")"
+        elif kind == "text":
+            text = item
+        elif isinstance(item, list | tuple | dict) and item:
+            if id(item) in open_:
+                text = _CYCLE
+            else:
+                open_.add(id(item))
+                waiting.append(("close", id(item)))
+                inner = _members(item)
+                for number in range(len(inner) - 1, -1, -1):
+                    waiting.append(("value", inner[number]))
+                    if number:
+                        waiting.append(("text", " "))
+                text = "("
+        else:
+            text = _word(item)
+        size += len(text)
+        if size > most:
+            return "".join([*parts, text])[:most] + "…"
+        parts.append(text)
+    return "".join(parts)
+
+
+def _members(item: Any) -> list[Any]:
+    """A mapping is written as a list of pairs."""
+    if isinstance(item, dict):
+        return [
+            [Symbol(key) if isinstance(key, str) and _is_symbol(key) else key, inner] for key, inner in item.items()
+        ]
+    return list(item)
+
+
+def _is_symbol(text: str) -> bool:
+    return bool(text) and not any(char.isspace() or char in "()[]'\";`," for char in text)
+
+
+def _word(value: Any) -> str:
+    match value:
+        case None | [] | () | {}:
+            return "nil"
+        case bool():
+            return "true" if value else "false"
+        case Symbol():
+            return str.__str__(value)
+        case str():
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+            return '"' + escaped.replace("\r", "\\r").replace("\0", "\\0") + '"'
+        case int():
+            return _digits(value)
+        case float() if math.isfinite(value):
+            return repr(value)
+        case float():
+            return f"#<number {value}>"
+        case Closure():
+            return f"#<function {value.name or 'lambda'}>"
+        case _:
+            return f"#<{type(value).__name__}>"
+
+
+def _digits(number: int) -> str:
+    """Python refuses to write more than 4,300 digits at once."""
+    if number.bit_length() < 14_000:
+        return str(number)
+    sign, number = ("-", -number) if number < 0 else ("", number)
+    chunks = []
+    while number:
+        number, rest = divmod(number, 10**4_000)
+        chunks.append(str(rest).rjust(4_000, "0"))
+    return sign + "".join(reversed(chunks)).lstrip("0")
