@@ -23,6 +23,7 @@ from .scripted import ScriptedModel
 from .simulated import VARIANTS, BoundedReader
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
+SIMULATED = "bounded-reader"
 _SCRIPT_WINDOW_TOKENS = 200_000
 
 
@@ -136,10 +137,10 @@ def _demo(wanted: Wanted) -> Model:
 
 def _simulated(wanted: Wanted) -> Model:
     name, _, variant = wanted.rest.partition(":")
-    if name != "bounded-reader":
-        raise UsageError(f"there is no simulated model {wanted.rest[:80]!r}; the one there is: sim/bounded-reader")
+    if name != SIMULATED:
+        raise UsageError(f"there is no simulated model {wanted.rest[:80]!r}; the one there is: sim/{SIMULATED}")
     if variant not in ("", *VARIANTS):
-        raise UsageError(f"sim/bounded-reader has no variant {variant[:80]!r}; there are {', '.join(VARIANTS)}")
+        raise UsageError(f"sim/{SIMULATED} has no variant {variant[:80]!r}; there are {', '.join(VARIANTS)}")
     window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
     return Scripted(f"sim/{wanted.rest}", window, BoundedReader(variant or VARIANTS[0], window))
 
@@ -168,7 +169,8 @@ def _provider_name(wanted: Wanted) -> str:
 
 def kinds() -> str:
     """How models are named, those of plug-ins last."""
-    words = [f"{prefix}{'FILE' if prefix == 'script:' else 'NAME' if prefix[-1] in '/:' else ''}" for prefix in MODELS]
+    rest = {"script:": "FILE", "sim/": SIMULATED}
+    words = [f"{prefix}{rest.get(prefix, 'NAME' if prefix[-1] in '/:' else '')}" for prefix in MODELS]
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 

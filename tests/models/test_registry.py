@@ -86,7 +86,7 @@ def test_no_other_machine_passes_for_this_one(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, script:FILE, demo, sim/NAME and human"),
+        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, script:FILE, demo, sim/bounded-reader and human"),
         ("humon", "did you mean human?"),
         ("sonnet-5-5", "did you mean claude-sonnet-5-5"),
         ("", "the kinds are"),
@@ -144,6 +144,18 @@ def test_opening_every_kind_of_model_imports_no_sdk(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code, script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["sim/bounded-reader", "sim/bounded-reader:flat", "sim/bounded-reader:oracle"])
+def test_the_simulated_model_is_opened_again_by_the_name_it_records(name: str) -> None:
+    model = open_model(name, {}, window_tokens=9_000)
+    assert (model.name, model.window_tokens, model.price) == (name, 9_000, None)
+
+
+@pytest.mark.parametrize("name", ["sim/", "sim/other", "sim/bounded-reader:nosuch"])
+def test_a_simulated_model_that_there_is_not_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(UsageError, match="there is|there are"):
+        open_model(name, {})
 
 
 def test_every_registered_kind_is_in_the_contract_tests() -> None:
