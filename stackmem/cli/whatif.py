@@ -35,7 +35,7 @@ def command(
 
     from .columns import terminal_width
     from .finding import runs_folder
-    from .whatif_table import lines
+    from .whatif_table import lines, together
 
     for warning in load_plugins():
         typer.echo(warning, err=True)
@@ -45,5 +45,7 @@ def command(
         found.append(what_if(named, folder, wanted, price, latency))
         if not json:
             typer.echo("\n".join([*([""] if place else []), *lines(found[-1], terminal_width())]))
+    if len(found) > 1 and not json:
+        typer.echo("\n".join(["", *together(found, terminal_width())]))
     if json:
         typer.echo(msgspec.json.encode(found).decode())

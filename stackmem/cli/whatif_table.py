@@ -34,6 +34,31 @@ def lines(found: WhatIf, width: int | None) -> list[str]:
     return told
 
 
+def together(found: list[WhatIf], width: int | None) -> list[str]:
+    """A row for each strategy over several recordings; a ratio is of what both bills are known for."""
+    names = dict.fromkeys(row.strategy for one in found for row in one.rows)
+    rows = [("strategy", "recordings", "peak", "bill", "ratio", "with a loss", "")]
+    for name in names:
+        mine = [(one.rows[0].outcome, row.outcome) for one in found for row in one.rows if row.strategy == name]
+        told = [(base, own) for base, own in mine if own is not None]
+        if not told:
+            continue
+        about = "~" if any(own.estimated for _, own in told) else ""
+        pairs = [(base.usd, own.usd) for base, own in told if base and base.usd and own.usd is not None]
+        bill, base_bill = sum(own for _, own in pairs), sum(base for base, _ in pairs)
+        rows.append((
+            one_line(name),
+            f"{len(told):,}",
+            f"{about}{max(own.peak_tokens for _, own in told):,}",
+            f"{about}${bill:,.4f}" if pairs else "unknown",
+            f"{about}{bill / base_bill:.2f}" if pairs else "",
+            f"{sum(own.loss.step is not None for _, own in told):,}",
+            "",
+        ))  # fmt: skip
+    head = f"{len(found):,} recordings together; ratio: to the bills of their own strategies"
+    return [head, "", *aligned(rows, (0, len(rows[0]) - 1), width=width)]
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     name = one_line(row.strategy) + (" *" if row.recorded else "")
     found = row.outcome

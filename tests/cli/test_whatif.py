@@ -47,6 +47,18 @@ def test_json_holds_every_figure_of_every_recording(stage, run):
     assert other["imported"].startswith("mini")
 
 
+def test_several_recordings_are_also_told_together(stage, run):
+    keep(stage.runs / "b-run", told("mishaps-full"))
+    ran = stage.run("whatif", "a-run", "b-run", "--strategies", "full,stackheap,rolling_summary:2")
+    text = ran.stdout[ran.stdout.index("2 recordings together") :]
+    assert [line.split()[:2] for line in text.splitlines()[3:]] == [
+        ["stackheap", "2"], ["full", "2"], ["rolling_summary:turns=2", "2"],
+    ]  # fmt: skip
+    one, other = json.loads(stage.run("whatif", "a-run", "b-run", "--strategies", "full", "--json").stdout)
+    bills = [row["outcome"]["usd"] for found in (one, other) for row in found["rows"] if row["strategy"] == "full"]
+    assert f"${sum(bills):,.4f}" in text
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_another_agents_file_is_told_again_and_kept_nowhere(stage, name):
     ran = stage.run("whatif", SAMPLES / FILES[name], "--strategies", "window:2,full")

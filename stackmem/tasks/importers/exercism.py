@@ -168,7 +168,7 @@ def _fill(source: Path, target: Path) -> list[str]:
     notes = _solution(source, files, edited, target / "solution")
     if language.needs:
         notes.append(
-            f"its tests need {language.needs} in the sandbox; grant it by [metadata.stackmem] toolchains or a profile"
+            f"its tests need {language.needs} in the sandbox: installed under /usr, or granted by a profile"
         )
     return notes
 
