@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -145,16 +144,16 @@ def _suite(plan: Plan, rows: int) -> dict[str, str]:
     return {
         "command": plan.command,
         "suite": plan.suite,
+        "about": plan.about,
         "version": VERSION,
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {memory / (1 << 30):.1f} GiB",
-        "python": platform.python_version(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
         "trials": str(rows),
         "planned": str(plan.count),
         "price": plan.price,
         "latency_seconds": f"{plan.latency_seconds:g}",
         "models": ", ".join(plan.models),
-        "python_implementation": sys.implementation.name,
     }
 
 

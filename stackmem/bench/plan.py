@@ -82,7 +82,7 @@ class Plan(Struct, frozen=True):
     """The matrix, and how each trial is measured.
 
     Attributes:
-        suite: Name of the suite it was made from; empty without one.
+        suite, about: Name of the suite it was made from, and what it says of itself; empty without one.
         trials: How many of each cell; their seeds are 1 to this.
         settings: Options of every trial; a variant's own go over them.
         price: The model of the price table that the bill is made by.
@@ -101,6 +101,7 @@ class Plan(Struct, frozen=True):
     latency_seconds: float = 10.0
     keep_traces: Keep = "all"
     suite: str = ""
+    about: str = ""
     command: str = ""
     version: str = VERSION
 

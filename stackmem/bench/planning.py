@@ -54,6 +54,7 @@ def make_plan(asked: Asked, cwd: Path, environ: Mapping[str, str], *, suite: str
         latency_seconds=latency,
         keep_traces=asked.keep_traces or "all",
         suite=suite,
+        about=asked.about,
         command=command,
     )
     if plan.count > MOST_TRIALS:
