@@ -45,10 +45,10 @@ class Hierarchical(Struct, frozen=True):
         return self.request.texts
 
     def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
+        return view(state, conversation(state, self, self.name, summarises=True))
 
     def upkeep(self, state: State) -> Effect | None:
-        shown = conversation(state, self, self.name)
+        shown = conversation(state, self, self.name, summarises=True)
         cold = shown.cut.short - self.warm
         if overfull(state, shown):
             cold = len(shown.past) - min(self.hot, (len(shown.past) - shown.cut.dropped) // 2)

@@ -84,6 +84,7 @@ class Linear(Struct, frozen=True):
         answer: How many exchanges stand before the last that holds a result. No border moves past it.
         parts: Its answers so far; before the first reply, what the harness has told.
         summary: The newest text that stands for the dropped exchanges; None before the first.
+        summarises: Whether such a text is shown; otherwise one that a run has from another strategy changes nothing.
 
     """
 
@@ -100,6 +101,7 @@ class Linear(Struct, frozen=True):
     answer: int = 0
     parts: tuple[Part, ...] = ()
     summary: str | None = None
+    summarises: bool = False
 
     @property
     def tokens(self) -> int:
@@ -170,6 +172,8 @@ class Linear(Struct, frozen=True):
 
     def summarised(self, turn: Compaction) -> Linear:
         """With what stands up to a step replaced by a text."""
+        if not self.summarises:
+            return self
         upto = sum(exchange.step <= turn.up_to_step for exchange in self.past)
         cut = Cut(max(upto, self.cut.dropped), max(upto, self.cut.short))
         return replace(self.moved(cut), summary=turn.text).redrawn()
@@ -191,13 +195,13 @@ def proceed(conversation: Linear, turn: Turn) -> Linear:
             assert_never(turn)
 
 
-def conversation(state: State, rules: Rules, name: str) -> Linear:
+def conversation(state: State, rules: Rules, name: str, *, summarises: bool = False) -> Linear:
     """The running frame's, with its last user message finished."""
     start, frame = state.begun, state.running
     opening = (Text(run_constants(start)), Text(_task(frame)))
     standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
     first = Message("user", opening)
-    begun = Linear(rules, opening, standing, Log(), Log([first]), size(first))
+    begun = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarises=summarises)
     return frame.turns.fold(proceed, begun, (name, opening, standing)).closed()
 
 

@@ -38,10 +38,10 @@ class RollingSummary(Struct, frozen=True):
         return self.request.texts
 
     def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
+        return view(state, conversation(state, self, self.name, summarises=True))
 
     def upkeep(self, state: State) -> Effect | None:
-        shown = conversation(state, self, self.name)
+        shown = conversation(state, self, self.name, summarises=True)
         keep = self.turns
         if overfull(state, shown):
             keep = min(keep, shown.whole // 2)

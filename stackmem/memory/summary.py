@@ -49,10 +49,10 @@ class Summary(Struct, frozen=True):
         return self.request.texts
 
     def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
+        return view(state, conversation(state, self, self.name, summarises=True))
 
     def upkeep(self, state: State) -> Effect | None:
-        shown = conversation(state, self, self.name)
+        shown = conversation(state, self, self.name, summarises=True)
         threshold = min(self.threshold, state.begun.window_tokens // 2)
         turns = len(shown.past) - self.keep
         if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):

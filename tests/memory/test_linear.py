@@ -12,7 +12,7 @@ from stackmem.core.messages import Text, Thinking, ToolCall
 from stackmem.core.state import Notice, Registers, Reply
 from stackmem.memory import open_strategy
 from tests.build import alloc, call, do, play, push, reply, settled, shown_text, started
-from tests.memory.long_runs import commands, head, requests, whole, worked
+from tests.memory.long_runs import commands, head, requests, results, whole, worked
 from tests.spellings import SHORT
 
 LINEAR = sorted({*SHORT, *(spelled.partition(":")[0] for spelled in SHORT)})
@@ -92,3 +92,12 @@ def test_borders_only_move_forward():
     for spelled in ("window:3,step=2", "mask:2,poll=3", "hierarchical:1,2", "truncate:300"):
         first = [min(whole(asked.view, 600), default=0) for asked in worked(spelled, 30, 600).asked]
         assert all(before <= after for before, after in pairwise(first))
+
+
+@pytest.mark.parametrize("spelled", ["mask", "clear", "notes", "full", "stackheap"])
+def test_a_summary_that_another_strategy_had_written_hides_nothing_from_one_that_shows_none(spelled):
+    summed = worked("summary:8000,keep=2", 20, 1_000).state
+    assert len(results(open_strategy(spelled).render(summed))) == 20
+    other = open_strategy("rolling_summary:20").render(summed)
+    assert "SUMMARY of the steps" in head(other)
+    assert len(results(other)) < 20
