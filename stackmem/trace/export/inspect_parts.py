@@ -39,6 +39,7 @@ class Parts:
         self._known: dict[int, tuple[Message, list[ChatMessage]]] = {}
         self._tools: dict[tuple[ToolSpec, ...], list[ToolInfo]] = {}
         self._systems: dict[str, ChatMessage] = {}
+        self._replies = 0
 
     def messages(self, view: View) -> list[ChatMessage]:
         """A prompt; prompts of a frame share what they have in common."""
@@ -114,7 +115,8 @@ class Parts:
     def output(self, event: ModelReplied, model: str, usd: float | None, seconds: float) -> ModelOutput:
         from inspect_ai.model import ChatCompletionChoice, ModelOutput
 
-        message = self._assistant(event.parts, event.reply_id or f"reply-{id(event)}")
+        self._replies += 1
+        message = self._assistant(event.parts, f"reply-{self._replies}")
         message.source = "generate"
         choice = ChatCompletionChoice(message=message, stop_reason=_STOPS[event.stop])
         return ModelOutput(model=model, choices=[choice], usage=self.usage(event.usage, usd), time=seconds)

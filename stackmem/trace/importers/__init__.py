@@ -58,4 +58,5 @@ def guess(text: str, where: str) -> str:
     if isinstance(line, dict) and isinstance(line.get("type"), str) and ("sessionId" in line or "uuid" in line or
                                                                          line["type"] == "summary"):  # fmt: skip
         return "claude-code"
-    raise UsageError(f"{where} is in no known format; name it with --format: {', '.join(sorted(IMPORTERS))}")
+    known = ", ".join(sorted(IMPORTERS))
+    raise UsageError(f"{where} is in no known format; stackmem import FILE --format names one: {known}")
