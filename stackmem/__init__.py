@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import ModelError, ProgramError, RulesDiffer, StackmemError, TraceError, UsageError, WorkspaceError
     from .harness.api import replay, solve
     from .harness.opening import open_run
+    from .harness.own_tools import tool
     from .harness.plugins import Plugin
     from .harness.replay import Replayed
     from .harness.result import RunResult
@@ -39,6 +40,7 @@ _PLACES = {
     "harness.api": ("replay", "solve"),
     "harness.plugins": ("Plugin",),
     "harness.opening": ("open_run",),
+    "harness.own_tools": ("tool",),
     "harness.replay": ("Replayed",),
     "harness.result": ("RunResult",),
     "memory": ("STRATEGIES", "open_strategy"),
@@ -79,6 +81,7 @@ __all__ = [
     "open_strategy",
     "replay",
     "solve",
+    "tool",
 ]
 
 

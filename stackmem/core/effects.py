@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from .calls import WorkspaceCall
@@ -61,6 +63,20 @@ class UseTool(Struct, frozen=True):
     sources: tuple[str, ...] = ()
 
 
+class UseOwnTool(Struct, frozen=True):
+    """Call a tool of the person's own, outside the workspace. Answered by ``ToolReturned``.
+
+    Attributes:
+        shown_bytes, sources: As in ``UseTool``.
+
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    shown_bytes: int
+    sources: tuple[str, ...] = ()
+
+
 class Verify(Struct, frozen=True):
     """Run a frame's verify command. Answered by ``VerifyReturned``."""
 
@@ -82,4 +98,4 @@ class RunChecks(Struct, frozen=True):
     """Let the task's own checks judge the workspace. Answered by ``ChecksReturned``."""
 
 
-Effect = AskModel | Compact | UseTool | Verify | DigestSources | ReadClock | RunChecks
+Effect = AskModel | Compact | UseTool | UseOwnTool | Verify | DigestSources | ReadClock | RunChecks

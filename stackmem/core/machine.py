@@ -33,7 +33,7 @@ from .calls import (
 )
 from .chunks import allocate, changed_by, changed_heap, free, plain, read, rewrite, said
 from .compaction import asking, compacted, due, reply_chars
-from .effects import Effect, ReadClock, RunChecks, UseTool
+from .effects import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from .events import (
     CallAnswered,
     CallRejected,
@@ -144,9 +144,11 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     """What the last reply comes to: its fact, its effect, or its refusal."""
     if pending.stop == "window":
         return frames.forced_pop(state, "window")
-    refusal = unusable(pending, state.running.turns[-1], limits.ending_tool(state))
+    refusal = unusable(state, pending)
     if refusal is not None:
         return refusal
+    if pending.calls[0].name in state.begun.registered:
+        return _own(state, pending.calls[0])
     call = parse(pending.calls[0], strategy.tools)
     if isinstance(call, tuple):
         code, reason = call
@@ -157,6 +159,16 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
         if closed is not None:
             return CallRejected(*closed)
     return _settled(state, call, pending)
+
+
+def _own(state: State, call: ToolCall) -> Event | Effect:
+    """A tool of the person's own; what its arguments must be, it knows itself."""
+    if call.malformed is not None or not isinstance(call.arguments, dict):
+        return CallRejected("bad_arguments", f"the arguments of {call.name} must be one JSON object")
+    closed = limits.closing(state)
+    if closed is not None:
+        return CallRejected(*closed)
+    return UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
 
 
 def _settled(state: State, call: Call, pending: Pending) -> Event | Effect:

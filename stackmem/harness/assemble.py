@@ -33,6 +33,7 @@ from .directories import checkout
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .nobody import NOBODY, Nobody
 from .options import PREFIX
+from .own_tools import TOOLS, call_own
 from .perform import World
 from .ports import Checks
 from .prepare import Prepared
@@ -162,15 +163,17 @@ def assemble(
         scrub=scrubber.scrub,
         sync=sync,
         snapshot=history.snapshot,
+        own_tool=call_own,
         command_seconds=plan.profile.command_seconds,
     )
+    own = tuple(tool.spec for tool in TOOLS.values())
     start = RunStarted(
         task=scrubber.scrub(subject.text),
         task_name=subject.name,
         model=plan.model.name,
         strategy=plan.strategy.name,
         system=scrubber.scrub(plan.system),
-        tools=plan.tools,
+        tools=(*plan.tools, *own),
         workspace=workspace.path,
         isolation=workspace.level,
         network=plan.profile.network,
@@ -183,6 +186,7 @@ def assemble(
         version=VERSION,
         thinking="kept" if plan.strategy.prefix_stable else "dropped",
         tree=history.snapshot(),
+        own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
     )
     return Parts(start, plan.strategy, world, workspace, scrubber)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from stackmem.programs.course import Asked, Course, Outside, Upcoming
 from stackmem.programs.effects import AskUser, InvokeTool, LoadSource, Wait
 
 from .interrupts import Interrupts
+from .own_tools import OwnTool
 from .perform import JITTER, World, perform
 from .program_tools import BUILT_IN, READS, Bench, use_built_in
 
@@ -37,7 +39,7 @@ class ProgramWorld(Struct):
     Attributes:
         load: Reads a source, keeps its text in the run's folder, and says which it is.
         ask_user: The person's answer, or None where nobody answers.
-        own_tools: The person's own tools by name; each takes its arguments and answers.
+        own_tools: The person's own tools by name.
         parallel: Names of those that may run side by side.
 
     """
@@ -46,7 +48,7 @@ class ProgramWorld(Struct):
     bench: Bench
     load: Callable[[LoadSource], SourceLoaded]
     ask_user: Callable[[str], str | None]
-    own_tools: dict[str, Callable[[InvokeTool], ToolAnswered]] = {}
+    own_tools: dict[str, OwnTool] = {}
     parallel: frozenset[str] = frozenset()
 
 
@@ -173,4 +175,21 @@ def _used(effect: InvokeTool, outer: ProgramWorld) -> ToolAnswered:
     if own is None:
         known = ", ".join([*BUILT_IN, *outer.own_tools])
         return ToolAnswered(None, "unknown_tool", f"there is no tool {effect.tool[:80]!r}; known: {known}")
-    return own(effect)
+    return _scrubbed(own.answer(effect.arguments), outer.world.scrub)
+
+
+def _scrubbed(answer: ToolAnswered, scrub: Callable[[str], str]) -> ToolAnswered:
+    """The answer without secrets, wherever a text of it stands."""
+    return replace(answer, value=_clean(answer.value, scrub), detail=scrub(answer.detail))
+
+
+def _clean(value: Any, scrub: Callable[[str], str]) -> Any:
+    match value:
+        case str():
+            return scrub(value)
+        case list():
+            return [_clean(each, scrub) for each in value]
+        case dict():
+            return {scrub(str(name)): _clean(each, scrub) for name, each in value.items()}
+        case _:
+            return value

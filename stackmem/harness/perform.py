@@ -5,13 +5,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
-from stackmem.core.effects import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.effects import (
+    AskModel,
+    Compact,
+    DigestSources,
+    Effect,
+    ReadClock,
+    RunChecks,
+    UseOwnTool,
+    UseTool,
+    Verify,
+)
 from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
@@ -24,14 +34,19 @@ from stackmem.core.events import (
     VerifyReturned,
 )  # fmt: skip
 from stackmem.core.messages import Text
-from stackmem.core.text import tail
+from stackmem.core.text import clip_bytes, tail
 from stackmem.errors import WorkspaceError
+from stackmem.workspace.clip import visible
 
 from .ports import Checks, Model, Returned, Workspace
 
 JITTER = 0.25
 """Share of a wait that is added at random, so that many runs do not ask again together; never asked too early."""
 VERIFY_SECONDS = 30.0
+
+
+def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+    return f"the tool {name} is not here any more", True
 
 
 class World(Struct):
@@ -41,6 +56,7 @@ class World(Struct):
         checks: None where nothing judges the run.
         scrub: Takes secrets out of text before it becomes a fact.
         sync: Makes the trace durable; called before each request.
+        own_tool: Calls one of the person's own tools; its result as text, and whether it failed.
         snapshot: Keeps the workspace as it is now, and names it; empty where none is kept.
         started: ``clock()`` at the start of the run.
 
@@ -53,6 +69,7 @@ class World(Struct):
     sync: Callable[[], None]
     command_seconds: float
     snapshot: Callable[[], str] = str
+    own_tool: Callable[[str, dict[str, Any]], tuple[str, bool]] = _no_own_tool
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0
@@ -75,6 +92,10 @@ def perform(effect: Effect, world: World) -> Event:
             digests = _digests(effect.sources, world)
             tree = world.snapshot() if isinstance(effect.call, WriteFile | RunCommand) else ""
             return ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests, tree)
+        case UseOwnTool():
+            text, failed = world.own_tool(effect.name, effect.arguments)
+            shown = clip_bytes(visible(world.scrub(text)), effect.shown_bytes)
+            return ToolReturned(shown, failed, None, _digests(effect.sources, world))
         case Verify():
             outcome = world.workspace.run_command(effect.command, min(VERIFY_SECONDS, world.command_seconds), 8_192)
             text = tail(world.scrub(outcome.text), 10, 1_000)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import Distribution, distributions
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -25,6 +26,7 @@ from stackmem.workspace.levels import WORKSPACES
 
 from .in_memory import MEMORY
 from .options import OPTIONS
+from .own_tools import from_function, register
 
 GROUP = "stackmem.plugins"
 """The group of entry points; each names a ``Plugin``."""
@@ -40,12 +42,14 @@ class Plugin(Struct, frozen=True):
         strategies: Name to maker, as in ``STRATEGIES``.
         models: Whole name, or prefix that ends with ``/`` or ``:``, to maker, as in ``MODELS``.
         workspaces: Choice of ``--isolation`` to the makers of its level, as in ``WORKSPACES``; ``auto`` never takes it.
+        tools: Functions that agents and programs may call; one that ``stackmem.tool`` decorates is there already.
 
     """
 
     strategies: Mapping[str, Callable[[str], MemoryStrategy]] = field(default_factory=dict)
     models: Mapping[str, Callable[[Wanted], Model]] = field(default_factory=dict)
     workspaces: Mapping[str, tuple[Callable[[], Level], ...]] = field(default_factory=dict)
+    tools: tuple[Callable[..., Any], ...] = ()
 
 
 def load_plugins() -> tuple[str, ...]:
@@ -100,6 +104,10 @@ def _add(plugin: object) -> None:
                 raise UsageError(f"{name!r} is no name of a {what}; it looks like {form.pattern}")
             if name in known or (what == "model" and name.startswith("claude-")):
                 raise UsageError(f"the {what} {name} is there already")
+    register(
+        from_function(function, name=None, description=None, parallel=False, idempotent=False)
+        for function in plugin.tools
+    )
     STRATEGIES.update(plugin.strategies)
     MODELS.update(plugin.models)
     WORKSPACES.update(plugin.workspaces)

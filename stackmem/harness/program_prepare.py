@@ -19,6 +19,7 @@ from stackmem.trace.languages import open_language
 
 from .directories import runs_dir, sandbox_dir
 from .nobody import NOBODY
+from .own_tools import TOOLS
 from .plugins import load_plugins
 from .prepare import Prepared
 from .program_sources import SOURCE_BYTES, Loader, reading
@@ -114,7 +115,8 @@ def outlined(ready: PreparedProgram) -> PreparedProgram:
     place = Path(request.path)
     folders = reachable(request, ready.prepared.subject.folder)
     inside = ready.prepared.subject.inside
-    launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options)
+    own = tuple(tool.spec for tool in TOOLS.values())
+    launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options, own)
     try:
         told = read_with(ready.language.outline(launch), reading(Loader(place, folders)))
     except Halted as halted:

@@ -45,7 +45,7 @@ from .plugins import load_plugins
 from .raised import raised
 from .request import Request, read_request
 from .result import RunResult, read_result
-from .resume_program import changes_files, refuse_unsafe, take_up
+from .resume_program import changes_files, idempotent, refuse_unsafe, refuse_unsafe_call, take_up
 from .run_program import Person, ProgramResult, Told, outer_world, program_loop, with_mounts
 from .rundir import HISTORY, RESULT, TRACE
 from .stopped import Stopped, read_stopped
@@ -262,9 +262,10 @@ def _begin(
             halted = state.program is not None and state.program.halted is not None
             if not halted:  # a person goes on from a halt knowingly, with the files as she has left them
                 lost = _put_back(stopped, opened) if changes_files(taken.upcoming) else ""
-                refuse_unsafe(taken.upcoming, lost, frozenset(), yes=yes)
+                refuse_unsafe(taken.upcoming, lost, idempotent(), yes=yes)
             return [], again
     upcoming = advance(evolve(state, again), parts.strategy)
+    refuse_unsafe_call(upcoming, idempotent(), yes=yes)
     lost = _put_back(stopped, opened) if _changes_files(upcoming) else ""
     if isinstance(upcoming, UseTool | Verify) and lost and not _writes(upcoming):
         return [again], _partial(upcoming, lost, opened)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from stackmem.core.effects import UseOwnTool
 from stackmem.core.events import RunResumed
 from stackmem.core.machine import evolve
 from stackmem.core.state import State
@@ -16,6 +17,7 @@ from stackmem.errors import UsageError
 from stackmem.programs.course import Course, Outside, Upcoming
 from stackmem.programs.effects import InvokeTool
 
+from .own_tools import TOOLS
 from .program_tools import BUILT_IN, READS
 
 
@@ -62,6 +64,18 @@ def refuse_unsafe(upcoming: Upcoming, lost: str, idempotent: frozenset[str], *, 
                 raise UsageError(f"the run stopped in a call that may have been made: {shown}; --yes makes it again")
         elif lost and call.tool == "shell":
             raise UsageError(f"the run stopped in a command ({lost}): {shown}; look at the files, then say --yes")
+
+
+def refuse_unsafe_call(upcoming: object, idempotent: frozenset[str], *, yes: bool) -> None:
+    """As ``refuse_unsafe``, of an agent's call of an own tool."""
+    if isinstance(upcoming, UseOwnTool) and not yes and upcoming.name not in idempotent:
+        shown = f"{upcoming.name} {str(upcoming.arguments)[:200]}"
+        raise UsageError(f"the run stopped in a call that may have been made: {shown}; --yes makes it again")
+
+
+def idempotent() -> frozenset[str]:
+    """The own tools that may be called twice."""
+    return frozenset(name for name, tool in TOOLS.items() if tool.idempotent)
 
 
 def _calls(upcoming: Upcoming) -> list[InvokeTool]:

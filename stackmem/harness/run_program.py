@@ -28,6 +28,7 @@ from stackmem.workspace.workspace import Workspace
 from .assemble import Parts, Places, Plan, assemble, plan
 from .drive import ProgramWorld, drive
 from .interrupts import Interrupts
+from .own_tools import TOOLS
 from .play import Loop, Observe, Opened, applied, play
 from .program_prepare import PreparedProgram, reachable
 from .program_sources import Loader, keeping
@@ -167,6 +168,8 @@ def outer_world(parts: Parts, places: Places, request: ProgramRequest, person: P
         bench=Bench(workspace, world.snapshot, world.scrub, world.command_seconds),
         load=keeping(loader, lambda text: keep_source(places.run, text), world.scrub),
         ask_user=person.ask,
+        own_tools=dict(TOOLS),
+        parallel=frozenset(name for name, tool in TOOLS.items() if tool.parallel),
     )
 
 

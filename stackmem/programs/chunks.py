@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from stackmem.core import heap as heaps
-from stackmem.core.calls import StoreEntry
+from stackmem.core.entries import StoreEntry
 from stackmem.core.program_events import ChunkDropped, ChunkKept
 from stackmem.core.state import State
 

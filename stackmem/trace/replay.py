@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.effects import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.effects import (
+    AskModel,
+    Compact,
+    DigestSources,
+    Effect,
+    ReadClock,
+    RunChecks,
+    UseOwnTool,
+    UseTool,
+    Verify,
+)
 from stackmem.core.events import (
     RULES,
     CallRejected,
@@ -47,6 +57,7 @@ _ANSWERS: dict[type, tuple[type, ...]] = {
     AskModel: (ModelReplied, ModelFailed),
     Compact: (ContextCompacted, ModelFailed),
     UseTool: (ToolReturned,),
+    UseOwnTool: (ToolReturned,),
     Verify: (VerifyReturned,),
     DigestSources: (SourcesDigested,),
     ReadClock: (ClockRead,),
