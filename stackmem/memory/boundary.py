@@ -8,6 +8,8 @@ At a boundary all long results but the last ``keep`` go, if that removes at leas
 behind the first of them. By the usual prices (a write 1.25, a read 0.1) such a pruning has paid for itself after a
 dozen steps; a smaller one waits for the next boundary.
 
+Parameters: ``chars`` (1,000), ``keep`` (3), ``steps`` (20).
+
 Source: Anthropic's cost guide, where pruning at task boundaries saved 39 % and editing at every turn cost 74 % more.
 """
 

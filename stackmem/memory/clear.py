@@ -4,6 +4,8 @@ Until the trigger it is ``full``. A clearing is one new writing of what follows 
 it frees at least a tenth of the trigger, so that a history which is long without its results is not cleared again at
 every step.
 
+Parameters: ``tokens`` (100,000), ``keep`` (3).
+
 Source: Anthropic's context editing, ``clear_tool_uses_20250919`` (trigger, keep, clear_at_least), done by the client.
 Tokens are estimated: characters / 2.5, of the whole prompt.
 """

@@ -3,6 +3,8 @@
 The last ``keep`` results are whole. As with ``mask``, results are shortened ``poll`` at a time, so that the provider's
 cache is left alone in between. An expanded result is a result like others: it is shortened when it is old.
 
+Parameters: ``chars`` (200), ``keep`` (5), ``poll`` (5).
+
 Source: the loop agent, whose observations are compacted behind an index and restored on request.
 """
 

@@ -4,6 +4,8 @@ The tiers move in steps. Hot turns turn warm HOT at a time: their results keep h
 at a time: the model sums them up, from the turns as they were recorded and not as they were shown (a cold prefix), so
 that a fact in the middle of a long result is not lost before anybody has summed it up.
 
+Parameters: ``hot`` (5), ``warm`` (15).
+
 Source: tiered histories (MemGPT's main and external context; hot, warm and cold storage).
 """
 

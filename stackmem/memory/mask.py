@@ -1,8 +1,10 @@
 """``mask:N``: the whole history, but tool outputs older than N turns are one line each.
 
-Calls and thoughts stay, so the model still knows what it did, not what it saw. Masking one more output at every step
-writes the last N turns anew at every step; ``poll`` masks only every so many steps and shows between N and
+Calls and what was said stay, so the model still knows what it did, not what it saw. Masking one more output at every
+step writes the last N turns anew at every step; ``poll`` masks only every so many steps and shows between N and
 N + poll - 1 outputs whole. ``poll=1`` is the published default, 10 is ours.
+
+Parameters: ``turns`` (10), ``poll`` (10).
 
 Source: observation masking in SWE-agent (``last_n_observations``, ``polling``); Lindenbauer et al., "The Complexity
 Trap" (2025): half the cost of raw history at equal success.

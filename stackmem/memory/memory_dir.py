@@ -3,6 +3,8 @@
 The conversation is that of ``clear``, for which the directory was made: what matters is written to a file before the
 results it came from are cleared. It clears earlier than ``clear`` does, at 32,000 tokens, for the same reason.
 
+Parameters: ``tokens`` (32,000), ``keep`` (3).
+
 Source: Anthropic's memory tool (``memory_20250818``) together with its context editing.
 """
 

@@ -5,6 +5,8 @@ all but the last N turns (ten at a time, as ``window`` does), which is where a s
 
 The scratchpad stands behind the last breakpoint and is paid for anew at every step: it is the one thing that changes.
 
+Parameters: ``window`` (0, everything).
+
 Source: the scaffold that lowered success in "Beyond pass@1" (2026); scratchpads of ReAct agents.
 """
 

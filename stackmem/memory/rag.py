@@ -7,6 +7,8 @@ what was answered. What is shown anyway is not brought back, and of passages tha
 The last turns stay in place and leave K at a time, so K to 2K - 1 are shown. The passages stand at the end of the
 prompt, behind the last breakpoint, since they are others at every step.
 
+Parameters: ``turns`` (5), ``passages`` (5), ``chars`` (1,000).
+
 Source: retrieval-augmented generation over the agent's own history; Robertson and Zaragoza (2009) for the ranking.
 """
 

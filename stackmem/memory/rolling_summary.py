@@ -3,6 +3,8 @@
 Each update is asked for in the conversation itself, so its prompt is in the provider's cache; what it costs is the
 summary, written anew every N turns.
 
+Parameters: ``turns`` (5).
+
 Source: incremental summaries of chat memories.
 """
 

@@ -1,8 +1,9 @@
-"""``structured_summary:TOKENS``: as ``summary``, but the text has fixed sections: requirements, architecture, API, code
-written, state.
+"""``structured_summary:TOKENS``: as ``summary``, in the sections requirements, architecture, API, code written, state.
 
 Each time the model writes all sections anew from the old ones and what came since; together they are capped. A section
 keeps its place, so that what is rarely mentioned (a requirement) does not fade behind what is recent.
+
+Parameters: ``tokens`` (24,000), ``keep`` (3), ``chars`` (8,000).
 
 Source: structured note-taking and the schema-bound summaries of coding agents.
 """

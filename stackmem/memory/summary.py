@@ -1,11 +1,13 @@
 """``summary:TOKENS``: once the prompt reaches TOKENS, the model sums up, and a new conversation begins.
 
 The new one holds the task, the summary, and the last ``keep`` turns as they were. ``prefix=shared`` (default) asks in
-the very conversation that is summed up, ``prefix=cold`` hands the old turns over as text (compacting.py says what each
-costs, and why the threshold is what it is). At half of the model's window it is due in any case.
+the very conversation that is summed up, ``prefix=cold`` hands the old turns over as text, which costs more. At half of
+the model's window a summary is due in any case.
 
 A summary waits until it replaces at least a quarter of the threshold: long turns that stay would otherwise bring the
 next one at once.
+
+Parameters: ``tokens`` (24,000), ``keep`` (3), ``prefix`` (``shared``).
 
 Source: auto-compact in Claude Code and Codex; the LLM summarising condenser of OpenHands.
 """

@@ -6,6 +6,8 @@ pays about 1.25 s a / (1 - a) for what the cut writes again, and 0.05 (1 + a) T 
 
 The last turn always stays whole, however long it is. Tokens are estimated: characters / 2.5.
 
+Parameters: ``tokens`` (8,000), ``to`` (half of them).
+
 Source: the truncation of the oldest messages in chat frameworks.
 """
 

@@ -3,6 +3,8 @@
 A window that moves at every step writes the whole prompt anew at every step. So it moves ``step`` turns at a time and
 shows between N and N + step - 1 of them; ``step=1`` is the textbook window.
 
+Parameters: ``turns`` (20), ``step`` (10).
+
 Source: the sliding window of most chat applications; Anthropic's cost guide for what moving it costs.
 """
 
