@@ -74,7 +74,7 @@ app.command("apply", short_help="Apply a run's patch to the folder it came from.
 app.command("export", short_help="Write a run in another tool's format.")(export.command)
 app.command("import", short_help="Take another agent's recording in as a run.")(import_.command)
 app.command("bench", short_help="Compare memory strategies over many runs.")(bench.command)
-app.add_typer(tasks.app, name="tasks", short_help="List the tasks, or check that they are sound.")
+app.add_typer(tasks.app, name="tasks", short_help="List, check or import tasks.")
 app.add_typer(worlds.app, name="worlds", short_help="Make tasks that test memory.")
 tasks.app.command("import", short_help="Make tasks of another benchmark's.")(tasks_import.command)
 app.add_typer(runs.app, name="runs", short_help="List the runs there are.")

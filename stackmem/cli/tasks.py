@@ -9,7 +9,9 @@ import typer
 
 from .options import flag
 
-app = typer.Typer(help="Show the tasks there are, and check that they are sound.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show the tasks there are, check them, and import tasks of other benchmarks.", no_args_is_help=True
+)
 
 
 @app.command("list")

@@ -3,6 +3,8 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -154,9 +156,14 @@ def test_literals_are_words_that_tell_something(text, found):
     assert literals(text) == found
 
 
-@pytest.mark.parametrize("given", [None, [], {"a": ["x_long", {"b": "y_long"}]}, 1234567, True, "x_long"])
-def test_arguments_of_any_shape_are_read(given):
-    assert literals_of(ToolCall("", "f", given)) <= {"x_long", "y_long", "1234567"}
+@given(st.text())
+def test_every_literal_of_any_text_stands_in_it(text):
+    assert all(one in text and 5 <= len(one) <= 200 for one in literals(text))
+
+
+@pytest.mark.parametrize("arguments", [None, [], {"a": ["x_long", {"b": "y_long"}]}, 1234567, True, "x_long"])
+def test_arguments_of_any_shape_are_read(arguments):
+    assert literals_of(ToolCall("", "f", arguments)) <= {"x_long", "y_long", "1234567"}
 
 
 def test_a_reply_cut_to_pieces_is_read():

@@ -3,9 +3,13 @@
 import json
 import os
 import shutil
+import tempfile
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stackmem.errors import UsageError
 from stackmem.tasks.importers import KINDS, Imported, Refused, import_tasks
@@ -354,9 +358,32 @@ def test_an_unknown_kind_and_a_clone_for_another_kind_are_refused(tmp_path):
         list(import_tasks("swebench", OUTSIDE / "swebench" / "records.jsonl", tmp_path))
 
 
+@given(st.text())
+def test_any_dockerfile_is_read_and_copies_stay_in_the_working_directory(text):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "Dockerfile").write_bytes(text.encode("utf-8", "surrogateescape"))
+        for _, target in read_dockerfile(Path(folder, "Dockerfile")).copies:
+            assert ".." not in Path(target).parts
+            assert not target.startswith("/")
+
+
+@given(
+    st.lists(st.sampled_from(["COPY", "WORKDIR", "RUN", "/app", "..", ".", "a/", "--from=x", "/", '"', "\\\n", "\n"]))
+)
+def test_words_of_dockerfiles_in_any_order_stay_in_the_working_directory(words):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "Dockerfile").write_text(" ".join(words))
+        for _, target in read_dockerfile(Path(folder, "Dockerfile")).copies:
+            assert ".." not in Path(target).parts
+            assert not target.startswith("/")
+
+
+@given(st.text())
+def test_any_text_is_a_toml_string(text):
+    assert set(tomllib.loads(f"x = {quoted(text)}")) == {"x"}
+
+
 @pytest.mark.parametrize("text", ['say "hi"', "a\\b", "line\nbreak", "\x00\x1b", "plain", "é…"])
 def test_texts_are_spelled_as_toml_reads_them(text):
-    import tomllib
-
     read = tomllib.loads(f"x = {quoted(text)}")["x"]
     assert read == "".join(char if char.isprintable() else " " for char in text)
