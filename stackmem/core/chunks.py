@@ -21,6 +21,7 @@ _SAID: tuple[type[Call], ...] = (
     Branch, PushContext,
 )  # fmt: skip
 """Every call that a derived fact can speak of; of tools with one name, those with the most to them."""
+_BY_NAME = {name: tuple(kind for kind in _SAID if tool_name(kind) == name) for name in map(tool_name, _SAID)}
 
 
 def allocate(state: State, call: HeapAlloc, pending: Pending) -> Event | Effect:
@@ -85,9 +86,9 @@ def said(state: State) -> tuple[Call | None, str]:
     if state.pending is None or not state.pending.calls:
         return None, ""
     asked = state.pending.calls[0]
-    for kind in _SAID:
-        call = parse(asked, (kind,)) if tool_name(kind) == asked.name else None
-        if call is not None and not isinstance(call, tuple):
+    for kind in _BY_NAME.get(asked.name, ()):
+        call = parse(asked, (kind,))
+        if not isinstance(call, tuple):
             return (plain(call) if isinstance(call, HeapReadFrame) else call), asked.id
     return None, asked.id
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .events import CallRejected, ReplyNudged, Stop
+from .limits import ending_tool
 from .messages import Text
-from .state import Pending, Reply, Turn
+from .state import Pending, Reply, State
 
 CUT_SHORT: dict[Stop, tuple[str, str]] = {
     "truncated": (
@@ -19,23 +20,19 @@ CUT_SHORT: dict[Stop, tuple[str, str]] = {
 }
 
 
-def unusable(pending: Pending, reply: Turn, ending: str) -> ReplyNudged | CallRejected | None:
-    """The answer to a reply with no call, several, or one that was cut off; None where it holds one whole call.
-
-    Args:
-        ending: The name of the tool that ends a frame.
-
-    """
+def unusable(state: State, pending: Pending) -> ReplyNudged | CallRejected | None:
+    """The answer to a reply with no call, several, or one that was cut off; None where it holds one whole call."""
     if not pending.calls:
+        reply = state.running.turns[-1]
         parts = reply.parts if isinstance(reply, Reply) else ()
         return nudge(
             pending.stop,
-            ending,
+            ending_tool(state),
             empty=not any(isinstance(part, Text) and part.text.strip() for part in parts),
         )
     if pending.stop in CUT_SHORT:
         code, reason = CUT_SHORT[pending.stop]
-        return CallRejected(code, reason.replace("pop_frame", ending))
+        return CallRejected(code, reason.replace("pop_frame", ending_tool(state)))
     if len(pending.calls) > 1:
         return CallRejected(
             "several_calls",
