@@ -13,7 +13,7 @@ from .code_tools import given
 from .halts import malformed_value, missing_parameter, tool_logic
 from .here import Doing, Here, said
 from .nodes import Output, ToolStep
-from .registry import Known
+from .registry import SPELLINGS, Known
 from .scope import plain_output
 
 _CANNOT = (
@@ -40,8 +40,9 @@ def interface_only(known: Known, step: ToolStep, here: Here, path: str) -> Doing
     params = {**step.params, **step.inputs}
     inputs = {}
     for each in known.inputs:
-        if each.name in params:
-            raw = params[each.name]
+        spelled = next((name for name in _spellings(known, each.name) if name in params), None)
+        if spelled is not None:
+            raw = params[spelled]
             named = each.name in ("from", "by", "in", "list")
             value = here.scope.named(raw, literal=each.name == "by") if named else here.scope.resolve(raw)
             inputs[each.name] = plain_output(value)
@@ -49,10 +50,17 @@ def interface_only(known: Known, step: ToolStep, here: Here, path: str) -> Doing
             inputs[each.name] = here.scope.resolve(each.default)
         elif each.required:
             raise missing_parameter(known.name, each.name)
-    declared = {each.name for each in known.inputs}
-    inputs |= {name: plain_output(here.scope.resolve(value)) for name, value in params.items() if name not in declared}
+    taken = {name for each in known.inputs for name in _spellings(known, each.name)}
+    inputs |= {name: plain_output(here.scope.resolve(value)) for name, value in params.items() if name not in taken}
     task = f"{known.description.strip() or known.name}\n\nThis is the step {step.head.name!r}."
-    return (yield from _ask(step, here, path, task, inputs, known.outputs, typed=True))
+    value = yield from _ask(step, here, path, task, inputs, known.outputs, typed=True, bare=not known.source)
+    if known.name == "rank_items" and not known.source and not isinstance(value, list):
+        raise malformed_value(known.name, "it gave no list")
+    return value
+
+
+def _spellings(known: Known, name: str) -> tuple[str, ...]:
+    return (name, *SPELLINGS.get((known.name, name), ()))
 
 
 def _ask(
@@ -64,8 +72,10 @@ def _ask(
     outputs: tuple[Output, ...],
     *,
     typed: bool,
+    bare: bool = False,
 ) -> Doing:
-    single = len(outputs) == 1 and outputs[0].name == "result"
+    """``bare``: a tool whose one output is ``result`` gives that value itself."""
+    single = bare and len(outputs) == 1 and outputs[0].name == "result"
     using = here.scope.resolve(list(step.using))
     hints = tuple(hint if isinstance(hint, str) else json.dumps(plain_output(hint)) for hint in using)
     yield StepEntered(path, said(step.tool, inputs))

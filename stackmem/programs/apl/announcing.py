@@ -9,9 +9,13 @@ import json
 import re
 from typing import Any
 
+from msgspec import UNSET
+
+from stackmem.core.events import FramePushed, ModelReplied
+from stackmem.core.messages import Text
 from stackmem.core.program_events import PhaseEnded, StepEntered, StepLeft, ToolAnswered, VariableSet
 
-from ..effects import FrameAnswer, InvokeTool, RunFrame
+from ..effects import FrameAnswer, Group, InvokeTool, RunFrame
 from ..language import Announcer, Happening
 
 _FOREACH = re.compile(r"foreach (\d+)")
@@ -24,10 +28,11 @@ def announcer() -> Announcer:
 
 
 class _Announcements:
-    """Remembers which loops are open."""
+    """Remembers which loops are open, and that an agent has not said yet what it plans."""
 
     def __init__(self) -> None:
         self._loops: dict[str, str] = {}
+        self._plan_is_due = False
 
     def __call__(self, happening: Happening) -> tuple[str, ...]:
         match happening:
@@ -41,12 +46,24 @@ class _Announcements:
             case InvokeTool():
                 return (f"  Parameters: {_json(happening.arguments)}",)
             case RunFrame():
-                return (f"  Goal: {happening.task}", f"  Parameters: {_json(happening.inputs)}")
+                hints = (f"  Using: {_json(happening.using)}",) if happening.using else ()
+                return (f"  Goal: {happening.task}", *hints, f"  Parameters: {_json(happening.inputs)}")
+            case Group():
+                return tuple(line for each in happening.effects for line in self(each))
+            case FramePushed():
+                self._plan_is_due = happening.program is not UNSET and happening.program.kind == "work"
+                return ()
+            case ModelReplied() if self._plan_is_due:
+                self._plan_is_due = False
+                return tuple(f"Plan: {part.text}" for part in happening.parts if isinstance(part, Text) and part.text)
+            case tuple():
+                return tuple(line for each in happening if isinstance(each, FrameAnswer) for line in self(each))
             case ToolAnswered():
                 return _answer(happening)
             case FrameAnswer():
-                plan = (f"Plan: {happening.plan}",) if happening.plan else ()
-                return (*plan, f"  Result: {happening.result}")
+                self._plan_is_due = False
+                failed = f" ({happening.failed}: {happening.detail})" if happening.failed else ""
+                return (f"  Result{failed}: {happening.result}",)
             case PhaseEnded():
                 return (f"Phase ended: {_name(happening.path)}",)
             case _:

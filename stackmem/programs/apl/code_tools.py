@@ -11,6 +11,7 @@ from typing import Any
 from stackmem.core.program_events import StepEntered
 
 from ..effects import InvokeTool, Say, ToolAnswer
+from ..values import assigned
 from .halts import Halt, command_failed, file_failed, malformed_value, missing_parameter, tool_logic
 from .here import Doing, Here, said
 from .nodes import ToolStep
@@ -20,17 +21,22 @@ from .scope import plain_output
 
 MOST_SECONDS = 3_600.0
 _NOTHING = object()
+_TAKES_ANY_INPUT = ("run_apl", "agent_native")
+"""Their ``with_inputs`` are another program's inputs, or the agent's."""
 
 
 def set_vars(step: ToolStep, here: Here, path: str) -> Doing:
-    variables = step.variables or step.params.get("vars")
-    if not isinstance(variables, dict):
+    if not step.variables:
         raise missing_parameter("set_vars", "vars")
-    yield StepEntered(path, "set_vars")
-    for name, value in variables.items():
+    done: dict[str, Any] = {}
+    for name, value in step.variables.items():
         if not name.isidentifier():
             raise tool_logic("A variable's name is letters, digits and _.", f"Name: {name[:80]}")
-        yield here.set(name, here.scope.resolve(value))
+        done[name] = here.scope.resolve(value)
+        here.scope.set(name, done[name])
+    yield StepEntered(path, said("set_vars", done))
+    for name, value in done.items():
+        yield assigned(name, value)
 
 
 def shell(step: ToolStep, here: Here, path: str) -> Doing:
@@ -153,9 +159,10 @@ def append_to_list(step: ToolStep, here: Here, path: str) -> Doing:
         raise missing_parameter("append_to_list", "items")
     items = here.scope.named(raw, literal=True)
     named = isinstance(target, str) and target.isidentifier()
-    held = here.scope.variables.get(target, _NOTHING) if named else here.scope.resolve(target)
-    if held is _NOTHING:
-        here.scope.named(target, literal=False)  # says which variable is missing
+    if named:
+        here.scope.refuse_constant(target)
+    own = named and target in here.scope.variables
+    held = here.scope.variables[target] if own else here.scope.named(target, literal=False)
     if not isinstance(held, list):
         raise tool_logic("The 'append_to_list' tool takes a list.", f"`list` is {type(held).__name__}")
     yield StepEntered(path, said("append_to_list", {"list": target if named else held, "items": items}))
@@ -183,9 +190,10 @@ CODE: dict[str, Callable[[ToolStep, Here, str], Doing]] = {
 
 def given(step: ToolStep, name: str, default: Any = None) -> Any:
     """A parameter under any of its spellings, from the step itself or its ``with_inputs``."""
+    places = (step.params,) if step.tool in _TAKES_ANY_INPUT else (step.inputs, step.params)
     built_in = next((each for each in BUILT_INS.get(step.tool, ()) if each.name == name), None)
     others = built_in.instead if built_in else SPELLINGS.get((step.tool, name), ())
-    for place in (step.inputs, step.params):
+    for place in places:
         for spelling in (name, *others):
             if spelling in place:
                 return place[spelling]
@@ -224,12 +232,8 @@ def checked_outputs(tool: str, declared: tuple[str, ...], scope: Mapping[str, An
 
 
 def _as_object(value: Any) -> dict[str, Any] | None:
-    if isinstance(value, CommandOutput):
-        try:
-            value = json.loads(value.stdout)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, dict) else None
+    found = value.json(None) if isinstance(value, CommandOutput) else value
+    return found if isinstance(found, dict) else None
 
 
 def _seconds(step: ToolStep, here: Here) -> float | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..effects import Halted, ToolAnswer
+from ..effects import Halted, Source, ToolAnswer
 from .outputs import MalformedOutputError
 from .templates import TemplateFault
 
 INITIALIZATION = "Initialization"
 PROGRAM_RESOLUTION = "Program Resolution"
+LOAD_AND_PARSE = "Load and Parse"
 INPUT_VALIDATION = "Input Validation"
 
 LIMIT_REACHED = "Limit Reached"
@@ -41,7 +42,7 @@ class Halt(Exception):  # noqa: N818 - the language's own word
 
     @property
     def all_details(self) -> str:
-        details = " ".join(self.details.split("\n"))
+        details = _one_line(self.details)
         if len(details) > _MOST_DETAIL:
             details = f"{details[:_MOST_DETAIL]}…"
         return f"{details} ({' > '.join(self.trail)})" if self.trail else details
@@ -55,13 +56,17 @@ class Halt(Exception):  # noqa: N818 - the language's own word
             "---\n"
             "**APL EXECUTION HALTED**\n"
             "\n"
-            f"*   **Phase**: `{self.phase}`\n"
-            f"*   **Step**: `{self.step}`\n"
+            f"*   **Phase**: `{_one_line(self.phase)}`\n"
+            f"*   **Step**: `{_one_line(self.step)}`\n"
             f"*   **Error Type**: `{self.kind}`\n"
-            f"*   **Reason**: `{self.reason}`\n"
+            f"*   **Reason**: `{_one_line(self.reason)}`\n"
             f"*   **Details**: `{self.all_details}`\n"
             "---"
         )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
 def template_error(fault: TemplateFault) -> Halt:
@@ -104,6 +109,8 @@ def missing_parameter(tool: str, name: str) -> Halt:
 def command_failed(command: str, answer: ToolAnswer) -> Halt:
     """Of a command with a non-zero exit, or one that was killed."""
     said = answer.value if isinstance(answer.value, dict) else {}
+    if answer.failed not in ("", "exit", "timeout", "killed"):
+        return tool_logic("The 'shell' tool could not run the command.", f'Command: "{command}", {answer.detail}')
     if answer.failed in ("", "exit"):
         reason = "The 'shell' tool executed a command that returned a non-zero exit code, indicating a failure."
         details = f'Command: "{command}", Exit Code: {said.get("exit_code")}'
@@ -113,6 +120,13 @@ def command_failed(command: str, answer: ToolAnswer) -> Halt:
     told = str(said.get("stderr") or "").strip()
     last = told.splitlines()[-1][:300] if told else ""
     return Halt("Command Failed", reason, f"{details}, Stderr: {last}" if last and answer.failed != "exit" else details)
+
+
+def source_failed(reason: str, source: Source, named: str) -> Halt:
+    """Of a source that could not be read: it is missing, or may not be read."""
+    if source.failed == "No such file":
+        return Halt("File Not Found", reason, f'Path: "{named}"')
+    return tool_logic(reason, f'Path: "{named}", {source.failed}')
 
 
 def file_failed(tool: str, path: str, answer: ToolAnswer) -> Halt:

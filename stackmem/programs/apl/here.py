@@ -28,6 +28,7 @@ class Here(Struct, frozen=True):
     """The Execution Pointer and what surrounds it.
 
     Attributes:
+        registry: The tools of the running program; ``shared`` are those that every program sees.
         source: The file that is executed, as ``LoadSource.beside`` takes it.
         path: Of the running step's parent, for the trace: names with slashes between them.
         trail: What lies around the running steps: tools, programs, items of loops.
@@ -39,6 +40,7 @@ class Here(Struct, frozen=True):
 
     scope: Scope
     registry: Registry
+    shared: Registry
     source: str
     workspace: str
     phase: str = ""

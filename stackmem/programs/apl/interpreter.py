@@ -21,6 +21,7 @@ from .halts import (
     INITIALIZATION,
     INPUT_VALIDATION,
     LIMIT_REACHED,
+    LOAD_AND_PARSE,
     PROGRAM_RESOLUTION,
     Halt,
     missing_parameter,
@@ -34,15 +35,18 @@ from .reads import later_reads_exit_code
 from .registry import Known
 from .scope import Scope, bound_inputs, converted, plain_output
 from .sources import load_program_at, registry_of
+from .templates import bare
+from .tool_calls import PARAMETER, call_of
 
 MOST_DEPTH = 50
 
 
 class Interpreter:
-    """One execution; it remembers only which steps look at an exit code."""
+    """One execution; it remembers only which steps look at an exit code, and which calls were found to be sound."""
 
     def __init__(self) -> None:
         self._looked_at: dict[int, tuple[Step, bool]] = {}
+        self._checked: dict[int, Step] = {}
 
     def program(self, program: Program, here: Here, given_inputs: Mapping[str, Any]) -> Doing:
         """Run a program in a scope of its own; gives its final scope without its inputs.
@@ -51,9 +55,10 @@ class Interpreter:
             Halt: It cannot go on.
 
         """
-        scope = Scope(program.constants)
+        scope = Scope()
         scope.set("module_path", here.scope.variables["module_path"])
         try:
+            scope.set_constants(program.constants)
             bound_inputs(program.inputs, given_inputs, scope)
         except Halt as halt:
             raise halt.within(INITIALIZATION, INPUT_VALIDATION, here.trail) from None
@@ -125,6 +130,7 @@ class Interpreter:
         if known is None:
             near = ", ".join(sorted(here.registry.tools))
             raise Halt("Unknown Tool", f"There is no tool `{step.tool}`.", f"Known tools: {near}")
+        self._refuse_unknown(known, step)
         match known.kind:
             case "built-in" | "code":
                 if step.tool == "run_apl":
@@ -140,6 +146,15 @@ class Interpreter:
                 return (yield from interface_only(known, step, here, path))
             case _:
                 assert_never(known.kind)
+
+    def _refuse_unknown(self, known: Known, step: ToolStep) -> None:
+        """A parameter that a tool of ours does not have is no hint to anybody: it would be passed over in silence."""
+        if id(step) in self._checked or known.kind in ("own", "agent"):
+            return
+        self._checked[id(step)] = step
+        for title, message in call_of(known, step).faults:
+            if title == PARAMETER and "has no" in message:
+                raise tool_logic(message, f"Step: {step.head.name}")
 
     def _custom(self, known: Known, step: ToolStep, here: Here, path: str) -> Doing:
         _refuse_depth(here)
@@ -158,15 +173,17 @@ class Interpreter:
         named = here.scope.resolve(given(step, "program"))
         if not isinstance(named, str) or not named:
             raise missing_parameter("run_apl", "program")
-        wanted = step.inputs or here.scope.resolve(step.params.get("with_inputs") or {})
-        inputs = here.scope.resolve(wanted)
+        inputs = here.scope.resolve(step.inputs)
         yield StepEntered(path, said("run_apl", {"program": named, **inputs}))
         trail = (*here.trail, step.head.name)
         try:
             program, source, module_path = yield from load_program_at(named, here)
+            registry = yield from registry_of(program, source, here.shared)
         except Halt as halt:
-            raise halt.within(INITIALIZATION, PROGRAM_RESOLUTION, trail) from None
-        registry = yield from registry_of(program, source, here.registry)
+            stage = LOAD_AND_PARSE if halt.kind == "Invalid Program" else PROGRAM_RESOLUTION
+            raise halt.within(INITIALIZATION, stage, trail) from None
+        for sentence in registry.shadowed[len(here.shared.shadowed) :]:
+            yield StepEntered(INITIALIZATION, sentence)
         scope = Scope()
         scope.set("module_path", module_path)
         inner = replace(here, scope=scope, source=source, registry=registry, depth=here.depth + 1, path=path)
@@ -212,7 +229,7 @@ class Interpreter:
         return value
 
     def _switch(self, step: Switch, here: Here, path: str) -> Doing:
-        value = here.scope.evaluate(step.value.strip().removeprefix("{{").removesuffix("}}"))
+        value = here.scope.evaluate(bare(step.value))
         text = value if isinstance(value, str) else json.dumps(plain_output(value), default=str)
         body = next((body for case, body in step.cases if case == text), step.default)
         yield StepEntered(path, f"switch {text[:80]}")

@@ -12,7 +12,7 @@ from ..effects import Program
 from ..language import Language, Launch, Reading
 from . import nodes
 from .announcing import announcer
-from .halts import INITIALIZATION, INPUT_VALIDATION, Halt
+from .halts import INITIALIZATION, INPUT_VALIDATION, LIMIT_REACHED, LOAD_AND_PARSE, Halt
 from .here import Doing, Here
 from .interpreter import Interpreter
 from .lint_report import lint_report
@@ -28,27 +28,32 @@ def start(launch: Launch) -> Program:
     try:
         return (yield from _run(launch))
     except Halt as halt:
-        path = "/".join([halt.phase or INITIALIZATION, *halt.trail, halt.step])
-        raise halt.within(INITIALIZATION, "Load and Parse", ()).halted(path) from halt
+        halt.within(INITIALIZATION, LOAD_AND_PARSE, ())
+        raise halt.halted("/".join([halt.phase, *halt.trail, halt.step])) from halt
+    except RecursionError:
+        reason = "Steps or values are nested too deeply to be followed."
+        deep = Halt(LIMIT_REACHED, reason, "Nest less, or loop instead.", "unknown", "unknown")
+        raise deep.halted("") from None
 
 
 def outline(launch: Launch) -> Reading:
     """Every step that would run, a line each, its tool resolved."""
     try:
-        program, _, registry = yield from _loaded(launch)
-        scope = Scope(program.constants)
+        program, _, _, registry = yield from _loaded(launch)
+        scope = Scope()
         scope.set("module_path", launch.module_path)
         try:
+            scope.set_constants(program.constants)
             bound_inputs(program.inputs, launch.inputs, scope)
         except Halt as halt:
             raise halt.within(INITIALIZATION, INPUT_VALIDATION, ()) from None
+        return tuple(_outlined(program, registry))
     except Halt as halt:
-        raise halt.within(INITIALIZATION, "Load and Parse", ()).halted(INITIALIZATION) from halt
-    return tuple(_outlined(program, registry))
+        raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).halted(INITIALIZATION) from halt
 
 
 def _run(launch: Launch) -> Doing:
-    program, config, registry = yield from _loaded(launch)
+    program, config, shared, registry = yield from _loaded(launch)
     for sentence in registry.shadowed:
         yield StepEntered(INITIALIZATION, sentence)
     if config.path and (config.runtime or config.linter):
@@ -57,12 +62,14 @@ def _run(launch: Launch) -> Doing:
     scope = Scope()
     scope.set("module_path", launch.module_path)
     limit = launch.options.get("while_limit")
-    here = Here(scope, registry, launch.path, launch.workspace, while_limit=limit if isinstance(limit, int) else 1_000)
+    here = Here(
+        scope, registry, shared, launch.path, launch.workspace, while_limit=limit if isinstance(limit, int) else 1_000
+    )
     return (yield from Interpreter().program(program, here, launch.inputs))
 
 
 def _loaded(launch: Launch) -> Reading:
-    """``(program, config, registry)``; knows the inputs' names before anything else is done."""
+    """``(program, config, tools of every program, its tools)``; knows the inputs' names before anything else is done."""
     program = read_program(launch.path, launch.text)
     known = [each.name for each in program.inputs]
     for name in launch.inputs:
@@ -73,7 +80,7 @@ def _loaded(launch: Launch) -> Reading:
     config: Config = yield from find_config(launch.path, str(launch.options.get("config") or ""))
     base: Registry = yield from base_of(config, launch.tools)
     registry = yield from registry_of(program, launch.path, base)
-    return program, config, registry
+    return program, config, base, registry
 
 
 def _outlined(program: nodes.Program, registry: Registry) -> Iterator[str]:

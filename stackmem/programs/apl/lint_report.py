@@ -6,11 +6,11 @@ from ..language import Finding
 
 
 def lint_report(path: str, findings: tuple[Finding, ...]) -> str:
-    """Empty where nothing was found: success says nothing."""
+    """Errors, then warnings; empty where nothing was found: success says nothing."""
     if not findings:
         return ""
     lines = ["APL VALIDATION REPORT", "", f"File: {path}", ""]
-    for each in findings:
+    for each in sorted(findings, key=lambda each: each.severity != "error"):
         lines += [f"*   [{each.severity.upper()}] Line {each.line}: {each.title}", f"    *   Message: {each.message}"]
         lines += [f"    *   Suggestion: {each.suggestion}"] if each.suggestion else []
         lines.append("")

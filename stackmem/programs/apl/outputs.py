@@ -26,13 +26,14 @@ class CommandOutput(str):
 
     """
 
-    __slots__ = ("command", "exit_code", "stderr", "stdout", "step")
+    __slots__ = ("_parsed", "command", "exit_code", "stderr", "stdout", "step")
 
     stdout: str
     stderr: str
     exit_code: int
     step: str
     command: str
+    _parsed: tuple[Any] | tuple[()]
 
     @classmethod
     def of(cls, stdout: str, stderr: str, exit_code: int, step: str = "", command: str = "") -> CommandOutput:
@@ -40,22 +41,33 @@ class CommandOutput(str):
         made = cls(text)
         made.stdout, made.stderr, made.exit_code = text, stderr.rstrip("\n"), exit_code
         made.step, made.command = step, command
+        made._parsed = ()
         return made
 
-    def field(self, name: object) -> Any:
-        """Raises ``MalformedOutputError`` where the output is no JSON, or has no such field."""
+    def field(self, name: object, missing: Any) -> Any:
+        """``missing`` where the output is no JSON, or has no such field."""
         if name == "stdout":
             return self.stdout
         if name == "stderr":
             return self.stderr
         if name == "exit_code":
             return self.exit_code
-        try:
-            found = json.loads(self.stdout)
-        except (ValueError, RecursionError):
-            raise MalformedOutputError(self, str(name)) from None
-        if isinstance(found, dict) and str(name) in found:
-            return found[str(name)]
+        found = self.json(missing)
+        if isinstance(found, dict):
+            return found.get(str(name), missing)
         if isinstance(found, list) and isinstance(name, int) and -len(found) <= name < len(found):
             return found[name]
-        raise MalformedOutputError(self, str(name))
+        return missing
+
+    def json(self, missing: Any) -> Any:
+        """The JSON value that it is; ``missing`` where it is none."""
+        if not self._parsed:
+            try:
+                self._parsed = (json.loads(self.stdout, parse_constant=_refused),)
+            except (ValueError, RecursionError):
+                return missing
+        return self._parsed[0]
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(word)

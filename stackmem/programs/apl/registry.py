@@ -53,6 +53,7 @@ SPELLINGS: dict[tuple[str, str], tuple[str, ...]] = {
     ("append_to_list", "items"): ("item",),
     ("append_to_list", "list"): ("list_name",),
     ("initialize_list", "name"): ("list_name",),
+    ("rank_items", "from"): ("in", "list"),
 }
 """Other spellings of parameters of the standard library."""
 

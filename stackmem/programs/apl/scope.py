@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -14,31 +15,40 @@ from .templates import TemplateFault, evaluate, holds, render, render_command
 
 _T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
-_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
+_TRUE, _FALSE = ("true", "yes", "1", 1), ("false", "no", "0", 0)
 
 
 class Scope:
     """Variables by name.
 
-    Rule: a list that comes out of a template is a list of its own, so that appending to one variable changes no other.
+    Rule: a variable that is a list holds a list of its own, so that appending to it changes nothing else.
     """
 
-    def __init__(self, constants: Mapping[str, Any] | None = None) -> None:
-        self.constants = dict(constants or {})
-        self.variables: dict[str, Any] = dict(self.constants)
+    def __init__(self) -> None:
+        self.constants: frozenset[str] = frozenset()
+        self.variables: dict[str, Any] = {}
 
     def set(self, name: str, value: Any) -> None:
         """Raises ``Halt`` where the name is a constant."""
+        self.refuse_constant(name)
+        held = self.variables.get(name)
+        self.variables[name] = value if value is held else self._own(value)
+
+    def set_constants(self, constants: Mapping[str, Any]) -> None:
+        """Each may be a template over those before it."""
+        for name, value in constants.items():
+            self.set(name, self.resolve(value))
+        self.constants = frozenset(constants)
+
+    def refuse_constant(self, name: str) -> None:
         if name in self.constants:
             raise tool_logic("A constant cannot be changed.", f"Constant: {name}")
-        self.variables[name] = value
 
     def copy(self) -> Scope:
         """For one round of a parallel loop: what it sets, nobody else sees."""
-        copied = Scope(self.constants)
-        copied.variables = {
-            name: list(value) if isinstance(value, list) else value for name, value in self.variables.items()
-        }
+        copied = Scope()
+        copied.constants = self.constants
+        copied.variables = {name: self._own(value) for name, value in self.variables.items()}
         return copied
 
     def resolve(self, value: Any) -> Any:
@@ -125,18 +135,22 @@ def converted(value: Any, kind: AsType, tool: str) -> Any:
             case "str":
                 return str.__str__(text) if text is not None else json.dumps(value, ensure_ascii=False)
             case "json":
-                return json.loads(text) if text is not None else value
+                return json.loads(text, parse_constant=_refused) if text is not None else value
             case "int":
                 return int(text.strip()) if text is not None else _exact_int(value)
             case "float":
-                return float(text.strip() if text is not None else value)
+                return _finite(text.strip() if text is not None else value)
             case "bool":
-                return _bool(text.strip().lower()) if text is not None else bool(value)
+                return _bool(text.strip().lower() if text is not None else value)
             case "list":
                 return _list(value if text is None else text)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         said = text if text is not None else json.dumps(value, default=str)
         raise malformed_value(tool, f"it gave {said[:200]!r}, which is no {kind}") from error
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(word)
 
 
 def _exact_int(value: Any) -> int:
@@ -145,12 +159,19 @@ def _exact_int(value: Any) -> int:
     return int(value)
 
 
-def _bool(text: str) -> bool:
-    if text in _TRUE:
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def _bool(value: Any) -> bool:
+    if value in _TRUE:
         return True
-    if text in _FALSE:
+    if value in _FALSE:
         return False
-    raise ValueError(text)
+    raise ValueError(value)
 
 
 def _list(value: Any) -> list[Any]:
@@ -160,14 +181,20 @@ def _list(value: Any) -> list[Any]:
             found = json.loads(value)
         except ValueError:
             return [line for line in value.splitlines() if line]
-        if isinstance(found, list):
-            return found
+        value = found
+    if not isinstance(value, list):
         raise ValueError(value)
-    return list(value)
+    return value
 
 
 def plain_output(value: Any) -> Any:
-    """A JSON value: a command's output as an object of its three fields."""
-    if isinstance(value, CommandOutput):
-        return {"stdout": value.stdout, "stderr": value.stderr, "exit_code": value.exit_code}
-    return value
+    """A JSON value: a command's output as an object of its three fields, wherever it stands."""
+    match value:
+        case CommandOutput():
+            return {"stdout": value.stdout, "stderr": value.stderr, "exit_code": value.exit_code}
+        case list() | tuple():
+            return [plain_output(item) for item in value]
+        case dict():
+            return {name: plain_output(item) for name, item in value.items()}
+        case _:
+            return value

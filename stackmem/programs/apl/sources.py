@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ..effects import LoadSource, Source
 from ..yaml_tree import Table, YamlError, line_of, parse_yaml, plain
-from .halts import Halt
+from .halts import Halt, source_failed
 from .here import Here
 from .loader import load_library, load_program, load_tool
 from .nodes import Fault, Program, Tool
@@ -66,7 +66,7 @@ def find_config(program: str, named: str) -> Reading:
     if named:
         source: Source = yield LoadSource(named, program)
         if source.failed:
-            raise Halt("File Not Found", "The configuration could not be read.", f'Path: "{named}", {source.failed}')
+            raise source_failed("The configuration could not be read.", source, named)
         return _config(source)
     levels = min(program.count("/"), _MOST_FOLDERS)
     for level in range(max(1, levels)):
@@ -122,6 +122,8 @@ def _library(config: Config) -> Reading:
         source: Source = yield LoadSource(beside, config.path)
         if not source.failed:
             return _tools_of_library(source)
+        if source.failed != "No such file":
+            raise source_failed("The folder of the runtime could not be read.", source, beside)
     source = yield LoadSource(PACKAGED)
     return _tools_of_library(source)
 
@@ -145,7 +147,7 @@ def registry_of(program: Program, source: str, base: Registry) -> Reading:
     for path in program.imports:
         loaded: Source = yield LoadSource(path, source)
         if loaded.failed:
-            raise Halt("File Not Found", "An imported tool file could not be read.", f'Path: "{path}", {loaded.failed}')
+            raise source_failed("An imported tool file could not be read.", loaded, path)
         found.append((_tool(loaded), loaded.path))
     return base.with_custom(found, "local")
 
@@ -156,12 +158,12 @@ def _tools_in(folders: tuple[str, ...], beside: str) -> Generator[LoadSource, So
     for folder in folders:
         listing: Source = yield LoadSource(folder, beside, listing=True)
         if listing.failed:
-            raise Halt("File Not Found", "A folder of tools could not be read.", f'Path: "{folder}", {listing.failed}')
+            raise source_failed("A folder of tools could not be read.", listing, folder)
         for name in listing.text.splitlines():
             if name.lower().endswith(TOOL_SUFFIX):
                 loaded: Source = yield LoadSource(posixpath.join(folder, name), beside)
                 if loaded.failed:
-                    raise Halt("File Not Found", "A tool file could not be read.", f'Path: "{name}", {loaded.failed}')
+                    raise source_failed("A tool file could not be read.", loaded, name)
                 found.append((_tool(loaded), loaded.path))
     return found
 
@@ -192,7 +194,7 @@ def load_program_at(named: str, here: Here) -> Generator[LoadSource, Source, tup
     if source.failed:
         if folder:
             raise no_entry_point(named)
-        raise Halt("File Not Found", "The program could not be found.", f'Path: "{named}", {source.failed}')
+        raise source_failed("The program could not be found.", source, named)
     return read_program(source.path, source.text), source.path, posixpath.dirname(source.path)
 
 

@@ -9,6 +9,7 @@ Rule 3: what a template can make is bounded: characters, loop rounds, digits; th
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn, cast
@@ -21,12 +22,12 @@ from jinja2.runtime import LoopContext, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.visitor import NodeTransformer
 
-from .outputs import CommandOutput
+from .outputs import CommandOutput, MalformedOutputError
 
 MOST_CHARS = 1_000_000
 MOST_ROUNDS = 100_000
-MOST_BITS = 33_000
-"""About 10,000 decimal digits."""
+MOST_BITS = 63
+"""What every reader of JSON can hold."""
 
 _FILTERS = (
     "abs", "capitalize", "count", "d", "default", "dictsort", "escape", "first", "float", "int", "items", "last",
@@ -48,6 +49,12 @@ class Missing(StrictUndefined):
     __slots__ = ()
 
     def _used(self, *_: Any) -> NoReturn:
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Raise what a use of it comes to."""
+        if isinstance(self._undefined_obj, CommandOutput):
+            raise MalformedOutputError(self._undefined_obj, self.missing_name)
         raise MissingError(self)
 
     __iter__ = __str__ = __len__ = __bool__ = __hash__ = __contains__ = __int__ = __float__ = _used
@@ -181,8 +188,8 @@ class Language(ImmutableSandboxedEnvironment):
         if isinstance(obj, Missing):
             return obj
         if isinstance(obj, CommandOutput):
-            return obj.field(key)
-        if isinstance(obj, LoopContext):
+            found = obj.field(key, _UNSET)
+        elif isinstance(obj, LoopContext):
             found = getattr(obj, key) if key in _LOOP_FIELDS else _UNSET
         elif isinstance(obj, dict):
             found = obj.get(key, _UNSET) if isinstance(key, str | int | float | bool) else _UNSET
@@ -197,7 +204,7 @@ class Language(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         for side in (left, right):
             if isinstance(side, Missing):
-                raise MissingError(side)
+                side.refuse()
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if operator == "**":
             raise SecurityError("** is not taken")
@@ -207,12 +214,14 @@ class Language(ImmutableSandboxedEnvironment):
             _refuse_length(len(left) + len(right))
         made = super().call_binop(context, operator, left, right)
         if isinstance(made, int) and made.bit_length() > MOST_BITS:
-            raise SecurityError("a number of more than 10,000 digits")
+            raise SecurityError(f"a whole number of more than {MOST_BITS} bits")
+        if isinstance(made, float) and not math.isfinite(made):
+            raise SecurityError("a number that is too large")
         return made
 
     def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
         if isinstance(items, Missing):
-            raise MissingError(items)
+            items.refuse()
         for item in items:
             self.rounds += 1
             if self.rounds > MOST_ROUNDS:
@@ -238,7 +247,7 @@ def _refuse_length(size: int) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, Missing):
-        raise MissingError(value)
+        value.refuse()
     return value if isinstance(value, str) else str(value)
 
 
@@ -248,7 +257,7 @@ def _or_none(value: Any) -> Any:
 
 def _join(items: Iterable[Any], separator: str = "") -> str:
     if isinstance(items, Missing):
-        raise MissingError(items)
+        items.refuse()
     texts = [_text(item) for item in items]
     _refuse_length(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
     return separator.join(texts)
@@ -271,7 +280,7 @@ def _quote(value: Any) -> str:
 
 def _to_json(value: Any, indent: int | None = None) -> str:
     if isinstance(value, Missing):
-        raise MissingError(value)
+        value.refuse()
     made = json.dumps(value, ensure_ascii=False, indent=min(indent, 8) if indent else None)
     _refuse_length(len(made))
     return made

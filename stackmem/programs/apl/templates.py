@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from jinja2 import Template, nodes
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
@@ -96,10 +96,17 @@ def evaluate(expression: str, scope: Mapping[str, Any]) -> Any:
     except _FAULTS as error:
         raise _fault(error) from error
     if isinstance(value, Missing):
-        raise _fault(MissingError(value))
+        _refuse(value)
     if callable(value):
         raise TemplateFault("A function is not a value.")
     return value
+
+
+def _refuse(missing: Missing) -> NoReturn:
+    try:
+        missing.refuse()
+    except MissingError as error:
+        raise _fault(error) from error
 
 
 def holds(condition: str, scope: Mapping[str, Any]) -> bool:

@@ -16,6 +16,28 @@ _MUST_BE_KNOWN = {"split": ("from",), "append_to_list": ("list", "list_name"), "
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
+_TAKEN = {
+    "shell": ("env", "allow_failure", "timeout_seconds", "register"),
+    "git_clone": ("timeout_seconds", "register"),
+    "set_vars": ("vars",),
+}
+"""Keys of a step that only these built-ins look at."""
+
+
+def _keys(step: ToolStep) -> Iterator[str]:
+    """Those of the step's own keys that only some tools look at."""
+    if step.env:
+        yield "env"
+    if step.variables:
+        yield "vars"
+    if step.allow_failure:
+        yield "allow_failure"
+    if step.timeout_seconds is not None:
+        yield "timeout_seconds"
+    if step.register and step.tool == "set_vars":
+        yield "register"
+
+
 class Call(Struct, frozen=True):
     """A call, with ``(title, message)`` for each thing that is wrong with it."""
 
@@ -42,11 +64,10 @@ def named_variables(step: ToolStep) -> Iterator[str]:
 
 def _built_in(step: ToolStep) -> Iterator[tuple[str, str]]:
     parameters = BUILT_INS[step.tool]
-    given = {**step.params, **step.inputs}
-    if step.variables:
+    given = {**step.params} if step.tool in ("run_apl", "agent_native") else {**step.params, **step.inputs}
+    given |= {name: True for name in _keys(step) if name not in _TAKEN.get(step.tool, ())}
+    if step.tool == "set_vars" and step.variables:
         given["vars"] = step.variables
-    if step.tool in ("run_apl", "agent_native"):  # their inputs are another program's, or a prompt's
-        given = {**step.params} | ({"with_inputs": step.inputs} if step.inputs and step.tool == "run_apl" else {})
     known = {name for each in parameters for name in (each.name, *each.instead)}
     for each in parameters:
         if each.required and not any(name in given for name in (each.name, *each.instead)):
@@ -58,7 +79,7 @@ def _built_in(step: ToolStep) -> Iterator[tuple[str, str]]:
 
 
 def _declared(known: Known, step: ToolStep) -> Iterator[tuple[str, str]]:
-    given = {**step.params, **step.inputs}
+    given = {**step.params, **step.inputs} | dict.fromkeys(_keys(step), True)
     if step.using:
         given["using"] = list(step.using)
     spellings = {each.name: (each.name, *SPELLINGS.get((known.name, each.name), ())) for each in known.inputs}
