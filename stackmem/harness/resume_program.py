@@ -8,6 +8,7 @@ Rule 3: a tool outside the workspace is asked again only where it says that this
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.core.effects import UseOwnTool
 from stackmem.core.events import RunResumed
@@ -37,7 +38,8 @@ def take_up(course: Course, state: State, again: RunResumed) -> Taken:
     """The program once its run goes on: a halt is taken back to what was asked last."""
     reopened = evolve(state, again)
     course.saw(again, reopened)
-    return Taken(course, course.upcoming(reopened))
+    # What was under way is what counts here, and not that the clock is looked at first.
+    return Taken(course, course.upcoming(replace(reopened, clock_fresh=True)))
 
 
 def changes_files(upcoming: Upcoming) -> bool:
