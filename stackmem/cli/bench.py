@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from .options import flag
+
+
+def _own(name: str, says: str, metavar: str | None = None) -> Any:
+    return typer.Option(None, name, help=says, show_default=False, metavar=metavar)
 
 
 def command(
@@ -14,46 +18,21 @@ def command(
         list[str] | None,
         typer.Argument(metavar="TASK|WORLD|SUITE.toml...", help="What is solved; none goes on with the bench in DIR."),
     ] = None,
-    output: Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Where the bench is kept.")] = "",
-    strategies: Annotated[
-        list[str] | None, typer.Option("--strategies", metavar="NAMES", help="Strategies with commas between, or all.")
-    ] = None,
-    models: Annotated[
-        list[str] | None, typer.Option("--models", metavar="NAMES", help="Models with commas between.")
-    ] = None,
-    trials: Annotated[int | None, typer.Option("--trials", help="Trials of each cell: seeds 1 to this.")] = None,
-    horizon: Annotated[
-        str | None,
-        typer.Option("--horizon", metavar="NUMBERS", help="Steps of necessary work in a world. Default: 60."),
-    ] = None,
-    noise: Annotated[
-        str | None, typer.Option("--noise", metavar="NUMBERS", help="Noise in a world's outputs. Default: 1.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", help="Trials at once. Default: one for each core.")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="local, or dask for more than one machine.")] = "local",
-    scheduler: Annotated[
-        str | None, typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler, like tcp://HOST:8786.")
-    ] = None,
-    concurrency: Annotated[
-        list[str] | None,
-        typer.Option("--concurrency", metavar="PROVIDER=N", help="The most trials that ask a provider at once."),
-    ] = None,
-    total_usd: Annotated[
-        float | None, typer.Option("--total-usd", help="What the whole bench may cost, in USD. Default: no limit.")
-    ] = None,
-    trial_seconds: Annotated[
-        float | None,
-        typer.Option("--trial-seconds", help="After which a trial is killed and is a row. Default: never."),
-    ] = None,
-    price: Annotated[
-        str | None, typer.Option("--price", metavar="MODEL", help="Makes the bill. Default: claude-sonnet-5-5.")
-    ] = None,
-    latency: Annotated[
-        float | None, typer.Option("--latency", help="Seconds between two requests, in the bill. Default: 10.")
-    ] = None,
-    keep_traces: Annotated[
-        str | None, typer.Option("--keep-traces", help="The runs that stay: all, failed or none. Default: all.")
-    ] = None,
+    output: str | None = typer.Option(None, "-o", "--output", metavar="DIR", help="Where the bench is kept."),
+    strategies: list[str] | None = _own("--strategies", "Strategies with commas between, or all.", "NAMES"),
+    models: list[str] | None = _own("--models", "Models with commas between.", "NAMES"),
+    trials: int | None = _own("--trials", "Trials of each cell: seeds 1 to this. Default: 1."),
+    horizon: str | None = _own("--horizon", "Steps of necessary work in a world. Default: 60.", "NUMBERS"),
+    noise: str | None = _own("--noise", "Noise in a world's outputs. Default: 1.", "NUMBERS"),
+    jobs: int | None = _own("--jobs", "Trials at once. Default: one for each core."),
+    engine: str | None = _own("--engine", "local, or dask for more than one machine. Default: local.", "NAME"),
+    scheduler: str | None = _own("--scheduler", "A Dask scheduler, like tcp://HOST:8786.", "ADDRESS"),
+    concurrency: list[str] | None = _own("--concurrency", "The most trials that ask a provider at once.", "PROVIDER=N"),
+    total_usd: float | None = _own("--total-usd", "What the whole bench may cost, in USD. Default: no limit."),
+    trial_seconds: float | None = _own("--trial-seconds", "After which a trial is killed. Default: never."),
+    price: str | None = _own("--price", "Makes the bill. Default: claude-sonnet-5-5.", "MODEL"),
+    latency: float | None = _own("--latency", "Seconds between two requests, in the bill. Default: 10."),
+    keep_traces: str | None = _own("--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"),
     isolation: str | None = flag("isolation"),
     network: str | None = flag("network"),
     max_steps: str | None = flag("max_steps"),
@@ -69,15 +48,15 @@ def command(
     heap_chunks: str | None = flag("heap_chunks"),
     depth: str | None = flag("depth"),
     fsync: str | None = flag("fsync"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and what it would cost.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be done and what it would cost."),
+    json: bool = typer.Option(False, "--json", help="Print one object on stdout, and nothing else."),
+    quiet: bool = typer.Option(False, "--quiet", help="Show no progress."),
 ) -> None:
     """Solve tasks under several memory strategies, many times, and put the results in one SQLite file."""
     given = locals()
     from .benching import Flags, bench_and_show
 
-    settings = {name: given[name] for name in given if name in _SETTINGS}
+    settings = {name: value for name, value in given.items() if name in _SETTINGS}
     own = {name: value for name, value in given.items() if name not in _SETTINGS}
     bench_and_show(Flags(**own, settings=settings))
 

@@ -33,14 +33,14 @@ class Flags(Struct):
     """The command line as typer hands it over."""
 
     subjects: list[str] | None
-    output: str
+    output: str | None
     strategies: list[str] | None
     models: list[str] | None
     trials: int | None
     horizon: str | None
     noise: str | None
     jobs: int | None
-    engine: str
+    engine: str | None
     scheduler: str | None
     concurrency: list[str] | None
     total_usd: float | None
@@ -61,10 +61,11 @@ def bench_and_show(flags: Flags) -> None:
         StackmemError: As ``run_bench`` does.
 
     """
-    if not flags.output:
+    output = flags.output
+    if not output:
         raise UsageError("where the bench is kept was not said; say -o DIR")
     cwd = Path.cwd()
-    folder = cwd / flags.output
+    folder = cwd / output
     plan = _plan(flags, folder, cwd)
     means = _means(flags)
     if flags.dry_run:
@@ -72,7 +73,7 @@ def bench_and_show(flags: Flags) -> None:
         return
     with open_bench_screen(quiet=flags.quiet) as screen:
         came = run_bench(plan, folder, means, os.environ, screen.begin, screen)
-    _show(came, plan, flags.output, as_json=flags.json)
+    _show(came, plan, output, as_json=flags.json)
     if came.signal:
         sys.exit(128 + came.signal)
     if came.ending == "budget":
@@ -133,9 +134,10 @@ def _worlds() -> frozenset[str]:
 
 
 def _means(flags: Flags) -> Means:
-    if flags.engine not in get_args(EngineName):
-        raise UsageError(f"no engine {flags.engine[:40]!r}; known: {', '.join(get_args(EngineName))}")
-    if flags.scheduler is not None and flags.engine != "dask":
+    engine = "local" if flags.engine is None else flags.engine
+    if engine not in get_args(EngineName):
+        raise UsageError(f"no engine {engine[:40]!r}; known: {', '.join(get_args(EngineName))}")
+    if flags.scheduler is not None and engine != "dask":
         raise UsageError("--scheduler goes with --engine dask")
     jobs = (os.cpu_count() or 1) if flags.jobs is None else flags.jobs
     if not 1 <= jobs <= 1_000:
@@ -150,7 +152,7 @@ def _means(flags: Flags) -> Means:
             raise UsageError(f"--concurrency {text[:60]!a} is none; write it like anthropic=4")
         concurrency[provider] = int(most[:6])
     return Means(
-        jobs, msgspec.convert(flags.engine, EngineName), flags.scheduler, concurrency, flags.total_usd,
+        jobs, msgspec.convert(engine, EngineName), flags.scheduler, concurrency, flags.total_usd,
         flags.trial_seconds,
     )  # fmt: skip
 
