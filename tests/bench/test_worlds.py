@@ -111,3 +111,23 @@ def test_ten_thousand_trials_leave_the_runner_as_large_as_it_was(tmp_path):
     benched(plan, tmp_path / "bench", tell=lambda told: told.row and sizes.append(resident_mib(os.getpid())))
     assert len({row["id"] for row in read_rows(tmp_path / "bench")}) == plan.count == len(sizes) == 10_000
     assert sizes[-1] - sizes[1_000] < 40  # of it: what is held of 9,000 rows
+
+
+def outcomes(folder: Path) -> dict[tuple[str, str], tuple[str, str, int]]:
+    return {
+        (row["task"], row["strategy"]): (row["outcome"], row["ending"], row["steps"]) for row in read_results(folder)
+    }
+
+
+def sandboxed_as_in_memory(folder: Path, *worlds: str, horizon: int) -> None:
+    """Every strategy on the worlds with seed 1, in memory and in the real sandbox."""
+    for isolation in ("memory", "auto"):
+        settings = {"isolation": isolation, "fsync": "none"}
+        benched(planned(*worlds, horizons=(horizon,), settings=settings, keep_traces="none"), folder / isolation)
+    assert outcomes(folder / "auto") == outcomes(folder / "memory")
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(5_400)
+def test_the_zoo_comes_to_the_same_in_the_real_sandbox(tmp_path):
+    sandboxed_as_in_memory(tmp_path, "all", horizon=60)
