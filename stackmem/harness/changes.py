@@ -11,12 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.calls import HeapRead, PushFrame
+from stackmem.core.calls import HeapRead, tool_name
 from stackmem.core.entries import StoreEntry
 from stackmem.core.events import ChunkSet
 from stackmem.core.heap import Heap, faults, no_chunk
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
 from stackmem.models.registry import Model
 from stackmem.trace.moments import Moment
@@ -124,7 +125,7 @@ def must_go_on(moment: Moment, changes: Changes) -> None:
         return
     strategy = open_strategy(changes.strategy)
     open_frames = [frame.name for frame in state.stack[1:]]
-    if open_frames and PushFrame not in strategy.tools:
+    if open_frames and not has_frames(strategy):
         raise UsageError(
             f"at step {moment.step} the frames {', '.join(map(repr, open_frames))} are open, and the strategy "
             f"{strategy.name} has none; fork at a step where only the root is, or with a strategy that has frames"
@@ -144,7 +145,7 @@ def chunks_of(state: State, changes: Changes, scrub: Callable[[str], str]) -> tu
             raise UsageError(f"--drop: {no_chunk(heap, name)}")
         heap = heap.without(name)
     strategy = open_strategy(changes.strategy or state.begun.strategy)
-    if changes.chunks and HeapRead not in strategy.tools:
+    if changes.chunks and tool_name(HeapRead) not in map(tool_name, strategy.tools):
         raise UsageError(f"--set: the strategy {strategy.name} has no heap, so nobody would read it; leave --set out")
     old = {name: chunk.description for name, chunk in heap.chunks.items()}
     found = tuple(ChunkSet(name, scrub(content), old.get(name, "")) for name, content in sorted(changes.chunks.items()))

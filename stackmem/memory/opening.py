@@ -32,12 +32,19 @@ def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "",
 
 def _registers(frame: Frame) -> list[str]:
     own = frame.registers
-    lines = [f"R0 INTENT: {own.intent}", f"R1 RETURN: {own.return_spec}"]
+    lines = [f"R0 INTENT: {own.intent}"]
+    if own.return_spec:  # a sub-agent's frame, in a run that is forked, has none
+        lines.append(f"R1 RETURN: {own.return_spec}")
     return [*lines, f"R3 BUDGET: {own.constraint}"] if own.constraint else lines
 
 
 def prompted(word: str, frame: Frame, budgets: Budgets) -> str:
-    """The block of a sub-agent or a branch, of which there is only the prompt; elsewhere the task."""
+    """The block of a sub-agent or a branch, of which there is only the prompt; elsewhere the task.
+
+    A frame with registers, which a run has that is forked from a strategy with them, shows them.
+    """
     if frame.task:
         return f"TASK\n{frame.task}"
-    return f"{word} {frame.name!r}, depth {frame.depth} of {budgets.depth}\n\n{frame.context or frame.registers.intent}"
+    if frame.registers.return_spec:
+        return opening(frame, budgets)
+    return f"{word} {frame.name!r}, depth {frame.depth} of {budgets.depth}\n\n{frame.context}"
