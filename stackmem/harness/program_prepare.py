@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ def prepare_program(
     )
     copy = plan_copy(folder, settings.include, folders)
     prepared = Prepared(subject, resolved, cwd, folders, model, copy, warnings)
-    request = ProgramRequest(language.name, str(path), asked.inputs, asked.options, mounts, asked.interactive)
+    options = with_config(asked.options, language, cwd, path)
+    request = ProgramRequest(language.name, str(path), asked.inputs, options, mounts, asked.interactive)
     return outlined(PreparedProgram(prepared, request, language, text))
 
 
@@ -129,6 +131,17 @@ def reachable(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
     config = request.options.get("config")
     named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))
     return tuple(map(Path, named))
+
+
+def with_config(options: dict[str, Any], language: Language, cwd: Path, program: Path) -> dict[str, Any]:
+    """The options with the language's configuration: as it was given, else the nearest that is found."""
+    if options.get("config") or not language.config:
+        return options
+    for folder in dict.fromkeys((cwd, *cwd.parents, program.parent, *program.parent.parents)):
+        with suppress(OSError):
+            if (folder / language.config).is_file():
+                return {**options, "config": str(folder / language.config)}
+    return options
 
 
 def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Language]:

@@ -141,10 +141,11 @@ def _begun(ready: PreparedProgram, parts: Parts, places: Places) -> ProgramStart
     own = Path(parts.workspace.path) / program.parent.relative_to(folder) if inside and folder else program.parent
     path = str(Path(parts.workspace.path) / program.relative_to(folder)) if inside and folder else str(program)
     text = parts.scrubber.scrub(ready.text)
-    request = ready.request
-    return ProgramStarted(
-        request.language, path, keep_source(places.run, text), request.inputs, str(own), request.options
-    )
+    request, options = ready.request, dict(ready.request.options)
+    config = options.get("config")
+    if config and folder is not None and Path(config).is_relative_to(folder):
+        options["config"] = str(Path(parts.workspace.path) / Path(config).relative_to(folder))
+    return ProgramStarted(request.language, path, keep_source(places.run, text), request.inputs, str(own), options)
 
 
 def with_mounts(planned: Plan, request: ProgramRequest, folder: Path | None) -> Plan:

@@ -81,6 +81,8 @@ class Language(Struct, frozen=True):
         lint_report: The findings of one file ``(path, findings)`` in the language's own layout; None has none.
         suffixes: Files that can be run. lint_suffixes: File names' ends that can only be linted.
         main: The name looked for in a folder.
+        config: The name of a configuration that is looked for in the current directory and above it, then above the
+            program; what is found becomes the option ``config``.
 
     """
 
@@ -94,6 +96,7 @@ class Language(Struct, frozen=True):
     announcer: Callable[[], Announcer]
     lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
     lint_suffixes: tuple[str, ...] = ()
+    config: str = ""
 
 
 INTERPRETERS: dict[str, str] = {".apl": "apl"}

@@ -20,7 +20,7 @@ from .linter import lint
 from .nodes import Foreach, RunStep, Step, Switch, ToolStep, Try, While
 from .registry import Registry
 from .scope import Scope, bound_inputs
-from .sources import Config, base_of, find_config, read_program, registry_of
+from .sources import CONFIG, Config, base_of, read_config, read_program, registry_of
 
 
 def start(launch: Launch) -> Program:
@@ -69,7 +69,7 @@ def _run(launch: Launch) -> Doing:
 
 
 def _loaded(launch: Launch) -> Reading:
-    """``(program, config, tools of every program, its tools)``; knows the inputs' names before anything else is done."""
+    """``(program, config, tools of every program, its own tools)``; the inputs' names are checked first."""
     program = read_program(launch.path, launch.text)
     known = [each.name for each in program.inputs]
     for name in launch.inputs:
@@ -77,7 +77,7 @@ def _loaded(launch: Launch) -> Reading:
             raise UsageError(
                 f"{posixpath.basename(launch.path)} has no input {name[:80]!r}; known: {', '.join(known) or 'none'}"
             )
-    config: Config = yield from find_config(launch.path, str(launch.options.get("config") or ""))
+    config: Config = yield from read_config(str(launch.options.get("config") or ""), launch.path)
     base: Registry = yield from base_of(config, launch.tools)
     registry = yield from registry_of(program, launch.path, base)
     return program, config, base, registry
@@ -130,5 +130,6 @@ LANGUAGE = Language(
     lint=lint,
     announcer=announcer,
     lint_report=lint_report,
-    lint_suffixes=(".tool.apl", "apl_stl.yml", ".aplconfig"),
+    lint_suffixes=(".tool.apl", "apl_stl.yml", CONFIG),
+    config=CONFIG,
 )

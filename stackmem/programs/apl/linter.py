@@ -18,7 +18,7 @@ from .halts import Halt
 from .loader import load_library, load_program, load_tool
 from .nodes import Fault, Program
 from .registry import Registry
-from .sources import Config, base_of, find_config, registry_of
+from .sources import Config, base_of, find_config, read_config, registry_of
 
 _WORDS = re.compile(r"[^a-z0-9]+")
 
@@ -54,7 +54,7 @@ def _lint_tool(path: str, text: str) -> Reading:
 
 def _lint_config(path: str) -> Reading:
     try:
-        config: Config = yield from find_config(path, posixpath.basename(path))
+        config: Config = yield from read_config(posixpath.basename(path), path)
         yield from base_of(config, ())
     except Halt as halt:
         return (_of_halt(path, halt),)
@@ -67,7 +67,7 @@ def _registry(path: str, program: Program) -> Reading:
     warnings: list[Fault] = []
     registry: Registry
     try:
-        config: Config = yield from find_config(path, "")
+        config: Config = yield from find_config(path)
         registry = yield from base_of(config, no_tools)
     except Halt as halt:
         warnings.append(Fault(Place(1, 1), "Unreadable Configuration", f"{halt.reason} {halt.details}"))

@@ -56,21 +56,31 @@ def read_program(path: str, text: str) -> Program:
     return program
 
 
-def find_config(program: str, named: str) -> Reading:
-    """The configuration that is named, else the nearest above the program.
+def read_config(named: str, beside: str) -> Reading:
+    """The configuration at a path; without one an empty one.
 
     Raises:
-        Halt: The named one is missing, or one that was found is broken.
+        Halt: It is missing or broken.
 
     """
-    if named:
-        source: Source = yield LoadSource(named, program)
-        if source.failed:
-            raise source_failed("The configuration could not be read.", source, named)
-        return _config(source)
+    if not named:
+        return Config()
+    source: Source = yield LoadSource(named, beside)
+    if source.failed:
+        raise source_failed("The configuration could not be read.", source, named)
+    return _config(source)
+
+
+def find_config(program: str) -> Reading:
+    """The nearest configuration above the program.
+
+    Raises:
+        Halt: It is broken.
+
+    """
     levels = min(program.count("/"), _MOST_FOLDERS)
     for level in range(max(1, levels)):
-        source = yield LoadSource("../" * level + CONFIG, program)
+        source: Source = yield LoadSource("../" * level + CONFIG, program)
         if not source.failed:
             return _config(source)
     return Config()
