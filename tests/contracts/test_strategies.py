@@ -269,3 +269,22 @@ def test_a_conversation_is_rendered_with_a_text_in_it_that_another_strategy_had_
         view = played.strategy.render(told)
         assert view.digest == settled(view).digest
         assert_well_formed(view)
+
+
+@pytest.fixture(scope="module")
+def others():
+    """States of runs under strategies of each kind, as a fork brings them to another one."""
+    return [
+        state for name in ("stackheap", "fold", "isolated", "summary:1000,keep=1") for state, _ in states(story(name))
+    ]
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_a_run_that_another_strategy_began_is_rendered_whole(spelled, others):
+    strategy = open_strategy(spelled)
+    framed = {tool_name(tool) for tool in strategy.tools} & set(STARTS)
+    for state in others:
+        view = strategy.render(state)
+        assert_well_formed(view)
+        if framed and state.running.depth and "registers=off" not in spelled:
+            assert state.running.registers.intent in shown_text(view)
