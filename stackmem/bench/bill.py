@@ -27,6 +27,7 @@ class TrialBill(Struct, frozen=True):
 
     Attributes:
         cache_read_share: Of all prompt tokens; None without any.
+        not_sent: Prompts that were billed otherwise than they had been sent; 0 where strategies are what they must be.
 
     """
 
@@ -37,6 +38,7 @@ class TrialBill(Struct, frozen=True):
     bill_output: int
     bill_usd: float | None
     cache_read_share: float | None
+    not_sent: int
 
 
 def trial_bill(run: Iterable[Moment], model: str, latency_seconds: float) -> TrialBill:
@@ -57,6 +59,7 @@ def trial_bill(run: Iterable[Moment], model: str, latency_seconds: float) -> Tri
         bill_output=used.output,
         bill_usd=made.usd,
         cache_read_share=round(used.cache_read / used.prompt, 6) if used.prompt else None,
+        not_sent=made.not_sent,
     )
 
 

@@ -40,6 +40,7 @@ def test_every_strategy_twice_gives_the_same_prompts_events_and_figures(tmp_path
     assert timeless(tmp_path / "first") == timeless(tmp_path / "second")
     rows = read_results(tmp_path / "first")
     assert len({row["fingerprint"] for row in rows}) == len(rows)
+    assert {row["not_sent"] for row in rows} == {0}  # the bill is of the very bytes that were sent
 
 
 def test_a_world_is_made_once_for_all_the_trials_of_its_seed(tmp_path):
