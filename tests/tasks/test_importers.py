@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from stackmem.errors import UsageError
 from stackmem.tasks.importers import KINDS, Imported, Refused, import_tasks
@@ -18,6 +19,7 @@ from stackmem.tasks.importers.folder import quoted
 from stackmem.tasks.reader import read_task
 from tests.tasks.clones import OUTSIDE, git, soundings
 from tests.tasks.folders import make_task
+from tests.tasks.test_shipped import SCHEMA, strict
 
 EXERCISE = OUTSIDE / "exercism" / "python" / "exercises" / "practice" / "tide-table"
 RECORD = json.loads((OUTSIDE / "swebench" / "records.jsonl").read_text("utf-8"))
@@ -331,6 +333,19 @@ def test_a_folder_that_is_no_repository_is_said(tmp_path):
 
 
 # All of them
+
+
+def test_what_is_made_is_a_task_for_harbor_too(tmp_path, clone):
+    schema = strict(json.loads(SCHEMA.read_text("utf-8")))
+    made = [
+        only("exercism", EXERCISE, tmp_path),
+        only("swebench", OUTSIDE / "swebench" / "records.jsonl", tmp_path, clone),
+    ]
+    for one in made:
+        config = tomllib.loads((one.folder / "task.toml").read_text("utf-8"))
+        assert [error.message for error in Draft202012Validator(schema).iter_errors(config)] == []
+        recipe = read_dockerfile(one.folder / "environment" / "Dockerfile")
+        assert (recipe.workdir, recipe.copies) == ("/workspace", (("workspace/", "./"),))
 
 
 def test_what_exists_is_never_overwritten(tmp_path):

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .folder import Imported, Refused, beneath, make, toml, write
+from .folder import PYTHON, Imported, Refused, beneath, dockerfile, make, toml, write
 
 SECONDS = 180.0
 """Wall time of the tests, aider's."""
@@ -30,12 +30,14 @@ class Language(Struct, frozen=True):
     """How a language is tested.
 
     Attributes:
+        image: What a Dockerfile for it begins with.
         needs: A program that is not in every sandbox; empty where all of it is.
 
     """
 
     name: str
     command: str
+    image: str = PYTHON
     needs: str = ""
 
 
@@ -44,9 +46,14 @@ LANGUAGES: dict[str, Language] = {
         "python",
         'python -P -m pytest -p no:cacheprovider --noconftest -c "$tests/pytest.ini" --rootdir "$PWD" "$@"',
     ),
-    ".rs": Language("rust", "cargo test --offline -- --include-ignored", "cargo"),
-    ".go": Language("go", "go test ./...", "go"),
-    ".cpp": Language("cpp", "cmake -S . -B build -DEXERCISM_RUN_ALL_TESTS=1 && cmake --build build", "cmake"),
+    ".rs": Language("rust", "cargo test --offline -- --include-ignored", "FROM rust:1-slim", "cargo"),
+    ".go": Language("go", "go test ./...", "FROM golang:1", "go"),
+    ".cpp": Language(
+        "cpp",
+        "cmake -S . -B build -DEXERCISM_RUN_ALL_TESTS=1 && cmake --build build",
+        "FROM debian:12-slim\nRUN apt-get update && apt-get install -y --no-install-recommends cmake g++ make",
+        "cmake",
+    ),
 }
 _ELSEWHERE = {".js": "JavaScript", ".java": "Java"}
 _NOT_EDITED = ("CMakeLists.txt", "Cargo.toml")
@@ -156,6 +163,7 @@ def _fill(source: Path, target: Path) -> list[str]:
         _copy(source / name, target / "tests" / "files" / name)
     for name in edited:  # a stub that the track ships twice is the exercise's own
         _copy(source / name, target / "environment" / "workspace" / name)
+    write(target / "environment" / "Dockerfile", dockerfile(language.image))
     write(target / "instruction.md", _instruction(source, edited))
     title = f"{source.resolve().name} ({language.name})"
     write(
@@ -167,9 +175,7 @@ def _fill(source: Path, target: Path) -> list[str]:
     write(target / "tests" / "pytest.ini", "[pytest]\naddopts = -q\n")
     notes = _solution(source, files, edited, target / "solution")
     if language.needs:
-        notes.append(
-            f"its tests need {language.needs} in the sandbox: installed under /usr, or granted by a profile"
-        )
+        notes.append(f"its tests need {language.needs} in the sandbox: installed under /usr, or granted by a profile")
     return notes
 
 

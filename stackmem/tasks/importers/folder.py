@@ -80,6 +80,15 @@ def toml(name: str, description: str, seconds: float, keywords: tuple[str, ...])
     )
 
 
+PYTHON = 'FROM python:3.12-slim\nRUN pip install --no-cache-dir "pytest>=8,<10"'
+"""What a Dockerfile begins with where the tests need Python."""
+
+
+def dockerfile(begins: str = PYTHON) -> str:
+    """A Dockerfile for Harbor, which our sandbox does not read."""
+    return f"{begins}\nCOPY workspace/ /workspace/\nWORKDIR /workspace\n"
+
+
 def quoted(text: str) -> str:
     """A TOML basic string."""
     plain = "".join(char if char.isprintable() else " " for char in text)

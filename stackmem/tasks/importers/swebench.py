@@ -21,7 +21,7 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 
 from .clone import Clone, Entry
-from .folder import Imported, Refused, make, toml, write
+from .folder import Imported, Refused, dockerfile, make, toml, write
 
 SECONDS = 1_800.0
 """Wall time of the tests, SWE-bench's own default."""
@@ -121,6 +121,7 @@ def _fill(instance: Instance, repo: Path, folder: Path) -> list[str]:
     if instance.patch.strip():
         _place(clone, before, clone.patched(instance.base_commit, instance.patch), folder / "solution")
         write(folder / "solution" / "solve.sh", _SOLVES, run=True)
+    write(folder / "environment" / "Dockerfile", dockerfile())
     write(folder / "instruction.md", instance.problem_statement.strip() + "\n")
     about = f"{instance.repo or 'a repository'} at {instance.base_commit[:12]}"
     write(folder / "task.toml", toml(f"swebench/{instance.instance_id}", about, SECONDS, ("swebench",)))
