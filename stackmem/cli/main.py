@@ -41,6 +41,7 @@ from . import (
     trace_pack,
     trace_recover,
     trace_redact,
+    trust,
     view,
     whatif,
     worlds,
@@ -87,6 +88,7 @@ app.command("doctor", short_help="Say what isolation works here, and how to get 
 app.command("models", short_help="List the known models with their prices.")(models.command)
 app.command("strategies", short_help="List the memory strategies.")(strategies.command)
 app.command("lint", short_help="Say what is wrong with programs.")(lint.command)
+app.command("trust", short_help="Let a folder's own servers run.")(trust.command)
 app.command("languages", short_help="List the languages of programs.")(languages.command)
 app.command("config")(config.command)
 

@@ -9,6 +9,9 @@ import typer
 from .options import flag
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from stackmem.harness.resume import Resumed
     from stackmem.harness.stopped import Stopped
 
@@ -45,13 +48,11 @@ def command(
 ) -> None:
     """Go on with a run that was killed, interrupted or ended by a limit."""
     import os
-    import sys
+    from pathlib import Path
 
-    from stackmem.harness.resume import resume
+    from stackmem.harness.mcp_servers import own_servers
 
     from .finding import run_folder
-    from .running import program_talk, show_program
-    from .screen import open_screen, stop_at_once
     from .solving import say
 
     folder = run_folder(run, runs_dir)
@@ -66,17 +67,40 @@ def command(
         if not quiet:
             say(f"resuming {folder.name} after record {stopped.end.count:,}, step {stopped.state.step:,}")
 
-    talk = program_talk(folder, say_ or [], answers, as_json=json, quiet=quiet)
+    with own_servers(os.environ, Path.cwd()) as warnings:
+        for warning in warnings:
+            say(warning)
+        _resume_and_show(folder, wanted, told, (say_ or [], answers), as_json=json, quiet=quiet)
+
+
+def _resume_and_show(
+    folder: Path,
+    wanted: dict[str, str | None],
+    told: Callable[[Stopped], object],
+    answers: tuple[list[str], str | None],
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    import os
+    import sys
+
+    from stackmem.harness.resume import resume
+
+    from .running import program_talk, show_program
+    from .screen import open_screen, stop_at_once
+
+    talk = program_talk(folder, *answers, as_json=as_json, quiet=quiet)
     if talk is not None:
         shown, person = talk
         resumed = resume(folder, wanted, os.environ, person.observe, stop_at_once, told, person)
         if resumed.program is not None:
-            show_program(resumed.program, shown, as_json=json)
-        _show(resumed, folder.name, as_json=json)
+            show_program(resumed.program, shown, as_json=as_json)
+        _show(resumed, folder.name, as_json=as_json)
         sys.exit(0)
     with open_screen(quiet=quiet, asks=_asks(folder)) as screen:
         resumed = resume(folder, wanted, os.environ, screen, stop_at_once, told)
-    _show(resumed, folder.name, as_json=json)
+    _show(resumed, folder.name, as_json=as_json)
     sys.exit(resumed.result.exit_code if resumed.played and resumed.result else 0)
 
 

@@ -13,6 +13,7 @@ import typer
 from msgspec import Struct
 
 from stackmem.errors import TraceError
+from stackmem.harness.mcp_servers import own_servers
 from stackmem.harness.program_inputs import read_answers, read_inputs
 from stackmem.harness.program_prepare import Asked, PreparedProgram, prepare_program
 from stackmem.harness.request import read_request
@@ -76,6 +77,13 @@ def run_and_show(typed: Typed, flags: dict[str, object]) -> None:
 
     """
     cwd = Path.cwd()
+    with own_servers(os.environ, cwd) as warnings:
+        for warning in warnings:
+            say(warning)
+        _run_and_show(typed, flags, cwd)
+
+
+def _run_and_show(typed: Typed, flags: dict[str, object], cwd: Path) -> None:
     asked = Asked(
         typed.program,
         read_inputs(typed.given, typed.inputs, cwd),

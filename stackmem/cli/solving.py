@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from stackmem.errors import UsageError
+from stackmem.harness.mcp_servers import own_servers
 from stackmem.harness.prepare import Prepared, prepare
 from stackmem.harness.result import RunResult
 from stackmem.harness.rundir import PATCH, RESULT
@@ -30,6 +31,13 @@ def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, 
         StackmemError: As ``solve`` does.
 
     """
+    with own_servers(os.environ, Path.cwd()) as warnings:
+        for warning in warnings:
+            say(warning)
+        _solve_and_show(subject, text, flags, as_json=as_json, quiet=quiet)
+
+
+def _solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, as_json: bool, quiet: bool) -> None:
     prepared = prepare(subject, text, flags, os.environ, Path.cwd())
     for warning in prepared.warnings:
         say(warning)

@@ -1,0 +1,111 @@
+"""The servers of the Model Context Protocol that a person has set: in her own file, or in a folder that she trusts.
+
+``mcp.toml`` beside her ``config.toml``, and ``stackmem.mcp.toml`` in a trusted folder, hold a table for each::
+
+    [files]
+    command = ["npx", "server-files", "/data"]    # a process on this machine
+    env = { TOKEN = "..." }
+    parallel = ["read"]                           # tools that may run side by side
+    idempotent = ["read"]                         # tools that may be called again after a crash
+
+    [search]
+    url = "https://example.org/mcp"               # or a server elsewhere
+    tools = ["query"]                             # offer only these
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+
+from .settings_files import user_folder
+from .trust import SERVERS_FILE, is_trusted
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
+_MOST_BYTES = 256 * 1024
+
+
+class Server(Struct, frozen=True, forbid_unknown_fields=True):
+    """One server.
+
+    Attributes:
+        command: The program and its arguments; empty where ``url`` says where it is.
+        tools: The only tools of it that are offered; empty offers all.
+        seconds: What one call may take.
+
+    """
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    env: dict[str, str] = {}
+    tools: tuple[str, ...] = ()
+    parallel: tuple[str, ...] = ()
+    idempotent: tuple[str, ...] = ()
+    seconds: float = 60.0
+
+
+def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], tuple[str, ...]]:
+    """``(name to server, warnings)``: the person's own, then those of a trusted folder where she stands.
+
+    Raises:
+        UsageError: A file is broken, or two servers have one name.
+
+    """
+    found: dict[str, Server] = {}
+    warnings: list[str] = []
+    own = user_folder(environ, "XDG_CONFIG_HOME", ".config", "mcp.toml")
+    if own is not None and own.is_file():
+        found.update(read_servers(own))
+    folders = cwd / SERVERS_FILE
+    if folders.is_file():
+        if is_trusted(cwd, environ):
+            theirs = read_servers(folders)
+            if twice := sorted(found.keys() & theirs):
+                raise UsageError(f"{folders} and {own} both name the server {twice[0]}; rename one")
+            found.update(theirs)
+        else:
+            warnings.append(f"{folders} starts nothing, as it is not trusted; read it, then say stackmem trust {cwd}")
+    return found, tuple(warnings)
+
+
+def read_servers(path: Path) -> dict[str, Server]:
+    """The servers that a file names.
+
+    Raises:
+        UsageError: It cannot be read, or says something that is not understood.
+
+    """
+    try:
+        raw = path.read_bytes()
+        if len(raw) > _MOST_BYTES:
+            raise UsageError(f"{path} is over {_MOST_BYTES:,} bytes; no list of servers is")
+        tables: dict[str, Any] = tomllib.loads(raw.decode())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); give yourself the right, or remove it") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is no TOML ({error}); mend it") from error
+    return {name: _server(path, name, table) for name, table in tables.items()}
+
+
+def _server(path: Path, name: str, table: Any) -> Server:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{path}: {name[:80]!r} is no name of a server; it looks like {_NAME.pattern}")
+    try:
+        server = msgspec.convert(table, Server)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: the server {name}: {error}; known: {', '.join(Server.__struct_fields__)}") from error
+    if bool(server.command) == bool(server.url):
+        raise UsageError(f"{path}: the server {name} needs either a command or a url")
+    if server.url and not server.url.startswith(("https://", "http://")):
+        raise UsageError(f"{path}: the url of the server {name} must begin with https:// or http://")
+    if not 0 < server.seconds <= 3_600:
+        raise UsageError(f"{path}: the seconds of the server {name} must be above 0 and at most 3,600")
+    return server
