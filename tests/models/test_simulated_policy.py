@@ -227,6 +227,43 @@ def test_a_chunk_that_holds_more_than_is_known_is_read_before_it_is_written() ->
     assert (call.name, call.arguments) == ("heap_read", {"name": "spec"})
 
 
+def test_a_shortened_result_is_expanded_where_only_it_can_tell() -> None:
+    plan = ran("./work plan 3-4", "unit 3: needs result.u2 <unit 2>")
+    stub = ran("./work do 2", "== build\n[shortened: 400 of 1,500 characters; expand index 9 shows it whole]")
+    call = answer(TASK, *exchanged(stub, plan, ran("./work status", "done units 1-2")), strategy="expandable")
+    assert (call.name, call.arguments) == ("expand", {"index": 9})
+
+
+def test_a_popped_frame_is_asked_for_what_it_alone_was_told() -> None:
+    plan = ran("./work plan 13-14", "unit 13: needs result.u4 <unit 4>")
+    pairs = exchanged(plan, ran("./work status", "done units 1-12"))
+    call = answer(opening("Do units 11 to 20."), *pairs, strategy="stackheap_lossless")
+    assert (call.name, call.arguments) == ("heap_read", {"name": "frame:units-1-10", "query": "result.u4"})
+
+
+def test_the_file_of_notes_on_the_topic_is_viewed() -> None:
+    listing = "/memories: 1 files, 9 of 100,000 characters used in all\n- /memories/spec.md | 9 chars"
+    viewed = ("memory", {"command": "view", "path": "/memories"}, listing)
+    noted = ("memory", {"command": "create", "path": "/memories/env.md", "file_text": "env.runner = nox\n"}, "created")
+    call = answer(TASK, *exchanged(PLANNED, viewed, RUNNER, noted), strategy="memory_dir")
+    assert call.arguments == {"command": "view", "path": "/memories/spec.md"}
+
+
+def test_a_log_goes_on_to_the_page_that_it_names() -> None:
+    plan = ran("./work plan 1-8", "unit 1: needs request.gap <run ./work log 3>")
+    page = ran("./work log 3", "-- log 3, collected for gap, page 1 of 2; ./work log 3 2 shows the next\n10:00 noise")
+    assert answer(TASK, *exchanged(plan, page)).arguments == {"command": "./work log 3 2"}
+
+
+def test_a_file_that_is_seen_to_change_is_read_again() -> None:
+    stale = f"{INDEX.replace('| created', '| source docs/s.md | created')}"
+    read_then = [*exchanged(PLANNED, RUNNER, SPEC)]
+    changed = user(ToolResult("z", "fine\n[exit 0]"), f"{stale} | STALE: its source has changed since")
+    asked = assistant(ToolCall("z", "run_command", {"command": "./work log 1"}))
+    call = answer(opening("Do units 1 to 8.", index=stale), *read_then, asked, changed, strategy="stackheap")
+    assert (call.name, call.arguments) == ("read_file", {"path": "docs/s.md"})
+
+
 def test_a_closed_frame_pops_at_once() -> None:
     closed = "this frame's conversation fills 85% of the model's window; only pop_frame and the heap tools work"
     messages = [assistant(ToolCall("c", "read_file", {"path": "a"})), user(ToolResult("c", closed, True))]

@@ -37,6 +37,50 @@ def test_under_every_strategy_a_run_ends_by_its_pop_or_its_steps_and_never_stall
         assert run.solved or "units" in run.why
 
 
+SETTINGS = (
+    "index=delta",
+    "index=tail",
+    "index=system",
+    "index=listed",
+    "store=off",
+    "registers=off",
+    "descriptions=off",
+)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_stackheap_solves_whatever_its_parameters_are(setting: str) -> None:
+    for family in ("moving_target", "deep_deps", "spec_map"):
+        run = played(family, f"stackheap:{setting}", horizon=120)
+        assert run.solved, (family, run.why, run.state.result)
+
+
+@pytest.mark.parametrize("strategy", ["expandable", "memory_dir", "notes", "isolated", "heap", "stackheap_fork"])
+def test_what_is_told_once_is_kept_by_every_strategy_that_can_keep(strategy: str) -> None:
+    run = played("deep_deps", strategy, horizon=120, noise=1.0)
+    assert run.solved, (run.why, run.state.result)
+
+
+def test_what_a_strategy_hides_for_good_is_found_missing_by_name() -> None:
+    run = played("deep_deps", "window:5", horizon=200)
+    assert not run.solved
+    assert "missing result.u" in run.state.result
+
+
+def test_pages_of_a_log_and_the_audit_are_read_where_nothing_else_tells() -> None:
+    assert played("log_haystack", "full", horizon=120).solved
+    run = played("ledger", "stackheap", "forgetful")
+    assert run.solved, run.why
+    assert any(given == {"command": "./work audit"} for _, given in run.calls)
+
+
+def test_the_oracle_finds_nothing_twice_but_what_has_changed() -> None:
+    for family in ("conflict", "moving_target", "dead_ends"):
+        run = played(family, "window:5", "oracle", horizon=120)
+        assert run.solved, (family, run.why)
+        assert run.state.step <= 1.02 * len(world(family, 0, 120).calls)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_but_the_one_that_forgets_solves(variant: str) -> None:
     for family in ("dead_ends", "env_trap"):

@@ -88,7 +88,7 @@ def _told(sight: Sight, span: tuple[int, int], stored: list[dict[str, str]]) -> 
     rows = sight.known.index.rows if sight.known.index else {}
     worth = {name for name, row in rows.items() if not row.stale and (row.items or not row.whole)}
     names = sorted(worth | {entry["name"] for entry in stored})
-    for name in [name for name in names if f"{topic_of(name)}." not in context]:  # the index names them all again
+    for name in [name for name in names if f"{topic_of(name)}." not in context]:  # what is told needs no pointer
         pointer = f" See heap '{name}'."
         objective += pointer if len(objective) + len(pointer) <= most else ""
     return {"objective": objective[:most], "context": context[:room], "return_spec": _RETURN[: _most_return(sight)]}

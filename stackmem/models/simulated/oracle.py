@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from .knowledge import TOLD, Held, Knowledge
+from .knowledge import SEEN, TOLD, Held, Knowledge
 from .lines import Planned, topic_of
 
 
@@ -45,8 +45,10 @@ class Remembered:
                     del self._facts[key]
         for key, held in known.facts.items():
             since = max(self._changed.get(key, 0), self._changed.get(topic_of(key), 0))
-            if held.at >= max(since, self._facts[key].at if key in self._facts else 0):
-                self._facts[key] = held
+            # What is older than a change stands before the line that tells of it, and is not shown without it.
+            at = max(held.at, since) if held.origin == SEEN else held.at
+            if at >= max(since, self._facts[key].at if key in self._facts else 0):
+                self._facts[key] = Held(held.value, at, held.order, held.origin, held.source)
         for key in known.excluded:
             self._excluded.setdefault(key, set()).update(known.excluded_now(key))
         self._candidates.update(known.candidates)
