@@ -176,7 +176,9 @@ class Linear(Struct, frozen=True):
             return self
         upto = sum(exchange.step <= turn.up_to_step for exchange in self.past)
         cut = Cut(max(upto, self.cut.dropped), max(upto, self.cut.short))
-        return replace(self.moved(cut), summary=turn.text).redrawn()
+        answered = self.reply is not None and any(isinstance(part, ToolResult) for part in self.parts)
+        known = replace(self, answer=len(self.past)) if answered else self  # the last result is yet to be finished
+        return replace(known.moved(cut), summary=turn.text).redrawn()
 
 
 def proceed(conversation: Linear, turn: Turn) -> Linear:

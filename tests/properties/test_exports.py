@@ -38,7 +38,8 @@ def test_every_format_tells_of_every_reply(spelled, seed, facts):
     jsonschema.validate(trajectory, SCHEMA, cls=jsonschema.Draft202012Validator)
     assert sum(step["source"] == "agent" for one in every(trajectory) for step in one["steps"]) == replies
     assert len(list(csv.reader(io.StringIO(text["csv"], newline="")))) == replies + 1
-    assert sum(len(json.loads(line)["spans"]) for line in text["sft"].splitlines()) == replies
+    written = [span for line in text["sft"].splitlines() for span in json.loads(line)["spans"]]
+    assert sorted(span["step"] for span in written if not span["elsewhere"]) == list(range(1, replies + 1))
     assert sum(message["role"] == "assistant" for message in json.loads(text["mini"])["messages"]) == replies
     found = spans(text["otel"])
     ids = {span.span_id for span in found}

@@ -89,7 +89,7 @@ def test_the_messages_are_a_chat_that_ends_with_the_reply():
 
 def test_what_stood_before_a_summary_is_a_sample_of_its_own():
     found = samples(told("compacted"))
-    assert [sample["ending"] for sample in found[:-1]] == ["summary"] * (len(found) - 1)
+    assert [sample["ending"] for sample in found[:-1]] == ["cut"] * (len(found) - 1)
     assert found[-1]["ending"] == "popped"
     assert len({sample["id"] for sample in found}) == len(found) > 2
     assert "It is a long file." in found[-1]["text"]

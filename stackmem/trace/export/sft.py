@@ -1,4 +1,4 @@
-"""Training samples: one per frame, and per stretch of it between summaries, with the spans that the model wrote."""
+"""Training samples: one per frame, and per stretch of it that stayed in sight, with the spans that the model wrote."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from stackmem.core.events import CallRejected, ContextCompacted, FramePopped, ModelReplied
+from stackmem.core.events import CallRejected, FramePopped, ModelReplied
 from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from stackmem.core.state import Reply, State
 from stackmem.trace.record import Record
@@ -19,41 +20,50 @@ Json = dict[str, Any]
 
 
 class _Ended(Struct):
-    """A frame's last reply, or the last before a summary, and how the frame ended."""
+    """A frame's last reply, or the last before some left its prompt, and how the frame ended.
+
+    Attributes:
+        shown: Replies in the prompt that it answers.
+        cut: Of the latter its number, from 1.
+
+    """
 
     last: Moment
-    popped: FramePopped | None
-    summary: int = 0
+    shown: int
+    popped: FramePopped | None = None
+    cut: int = 0
 
 
 def sft(records: Iterable[Record], run: str) -> Iterator[str]:
     """A line for each frame that had a reply, in the order in which they ended.
 
     A sample is the frame's last prompt, as it was sent, with the reply to it: a strategy that rewrites earlier prompts
-    is shown as it last wrote them. Where a summary took replies out of sight, what stood before it is a sample too.
+    is shown as it last wrote them. Where replies left the prompt (cut, or summed up), the last with them is one too.
     A span is marked ``elsewhere`` where another sample is the reply's own: an earlier one, or one of the frame above.
 
     Raises:
         TraceError: A record is broken, or the run's strategy is not installed here.
 
     """
-    last: dict[str, Moment] = {}
+    last: dict[str, _Ended] = {}
     ended: list[_Ended] = []
     refused: set[int] = set()
-    summaries, state = 0, State()
+    cuts, state = 0, State()
     for moment in moments(records):
         state = moment.after
         match moment.event:
             case ModelReplied():
-                last[moment.frame.id] = moment
-            case ContextCompacted() if moment.frame.id in last:
-                summaries += 1
-                ended.append(_Ended(last[moment.frame.id], None, summaries))
+                before = last.get(moment.frame.id)
+                shown = sum(message.role == "assistant" for message in view_of(moment.before).messages)
+                if before is not None and shown <= before.shown:
+                    cuts += 1
+                    ended.append(replace(before, cut=cuts))
+                last[moment.frame.id] = _Ended(moment, shown)
             case CallRejected():
                 refused.add(state.step)
             case FramePopped() if moment.frame.id in last:
-                ended.append(_Ended(last.pop(moment.frame.id), moment.event))
-    ended += [_Ended(last[frame.id], None) for frame in reversed(state.stack) if frame.id in last]
+                ended.append(replace(last.pop(moment.frame.id), popped=moment.event))
+    ended += [last[frame.id] for frame in reversed(state.stack) if frame.id in last]
     spanned: set[int] = set()
     for frame in ended:
         yield compact(_sample(run, frame, state, refused, spanned)) + "\n"
@@ -70,13 +80,13 @@ def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: s
     text, found = _text(view.system, view.tools, written, _steps(before), refused)
     own = {turn.step for turn in frame.turns if isinstance(turn, Reply)} | {before.step + 1}
     spans = [{**span, "elsewhere": span["step"] not in own or span["step"] in spanned} for span in found]
-    spanned |= own
+    spanned |= {span["step"] for span in spans if not span["elsewhere"]}
     popped = ended.popped
     ending = "open" if popped is None else f"forced:{popped.forced}" if popped.forced else "popped"
     return {
-        "id": f"{run}/{frame.id}" + (f"/summary-{ended.summary}" if ended.summary else ""),
+        "id": f"{run}/{frame.id}" + (f"/cut-{ended.cut}" if ended.cut else ""),
         "frame": {"id": frame.id, "name": frame.name, "depth": frame.depth, "parent": frame.parent},
-        "ending": "summary" if ended.summary else ending,
+        "ending": "cut" if ended.cut else ending,
         "verified": popped.verified if popped else "",
         "outcome": final.outcome,
         "rewards": final.checks.rewards if final.checks else {},
