@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from stackmem.core import limits as core_limits
 from stackmem.core.events import ChunkSet, ModelReplied, RunForked, RunStarted
 from stackmem.core.machine import evolve
+from stackmem.core.messages import ToolSpec
 from stackmem.core.strategy import budgets_of
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
@@ -35,6 +36,7 @@ from .again import prepare_again
 from .assemble import Parts, Places, assemble, plan
 from .assemble import Plan as RunPlan
 from .changes import Changes, chunks_of, limits_of, must_go_on
+from .fork_program import fork_loop
 from .in_memory import MEMORY, NoHistory, recall, stays_in_memory
 from .interrupts import Interrupts
 from .options import PREFIX
@@ -90,6 +92,8 @@ def fork(
     moment = run.moment(at)
     must_go_on(moment, changes)
     request = read_request(run.folder)
+    if request.program is not None and moment.settled.program is None:
+        raise UsageError("at its start the program has not begun; run it anew with stackmem run")
     level = changes.isolation or moment.settled.begun.isolation
     in_memory = stays_in_memory(moment.settled.begun.isolation, level)
     settings = {**changes.settings(), "isolation": level, "max_usd": None}  # the limits are those of the run
@@ -117,6 +121,8 @@ def fork(
             raise WorkspaceError(
                 f"the fork cannot be set up at {place} ({error.strerror}); make room or rights there"
             ) from error
+        if request.program is not None:
+            opened.loop = fork_loop(run, moment, first, opened, request.program)
         result = play(first, moment.settled, opened)
         return Forked(result, opened.folder, first.start.checked, missing)
 
@@ -193,7 +199,7 @@ def _start(moment: Moment, changes: Changes, planned: RunPlan, parts: Parts) -> 
         price=model.price if other else base.price,
         strategy=planned.strategy.name,
         system=parts.start.system,
-        tools=planned.tools,
+        tools=planned.tools if changes.strategy is None else (*planned.tools, *_own(base)),
         budgets=planned.budgets,
         workspace=parts.workspace.path,
         isolation=parts.workspace.level,
@@ -207,6 +213,10 @@ def _start(moment: Moment, changes: Changes, planned: RunPlan, parts: Parts) -> 
     if not same or run_constants(start) != run_constants(base) or not planned.strategy.prefix_stable:
         start = replace(start, thinking="dropped")
     return start
+
+
+def _own(start: RunStarted) -> tuple[ToolSpec, ...]:
+    return tuple(tool for tool in start.tools if tool.name in start.registered)
 
 
 def _refuse_spent(moment: Moment, first: RunForked) -> None:

@@ -269,8 +269,8 @@ class Course:
                 self._frame = event.frame
             case FramePopped() if self._frame and event.frame == self._frame:
                 self._frame, self._written = "", 0
-                waiting = next(question for question in self._questions if not question.done)
-                waiting.settle(frame_answer(waiting.effect, after.popped[-1]))
+                for question in [each for each in self._questions if not each.done][:1]:
+                    question.settle(frame_answer(question.effect, after.popped[-1]))
             case _ if self._frame:
                 pass
             case FramePushed():

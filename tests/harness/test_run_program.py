@@ -16,6 +16,9 @@ import pytest
 
 from stackmem.core.program_events import Said, ToolAnswered
 from stackmem.errors import UsageError
+from stackmem.harness.changes import Changes
+from stackmem.harness.exports import export_run
+from stackmem.harness.fork import fork
 from stackmem.harness.own_tools import TOOLS, register, tool
 from stackmem.harness.program_prepare import Asked, prepare_program
 from stackmem.harness.replay import replay_run
@@ -239,3 +242,26 @@ def test_ten_thousand_steps_in_memory_are_small_in_the_trace(desk: Desk) -> None
     assert result.value == 49_995_000
     assert size / 10_000 < 2_048
     assert not [record for record in Run(folder_of(result)).records() if isinstance(record.event, Said)]
+
+
+def test_a_fork_goes_on_with_the_program_from_where_it_was_cut(desk: Desk) -> None:
+    reply = {"call": "pop_frame", "args": {"result": '{"n": 1}'}}
+    desk.script({"text": "first"}, reply)
+    result = desk.run("ask what?\nsay $it\nframe Do it.\nsay done $it")
+    desk.script({"text": "first"}, {"call": "pop_frame", "args": {"result": '{"n": 2}'}})
+    forked = fork(folder_of(result), 1, Changes(), dict(os.environ))
+    assert forked.result.outcome == "finished"
+    run = Run(Path(forked.result.run_dir))
+    assert [r.event.text for r in run.records() if isinstance(r.event, Said)] == ["first", "done {'n': 2}"]
+    assert replay_run(run.folder).outcome == "finished"
+    with pytest.raises(UsageError, match="run it anew"):
+        fork(folder_of(result), 0, Changes(), dict(os.environ))
+
+
+@pytest.mark.parametrize("form", ["atif", "chrome", "csv", "mini", "otel", "sft"])
+def test_a_programs_run_is_exported_like_any_other(desk: Desk, form: str) -> None:
+    desk.script({"text": "first"}, {"call": "pop_frame", "args": {"result": '{"n": 1}'}})
+    result = desk.run("enter a b\nask what?\nleave x\nframe Do it.")
+    pieces: list[bytes] = []
+    export_run(folder_of(result), form, pieces.append, out=None, endpoint=None, content=False)
+    assert b"".join(pieces)

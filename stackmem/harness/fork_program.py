@@ -1,0 +1,43 @@
+"""A program's run forked: its interpreter is brought to where the fork begins, and goes on from there."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from stackmem.core.events import RunForked
+from stackmem.core.machine import evolve
+from stackmem.errors import TraceError
+from stackmem.trace.moments import Moment
+from stackmem.trace.open_run import Run
+from stackmem.trace.program import SOURCES, sources_of
+from stackmem.trace.replay import verify
+
+from .play import Loop, Opened
+from .request import ProgramRequest
+from .run_program import Person, outer_world, program_loop
+
+
+def fork_loop(run: Run, moment: Moment, first: RunForked, opened: Opened, request: ProgramRequest) -> Loop:
+    """The loop of a program that goes on from ``moment`` with what the fork changes; its questions find nobody.
+
+    Raises:
+        RulesDiffer: Today's interpreter does something else up to there.
+        TraceError: No program had begun by then, or a source is gone.
+
+    """
+    theirs = sources_of(run.folder)
+
+    def text_of(digest: str) -> str:
+        own = opened.places.run / SOURCES / digest
+        return own.read_text("utf-8") if own.is_file() else theirs(digest)
+
+    course = verify(takewhile(lambda record: record.seq <= moment.at, run.records()), text_of).course
+    if course is None:
+        raise TraceError("no program had begun by then; run it anew with stackmem run")
+    course.saw(first, evolve(moment.settled, first))
+    outer = outer_world(opened.parts, opened.places, request, Person(_nobody))
+    return program_loop(course, outer, (first,))
+
+
+def _nobody(question: str) -> None:
+    return None
