@@ -72,10 +72,26 @@ def compared(world_folder: Path, world, level, root: Path, more: tuple[Call, ...
         real.close()
 
 
+def test_real_commands_and_files_answer_as_memory_does_call_by_call(tmp_path: Path):
+    folder = make("log_haystack", 7, 10, 0.5, tmp_path / "task")
+    compared(folder, made("log_haystack", 10, 7, 0.5), Bare(), tmp_path / "ws", HOSTILE)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_real_program_and_files_answer_as_memory_does_over_a_whole_run(family: str, tmp_path: Path):
-    folder = make(family, 7, 10, 0.5, tmp_path / "task")
-    compared(folder, made(family, 10, 7, 0.5), Bare(), tmp_path / "ws", HOSTILE if family == "log_haystack" else ())
+def test_the_real_program_prints_and_leaves_what_the_function_does_over_a_whole_run(family: str, tmp_path: Path):
+    world = made(family, 12, 7, 0.3)
+    place = make(family, 7, 12, 0.3, tmp_path / "task") / "environment" / "workspace"
+    real = open_workspace(Bare(), place, "/workspace", Profile())
+    memory = MemoryWorkspace(world.files, real.path, PROGRAM)
+    commands = [str(call.args["command"]) for call in world.calls if call.tool == "run_command"]
+    told = "".join(f"{memory.run_command(each, 30, SHOWN).text}\n" for each in commands)
+    script = "; ".join(f'{each}; echo "[exit $?]"' for each in commands)
+    try:
+        assert real.run_command(script, 60, 200_000).text == f"{told}[exit 0]"
+    finally:
+        real.close()
+    for path, text in memory.files.items():
+        assert (place / path).read_text(encoding="utf-8") == text
 
 
 @pytest.mark.campaign
