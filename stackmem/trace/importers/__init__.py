@@ -59,4 +59,4 @@ def guess(text: str, where: str) -> str:
                                                                          line["type"] == "summary"):  # fmt: skip
         return "claude-code"
     known = ", ".join(sorted(IMPORTERS))
-    raise UsageError(f"{where} is in no known format; stackmem import FILE --format names one: {known}")
+    raise UsageError(f"{where} is in no known format; stackmem import --format names one of {known}")
