@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.state import State
-from stackmem.errors import WorkspaceError
+from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.sharing import share
 from stackmem.trace.open_run import Run
@@ -45,7 +45,7 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str]) -> Ite
     """The world of one of the run's states, which is the one after record ``at``.
 
     Raises:
-        UsageError: The run's task is gone, or it kept no files.
+        UsageError: The run's task is gone, it kept no files, or it is a program's.
         TraceError: Its history or its request is missing.
         WorkspaceError: The workspace, or its isolation, cannot be had.
 
@@ -53,6 +53,8 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str]) -> Ite
     load_plugins()
     must_be_original(run, "executed again")
     base, request = state.begun, read_request(run.folder)
+    if request.program is not None:
+        raise UsageError("a program's run is verified whole by stackmem replay; stackmem run runs the program anew")
     nobody = {"model": "human", "base_url": None, "window_tokens": None, "prompt": None, "max_usd": None}
     settings = {**nobody, "strategy": base.strategy, "isolation": base.isolation}
     prepared = prepare_again(request, run.folder.parent, settings, environ)
