@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stackmem.harness.whatif import spelled_strategies
+from stackmem.harness.whatif import spelled_strategies, what_if
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.measure.test_whatif import by_a_program
 from tests.stage import Stage
@@ -54,17 +54,17 @@ def test_several_recordings_are_also_told_together(stage, run):
     assert [line.split()[:2] for line in text.splitlines()[3:]] == [
         ["stackheap", "2"], ["full", "2"], ["rolling_summary:turns=2", "2"],
     ]  # fmt: skip
-    one, other = json.loads(stage.run("whatif", "a-run", "b-run", "--strategies", "full", "--json").stdout)
-    bills = [row["outcome"]["usd"] for found in (one, other) for row in found["rows"] if row["strategy"] == "full"]
+    each = [what_if(name, stage.runs, ["full"], None, None) for name in ("a-run", "b-run")]
+    bills = [row.outcome.usd for found in each for row in found.rows if row.strategy == "full"]
     assert f"${sum(bills):,.4f}" in text
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_another_agents_file_is_told_again_and_kept_nowhere(stage, name):
-    ran = stage.run("whatif", SAMPLES / FILES[name], "--strategies", "window:2,full")
-    assert ran.returncode == 0, ran.stderr
-    assert f"imported from {name}" in ran.stdout
-    assert not stage.runs.exists() or list(stage.runs.iterdir()) == []
+    found = what_if(str(SAMPLES / FILES[name]), stage.runs, ["window:2", "full"], None, None)
+    assert found.imported.startswith(name)
+    assert {row.strategy for row in found.rows} >= {"full", open_strategy("window:2").name}
+    assert not stage.runs.exists()
 
 
 @pytest.mark.parametrize(
