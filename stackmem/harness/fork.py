@@ -36,7 +36,7 @@ from .again import prepare_again
 from .assemble import Parts, Places, assemble, plan
 from .assemble import Plan as RunPlan
 from .changes import Changes, chunks_of, limits_of, must_go_on
-from .fork_program import fork_loop
+from .fork_program import fork_loop, request_to_fork
 from .in_memory import MEMORY, NoHistory, recall, stays_in_memory
 from .interrupts import Interrupts
 from .options import PREFIX
@@ -44,7 +44,7 @@ from .play import Observe, Opened, holds_secret, play
 from .plugins import load_plugins
 from .prepare import Prepared
 from .refill import must_be_original, refill
-from .request import Request, read_request, write_request
+from .request import Request, write_request
 from .result import RunResult
 from .rundir import HISTORY, TRACE, new_run
 
@@ -91,9 +91,7 @@ def fork(
     must_be_original(run, "forked")
     moment = run.moment(at)
     must_go_on(moment, changes)
-    request = read_request(run.folder)
-    if request.program is not None and moment.settled.program is None:
-        raise UsageError("at its start the program has not begun; run it anew with stackmem run")
+    request = request_to_fork(run, moment)
     level = changes.isolation or moment.settled.begun.isolation
     in_memory = stays_in_memory(moment.settled.begun.isolation, level)
     settings = {**changes.settings(), "isolation": level, "max_usd": None}  # the limits are those of the run
@@ -121,8 +119,7 @@ def fork(
             raise WorkspaceError(
                 f"the fork cannot be set up at {place} ({error.strerror}); make room or rights there"
             ) from error
-        if request.program is not None:
-            opened.loop = fork_loop(run, moment, first, opened, request.program)
+        opened.loop = fork_loop(run, moment, first, opened, request.program)
         result = play(first, moment.settled, opened)
         return Forked(result, opened.folder, first.start.checked, missing)
 

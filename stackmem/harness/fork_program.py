@@ -6,25 +6,44 @@ from itertools import takewhile
 
 from stackmem.core.events import RunForked
 from stackmem.core.machine import evolve
-from stackmem.errors import TraceError
+from stackmem.errors import TraceError, UsageError
 from stackmem.trace.moments import Moment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import SOURCES, sources_of
 from stackmem.trace.replay import verify
 
 from .play import Loop, Opened
-from .request import ProgramRequest
+from .request import ProgramRequest, Request, read_request
 from .run_program import Person, outer_world, program_loop
 
 
-def fork_loop(run: Run, moment: Moment, first: RunForked, opened: Opened, request: ProgramRequest) -> Loop:
+def request_to_fork(run: Run, moment: Moment) -> Request:
+    """What was asked of the run.
+
+    Raises:
+        UsageError: It is a program's, and at that moment the program had not begun.
+
+    """
+    request = read_request(run.folder)
+    if request.program is not None and moment.settled.program is None:
+        raise UsageError("at its start the program has not begun; run it anew with stackmem run")
+    return request
+
+
+def fork_loop(
+    run: Run, moment: Moment, first: RunForked, opened: Opened, request: ProgramRequest | None
+) -> Loop | None:
     """The loop of a program that goes on from ``moment`` with what the fork changes; its questions find nobody.
+
+    None where the run is no program's.
 
     Raises:
         RulesDiffer: Today's interpreter does something else up to there.
         TraceError: No program had begun by then, or a source is gone.
 
     """
+    if request is None:
+        return None
     theirs = sources_of(run.folder)
 
     def text_of(digest: str) -> str:

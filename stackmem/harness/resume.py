@@ -128,18 +128,29 @@ def resume(
             if interrupts.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
             raise
-        state = stopped.state
-        for fact in facts:
-            opened.writer.append(fact)
-            state = evolve(state, fact)
-            if observe is not None:
-                observe(fact, state)
+        state = _recorded(facts, stopped.state, opened)
         result = play(first, state, opened)
         result = applied(result, opened.folder, wanted=bool(request.flags.get("apply")))
-        checked = state.begun.checked
-        course = stopped.course
-        program = ProgramResult(result, course.value, tuple(talked.said)) if course and talked else None
-        return Resumed(result, result.outcome, first is not None, stopped.torn_bytes, opened.folder, checked, program)
+        return Resumed(
+            result, result.outcome, first is not None, stopped.torn_bytes, opened.folder, state.begun.checked,
+            _program_result(stopped, result, talked),
+        )  # fmt: skip
+
+
+def _recorded(facts: list[Event], state: State, opened: Opened) -> State:
+    """The state once the facts that are known already are recorded."""
+    for fact in facts:
+        opened.writer.append(fact)
+        state = evolve(state, fact)
+        if opened.observe is not None:
+            opened.observe(fact, state)
+    return state
+
+
+def _program_result(stopped: Stopped, result: RunResult, talked: Told | None) -> ProgramResult | None:
+    if stopped.course is None or talked is None:
+        return None
+    return ProgramResult(result, stopped.course.value, tuple(talked.said))
 
 
 def _nobody_answers(question: str) -> str | None:
