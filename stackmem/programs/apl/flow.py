@@ -20,6 +20,9 @@ _DANGEROUS = re.compile(
     r"|\b(curl|wget)\b[^;&]*\|\s*(ba|z|da)?sh\b|\bchmod\s+-R\s+777\b|>\s*/dev/sd"
 )
 
+_MOST_FOLLOWED = 1_000
+"""Steps that name named steps; a few that name each other would otherwise stand for millions."""
+
 Walk = Generator[LoadSource, Source, None]
 
 
@@ -37,9 +40,10 @@ class Flow:
         self._plain_texts: set[str] = set()
         self._from_outside: set[str] = set()
         self._running: set[str] = set()
+        self._followed = 0
 
     def program(self, program: Program) -> Walk:
-        self._begin(program.inputs, frozenset(program.constants))
+        self._begin(program.inputs, program.constants, program.places.get("constants"))
         for phase in program.phases:
             yield from self._steps(phase.steps)
         steps = [step for phase in program.phases for step in _all(phase.steps)]
@@ -47,7 +51,7 @@ class Flow:
         self._unused(steps, frozenset())
 
     def tool(self, tool: Tool) -> Walk:
-        self._begin(tool.inputs, frozenset())
+        self._begin(tool.inputs, {}, None)
         yield from self._steps(tool.body)
         steps = [*_all(tool.body)]
         declared = frozenset(output.name for output in tool.outputs)
@@ -62,9 +66,13 @@ class Flow:
                 Fault(tool.place, "Missing Tool Output", f"No step gives the declared outputs: {names}.")
             )
 
-    def _begin(self, inputs: tuple[Input, ...], constants: frozenset[str]) -> None:
-        self._constants = constants
-        self._known = {"module_path", *constants}
+    def _begin(self, inputs: tuple[Input, ...], constants: Mapping[str, object], place: Place | None) -> None:
+        self._constants = frozenset(constants)
+        self._known = {"module_path"}
+        for name, value in constants.items():
+            for text in texts(value):
+                self._check_mentions(mentions(text), place or Place(1, 1))
+            self._known.add(name)
         for each in inputs:
             for text in texts(each.default):
                 self._check_mentions(mentions(text), each.place)
@@ -99,7 +107,8 @@ class Flow:
         if step.named not in self._named:
             known = ", ".join(sorted(self._named)) or "none"
             self._error(step, "Unknown Step", f"`def_step` has no `{step.named}`; known: {known}.")
-        elif step.named not in self._running:
+        elif step.named not in self._running and self._followed < _MOST_FOLLOWED:
+            self._followed += 1
             self._running.add(step.named)
             yield from self._steps(self._named[step.named])
             self._running.discard(step.named)
@@ -145,7 +154,7 @@ class Flow:
 
     def _run_apl(self, step: ToolStep) -> Walk:
         """The inputs of a program whose path can be known."""
-        named = step.inputs.get("program", step.params.get("program"))
+        named = step.params.get("program")
         path = str(named).replace("{{module_path}}/", "").replace("{{ module_path }}/", "")
         if not isinstance(named, str) or "{" in path:
             return
@@ -156,11 +165,18 @@ class Flow:
             self._warn(step, "Program Not Found", f"`{path}` could not be read ({source.failed}).")
             return
         program, _ = load_program(source.text)
-        given = {**step.inputs, **(step.params.get("with_inputs") or {})}
-        for each in program.inputs if program else ():
-            if each.required and not each.has_default and each.name not in given:
+        if program is None:
+            self._error(step, "Unreadable Program", f"`{path}` is no program; lint it by itself.")
+            return
+        for each in program.inputs:
+            if each.required and not each.has_default and each.name not in step.inputs:
                 message = f"The program `{path}` needs the input `{each.name}`."
                 self._error(step, "Missing Input in `run_apl` Call", message)
+        known = {each.name for each in program.inputs}
+        for name in step.inputs:
+            if name not in known:
+                message = f"The program `{path}` has no input `{name}`."
+                self._error(step, "Unknown Input in `run_apl` Call", message)
 
     def _habits(self, step: ToolStep) -> None:
         """What runs, and may still not be what was meant."""

@@ -15,6 +15,7 @@ INPUT_VALIDATION = "Input Validation"
 
 LIMIT_REACHED = "Limit Reached"
 _MOST_DETAIL = 2_000
+_MOST_TEMPLATE = 300
 
 
 class Halt(Exception):  # noqa: N818 - the language's own word
@@ -69,9 +70,11 @@ def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def template_error(fault: TemplateFault) -> Halt:
+def template_error(fault: TemplateFault, text: str) -> Halt:
     if not fault.missing:
-        return Halt("Template Error", "A template or condition could not be evaluated.", fault.reason)
+        told = text if len(text) <= _MOST_TEMPLATE else f"{text[:_MOST_TEMPLATE]}…"
+        reason = "A template or condition could not be evaluated."
+        return Halt("Template Error", reason, f'Template: "{told}", {fault.reason}')
     if fault.is_field:
         reason = "A field was not found in a variable of the Execution Register."
         return Halt("Template Error", reason, f"Missing field: {fault.missing}")

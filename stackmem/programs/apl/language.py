@@ -86,38 +86,52 @@ def _loaded(launch: Launch) -> Reading:
 def _outlined(program: nodes.Program, registry: Registry) -> Iterator[str]:
     for phase in program.phases:
         yield f"{phase.name}:"
-        for step in phase.steps:
-            yield from _lines(step, registry, 1)
+        yield from _listed(phase.steps, registry, 1)
+    for name, steps in program.steps.items():
+        yield f"def_step {name}:"
+        yield from _listed(steps, registry, 1)
 
 
-def _lines(step: Step, registry: Registry, depth: int) -> Iterator[str]:
-    indent = "  " * depth
+def _listed(steps: tuple[Step, ...], registry: Registry, depth: int) -> Iterator[str]:
+    """Each step with its condition, and what stands in it."""
+    for step in steps:
+        condition = f" if {step.head.condition}" if step.head.condition else ""
+        yield f"{'  ' * depth}{step.head.name}: {_does(step, registry)}{condition}"
+        for title, body in _bodies(step):
+            if title:
+                yield f"{'  ' * (depth + 1)}{title}:"
+            yield from _listed(body, registry, depth + (2 if title else 1))
+
+
+def _does(step: Step, registry: Registry) -> str:
     match step:
         case ToolStep():
             known = registry.find(step.tool)
             if known is None:
                 raise Halt("Unknown Tool", f"There is no tool `{step.tool}`.", f"Step: {step.head.name}")
-            yield f"{indent}{step.head.name}: {step.tool} ({known.kind})"
+            return f"{step.tool} ({known.kind})"
         case Foreach():
-            yield f"{indent}{step.head.name}: for each {step.loop_var}"
-            for inner in step.body:
-                yield from _lines(inner, registry, depth + 1)
+            return f"for each {step.loop_var}"
         case While():
-            yield f"{indent}{step.head.name}: while {step.test}"
-            for inner in step.body:
-                yield from _lines(inner, registry, depth + 1)
+            return f"while {step.test}"
         case Switch():
-            yield f"{indent}{step.head.name}: switch {step.value}"
-            for case, body in (*step.cases, ("default", step.default)):
-                yield f"{indent}  {case}:"
-                for inner in body:
-                    yield from _lines(inner, registry, depth + 2)
+            return f"switch {step.value}"
         case Try():
-            yield f"{indent}{step.head.name}: try"
-            for inner in (*step.body, *step.catch):
-                yield from _lines(inner, registry, depth + 1)
+            return "try"
         case RunStep():
-            yield f"{indent}{step.head.name}: run_step {step.named}"
+            return f"run_step {step.named}"
+
+
+def _bodies(step: Step) -> tuple[tuple[str, tuple[Step, ...]], ...]:
+    match step:
+        case Foreach() | While():
+            return (("", step.body),)
+        case Switch():
+            return (*step.cases, ("default", step.default))
+        case Try():
+            return (("", step.body), ("catch", step.catch))
+        case RunStep() | ToolStep():
+            return ()
 
 
 LANGUAGE = Language(

@@ -158,8 +158,9 @@ def _phase(name: str, key: Scalar, body: Tree, steps: Steps, shapes: Shapes) -> 
     if len(kinds) != 1:
         shapes.fault(key.place, _PHASE, f"The phase `{name}` is a list of steps, or one loop with `run`.")
         return Phase(name, key.place, ())
+    more = ("register",) if kinds == ["parallel_foreach"] else ()
     for inner, _ in body.pairs:
-        if inner.value not in (kinds[0], "run", "directives"):
+        if inner.value not in (kinds[0], "run", "directives", *more):
             shapes.fault(inner.place, _PHASE, f"`{str(inner.value)[:60]}` is no key of a phase that is a loop.")
     shapes.table(body, f"the phase `{name}`", _PHASE)
     places = {str(inner.value): inner.place for inner, _ in body.pairs}

@@ -55,7 +55,7 @@ class Scope:
         """With every text in it rendered; keys stay as they are."""
         match value:
             case str():
-                return self._own(_told(lambda: render(value, self.variables)))
+                return self._own(_told(lambda: render(value, self.variables), value))
             case list():
                 return [self.resolve(item) for item in value]
             case dict():
@@ -64,13 +64,13 @@ class Scope:
                 return value
 
     def command(self, text: str) -> str:
-        return str(_told(lambda: render_command(text, self.variables)))
+        return str(_told(lambda: render_command(text, self.variables), text))
 
     def holds(self, condition: str) -> bool:
-        return _told(lambda: holds(condition, self.variables))
+        return _told(lambda: holds(condition, self.variables), condition)
 
     def evaluate(self, expression: str) -> Any:
-        return _told(lambda: evaluate(expression, self.variables))
+        return _told(lambda: evaluate(expression, self.variables), expression)
 
     def named(self, value: Any, *, literal: bool) -> Any:
         """What a parameter stands for that takes a variable's name, a template, or the value itself.
@@ -83,7 +83,7 @@ class Scope:
             if value.split(".", 1)[0] in self.variables:
                 return self._own(self.evaluate(value))
             if not literal:
-                raise template_error(TemplateFault("", value.split(".", 1)[0]))
+                raise template_error(TemplateFault("", value.split(".", 1)[0]), value)
         return self.resolve(value)
 
     @staticmethod
@@ -91,12 +91,12 @@ class Scope:
         return list(value) if isinstance(value, list) else value
 
 
-def _told(work: Callable[[], _T]) -> _T:
+def _told(work: Callable[[], _T], text: str) -> _T:
     """What it gives; its faults as halts."""
     try:
         return work()
     except TemplateFault as fault:
-        raise template_error(fault) from fault
+        raise template_error(fault, text) from fault
     except MalformedOutputError as error:
         raise malformed(error) from error
 

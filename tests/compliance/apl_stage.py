@@ -1,0 +1,225 @@
+"""A world in memory for APL programs, and one case of the compliance data played in it."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from ruamel.yaml import YAML
+
+from stackmem.core.messages import ToolSpec
+from stackmem.core.program_events import Note
+from stackmem.errors import UsageError
+from stackmem.programs import apl
+from stackmem.programs.apl.language import LANGUAGE
+from stackmem.programs.effects import (
+    FrameAnswer,
+    Group,
+    Halted,
+    InvokeTool,
+    LoadSource,
+    RunFrame,
+    Say,
+    Source,
+    ToolAnswer,
+)
+from stackmem.programs.language import Launch
+
+HERE = Path(__file__).parent / "apl"
+PROGRAM = "/w/main.apl"
+PACKAGED = (Path(apl.__file__).parent / "APL_STL.yml").read_text("utf-8")
+
+
+class Case(Struct, forbid_unknown_fields=True):
+    """One case; what it expects begins at ``value``.
+
+    Attributes:
+        says: What is so.
+        apl: The program; instead of it ``template`` or ``if``, with ``given`` as its variables.
+        sources: More files, beside the program.
+        files: The workspace; afterwards what it must hold stands in ``writes``.
+        shell: Answers to commands, in order: text, or ``{stdout, stderr, exit_code, failed, detail}``.
+        frames: Results of agents, in order: text, any JSON value, or ``{failed, detail}``.
+        own: Answers of a person's own tools by name.
+        gives: Of a template its value, of an ``if`` whether it holds.
+        fault: Of either the end of the report's details.
+        halt: Fields of the report: phase, step, type, reason, details.
+        report: The whole report.
+        lint: The linter's report, a line each: severity, line, title.
+        tasks: What agents were asked: each text is part of it.
+
+    """
+
+    says: str
+    apl: str = ""
+    template: Any = None
+    condition: str | None = field(default=None, name="if")
+    given: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    files: dict[str, str] = {}
+    shell: list[Any] = []
+    frames: list[Any] = []
+    own: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    value: Any = None
+    has: dict[str, Any] | None = None
+    gives: Any = None
+    fault: str | None = None
+    said: list[str] | None = None
+    commands: list[str] | None = None
+    calls: list[Any] | None = None
+    writes: dict[str, str] | None = None
+    tasks: list[str] | None = None
+    halt: dict[str, str] | None = None
+    report: str | None = None
+    announced: list[str] | None = None
+    heard: list[str] | None = None
+    lint: list[str] | None = None
+    usage: str | None = None
+    outline: list[str] | None = None
+
+
+def load_cases() -> Iterator[tuple[str, Case]]:
+    """Every case with the name of its file."""
+    import msgspec
+
+    for file in sorted(HERE.glob("*.yaml")):
+        for raw in YAML(typ="safe", pure=True).load(file.read_text("utf-8")):
+            yield file.stem, msgspec.convert(raw, Case)
+
+
+class Played(Struct):
+    """What came of a program."""
+
+    value: Any = None
+    halted: Halted | None = None
+    usage: str = ""
+    said: list[str] = []
+    calls: list[InvokeTool] = []
+    frames: list[RunFrame] = []
+    notes: list[Note] = []
+    lines: list[str] = []
+    files: dict[str, str] = {}
+
+
+class World:
+    """Answers a program's effects; everything that happens is told to an announcer."""
+
+    def __init__(self, case: Case) -> None:
+        self.done = Played(files=dict(case.files))
+        self._sources = {f"/w/{name}": text for name, text in case.sources.items()}
+        self._shell, self._frames, self._own = list(case.shell), list(case.frames), case.own
+        self._tell = LANGUAGE.announcer()
+
+    def play(self, program: Any) -> Played:
+        answer: Any = None
+        try:
+            while True:
+                asked = program.send(answer)
+                self._heard(asked)
+                if isinstance(asked, Note):
+                    self.done.notes.append(asked)
+                    answer = None
+                else:
+                    answer = self.answer(asked)
+                    self._heard(answer)
+        except StopIteration as stop:
+            self.done.value = stop.value
+        except Halted as halted:
+            self.done.halted = halted
+        except UsageError as error:
+            self.done.usage = str(error)
+        return self.done
+
+    def _heard(self, happening: Any) -> None:
+        if happening is not None:
+            self.done.lines += self._tell(happening)
+
+    def answer(self, asked: Any) -> Any:
+        match asked:
+            case Group():
+                return tuple(self.answer(each) for each in asked.effects)
+            case Say():
+                self.done.said.append(asked.text)
+                self.done.lines.append(asked.text)
+                return None
+            case LoadSource():
+                return self.load(asked)
+            case InvokeTool():
+                self.done.calls.append(asked)
+                return self._used(asked)
+            case RunFrame():
+                self.done.frames.append(asked)
+                return _framed(self._frames.pop(0), asked)
+        raise AssertionError(asked)
+
+    def load(self, asked: LoadSource) -> Source:
+        if asked.path.startswith("stackmem:"):
+            return Source(asked.path, PACKAGED)
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(asked.beside or PROGRAM), asked.path))
+        if not path.startswith("/w"):
+            return Source(path, failed="it is out of reach; what can be reached: /w")
+        if asked.listing:
+            inside = {name[len(path) + 1 :].split("/")[0] for name in self._sources if name.startswith(f"{path}/")}
+            return Source(path, "\n".join(sorted(inside)), failed="" if inside else "No such file")
+        text = self._sources.get(path)
+        return Source(path, failed="No such file") if text is None else Source(path, text)
+
+    def _used(self, call: InvokeTool) -> ToolAnswer:
+        match call.tool:
+            case "shell":
+                return _ran(self._shell.pop(0))
+            case "read_file":
+                text = self.done.files.get(call.arguments["path"])
+                return ToolAnswer(None, "missing", "it does not exist") if text is None else ToolAnswer(text)
+            case "write_file" if call.arguments["path"].startswith("/etc"):
+                return ToolAnswer(None, "refused", "the path leads out of the workspace")
+            case "write_file":
+                self.done.files[call.arguments["path"]] = call.arguments["content"]
+                return ToolAnswer()
+            case "make_directory":
+                return ToolAnswer()
+        given = self._own[call.tool]
+        return _failing(given) if isinstance(given, dict) and "failed" in given else ToolAnswer(given)
+
+
+def _failing(given: dict[str, Any]) -> ToolAnswer:
+    return ToolAnswer(given.get("value"), given["failed"], given.get("detail", ""))
+
+
+def _ran(given: Any) -> ToolAnswer:
+    if isinstance(given, str):
+        return ToolAnswer({"stdout": given, "stderr": "", "exit_code": 0})
+    if "failed" in given:
+        return _failing(given)
+    code = given.get("exit_code", 0)
+    value = {"stdout": given.get("stdout", ""), "stderr": given.get("stderr", ""), "exit_code": code}
+    return ToolAnswer(value, "exit" if code else "", f"exit {code}" if code else "")
+
+
+def _framed(given: Any, asked: RunFrame) -> FrameAnswer:
+    if isinstance(given, dict) and "failed" in given:
+        return FrameAnswer("last words", failed=given["failed"], detail=given.get("detail", ""))
+    text = given if isinstance(given, str) else json.dumps(given)
+    return FrameAnswer(text, None if asked.schema is None else given)
+
+
+def launch_of(case: Case) -> Launch:
+    own = tuple(ToolSpec(name, "A tool of my own.", {"type": "object"}) for name in case.own)
+    return Launch(PROGRAM, text_of(case), {**case.inputs, **case.given}, "/w", "/w", case.options, own)
+
+
+def text_of(case: Case) -> str:
+    """The program of a case; that of a template or a condition is made of it."""
+    if case.template is None and case.condition is None:
+        return case.apl
+    inputs = [{"name": name, "description": "given"} for name in case.given]
+    step: dict[str, Any] = {"name": "the step", "tool": "set_vars", "vars": {"it": case.template}}
+    if case.condition is not None:
+        step |= {"if": case.condition, "vars": {"it": True}}
+    return json.dumps({"inputs": inputs, "main": [step]})
