@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.events import Redaction
+from stackmem.core.program_events import ProgramStarted
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.trace.lineage import RunReader
@@ -53,6 +55,8 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
     load_plugins()
     if not patterns:
         raise UsageError("no pattern says what is to be replaced; give --pattern REGULAR-EXPRESSION")
+    if any(isinstance(record.event, ProgramStarted) for record in islice(RunReader(run_dir), 3)):
+        raise UsageError("a program's run cannot be redacted, as its sources are part of it; show its export instead")
     mask = mask_of(patterns)
     reader = RunReader(run_dir)
     found = touched(reader, mask)

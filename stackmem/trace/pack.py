@@ -20,6 +20,7 @@ from stackmem.errors import TraceError, UsageError
 
 from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
 from .objects import FOLDER, Objects
+from .program import SOURCES
 
 _FILES = ("run.json", "result.json", "changes.patch", "changes.json")
 _REQUEST = "request.json"
@@ -117,6 +118,10 @@ def _write_rest(archive: zipfile.ZipFile, run_dir: Path) -> None:
         _add(archive, run_dir, name)
     for name in _STORE_FILES:
         _add(archive, run_dir, f"{HISTORY}/{name}")
+    for folder, _, _ in sources(run_dir):  # a program's, also those that a fork shares with its parents
+        for path in sorted((folder / SOURCES).glob("*")):
+            if folder == run_dir or not (run_dir / SOURCES / path.name).exists():
+                _add(archive, run_dir, f"{SOURCES}/{path.name}", folder)
     verifier = run_dir / "verifier"
     for path in sorted(verifier.rglob("*")) if verifier.is_dir() and not verifier.is_symlink() else ():
         _add(archive, run_dir, path.relative_to(run_dir).as_posix())
@@ -130,10 +135,15 @@ def _write_rest(archive: zipfile.ZipFile, run_dir: Path) -> None:
     archive.writestr(_entry(run_dir, _REQUEST), msgspec.json.format(msgspec.json.encode(asked), indent=2) + b"\n")
 
 
-def _add(archive: zipfile.ZipFile, run_dir: Path, name: str) -> None:
-    """A regular file, where there is one; what is a link is left out, wherever it leads."""
+def _add(archive: zipfile.ZipFile, run_dir: Path, name: str, folder: Path | None = None) -> None:
+    """A regular file, where there is one; what is a link is left out, wherever it leads.
+
+    Args:
+        folder: Where it stands; None is the run's own.
+
+    """
     try:
-        fd = os.open(run_dir / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open((folder or run_dir) / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return
     with os.fdopen(fd, "rb") as file:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,10 +22,12 @@ from stackmem.harness.exports import export_run
 from stackmem.harness.fork import fork
 from stackmem.harness.own_tools import TOOLS, register, tool
 from stackmem.harness.program_prepare import Asked, prepare_program
+from stackmem.harness.redact import redact_run
 from stackmem.harness.replay import replay_run
 from stackmem.harness.resume import resume
 from stackmem.harness.run_program import Person, ProgramResult, run_program
 from stackmem.trace.open_run import Run
+from stackmem.trace.pack import pack, unpack
 from stackmem.trace.step_view import view_step
 from tests.programs import tiny
 
@@ -265,3 +268,51 @@ def test_a_programs_run_is_exported_like_any_other(desk: Desk, form: str) -> Non
     pieces: list[bytes] = []
     export_run(folder_of(result), form, pieces.append, out=None, endpoint=None, content=False)
     assert b"".join(pieces)
+
+
+def test_an_archive_of_a_programs_run_has_its_sources_and_can_be_replayed(desk: Desk) -> None:
+    desk.write("lib", "lib.tiny")
+    result = desk.run("load lib.tiny\nsay $it")
+    pack(folder_of(result), desk.root / "run.zip")
+    into = desk.root / "elsewhere"
+    into.mkdir()
+    assert replay_run(unpack(desk.root / "run.zip", into)).outcome == "finished"
+
+
+def test_a_programs_run_is_not_redacted_nor_executed_again_in_pieces(desk: Desk) -> None:
+    result = desk.run("say x\nshell ls")
+    with pytest.raises(UsageError, match="cannot be redacted"):
+        redact_run(folder_of(result), ["x"])
+
+
+def test_own_tools_that_may_run_beside_others_do_and_their_answers_keep_the_order(desk: Desk) -> None:
+    met = threading.Barrier(2, timeout=20)
+
+    @tool(parallel=True)
+    def meet(name: str) -> str:
+        met.wait()
+        return name
+
+    result = desk.run('both use meet {"name": "a"} & use meet {"name": "b"}')
+    assert result.value == ["a", "b"]
+    assert replay_run(folder_of(result)).outcome == "finished"
+
+
+def test_a_call_of_an_own_tool_that_may_have_been_made_is_made_again_only_when_told(desk: Desk) -> None:
+    calls: list[str] = []
+
+    @tool
+    def send(text: str) -> str:
+        calls.append(text)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return "sent"
+
+    result = desk.run('use send {"text": "hi"}')
+    assert result.run.outcome == "interrupted"
+    with pytest.raises(UsageError, match="--yes makes it again"):
+        resume(folder_of(result), {}, dict(os.environ))
+    assert calls == ["hi"]
+    again = resume(folder_of(result), {"yes": "true"}, dict(os.environ))
+    assert (again.outcome, calls) == ("finished", ["hi", "hi"])
+    assert replay_run(folder_of(result)).outcome == "finished"
