@@ -1,0 +1,97 @@
+"""`run`, `lint`, `languages` and `trust` as a person starts them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+APL = """\
+inputs:
+  - {name: who, description: whom, default: you}
+main:
+  - {name: say, tool: log, message: "hi {{ who }}"}
+"""
+
+
+def stackmem(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stackmem", *words]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, env=dict(os.environ))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "main.apl").write_text(APL, encoding="utf-8")
+    return tmp_path
+
+
+def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return stackmem(place, "run", *words, "--runs-dir", str(place / "runs"), "--sandbox-dir", str(place / "work"))
+
+
+def test_a_folder_is_run_by_its_main_program_and_what_is_said_is_all_on_stdout(place: Path) -> None:
+    done = run(place, "p", "--input", "who=Ann")
+    assert (done.returncode, done.stdout) == (0, "hi Ann\n{}\n")
+    assert "Step: say" in done.stderr
+
+
+def test_json_is_one_object_and_nothing_else(place: Path) -> None:
+    told = json.loads(run(place, "p", "--json", "--quiet").stdout)
+    assert (told["outcome"], told["said"]) == ("finished", ["hi you"])
+
+
+def test_a_dry_run_prints_the_steps_and_leaves_no_run(place: Path) -> None:
+    done = run(place, "p", "--dry-run")
+    assert (done.returncode, "say: log" in done.stdout) == (0, True)
+    assert not list((place / "runs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("p", "--input", "whom=x"), "known: who"),
+        (("p", "--input", "who"), "is no input"),
+        (("p", "--input", "who:=x"), "no JSON value"),
+        (("p", "--input", "who=@none"), "cannot be read"),
+        (("none.apl",), "there is no program"),
+        (("p/main.apl", "--language", "none"), "no language"),
+        (("p", "--workspace", "none"), "no such folder"),
+        (("p", "--mount", "none"), "no such folder"),
+        ((".",), "Module Entry Point Not Found"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence_and_exit_2(place: Path, words: tuple[str, ...], told: str) -> None:
+    done = run(place, *words)
+    assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+    assert not (place / "runs").exists() or not list((place / "runs").iterdir())
+
+
+def test_lint_names_place_and_code_and_fails_on_errors(place: Path) -> None:
+    (place / "bad.apl").write_text("main:\n  - {name: x, tool: no_such_tool}\n", encoding="utf-8")
+    done = stackmem(place, "lint", "p/main.apl", "bad.apl")
+    assert done.returncode == 1
+    assert done.stdout.startswith("bad.apl:2:")
+    assert " error apl/" in done.stdout
+    github = stackmem(place, "lint", "bad.apl", "--format", "github").stdout
+    assert github.startswith("::error file=bad.apl,line=2,")
+    assert json.loads(stackmem(place, "lint", "bad.apl", "--format", "json").stdout)[0]["line"] == 2
+    assert stackmem(place, "lint", "p/main.apl").returncode == 0
+
+
+def test_trust_shows_what_would_run_and_holds_only_when_told(place: Path) -> None:
+    (place / "stackmem.mcp.toml").write_text('[evil]\ncommand = ["touch", "ran"]\n', encoding="utf-8")
+    done = run(place, "p")
+    assert (done.returncode, "is not trusted" in done.stderr) == (0, True)
+    refused = stackmem(place, "trust", ".")
+    assert (refused.returncode, "evil: touch ran" in refused.stdout) == (2, True)
+    assert not (place / "ran").exists()
+    assert stackmem(place, "trust", ".", "--yes").returncode == 0
+    assert stackmem(place, "trust", ".", "--remove").returncode == 0
+
+
+def test_languages_are_listed_with_their_suffixes(place: Path) -> None:
+    assert "apl" in stackmem(place, "languages").stdout
+    assert ".apl" in json.loads(stackmem(place, "languages", "--json").stdout)[0]["suffixes"]
