@@ -11,8 +11,9 @@ from stackmem.errors import UsageError
 from stackmem.history.apply import apply_patch, executed_by_host
 from stackmem.history.history import Change, History
 
-from .result import RunResult
-from .rundir import CHANGES, PATCH
+from .in_memory import MEMORY
+from .result import RunResult, read_result
+from .rundir import CHANGES, PATCH, RESULT
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -49,7 +50,12 @@ def apply_run(run_dir: Path) -> tuple[Path, tuple[str, ...]]:
         kept = msgspec.json.decode((run_dir / CHANGES).read_bytes(), type=Kept)
         patch = (run_dir / PATCH).read_bytes()
     except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"the run {run_dir.name} has no patch to apply; only finished runs have one") from error
+        result = read_result(run_dir / RESULT)
+        if result is not None and result.isolation == MEMORY:
+            why = "its files were in memory; runs in a sandbox leave one"
+        else:
+            why = "only finished runs have one"
+        raise UsageError(f"the run {run_dir.name} has no patch to apply; {why}") from error
     if not kept.folder:
         raise UsageError(f"the run {run_dir.name} solved a task, not a folder of yours; its patch is {run_dir / PATCH}")
     apply_patch(patch, list(kept.changes), Path(kept.folder))

@@ -105,6 +105,7 @@ def resume(
 
     """
     load_plugins()
+    run_dir = run_dir.resolve()  # the sandbox mounts what is in it
     with ExitStack() as stack, Interrupts(stop) as interrupts:
         lock = Lock(run_dir / TRACE)
         stack.callback(lock.close)

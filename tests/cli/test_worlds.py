@@ -23,6 +23,9 @@ def test_a_world_is_made_and_told_of_and_solved_in_memory(stage: Stage):
     assert solved.returncode == 0
     result = json.loads(solved.stdout)
     assert (result["outcome"], result["steps"], result["isolation"]) == ("solved", 12, "memory")
+    applied = stage.run("apply", result["run"])
+    assert applied.returncode == 2
+    assert "has no patch to apply; its files were in memory" in applied.stderr
     again = stage.run("worlds", "make", "ledger", "-o", folder)
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == f"stackmem: {folder} is not empty; name another folder with -o, or empty it\n"

@@ -53,6 +53,12 @@ def test_a_run_that_a_limit_ended_goes_on_with_more_of_it(stage: Stage):
     assert replay(first.run_dir).outcome == "solved"
 
 
+def test_a_run_goes_on_from_a_folder_that_is_named_as_seen_from_here(stage: Stage):
+    first = stage.solve(stage.task(*works()), max_steps=3)
+    again = resumed(Path(os.path.relpath(first.run_dir)), max_steps="+50").result
+    assert again.outcome == "solved"
+
+
 def test_the_result_of_a_resumed_run_counts_the_whole_run(stage: Stage):
     task = stage.task(*works())
     whole = stage.solve(task)
