@@ -14,7 +14,7 @@ def command(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="An exercise or a task, a folder of them, or a file of records.")
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where the tasks go.")] = Path("tasks"),
+    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the tasks go.")] = Path("tasks"),
     repo: Annotated[
         Path | None, typer.Option("--repo", metavar="CLONE", help="swebench: a local clone of the repository.")
     ] = None,
