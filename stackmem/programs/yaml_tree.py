@@ -79,7 +79,7 @@ def parse_yaml(text: str) -> Tree:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
 
-    reader = YAML(typ="rt", pure=True)
+    reader = YAML(typ="safe", pure=True)  # the round-trip reader marks in a folded text where it was folded
     reader.allow_duplicate_keys = True
     try:
         node = reader.compose(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any
 
 from ..effects import LoadSource, Source
 from ..yaml_tree import Place
@@ -124,10 +125,21 @@ class Flow:
             message = f"Say `directives: [{FULL_LOOP}]`; interpreters that are models may leave items out without it."
             self._warn(step, "Missing Loop Execution Directive", message)
         self._known.add(step.loop_var)
-        self._from_outside.add(step.loop_var)
+        self._came_from(step.loop_var, self._mentioned(step.items))
         yield from self._steps(step.body)
         if step.register:
             self._known.add(step.register)
+
+    @staticmethod
+    def _mentioned(items: Any) -> set[str]:
+        """The variables that a loop's items come from."""
+        if isinstance(items, str) and "{" not in items:
+            return {items.split(".", 1)[0]}
+        return {mention.name for text in texts(items) for mention in mentions(text)}
+
+    def _came_from(self, name: str, sources: set[str]) -> None:
+        """A variable that is made of what came from outside comes from outside."""
+        (self._from_outside.add if sources & self._from_outside else self._from_outside.discard)(name)
 
     def _while(self, step: While) -> None:
         tested = {mention.name for mention in mentions(step.test, expression=True)}
@@ -214,6 +226,7 @@ class Flow:
             for text in texts(value):
                 self._check_mentions(mentions(text), step.head.place, also=known)
             known.add(name)
+            self._came_from(name, {mention.name for text in texts(value) for mention in mentions(text)})
             if name in self._constants:
                 self._error(step, "Constant Changed", f"`{name}` is a constant.")
         self._known |= known
