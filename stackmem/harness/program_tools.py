@@ -10,17 +10,20 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.program_events import ToolAnswered, ToolFailure
+from stackmem.history.ignored import IgnoreRules
 from stackmem.programs.effects import InvokeTool
 from stackmem.workspace.command import Ended
 from stackmem.workspace.refusals import Refused
 from stackmem.workspace.workspace import Workspace
 
+from .find_context import find_context
+
 LITERAL_BYTES = 10 * 1024 * 1024
 """Most bytes of a file that is read, and of each of a command's two outputs."""
 LONGEST_SECONDS = 3_600.0
-READS = ("read_file", "list_files")
+READS = ("read_file", "list_files", "find_context")
 """Built-in tools that change nothing: they may run side by side, and are asked again after a crash."""
-BUILT_IN = ("shell", "read_file", "write_file", "list_files", "make_directory")
+BUILT_IN = ("shell", "read_file", "write_file", "list_files", "make_directory", "find_context")
 
 _TAKES: dict[str, dict[str, tuple[type, bool]]] = {
     "shell": {"command": (str, True), "working_directory": (str, False), "env": (dict, False)},
@@ -38,6 +41,7 @@ class Bench(Struct):
     Attributes:
         snapshot: Keeps the workspace as it is now, and names it.
         scrub: Takes secrets out of what becomes a fact.
+        rules: A new conversation about what ``.gitignore`` leaves out.
 
     """
 
@@ -45,6 +49,7 @@ class Bench(Struct):
     snapshot: Callable[[], str]
     scrub: Callable[[str], str]
     command_seconds: float
+    rules: Callable[[], IgnoreRules]
 
 
 def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
@@ -54,6 +59,8 @@ def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
         WorkspaceError: The sandbox failed; the run stays resumable.
 
     """
+    if call.tool == "find_context":
+        return find_context(call.arguments, bench)
     fault = _fault(call)
     if fault:
         return ToolAnswered(None, "bad_arguments", fault)

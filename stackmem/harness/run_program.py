@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from stackmem.core.program_events import ProgramStarted, Said
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 from stackmem.history.history import History
+from stackmem.history.ignored import IgnoreRules
 from stackmem.programs.course import Course
 from stackmem.trace.program import course_of, keep_source, sources_of
 from stackmem.trace.store import TraceWriter
@@ -164,9 +166,10 @@ def outer_world(parts: Parts, places: Places, request: ProgramRequest, person: P
     if not isinstance(workspace, Workspace):
         raise WorkspaceError("a program needs a workspace on the disk; choose another level with --isolation")
     loader = Loader(Path(request.path), reachable(request, None), (workspace.path, workspace.files))
+    rules = partial(IgnoreRules, places.run / HISTORY, workspace.root)
     return ProgramWorld(
         world=world,
-        bench=Bench(workspace, world.snapshot, world.scrub, world.command_seconds),
+        bench=Bench(workspace, world.snapshot, world.scrub, world.command_seconds, rules),
         load=keeping(loader, lambda text: keep_source(places.run, text), world.scrub),
         ask_user=person.ask,
         own_tools=dict(TOOLS),

@@ -99,7 +99,7 @@ class Language(Struct, frozen=True):
     config: str = ""
 
 
-INTERPRETERS: dict[str, str] = {".apl": "apl"}
+INTERPRETERS: dict[str, str] = {".apl": "apl", ".sexp": "sexp"}
 """Suffix, lower case, to the language's name; a language adds its lines here."""
 
 LINTED: dict[str, str] = {".tool.apl": "apl", "apl_stl.yml": "apl", ".aplconfig": "apl"}

@@ -18,7 +18,8 @@ class Budget(Struct, frozen=True):
         text: Characters of one text.
         digits: Decimal digits of one integer.
         items: Of one list.
-        nested: Levels of one value.
+        nested: Levels of one value that is quoted, given from outside, handed on or returned.
+        source: Characters of one source.
 
     """
 
@@ -28,9 +29,11 @@ class Budget(Struct, frozen=True):
     digits: int = 10_000
     items: int = 1_000_000
     nested: int = 1_000
+    source: int = 1_000_000
 
 
 def exhausted(what: str, most: int, word: str) -> TaskError:
+    """What a spent budget is; ``what`` is its name here."""
     return TaskError("RESOURCE_EXHAUSTION", f"The evaluation takes more than {most:,} {word}.", what)
 
 

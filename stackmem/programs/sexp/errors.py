@@ -119,3 +119,9 @@ class TaskError(ProgramError):
         super().__init__(message)
         self.type, self.message, self.reason = kind, message, reason
         self.details = details or {}
+
+
+def told(error: BaseException) -> str:
+    """A stranger's exception in one line."""
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

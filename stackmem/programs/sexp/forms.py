@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .budget import exhausted
 from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, UnboundSymbolError
-from .machine import Doing, Env, Handler, Machine
+from .machine import Call, Doing, Env, Handler, Machine, Tail, source_of, values_of
 from .nodes import Form, Name, Node, Symbol, datum
 from .values import Closure, entered, truthy, written
 
@@ -15,7 +16,7 @@ def if_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) != 4:
         raise machine.fault("'if' requires 3 arguments: (if condition then_branch else_branch)", form)
     chosen = form.items[2] if truthy((yield (form.items[1], env))) else form.items[3]
-    return (yield (chosen, env))
+    return Tail(chosen, env)
 
 
 def let_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -42,22 +43,21 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
             raise machine.fault(f"Invalid '{name}' binding format: expected (symbol expression), got {got}", form)
         try:
             bindings[pair[0].name] = yield (pair[1], scope if name == "let*" else env)
-        except UnboundSymbolError:
-            raise
         except SexpEvaluationError as error:
-            if error.error_details:
-                raise
-            error.error_details = f"Error evaluating value for '{name}' binding '{pair[0].name}'"
-            raise
+            why = error.error_details or error.message
+            text = f"Error evaluating value for '{name}' binding '{pair[0].name}': {_source(pair[1])}"
+            outer = SexpEvaluationError(text, error.expression, why)
+            outer.place = error.place
+            raise machine.located(outer, form) from error
     scope.bindings = bindings
-    return (yield from _body(form.items[2:], scope))
+    return (yield from body(form.items[2:], scope))
 
 
-def _body(expressions: list[Node], env: Env) -> Doing:
-    value: Any = []
-    for expression in expressions:
-        value = yield (expression, env)
-    return value
+def body(expressions: list[Node], env: Env) -> Doing:
+    """One after another; the last one's value."""
+    for expression in expressions[:-1]:
+        yield (expression, env)
+    return Tail(expressions[-1], env) if expressions else []
 
 
 def bind_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -87,14 +87,14 @@ def define_form(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def progn_form(machine: Machine, form: Form, env: Env) -> Doing:
-    return (yield from _body(form.items[1:], env))
+    return (yield from body(form.items[1:], env))
 
 
 def quote_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) != 2:
         raise machine.fault("'quote' requires exactly one argument: (quote expression)", form)
-    return datum(form.items[1])
-    yield  # a handler is a generator
+    return datum(form.items[1], machine.budget)
+    yield  # type: ignore[unreachable]  # a handler is a generator
 
 
 def lambda_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -107,7 +107,7 @@ def lambda_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(set(names)) != len(names):
         raise machine.fault("Lambda parameters must have different names.", form)
     return Closure(names, form.items[2:], env, form)
-    yield  # a handler is a generator
+    yield  # type: ignore[unreachable]  # a handler is a generator
 
 
 def and_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -136,7 +136,7 @@ def cond_form(machine: Machine, form: Form, env: Env) -> Doing:
         is_else = isinstance(test, Name) and test.name == "else" and "else" not in env
         value = True if is_else else (yield (test, env))
         if truthy(value):
-            return (yield from _body(clause.items[1:], env)) if len(clause.items) > 1 else value
+            return (yield from body(clause.items[1:], env)) if len(clause.items) > 1 else value
     return []
 
 
@@ -144,7 +144,7 @@ def when_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) < 3:
         raise machine.fault("'when' requires a test and at least one expression: (when test expression...)", form)
     if truthy((yield (form.items[1], env))):
-        return (yield from _body(form.items[2:], env))
+        return (yield from body(form.items[2:], env))
     return []
 
 
@@ -172,30 +172,37 @@ def loop_form(machine: Machine, form: Form, env: Env) -> Doing:
     if count < 0:
         raise machine.fault("Loop count must be non-negative.", form)
     value: Any = []
+    compiled = machine.compiled(form.items[2])
     for _ in range(count):
-        value = yield (form.items[2], env)
+        if compiled is None:
+            value = yield (form.items[2], env)
+        else:
+            machine.steps += compiled[1]
+            if machine.steps > machine.budget.steps:
+                raise exhausted("steps", machine.budget.steps, "evaluation steps")
+            value = compiled[0](env)
     return value
 
 
 def map_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) < 3:
         raise machine.fault("'map' requires a function and at least one list: (map function list...)", form)
-    function, *lists = yield from _values(form, env)
+    function, *lists = yield from values_of(form.items[1:], env)
     columns = [_listed(machine, form, "map", each) for each in lists]
     made = []
     for row in zip(*columns, strict=False):
-        made.append((yield from machine.apply(function, list(row), form)))
+        made.append((yield Call(function, list(row), form)))  # noqa: PERF401 - a comprehension cannot yield
     return made
 
 
 def filter_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) != 3:
         raise machine.fault("'filter' requires a function and a list: (filter function list)", form)
-    function, items = yield from _values(form, env)
+    function, items = yield from values_of(form.items[1:], env)
     made = []
     for item in _listed(machine, form, "filter", items):
-        if truthy((yield from machine.apply(function, [item], form))):
-            made.append(item)
+        if truthy((yield Call(function, [item], form))):
+            made.append(item)  # noqa: PERF401 - as above
     return made
 
 
@@ -204,9 +211,9 @@ def reduce_form(machine: Machine, form: Form, env: Env) -> Doing:
         raise machine.fault(
             "'reduce' requires a function, a first value and a list: (reduce function initial list)", form
         )
-    function, value, items = yield from _values(form, env)
+    function, value, items = yield from values_of(form.items[1:], env)
     for item in _listed(machine, form, "reduce", items):
-        value = yield from machine.apply(function, [value, item], form)
+        value = yield Call(function, [value, item], form)
     return value
 
 
@@ -218,11 +225,9 @@ def try_form(machine: Machine, form: Form, env: Env) -> Doing:
     names = clause.items[1].items if isinstance(clause.items[1], Form) else []
     if len(names) != 1 or not isinstance(names[0], Name):
         raise machine.fault("'catch' binds one name: (catch (name) expression...)", form)
-    depth = machine.depth
     try:
         return (yield (form.items[1], env))
     except SexpEvaluationError as error:
-        machine.depth = depth
         place = error.place
         caught = {
             "type": type(error).__name__,
@@ -230,14 +235,7 @@ def try_form(machine: Machine, form: Form, env: Env) -> Doing:
             "line": place.line if place else 0,
             "column": place.column if place else 0,
         }
-    return (yield from _body(clause.items[2:], SexpEnvironment({names[0].name: caught}, env)))
-
-
-def _values(form: Form, env: Env) -> Doing:
-    values = []
-    for item in form.items[1:]:
-        values.append((yield (item, env)))
-    return values
+    return (yield from body(clause.items[2:], SexpEnvironment({names[0].name: caught}, env)))
 
 
 def _listed(machine: Machine, form: Form, name: str, value: Any) -> list[Any]:
@@ -250,6 +248,10 @@ def _listed(machine: Machine, form: Form, name: str, value: Any) -> list[Any]:
 
 def _name(node: Node) -> str:
     return node.name if isinstance(node, Name) else ""
+
+
+def _source(node: Node) -> str:
+    return source_of(node, 80) if isinstance(node, Form | Name) else _shown(node)
 
 
 def _shown(node: Node) -> str:

@@ -1,7 +1,7 @@
-"""Evaluates nodes without recursion: what waits for a value is a generator in a list.
+"""Evaluates nodes without recursion: what waits for a value stands in a list.
 
-A handler of a form yields ``(node, env)`` and is sent its value, or yields a question for the outside and is sent the
-answer. Expressions of primitives over names and atoms are compiled to functions once, and need no generator.
+A handler of a form is a generator. It yields ``(node, env)`` or a ``Call`` and is sent the value, or yields an ask of
+the outside (``asks``) and is sent the answer; it returns a value, or a ``Tail`` or ``Call`` whose value is its own.
 """
 
 from __future__ import annotations
@@ -11,32 +11,36 @@ from typing import Any
 
 from .budget import Budget, exhausted
 from .environment import SexpEnvironment
-from .errors import Place, SexpEvaluationError, UnboundSymbolError
+from .errors import Place, SexpEvaluationError, TaskError, UnboundSymbolError, told
 from .nodes import Atom, Form, Name, Node, Symbol
+from .plans import AT_ONCE, BRANCH, CALL, Plan, application_scope, compile_node, plan_of
 from .primitives import ADDED, DOCUMENT, Primitive
-from .values import Closure, entered, written
+from .values import Closure, entered, truthy, written
 
 Env = SexpEnvironment
 Doing = Generator[Any, Any, Any]
 Handler = Callable[["Machine", Form, Env], Doing]
-Run = Callable[[Env], Any]
-
-_DEEPEST_PLAN = 40
-_SMALL = 1 << 62
 
 
-class Plan:
-    """How a form is evaluated: by ``run`` at once, or by the generator that ``start`` makes.
+class Tail:
+    """A node whose value is the handler's."""
 
-    Attributes:
-        nodes: What one ``run`` counts.
+    __slots__ = ("env", "node")
 
-    """
+    def __init__(self, node: Node, env: Env) -> None:
+        self.node, self.env = node, env
 
-    __slots__ = ("nodes", "run", "start")
 
-    def __init__(self, run: Run | None, nodes: int, start: Handler | None) -> None:
-        self.run, self.nodes, self.start = run, nodes, start
+class Call:
+    """A call of a function with evaluated arguments; ``form`` is where it stands."""
+
+    __slots__ = ("args", "form", "function")
+
+    def __init__(self, function: Any, args: list[Any], form: Form) -> None:
+        self.function, self.args, self.form = function, args, form
+
+
+_GOES_ON = (tuple, Tail, Call)
 
 
 class Machine:
@@ -46,8 +50,10 @@ class Machine:
         forms: Name to handler: the document's special forms, which nothing overrides.
         added: Ours, which yield to variables, tasks and tools of their names.
         knows: Whether a name is a task's or a tool's.
-        invoke: Makes the generator that calls a task or a tool, its arguments not evaluated yet.
-        steps: Nodes evaluated so far.
+        invoke: The handler of a call of a task or a tool, its arguments not evaluated yet.
+        apply_named: The same for evaluated arguments: ``(machine, name, args, form)``.
+        steps: Nodes evaluated so far. depth: Calls of closures that are open. branches, loading: Forms ``parallel``
+            and ``load`` that are open.
 
     """
 
@@ -58,98 +64,142 @@ class Machine:
         budget: Budget,
         knows: Callable[[str], bool],
         invoke: Handler,
+        apply_named: Callable[[Machine, str, list[Any], Form], Doing],
     ) -> None:
         self.forms, self.added, self.budget = forms, added, budget
-        self.knows, self.invoke = knows, invoke
+        self.knows, self.invoke, self.apply_named = knows, invoke, apply_named
         self.bound: set[str] = set()
         self.epoch = object()
         self.steps = 0
         self.depth = 0
+        self.branches = 0
+        self.loading = 0
 
     def bind_names(self, names: set[str]) -> None:
-        """Names that something binds: additions of the same name yield to it."""
+        """Names that something binds: additions of the same name may yield to it."""
         if not names <= self.bound:
             self.bound |= names
-            self.epoch = object()
+            self.replan()
+
+    def replan(self) -> None:
+        """What a name stands for may have changed."""
+        self.epoch = object()
 
     def evaluate(self, node: Node, env: Env) -> Doing:
         """The node's value; yields what handlers ask of the outside."""
-        waiting: list[Doing] = []
-        error: BaseException | None = None
-        value: Any = None
-        most = self.budget.steps
+        waiting: list[Doing | None] = []  # None stands for a call of a closure that is open
+        following: Any = (node, env)
         while True:
+            error: BaseException | None = None
+            value: Any = None
             try:
-                if type(node) is Form:
-                    plan = node.plan if node.planner is self.epoch else self._plan(node)
-                    self.steps += plan.nodes
-                    if plan.run is not None:
-                        value = plan.run(env)
-                    else:
-                        waiting.append(plan.start(self, node, env))
-                        value = None
-                elif type(node) is Name:
-                    self.steps += 1
-                    value = self._look_up(node, env)
-                else:
-                    self.steps += 1
-                    value = node.value  # type: ignore[union-attr]
-                if self.steps > most:
-                    raise exhausted("steps", most, "evaluation steps")  # noqa: TRY301 - beside the other faults
+                value = self._down(following, waiting)
             except Exception as raised:  # noqa: BLE001 - handed to whoever waits for the value
                 error = raised
-            while waiting:
+            following = None
+            while waiting and following is None:
+                top = waiting[-1]
+                if top is None:
+                    waiting.pop()
+                    self.depth -= 1
+                    continue
                 try:
-                    asked = waiting[-1].send(value) if error is None else waiting[-1].throw(error)
+                    asked = top.send(value) if error is None else top.throw(error)
+                    error = None
                 except StopIteration as stop:
                     waiting.pop()
                     value, error = stop.value, None
+                    if type(value) in _GOES_ON:
+                        following = value
                     continue
                 except Exception as raised:  # noqa: BLE001 - as above
                     waiting.pop()
                     error = raised
                     continue
-                error = None
-                if type(asked) is tuple:
-                    node, env = asked
-                    break
-                value = yield asked
-            else:
+                if type(asked) in _GOES_ON:
+                    following = asked
+                    continue
+                try:
+                    value = yield asked
+                except Exception as raised:  # noqa: BLE001 - what the outside says of an ask, to who asked
+                    error = raised
+            if following is None:
                 if error is not None:
                     raise error
                 return value
 
-    def apply(self, function: Any, args: list[Any], form: Form) -> Doing:
-        """A function's value for evaluated arguments."""
-        if isinstance(function, Closure):
-            return (yield from self.call(function, args, form))
-        if isinstance(function, str):
-            primitive = DOCUMENT.get(function) or ADDED.get(function)
-            if primitive is not None:
-                return self.primitive(primitive, args, form)
-        elif callable(function):
-            return entered(function(*args))
-        raise self.fault(f"Cannot apply non-callable: {written(function, 80)}", form)
+    def _down(self, following: Any, waiting: list[Doing | None]) -> Any:
+        """Evaluate until there is a value, or until somebody waits for one, which needs nothing yet."""
+        node: Node
+        call = following if type(following) is Call else None
+        if call is None:
+            node, env = following if type(following) is tuple else (following.node, following.env)
+        while True:
+            if call is not None:
+                function, args = call.function, call.args
+                if type(function) is not Closure:
+                    waiting.append(self._apply(function, args, call.form))
+                    return None
+                self._open(function, args, call.form, waiting)
+                node, env, call = function.body[0], application_scope(function, args), None
+                if len(function.body) > 1:
+                    waiting.append(_rest(function.body, env))
+                    return None
+            if self.steps > self.budget.steps:
+                raise exhausted("steps", self.budget.steps, "evaluation steps")
+            if type(node) is not Form:
+                self.steps += 1
+                return self.look_up(node, env) if type(node) is Name else node.value  # type: ignore[union-attr]
+            plan: Plan = node.plan if node.planner is self.epoch else self._plan(node)
+            self.steps += plan.nodes
+            way = plan.way
+            if way == AT_ONCE:
+                return plan.run(env)
+            if way == BRANCH:
+                node = plan.nexts[0] if truthy(plan.run(env)) else plan.nexts[1]
+                continue
+            if way == CALL:
+                function = plan.run(env)
+                if type(function) is Closure and len(function.params) == len(plan.args):
+                    call = Call(function, [run(env) for run in plan.args], node)
+                    continue
+            waiting.append((plan.start or _application)(self, node, env))
+            return None
 
-    def call(self, function: Closure, args: list[Any], form: Form) -> Doing:
+    def _open(self, function: Closure, args: list[Any], form: Form, waiting: list[Doing | None]) -> None:
+        """Begin a call; it is open until its value is there."""
         if len(args) != len(function.params):
-            raise self.fault(
-                f"Arity mismatch: Closure expects {len(function.params)} arguments, got {len(args)} for "
-                f"{function.name or 'lambda'}",
-                form,
-            )
+            raise self.fault(arity(function, len(args)), form)
         if self.depth >= self.budget.depth:
             raise exhausted("depth", self.budget.depth, "calls within each other")
-        env = SexpEnvironment(None, function.env)
-        env.bindings = dict(zip(function.params, args, strict=True))
         self.depth += 1
-        try:
-            value: Any = []
-            for expression in function.body:
-                value = yield (expression, env)
-            return value
-        finally:
-            self.depth -= 1
+        waiting.append(None)
+
+    def _apply(self, function: Any, args: list[Any], form: Form) -> Doing:
+        if isinstance(function, str):
+            name = str.__str__(function)
+            primitive = DOCUMENT.get(name)
+            if primitive is None and not self.knows(name):
+                primitive = ADDED.get(name)
+            if primitive is not None:
+                return self.primitive(primitive, args, form)
+            if self.knows(name):
+                return (yield from self.apply_named(self, name, args, form))
+            raise self.fault(f"Unbound symbol or unrecognized operator: {name}", form)
+        if callable(function):
+            try:
+                return entered(function(*args), self.budget)
+            except (SexpEvaluationError, TaskError):
+                raise
+            except Exception as error:
+                if is_task_error(error):
+                    raise
+                raise self.fault(f"Error in a Python function: {told(error)}", form) from error
+        raise self.fault(f"Cannot apply non-callable: {written(function, 80)}", form)
+
+    def is_function(self, name: str) -> bool:
+        """Whether a symbol can be called where a function is wanted."""
+        return name in DOCUMENT or name in ADDED or self.knows(name)
 
     def primitive(self, primitive: Primitive, args: list[Any], form: Form) -> Any:
         try:
@@ -157,7 +207,11 @@ class Machine:
         except SexpEvaluationError as error:
             raise self.located(error, form) from None
 
-    def fault(self, message: str, form: Form, details: str = "") -> SexpEvaluationError:
+    def compiled(self, node: Node) -> tuple[Callable[[Env], Any], int] | None:
+        """A function that evaluates the node, and the nodes that one call counts; None where there is none."""
+        return compile_node(self, node, 1)
+
+    def fault(self, message: str, form: Form | Name, details: str = "") -> SexpEvaluationError:
         return self.located(SexpEvaluationError(message, "", details), form)
 
     def located(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
@@ -167,124 +221,94 @@ class Machine:
             error.located(place, source_of(form))
         return error
 
-    def _look_up(self, node: Name, env: Env) -> Any:
-        name = node.name
+    def look_up(self, node: Name, env: Env) -> Any:
         scope: Env | None = env
         while scope is not None:
             bindings = scope.bindings
-            if name in bindings:
-                return bindings[name]
+            if node.name in bindings:
+                return bindings[node.name]
             scope = scope.parent
-        if name in DOCUMENT or name in ADDED or self.knows(name):
+        return self.unbound(node)
+
+    def unbound(self, node: Name) -> Symbol:
+        """What a name without a value stands for: itself, where it names a primitive, a task or a tool."""
+        name = node.name
+        if self.is_function(name):
             return Symbol(name)
         raise self.located(UnboundSymbolError(f"Unbound symbol: Name '{name}' is not defined."), node)
 
     def _plan(self, form: Form) -> Plan:
         """How the form is evaluated; kept on it."""
-        compiled = self._compiled(form, 0)
-        plan = Plan(compiled[0], compiled[1], None) if compiled else Plan(None, 1, self._start_of(form))
+        plan: Plan = plan_of(self, form, _application, _primitive_call)
         form.plan, form.planner = plan, self.epoch
         return plan
 
-    def _start_of(self, form: Form) -> Handler:
-        head = form.items[0]
-        if type(head) is Name:
-            name = head.name
-            if name in self.forms:
-                return self.forms[name]
-            if name in DOCUMENT:
-                return _primitive_call
-            if self.knows(name):
-                return self.invoke
-            if name not in self.bound:
-                if name in self.added:
-                    return self.added[name]
-                if name in ADDED:
-                    return _primitive_call
-        return _application
 
-    def _compiled(self, node: Node, depth: int) -> tuple[Run, int] | None:
-        """A function of the environment, and how many nodes it counts; None where a generator is needed."""
-        if type(node) is Name:
-            return (lambda env: self._look_up(node, env)), 1
-        if type(node) is Atom:
-            value = node.value
-            return (lambda env: value), 1
-        assert isinstance(node, Form)  # noqa: S101 - the third of three
-        if not node.items:
-            return (lambda env: []), 1
-        head = node.items[0]
-        if type(head) is not Name or depth > _DEEPEST_PLAN:
-            return None
-        primitive = DOCUMENT.get(head.name)
-        if primitive is None and head.name not in self.bound and not self.knows(head.name):
-            primitive = None if head.name in self.forms else ADDED.get(head.name)
-        if primitive is None:
-            return None
-        parts = [self._compiled(item, depth + 1) for item in node.items[1:]]
-        if any(part is None for part in parts):
-            return None
-        runs = [part[0] for part in parts if part]
-        count = 2 + sum(part[1] for part in parts if part)
-        return self._call_of(head.name, primitive, runs, node), count
+def arity(function: Closure, got: int) -> str:
+    name = function.name or "lambda"
+    return f"Arity mismatch: Closure expects {len(function.params)} arguments, got {got} for {name}"
 
-    def _call_of(self, name: str, primitive: Primitive, runs: list[Run], form: Form) -> Run:
-        budget = self.budget
 
-        def general(env: Env) -> Any:
-            args = [run(env) for run in runs]
-            try:
-                return primitive(args, budget)
-            except SexpEvaluationError as error:
-                raise self.located(error, form) from None
+def is_task_error(error: BaseException) -> bool:
+    """Ours, or a collaborator's own class of that name: it is no expression's to catch."""
+    return any(kind.__name__ == "TaskError" for kind in type(error).__mro__)
 
-        if len(runs) != 2 or name not in ("+", "-", "<"):
-            return general
-        first, second = runs
 
-        def quick(env: Env) -> Any:
-            left, right = first(env), second(env)
-            if type(left) is int and type(right) is int and -_SMALL < left < _SMALL and -_SMALL < right < _SMALL:
-                return left + right if name == "+" else left - right if name == "-" else left < right
-            try:
-                return primitive([left, right], budget)
-            except SexpEvaluationError as error:
-                raise self.located(error, form) from None
+def values_of(nodes: list[Node], env: Env) -> Doing:
+    """The values of nodes, in a list of their own."""
+    values = []
+    for node in nodes:
+        values.append((yield (node, env)))  # noqa: PERF401 - a comprehension cannot yield
+    return values
 
-        return quick
+
+def _rest(body: list[Node], env: Env) -> Doing:
+    """A body of several expressions."""
+    for expression in body[:-1]:
+        yield (expression, env)
+    return Tail(body[-1], env)
 
 
 def _primitive_call(machine: Machine, form: Form, env: Env) -> Doing:
     head = form.items[0]
     assert isinstance(head, Name)  # noqa: S101 - as planned
-    primitive = DOCUMENT.get(head.name) or ADDED[head.name]
-    args = []
-    for item in form.items[1:]:
-        args.append((yield (item, env)))
-    return machine.primitive(primitive, args, form)
+    args = yield from values_of(form.items[1:], env)
+    return machine.primitive(DOCUMENT.get(head.name) or ADDED[head.name], args, form)
 
 
 def _application(machine: Machine, form: Form, env: Env) -> Doing:
     """A call of what the head's value is."""
     head = form.items[0]
     if isinstance(head, Atom):
-        kind = "a text" if isinstance(head.value, str) else "a truth value" if head.value is True else "a number"
+        value = head.value
+        kind = "a text" if isinstance(value, str) else "a truth value" if isinstance(value, bool) else "a number"
         raise machine.fault(
-            f"Operator in list form must be a symbol or another list, got {kind}: {written(head.value, 80)}", form
+            f"Operator in list form must be a symbol or another list, got {kind}: {written(value, 80)}", form
         )
     if isinstance(head, Name) and head.name not in env:
-        raise machine.located(UnboundSymbolError(f"Unbound symbol or unrecognized operator: {head.name}"), form)
+        return (yield from _unbound_head(machine, head.name, form, env))
     function = yield (head, env)
     if isinstance(function, Closure) and len(function.params) != len(form.items) - 1:
-        return (yield from machine.call(function, [None] * (len(form.items) - 1), form))
-    args = []
-    for item in form.items[1:]:
-        args.append((yield (item, env)))
-    return (yield from machine.apply(function, args, form))
+        raise machine.fault(arity(function, len(form.items) - 1), form)
+    if isinstance(function, str) and function not in DOCUMENT and machine.knows(str.__str__(function)):
+        return (yield from machine.invoke(machine, form.renamed(str.__str__(function)), env))
+    args = yield from values_of(form.items[1:], env)
+    return Call(function, args, form)
+
+
+def _unbound_head(machine: Machine, name: str, form: Form, env: Env) -> Doing:
+    """A call of what no variable names here: a task or tool that came later, or an addition of ours."""
+    if machine.knows(name):
+        return (yield from machine.invoke(machine, form, env))
+    if name in machine.added:
+        return (yield from machine.added[name](machine, form, env))
+    if name in ADDED:
+        return (yield from _primitive_call(machine, form, env))
+    raise machine.located(UnboundSymbolError(f"Unbound symbol or unrecognized operator: {name}"), form)
 
 
 def source_of(node: Form | Name, most: int = 200) -> str:
     """The node's own source text, in one line."""
     end = node.end if isinstance(node, Form) else node.at + len(node.name)
-    text = " ".join(node.source.text[node.at : end].split())
+    text = " ".join(node.source.text[node.at : min(end, node.at + 4 * most)].split())
     return text if len(text) <= most else f"{text[:most]}…"

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .budget import Budget, exhausted
+
+MOST_NESTED = 100_000
+
 
 class Symbol(str):
     """A symbol as a value; equal to a text of the same characters, as the language says."""
@@ -57,23 +61,31 @@ class Form:
         self.plan: Any = None
         self.planner: Any = None
 
+    def renamed(self, name: str) -> Form:
+        """The same form with a symbol at its head."""
+        head = self.items[0]
+        return Form([Name(name, head.at, self.source), *self.items[1:]], self.at, self.end, self.source)
+
 
 Node = Atom | Name | Form
 
 
-def datum(node: Node) -> Any:
-    """The value that a quoted node stands for; any depth."""
+def datum(node: Node, budget: Budget | None = None) -> Any:
+    """The value that a quoted node stands for, made anew; any depth, unless a budget says how deep."""
     if not isinstance(node, Form):
         return _atom(node)
     made: list[Any] = []
-    waiting: list[tuple[Form, list[Any]]] = [(node, made)]
+    waiting: list[tuple[Form, list[Any], int]] = [(node, made, 1)]
+    most = budget.nested if budget else MOST_NESTED
     while waiting:
-        form, target = waiting.pop()
+        form, target, deep = waiting.pop()
+        if deep > most:
+            raise exhausted("nested", most, "levels in one value")
         for item in form.items:
             if isinstance(item, Form):
                 inner: list[Any] = []
                 target.append(inner)
-                waiting.append((item, inner))
+                waiting.append((item, inner, deep + 1))
             else:
                 target.append(_atom(item))
     return made
@@ -81,3 +93,27 @@ def datum(node: Node) -> Any:
 
 def _atom(node: Atom | Name) -> Any:
     return Symbol(node.name) if isinstance(node, Name) else node.value
+
+
+def bound_names(nodes: list[Node]) -> set[str]:
+    """Every symbol that may become a variable's name: all that stand where a value is bound."""
+    found: set[str] = set()
+    waiting: list[Node] = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Form) or not node.items:
+            continue
+        waiting += node.items
+        head = node.items[0]
+        target = node.items[1] if len(node.items) > 1 and isinstance(head, Name) else None
+        match head.name if isinstance(head, Name) else "":
+            case "bind" | "define" if isinstance(target, Name):
+                found.add(target.name)
+            case "define" | "lambda" | "catch" if isinstance(target, Form):
+                found |= {item.name for item in target.items if isinstance(item, Name)}
+            case "let" | "let*" if isinstance(target, Form):
+                pairs = [item.items[0] for item in target.items if isinstance(item, Form) and item.items]
+                found |= {first.name for first in pairs if isinstance(first, Name)}
+            case _:
+                pass
+    return found

@@ -7,14 +7,15 @@ their names.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 from .budget import Budget, checked, exhausted
-from .errors import SexpEvaluationError
+from .errors import SexpEvaluationError, told
 from .nodes import Symbol
-from .values import equal, is_null, truthy, written
+from .values import entered, equal, is_null, truthy, written
 
 Args = list[Any]
 Primitive = Callable[[Args, Budget], Any]
@@ -27,10 +28,10 @@ def fault(message: str, details: str = "") -> SexpEvaluationError:
 def _number(name: str, value: Any) -> Any:
     if isinstance(value, int | float):
         return value
-    raise fault(f"'{name}' takes numbers, got {_kind(value)}: {written(value, 80)}")
+    raise fault(f"'{name}' takes numbers, got {kind_of(value)}: {written(value, 80)}")
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     match value:
         case None | []:
             return "nil"
@@ -53,7 +54,7 @@ def _kind(value: Any) -> str:
 def add(args: Args, budget: Budget) -> Any:
     total: Any = 0
     for value in args:
-        total += _number("+", value)
+        total = _reckoned("+", operator.add, total, _number("+", value))
     return _bounded(total, budget)
 
 
@@ -61,35 +62,35 @@ def subtract(args: Args, budget: Budget) -> Any:
     if len(args) not in (1, 2):
         raise fault("'-' requires one or two numeric arguments.")
     first = _number("-", args[0])
-    return _bounded(-first if len(args) == 1 else first - _number("-", args[1]), budget)
+    return _bounded(-first if len(args) == 1 else _reckoned("-", operator.sub, first, _number("-", args[1])), budget)
 
 
 def multiply(args: Args, budget: Budget) -> Any:
     total: Any = 1
     for value in args:
-        total = _bounded(total * _number("*", value), budget)
+        total = _bounded(_reckoned("*", operator.mul, total, _number("*", value)), budget)
     return total
 
 
 def divide(args: Args, budget: Budget) -> Any:
     if len(args) != 2:
         raise fault("'/' requires exactly two numeric arguments.")
-    top, bottom = _number("/", args[0]), _number("/", args[1])
-    try:
-        return top / bottom
-    except ZeroDivisionError:
-        raise fault("'/' divides by zero.") from None
-    except OverflowError:
-        raise fault("'/' gives a number that is too large.") from None
+    return _reckoned("/", operator.truediv, _number("/", args[0]), _number("/", args[1]))
 
 
 def modulo(args: Args, budget: Budget) -> Any:
     if len(args) != 2:
         raise fault("'mod' requires exactly two numeric arguments.")
+    return _reckoned("mod", operator.mod, _number("mod", args[0]), _number("mod", args[1]))
+
+
+def _reckoned(name: str, reckon: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     try:
-        return _number("mod", args[0]) % _number("mod", args[1])
+        return reckon(left, right)
     except ZeroDivisionError:
-        raise fault("'mod' divides by zero.") from None
+        raise fault(f"'{name}' divides by zero.") from None
+    except OverflowError:
+        raise fault(f"'{name}' gives a number that is too large.") from None
 
 
 def _bounded(number: Any, budget: Budget) -> Any:
@@ -139,7 +140,7 @@ def same_text(args: Args, budget: Budget) -> bool:
         raise fault("'string=?' requires exactly two string arguments.")
     for value in args:
         if not isinstance(value, str):
-            raise fault(f"'string=?' takes texts, got {_kind(value)}: {written(value, 80)}")
+            raise fault(f"'string=?' takes texts, got {kind_of(value)}: {written(value, 80)}")
     one, other = args
     return isinstance(one, Symbol) == isinstance(other, Symbol) and str.__eq__(one, other)
 
@@ -161,16 +162,20 @@ def get_field(args: Args, budget: Budget) -> Any:
         raise fault("'get-field' requires exactly two arguments: (get-field object field-name)")
     target, name = args
     if not isinstance(name, str):
-        raise fault(f"'get-field' takes a text or a symbol as the field's name, got {_kind(name)}.")
+        raise fault(f"'get-field' takes a text or a symbol as the field's name, got {kind_of(name)}.")
     key = str.__str__(name)
+    return field(target, key, budget)
+
+
+def field(target: Any, key: str, budget: Budget) -> Any:
     if isinstance(target, dict):
-        return target.get(key, [])
+        return entered(target.get(key), budget)
     if isinstance(target, list | tuple):
         for pair in target:
             if isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) and pair[0] == key:
-                return pair[1]
+                return entered(pair[1], budget)
         return []
-    return _field(target, key)
+    return entered(_field(target, key), budget)
 
 
 def _field(target: Any, key: str) -> Any:
@@ -183,7 +188,10 @@ def _field(target: Any, key: str) -> Any:
     held = getattr(target, "__dict__", {})
     if key not in declared and key not in held:
         return []
-    value = getattr(target, key, None)
+    try:
+        value = getattr(target, key, None)
+    except Exception as error:  # a stranger's property may raise whatever it likes
+        raise fault(f"'get-field' cannot read the field '{key}'.", told(error)) from error
     return [] if value is None or callable(value) else value
 
 
@@ -208,14 +216,14 @@ def cons(args: Args, budget: Budget) -> Any:
         raise fault("'cons' requires exactly two arguments: (cons item list)")
     items = [] if is_null(args[1]) else args[1]
     if not isinstance(items, list | tuple):
-        raise fault(f"'cons' takes a list, got {_kind(items)}: {written(items, 80)}")
+        raise fault(f"'cons' takes a list, got {kind_of(items)}: {written(items, 80)}")
     return checked([args[0], *items], budget)
 
 
 def nth(args: Args, budget: Budget) -> Any:
     items, index = _list("nth", args, 2)[0], args[1]
     if isinstance(index, bool) or not isinstance(index, int):
-        raise fault(f"'nth' takes a whole number from 0, got {_kind(index)}.")
+        raise fault(f"'nth' takes a whole number from 0, got {kind_of(index)}.")
     return items[index] if 0 <= index < len(items) else []
 
 
@@ -226,7 +234,7 @@ def length(args: Args, budget: Budget) -> int:
         return 0
     if isinstance(args[0], list | tuple | str | dict):
         return len(args[0])
-    raise fault(f"'length' takes a list or a text, got {_kind(args[0])}.")
+    raise fault(f"'length' takes a list or a text, got {kind_of(args[0])}.")
 
 
 def append(args: Args, budget: Budget) -> Any:
@@ -235,7 +243,7 @@ def append(args: Args, budget: Budget) -> Any:
         if is_null(value):
             continue
         if not isinstance(value, list | tuple):
-            raise fault(f"'append' takes lists, got {_kind(value)}: {written(value, 80)}")
+            raise fault(f"'append' takes lists, got {kind_of(value)}: {written(value, 80)}")
         made.extend(value)
         checked(made, budget)
     return made
@@ -277,8 +285,30 @@ def _list(name: str, args: Args, count: int) -> list[list[Any]]:
         raise fault(f"'{name}' requires exactly {count} argument{'' if count == 1 else 's'}.")
     value = [] if args[0] is None else args[0]
     if not isinstance(value, list | tuple):
-        raise fault(f"'{name}' takes a list, got {_kind(value)}: {written(value, 80)}")
+        raise fault(f"'{name}' takes a list, got {kind_of(value)}: {written(value, 80)}")
     return [list(value) if isinstance(value, tuple) else value]
+
+
+def task_ok(args: Args, budget: Budget) -> bool:
+    """A result with status COMPLETE."""
+    return bool(field(_result("task-ok?", args), "status", budget) == "COMPLETE")
+
+
+def task_content(args: Args, budget: Budget) -> Any:
+    """What a typed task gave, else the text."""
+    parsed = field(_result("task-content", args), "parsedContent", budget)
+    return field(args[0], "content", budget) if is_null(parsed) else parsed
+
+
+def task_exit_code(args: Args, budget: Budget) -> Any:
+    """Of a command; nil where the result has none."""
+    return field(field(_result("task-exit-code", args), "notes", budget), "exit_code", budget)
+
+
+def _result(name: str, args: Args) -> Any:
+    if len(args) != 1:
+        raise fault(f"'{name}' requires exactly one argument.")
+    return args[0]
 
 
 ADDED: dict[str, Primitive] = {
@@ -286,6 +316,6 @@ ADDED: dict[str, Primitive] = {
     "<=": _chain("<=", lambda left, right: left <= right), ">=": _chain(">=", lambda left, right: left >= right),
     "*": multiply, "/": divide, "mod": modulo, "car": first, "first": first, "cdr": rest, "rest": rest, "cons": cons,
     "nth": nth, "length": length, "append": append, "assoc": assoc, "string-split": split_text,
-    "string-join": join_texts,
+    "string-join": join_texts, "task-ok?": task_ok, "task-content": task_content, "task-exit-code": task_exit_code,
 }  # fmt: skip
 """Ours, of evaluated arguments."""

@@ -10,11 +10,9 @@ import math
 import re
 
 from .errors import Place, SexpSyntaxError
-from .nodes import Atom, Form, Name, Node, Source
+from .nodes import MOST_NESTED, Atom, Form, Name, Node, Source
 
-MOST_SOURCE = 1_000_000
 MOST_DIGITS = 10_000
-MOST_NESTED = 100_000
 
 UNBALANCED = "S-expression syntax error: Unbalanced parentheses or brackets."
 
@@ -28,7 +26,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 
 
-def read(text: str, path: str = "") -> list[Node]:
+def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
     """Every top-level expression.
 
     Raises:
@@ -40,8 +38,8 @@ def read(text: str, path: str = "") -> list[Node]:
         raise TypeError(f"a workflow is a text, not {type(text).__name__}")
     if not text.strip():
         raise SexpSyntaxError("Input string is empty or contains only whitespace.", text)
-    if len(text) > MOST_SOURCE:
-        raise SexpSyntaxError(f"The source has {len(text):,} characters; the most is {MOST_SOURCE:,}.", text[:200])
+    if len(text) > most:
+        raise SexpSyntaxError(f"The source has {len(text):,} characters; the most is {most:,}.", text[:200])
     nodes = _Reader(Source(path, text)).nodes()
     if not nodes:
         raise SexpSyntaxError("Input string is empty or contains only whitespace.", text)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .budget import Budget, exhausted
 from .environment import SexpEnvironment
 from .nodes import Form, Node, Symbol
+
+DEFAULT = Budget()
 
 
 class Closure:
@@ -39,40 +42,63 @@ def truthy(value: Any) -> bool:
     return bool(value)
 
 
-def entered(value: Any) -> Any:
-    """A value of Python's as it is here: None is the empty list, at any depth; tuples are lists. Cycles stay."""
+def entered(value: Any, budget: Budget = DEFAULT) -> Any:
+    """A value of Python's as it is here: None is the empty list, at any depth; tuples are lists. Cycles stay.
+
+    A value that holds neither stays itself, so that what a person passes in is what she finds changed.
+    """
     if value is None:
         return []
-    if not isinstance(value, list | tuple | dict):
+    if not isinstance(value, list | tuple | dict) or not _strange(value, budget):
         return value
-    made: dict[int, Any] = {}
-    kept: list[Any] = [value]  # what is looked at stays alive, so that no id is used twice
-    root = _shell(value, made)
+    made: dict[int, Any] = {id(value): {} if isinstance(value, dict) else []}
     waiting = [value]
     while waiting:
         old = waiting.pop()
         new = made[id(old)]
-        pairs = old.items() if isinstance(old, dict) else enumerate(old)
-        for key, item in pairs:
+        for key, item in old.items() if isinstance(old, dict) else enumerate(old):
+            put = [] if item is None else item
             if isinstance(item, list | tuple | dict):
                 if id(item) not in made:
-                    _shell(item, made)
-                    kept.append(item)
+                    made[id(item)] = {} if isinstance(item, dict) else []
                     waiting.append(item)
-                put: Any = made[id(item)]
-            else:
-                put = [] if item is None else item
+                put = made[id(item)]
             if isinstance(new, dict):
                 new[key] = put
             else:
                 new.append(put)
-    return root
+    return made[id(value)]
 
 
-def _shell(value: Any, made: dict[int, Any]) -> Any:
-    new: Any = {} if isinstance(value, dict) else []
-    made[id(value)] = new
-    return new
+def _strange(value: Any, budget: Budget) -> bool:
+    """Whether a None or a tuple is in it; raises where it is nested too deeply, or too long."""
+    found = False
+    for item in contained(value, budget):
+        found = found or isinstance(item, tuple)
+        found = found or any(one is None for one in (item.values() if isinstance(item, dict) else item))
+    return found
+
+
+def contained(value: Any, budget: Budget) -> Iterator[Any]:
+    """Every list and mapping in a value, itself among them, each once.
+
+    Raises:
+        TaskError: One lies deeper than the budget, or is longer.
+
+    """
+    seen: set[int] = set()
+    waiting = [(value, 1)]
+    while waiting:
+        item, deep = waiting.pop()
+        if not isinstance(item, list | tuple | dict) or id(item) in seen:
+            continue
+        if deep > budget.nested:
+            raise exhausted("nested", budget.nested, "levels in one value")
+        if len(item) > budget.items:
+            raise exhausted("items", budget.items, "items in one list")
+        seen.add(id(item))
+        yield item
+        waiting += [(inner, deep + 1) for inner in (item.values() if isinstance(item, dict) else item)]
 
 
 def equal(left: Any, right: Any) -> bool:
@@ -107,7 +133,7 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-_CYCLE = "#<cycle>"
+CYCLE = "#<cycle>"
 
 
 def written(value: Any, most: int = 10_000_000) -> str:
@@ -125,7 +151,7 @@ def written(value: Any, most: int = 10_000_000) -> str:
             text = item
         elif isinstance(item, list | tuple | dict) and item:
             if id(item) in open_:
-                text = _CYCLE
+                text = CYCLE
             else:
                 open_.add(id(item))
                 waiting.append(("close", id(item)))

@@ -1,0 +1,332 @@
+"""What can be known of a source without running it: what each name is bound to, and what no form will take.
+
+Nodes wait in a list, so that no depth of nesting is too much.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .evaluation import ADDITIONS, OPERATORS
+from .loops import DIRECTOR, ITERATIVE, Shape
+from .machine import source_of
+from .nodes import Atom, Form, Name, Node
+from .tools import PARAMETERS, plain_name
+
+ANY = 1_000
+ARITY: dict[str, tuple[int, int]] = {
+    "if": (3, 3), "quote": (1, 1), "loop": (2, 2), "set!": (2, 2), "bind": (2, 2), "-": (1, 2), "<": (2, 2),
+    "not": (1, 1), "eq?": (2, 2), "equal?": (2, 2), "null?": (1, 1), "nil?": (1, 1), "string=?": (2, 2),
+    "get-field": (2, 2), "get_context": (1, ANY), "get-context": (1, ANY), "let": (2, ANY), "let*": (2, ANY),
+    "lambda": (2, ANY), "define": (2, ANY), "when": (2, ANY), "map": (2, ANY), "filter": (2, 2), "reduce": (3, 3),
+    "try": (2, 2), "load": (1, 1), "=": (1, ANY), ">": (1, ANY), "<=": (1, ANY), ">=": (1, ANY), "/": (2, 2),
+    "mod": (2, 2), "car": (1, 1), "first": (1, 1), "cdr": (1, 1), "rest": (1, 1), "cons": (2, 2), "nth": (2, 2),
+    "length": (1, 1), "assoc": (2, 2), "string-split": (1, 2), "string-join": (1, 2), "task-ok?": (1, 1),
+    "task-content": (1, 1), "task-exit-code": (1, 1), "defatom": (3, ANY),
+}  # fmt: skip
+"""Operator to how many arguments it takes at least and at most; one that is not here takes any."""
+
+SHAPES: dict[str, Shape] = {shape.name: shape for shape in (DIRECTOR, ITERATIVE)}
+
+
+class Fault(Struct, frozen=True):
+    """Something at a place; ``at`` is its character in the source."""
+
+    at: int
+    severity: str
+    title: str
+    message: str
+
+
+class Bound:
+    """A name in a scope.
+
+    Attributes:
+        params: How many arguments its function takes, where that is known.
+        quiet: Nobody needs to use it.
+
+    """
+
+    def __init__(self, at: int, *, quiet: bool, params: int | None = None) -> None:
+        self.at, self.quiet, self.params = at, quiet, params
+        self.used = False
+
+
+class Scope:
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.names: dict[str, Bound] = {}
+        self.parent = parent
+
+    def find(self, name: str) -> Bound | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+
+class Analysis:
+    """Of one source, beside what its libraries bind.
+
+    Attributes:
+        free: Names that nothing binds.
+        tasks: Task to its parameters.
+
+    """
+
+    def __init__(self, nodes: list[Node], known: frozenset[str] = frozenset()) -> None:
+        self.faults: list[Fault] = []
+        self.free: set[str] = set()
+        self._known = known
+        self._scopes: list[Scope] = []
+        self.tasks = {name: params for name, params, _ in tasks_of(nodes)}
+        for name, _, form in tasks_of(nodes):
+            if name in OPERATORS:
+                what = "the task yields to it" if name not in ADDITIONS else "the task takes its place"
+                self.warn(form, "shadowed addition", f"'{name}' is a function of the language; {what}")
+            elif plain_name(name) in PARAMETERS:
+                self.warn(form, "shadowed tool", f"'{name}' is a tool; the task takes its place")
+        self._waiting: list[tuple[Node, Scope]] = []
+        self._body(nodes, self._scope(None), quiet=True)
+        while self._waiting:
+            self._visit(*self._waiting.pop())
+        for scope in self._scopes:
+            for name, bound in scope.names.items():
+                if not bound.used and not bound.quiet and not name.startswith("_"):
+                    self.faults.append(Fault(bound.at, "warning", "unused", f"'{name}' is never used"))
+
+    def error(self, node: Node, title: str, message: str) -> None:
+        self.faults.append(Fault(node.at, "error", title, message))
+
+    def warn(self, node: Node, title: str, message: str) -> None:
+        self.faults.append(Fault(node.at, "warning", title, message))
+
+    def _scope(self, parent: Scope | None) -> Scope:
+        scope = Scope(parent)
+        self._scopes.append(scope)
+        return scope
+
+    def _bind(self, scope: Scope, name: Name, *, quiet: bool, params: int | None = None) -> None:
+        if name.name in ADDITIONS:
+            self.warn(name, "shadowed addition", f"'{name.name}' is a function of the language; this takes its place")
+        there = scope.names.get(name.name)
+        scope.names[name.name] = Bound(name.at, quiet=quiet, params=None if there else params)
+
+    def _body(self, nodes: list[Node], scope: Scope, *, quiet: bool = False) -> None:
+        """Bind what ``bind`` and ``define`` bind in this scope, then look at the nodes."""
+        waiting = list(reversed(nodes))
+        while waiting:
+            node = waiting.pop()
+            if not isinstance(node, Form) or not node.items:
+                continue
+            head = _name(node.items[0])
+            target = node.items[1] if len(node.items) > 1 else None
+            if head in ("bind", "define") and isinstance(target, Name):
+                self._bind(scope, target, quiet=quiet)
+            elif head == "define" and isinstance(target, Form) and target.items and isinstance(target.items[0], Name):
+                self._bind(scope, target.items[0], quiet=quiet, params=len(target.items) - 1)
+                continue
+            if head not in ("quote", "lambda", "let", "let*", "catch"):
+                waiting += reversed(node.items)
+        self._waiting += [(node, scope) for node in reversed(nodes)]
+
+    def _visit(self, node: Node, scope: Scope) -> None:
+        if isinstance(node, Name):
+            self._use(node, scope)
+        if not isinstance(node, Form) or not node.items:
+            return
+        head, args = node.items[0], node.items[1:]
+        if not isinstance(head, Name):
+            if isinstance(head, Atom):
+                self.error(node, "unknown operator", "a value stands where a function is called")
+            if isinstance(head, Form) and _name(head.items[0] if head.items else head) == "lambda":
+                self._lambda_call(node, head)
+            self._waiting += [(item, scope) for item in node.items]
+            return
+        name = head.name
+        bound = scope.find(name)
+        if (
+            name in OPERATORS
+            and (name not in ADDITIONS or bound is None)
+            and not (name in self.tasks and name in ADDITIONS)
+        ):
+            self._operator(node, name, scope)
+        elif name in self.tasks or (bound is None and plain_name(name) in PARAMETERS):
+            self._invocation(node, name, scope)
+        elif bound is None and name not in self._known:
+            self.free.add(name)
+            self.warn(head, "unknown operator", f"nothing here binds '{name}'; is it an input, or a tool of your own?")
+            values = [item.items[1] if isinstance(item, Form) and _is_pair(item) else item for item in args]
+            self._waiting += [(item, scope) for item in values]
+        else:
+            if bound is not None:
+                bound.used = True
+                if bound.params is not None and bound.params != len(args):
+                    self.error(node, "arity", f"'{name}' takes {bound.params} arguments, got {len(args)}")
+            self._waiting += [(item, scope) for item in args]
+
+    def _use(self, node: Name, scope: Scope) -> None:
+        bound = scope.find(node.name)
+        if bound is not None:
+            bound.used = True
+            return
+        name = node.name
+        if name in OPERATORS - {"if"} or name in self.tasks or name in self._known or plain_name(name) in PARAMETERS:
+            return
+        if name == "*loop-config*":
+            return
+        self.free.add(name)
+        self.warn(node, "unbound", f"nothing here binds '{name}'; give it with --input")
+
+    def _lambda_call(self, node: Form, head: Form) -> None:
+        params = head.items[1] if len(head.items) > 1 else None
+        if isinstance(params, Form) and len(params.items) != len(node.items) - 1:
+            self.error(node, "arity", f"the lambda takes {len(params.items)} arguments, got {len(node.items) - 1}")
+
+    def _operator(self, node: Form, name: str, scope: Scope) -> None:
+        args = node.items[1:]
+        least, most = ARITY.get(name, (0, ANY))
+        if not least <= len(args) <= most:
+            wanted = f"{least}" if least == most else f"at least {least}" if most == ANY else f"{least} or {most}"
+            self.error(node, "arity", f"'{name}' takes {wanted} arguments, got {len(args)}")
+            return
+        match name:
+            case "quote":
+                return
+            case "let" | "let*":
+                self._let(node, name, scope)
+            case "lambda":
+                self._function(args[0], args[1:], scope, node)
+            case "define" if isinstance(args[0], Form):
+                self._function(Form(args[0].items[1:], args[0].at, args[0].end, args[0].source), args[1:], scope, node)
+            case "bind" | "define" | "set!":
+                self._assignment(node, name, scope)
+            case "cond":
+                for clause in args:
+                    if not isinstance(clause, Form) or not clause.items:
+                        self.error(clause, "clause", "a clause of 'cond' is (test expression...)")
+                        continue
+                    skip = 1 if _name(clause.items[0]) == "else" else 0
+                    self._waiting += [(item, scope) for item in clause.items[skip:]]
+            case "try":
+                self._try(node, scope)
+            case "director-evaluator-loop" | "iterative-loop":
+                self._loop(node, SHAPES[name], scope)
+            case "defatom":
+                self._defatom(node)
+            case "get_context" | "get-context":
+                self._pairs(node, name, scope)
+            case _:
+                self._waiting += [(item, scope) for item in args]
+
+    def _let(self, node: Form, name: str, scope: Scope) -> None:
+        bindings, body = node.items[1], node.items[2:]
+        inner = self._scope(scope)
+        for binding in bindings.items if isinstance(bindings, Form) else [bindings]:
+            if not _is_pair(binding):
+                self.error(binding, "clause", f"a binding of '{name}' is (symbol expression)")
+                continue
+            assert isinstance(binding, Form) and isinstance(binding.items[0], Name)  # noqa: S101, PT018 - a pair
+            self._bind(inner, binding.items[0], quiet=False)
+            self._waiting.append((binding.items[1], inner if name == "let*" else scope))
+        self._body(body, inner)
+
+    def _function(self, params: Node, body: list[Node], scope: Scope, node: Form) -> None:
+        if not isinstance(params, Form) or not all(isinstance(item, Name) for item in params.items):
+            self.error(node, "clause", "parameters are a list of symbols")
+            return
+        inner = self._scope(scope)
+        for item in params.items:
+            if isinstance(item, Name):
+                if item.name in inner.names:
+                    self.error(item, "clause", f"the parameter '{item.name}' is there twice")
+                self._bind(inner, item, quiet=True)
+        self._body(body, inner)
+
+    def _assignment(self, node: Form, name: str, scope: Scope) -> None:
+        target = node.items[1]
+        if not isinstance(target, Name) or len(node.items) != 3:
+            self.error(node, "clause", f"'{name}' takes a symbol and an expression")
+            return
+        if name == "set!" and scope.find(target.name) is None:
+            self._use(target, scope)
+        self._waiting.append((node.items[2], scope))
+
+    def _try(self, node: Form, scope: Scope) -> None:
+        clause = node.items[2]
+        items = clause.items if isinstance(clause, Form) else []
+        names = items[1].items if len(items) > 2 and isinstance(items[1], Form) else []
+        if len(names) != 1 or not isinstance(names[0], Name) or _name(items[0]) != "catch":
+            self.error(clause, "clause", "'try' ends with (catch (name) expression...)")
+            return
+        inner = self._scope(scope)
+        self._bind(inner, names[0], quiet=True)
+        self._waiting.append((node.items[1], scope))
+        self._body(items[2:], inner)
+
+    def _loop(self, node: Form, shape: Shape, scope: Scope) -> None:
+        known = ("max-iterations", shape.initial, *shape.plain, *shape.phases)
+        seen: set[str] = set()
+        for clause in node.items[1:]:
+            if not _is_pair(clause):
+                self.error(clause, "clause", f"a clause of '{shape.name}' is (name expression)")
+                continue
+            assert isinstance(clause, Form)  # noqa: S101 - a pair
+            name = _name(clause.items[0])
+            if name not in known or name in seen:
+                what = "is there twice" if name in seen else f"is unknown; known: {', '.join(known)}"
+                self.error(clause, "clause", f"the clause '{name}' of '{shape.name}' {what}")
+            seen.add(name)
+            self._waiting.append((clause.items[1], scope))
+        missing = [name for name in known if name not in seen]
+        if missing:
+            self.error(node, "clause", f"'{shape.name}' lacks {', '.join(missing)}")
+
+    def _defatom(self, node: Form) -> None:
+        for option in node.items[4:]:
+            items = option.items if isinstance(option, Form) else []
+            if _name(items[0] if items else None) == "model":
+                self.warn(option, "model not switched", "the run's own model does every task; choose it with --model")
+
+    def _invocation(self, node: Form, name: str, scope: Scope) -> None:
+        self._pairs(node, name, scope)
+        given = {_name(item.items[0]) for item in node.items[1:] if isinstance(item, Form) and _is_pair(item)}
+        if name in self.tasks:
+            params = set(self.tasks[name])
+            reserved = {"files", "context", "history_config"}
+            for extra in sorted(given - params - reserved):
+                self.error(node, "arity", f"the task '{name}' has no parameter '{extra}'")
+
+    def _pairs(self, node: Form, name: str, scope: Scope) -> None:
+        for item in node.items[1:]:
+            if _is_pair(item):
+                assert isinstance(item, Form)  # noqa: S101 - a pair
+                self._waiting.append((item.items[1], scope))
+            else:
+                told = source_of(item, 80) if isinstance(item, Form | Name) else "a value"
+                self.error(item, "clause", f"an argument of '{name}' is (key expression), got {told}")
+
+
+def tasks_of(nodes: list[Node]) -> list[tuple[str, tuple[str, ...], Form]]:
+    """Every task that the source defines, with its parameters and where."""
+    found = []
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Form):
+            continue
+        waiting += node.items
+        if len(node.items) > 2 and _name(node.items[0]) == "defatom" and isinstance(node.items[1], Name):
+            params = node.items[2].items[1:] if isinstance(node.items[2], Form) else []
+            named = [item.items[0] if isinstance(item, Form) and item.items else item for item in params]
+            found.append((node.items[1].name, tuple(filter(None, map(_name, named))), node))
+    return found
+
+
+def _is_pair(node: Node) -> bool:
+    return isinstance(node, Form) and len(node.items) == 2 and isinstance(node.items[0], Name)
+
+
+def _name(node: Node | None) -> str:
+    return node.name if isinstance(node, Name) else ""

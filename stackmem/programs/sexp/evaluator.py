@@ -1,0 +1,230 @@
+"""``SexpEvaluator``: workflows for Python users, with collaborators of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stackmem.core.json_schema import first_fault, read_json
+
+from .asks import (
+    Ask,
+    ContextGenerationInput,
+    ContextRequest,
+    Kind,
+    Logged,
+    Question,
+    Refused,
+    SubtaskRequest,
+    TextRequest,
+    Together,
+    ToolRequest,
+    failed_result,
+    task_result,
+)
+from .budget import Budget
+from .environment import SexpEnvironment
+from .errors import SexpEvaluationError, TaskError, told
+from .evaluation import Evaluation
+from .machine import is_task_error
+from .primitives import field
+from .reader import read
+from .values import is_null, written
+
+
+class SexpEvaluator:
+    """Evaluates workflows; tasks defined in one evaluation are there in the next.
+
+    The collaborators are taken by their methods: ``task_system.find_template(name)``,
+    ``task_system.register_template(template)``, ``task_system.execute_atomic_template(request)``,
+    ``handler.tool_executors`` (name to a function of one mapping) and
+    ``memory_system.get_relevant_context_for(context_input)``.
+    """
+
+    def __init__(
+        self,
+        task_system: Any,
+        handler: Any,
+        memory_system: Any,
+        *,
+        budget: Budget | None = None,
+        log: Callable[[str], object] = id,
+        read_text: Callable[[str, str], tuple[str, str]] | None = None,
+    ) -> None:
+        """Keep the collaborators; nothing is asked of them yet.
+
+        Args:
+            budget: Of each evaluation.
+            log: Told what ``log-message`` says.
+            read_text: Gives ``(path, text)`` of a library or schema for ``(path, the file that names it)``; without it
+                there are none.
+
+        """
+        self.budget = budget or Budget()
+        self._host = _Collaborators(task_system, handler, memory_system, log, read_text)
+
+    def evaluate_string(self, sexp_string: str, initial_env: SexpEnvironment | None = None) -> Any:
+        """The value of the last top-level expression.
+
+        Args:
+            initial_env: The root scope, which ``bind`` changes; a new one where it is None.
+
+        Raises:
+            TypeError: ``sexp_string`` is no text.
+            SexpSyntaxError: It cannot be read.
+            SexpEvaluationError: An expression cannot be evaluated.
+            TaskError: A budget is spent, or a collaborator raised it.
+
+        """
+        nodes = read(sexp_string, "", self.budget.source)
+        env = SexpEnvironment() if initial_env is None else initial_env
+        doing = Evaluation(self._host, self.budget).run(nodes, env)
+        try:
+            ask = next(doing)
+            while True:
+                try:
+                    answer = self._host.answer(ask)
+                except SexpEvaluationError as error:
+                    ask = doing.throw(error)
+                else:
+                    ask = doing.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            doing.close()
+
+
+class _Collaborators:
+    """The host that three Python objects are."""
+
+    def __init__(
+        self,
+        task_system: Any,
+        handler: Any,
+        memory_system: Any,
+        log: Callable[[str], object],
+        read_text: Callable[[str, str], tuple[str, str]] | None,
+    ) -> None:
+        self._tasks, self._handler, self._memory = task_system, handler, memory_system
+        self._log, self._read_text = log, read_text
+
+    def kind(self, name: str) -> Kind:
+        template = _asked(f"looking up the task '{name}'", lambda: self._tasks.find_template(name))
+        if template is not None and (_part(template, "type") or "atomic") == "atomic":
+            return "task"
+        return "tool" if self._executor(name) is not None else ""
+
+    def parameters(self, name: str) -> tuple[str, ...] | None:
+        template = self._tasks.find_template(name) if self.kind(name) == "task" else None
+        params = _part(template, "params") or _part(template, "parameters")
+        return tuple(map(str, params)) if isinstance(params, dict | list | tuple) else None
+
+    def define(self, template: dict[str, Any]) -> str:
+        try:
+            refused = self._tasks.register_template(template) is False
+        except Exception as error:
+            if is_task_error(error):
+                raise
+            return told(error)
+        return "the task system refuses it" if refused else ""
+
+    def _executor(self, name: str) -> Any:
+        tools = self._handler.tool_executors
+        if name in tools:
+            return tools[name]
+        plain = name.replace(":", "_")
+        return next((tools[one] for one in sorted(tools) if one.replace(":", "_") == plain), None)
+
+    def answer(self, ask: Ask) -> Any:
+        """What the collaborators say.
+
+        Raises:
+            SexpEvaluationError: One failed; its own ``TaskError`` comes through as it is.
+
+        """
+        match ask:
+            case SubtaskRequest():
+                return self._task(ask)
+            case ToolRequest():
+                executor = self._executor(ask.name)
+                return _result(ask.name, _asked(f"the tool '{ask.name}'", lambda: executor(dict(ask.arguments))))
+            case ContextRequest():
+                return self._context(ask.wanted)
+            case Logged():
+                self._log(ask.text)
+                return None
+            case TextRequest():
+                if self._read_text is None:
+                    raise SexpEvaluationError("No files can be read here; give the evaluator a read_text.")
+                read_text = self._read_text
+                return _asked(f"reading '{ask.path[:200]}'", lambda: read_text(ask.path, ask.beside))
+            case Together():
+                return [self._one_of(each) for each in ask.asks]
+            case Question():
+                raise SexpEvaluationError("Nobody can be asked here.")
+
+    def _one_of(self, ask: Ask) -> Any:
+        try:
+            return self.answer(ask)
+        except SexpEvaluationError as error:
+            return Refused(error)
+
+    def _task(self, request: SubtaskRequest) -> Any:
+        found = _asked(f"the task '{request.name}'", lambda: self._tasks.execute_atomic_template(request))
+        result = _result(request.name, found)
+        wanted = _part(self._tasks.find_template(request.name), "output_format")
+        schema = _part(wanted, "schema")
+        if not isinstance(schema, dict) or _part(result, "status") == "FAILED":
+            return result
+        value, fault = _part(result, "parsedContent"), ""
+        if value is None:
+            value, fault = read_json(str(_part(result, "content") or ""))
+        fault = fault or first_fault(value, schema)
+        if fault:
+            notes = {"template_used": request.name}
+            return failed_result("output_format_failure", fault, notes, str(_part(result, "content") or ""))
+        return {**result, "parsedContent": value} if isinstance(result, dict) else result
+
+    def _context(self, wanted: ContextGenerationInput) -> list[str]:
+        found = _asked("finding context", lambda: self._memory.get_relevant_context_for(wanted))
+        error = _part(found, "error")
+        if error:
+            raise SexpEvaluationError("Context retrieval failed.", "", " ".join(str(error).split())[:300])
+        matches = _part(found, "matches") or []
+        if not isinstance(matches, list | tuple):
+            raise SexpEvaluationError("Context retrieval failed.", "", "the memory system gave no list of matches")
+        names = [one if isinstance(one, str) else _path(one) for one in matches]
+        return [name for name in names if name]
+
+
+def _path(match: Any) -> str:
+    """A match's path, by any of the names that memory systems use."""
+    if isinstance(match, tuple | list):
+        return str(match[0]) if match else ""
+    return next((str(value) for key in ("path", "source_path", "id") if (value := _part(match, key))), "")
+
+
+def _part(value: Any, name: str) -> Any:
+    if value is None or isinstance(value, str):
+        return None
+    found = value.get(name) if isinstance(value, dict) else field(value, name, Budget())
+    return None if is_null(found) else found
+
+
+def _result(name: str, value: Any) -> Any:
+    """A TaskResult as it is; anything else in one."""
+    if _part(value, "status") is not None and (not isinstance(value, dict) or "content" in value):
+        return value
+    text = value if isinstance(value, str) else "" if value is None else written(value)
+    return task_result(text, {"template_used": name}, None if isinstance(value, str) else value)
+
+
+def _asked(what: str, ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except (SexpEvaluationError, TaskError):
+        raise
+    except Exception as error:
+        if is_task_error(error):
+            raise
+        raise SexpEvaluationError(f"Error in {what}: {told(error)}") from error

@@ -1,0 +1,169 @@
+"""The loops of phases: ``director-evaluator-loop`` and ``iterative-loop``.
+
+Each phase is a function. While it runs, ``*loop-config*`` is bound between its own scope and the one it was made in, so
+that it sees the loop's setup and keeps everything that it captured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from .environment import SexpEnvironment
+from .errors import SexpEvaluationError
+from .machine import Call, Doing, Env, Handler, Machine
+from .nodes import Form, Name, Node, Symbol, datum
+from .primitives import kind_of
+from .values import Closure, written
+
+
+class Shape(Struct, frozen=True):
+    """What a loop of phases is made of.
+
+    Attributes:
+        initial: The clause with the first input. plain: Clauses with values that phases are given.
+        phases: Clauses with functions, in the order in which they run; the last one decides.
+
+    """
+
+    name: str
+    initial: str
+    plain: tuple[str, ...]
+    phases: tuple[str, ...]
+
+
+DIRECTOR = Shape(
+    "director-evaluator-loop", "initial-director-input", (), ("director", "executor", "evaluator", "controller")
+)
+ITERATIVE = Shape("iterative-loop", "initial-input", ("test-command",), ("executor", "validator", "controller"))
+
+
+def director_form(machine: Machine, form: Form, env: Env) -> Doing:
+    """Plan, execute, evaluate, decide; the last executor's result when the rounds are used up."""
+    setup, phases = yield from _prepared(machine, form, env, DIRECTOR)
+    given, last = setup["initial-director-input"], []
+    for number in range(1, setup["max-iterations"] + 1):
+        plan = yield from _phase(machine, form, phases, "director", [given, number], number)
+        last = yield from _phase(machine, form, phases, "executor", [plan, number], number)
+        feedback = yield from _phase(machine, form, phases, "evaluator", [last, plan, number], number)
+        decided = yield from _phase(machine, form, phases, "controller", [feedback, plan, last, number], number)
+        action, given = _decision(machine, form, decided, DIRECTOR)
+        if action == "stop":
+            return given
+    return last
+
+
+def iterative_form(machine: Machine, form: Form, env: Env) -> Doing:
+    """Execute, validate, decide; the last executor's result when the rounds are used up."""
+    setup, phases = yield from _prepared(machine, form, env, ITERATIVE)
+    command = setup["test-command"]
+    if not isinstance(command, str) or isinstance(command, Symbol):
+        raise machine.fault(f"iterative-loop: 'test-command' must be a text, got {_told(command)}", form)
+    given, last = setup["initial-input"], []
+    for number in range(1, setup["max-iterations"] + 1):
+        last = yield from _phase(machine, form, phases, "executor", [given, number], number)
+        validation = yield from _phase(machine, form, phases, "validator", [command, number], number)
+        decided = yield from _phase(machine, form, phases, "controller", [last, validation, given, number], number)
+        action, given = _decision(machine, form, decided, ITERATIVE)
+        if action == "stop":
+            return given
+    return last
+
+
+def _prepared(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
+    """``(values of the clauses, functions of the phases)``."""
+    clauses = _clauses(machine, form, shape)
+    setup: dict[str, Any] = {}
+    for name in ("max-iterations", shape.initial, *shape.plain):
+        setup[name] = yield from _clause(machine, form, clauses[name], env, shape, name)
+    most = setup["max-iterations"]
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise machine.fault(
+            f"{shape.name}: Error evaluating 'max-iterations': 'max-iterations' must evaluate to a non-negative "
+            f"integer, got {_told(most)}",
+            form,
+        )
+    config = [[Symbol(name), value] for name, value in setup.items()]
+    phases: dict[str, Any] = {}
+    for name in shape.phases:
+        function = yield from _clause(machine, form, clauses[name], env, shape, name)
+        is_name = isinstance(function, Symbol) and machine.is_function(str.__str__(function))
+        if not (isinstance(function, Closure) or callable(function) or is_name):
+            raise machine.fault(
+                f"{shape.name}: '{name}' expression must evaluate to a callable S-expression function, "
+                f"got {_told(function)}",
+                form,
+            )
+        phases[name] = _aware(function, config)
+    return setup, phases
+
+
+def _clauses(machine: Machine, form: Form, shape: Shape) -> dict[str, Node]:
+    known = ("max-iterations", shape.initial, *shape.plain, *shape.phases)
+    found: dict[str, Node] = {}
+    for clause in form.items[1:]:
+        items = clause.items if isinstance(clause, Form) else []
+        if len(items) != 2 or not isinstance(items[0], Name):
+            got = written(datum(clause), 80)
+            raise machine.fault(
+                f"{shape.name}: Each clause must be a list of (ClauseName Expression), got: {got}", form
+            )
+        name = items[0].name
+        if name not in known:
+            raise machine.fault(f"{shape.name}: Unknown clause '{name}'. Known: {', '.join(known)}", form)
+        if name in found:
+            raise machine.fault(f"{shape.name}: Duplicate clause '{name}' found.", form)
+        found[name] = items[1]
+    missing = sorted(set(known) - found.keys())
+    if missing:
+        raise machine.fault(f"{shape.name}: Missing required clauses: {', '.join(missing)}", form)
+    return found
+
+
+def _clause(machine: Machine, form: Form, node: Node, env: Env, shape: Shape, name: str) -> Doing:
+    try:
+        return (yield (node, env))
+    except SexpEvaluationError as error:
+        raise _around(machine, form, f"{shape.name}: Error evaluating '{name}': ", error) from error
+
+
+def _phase(machine: Machine, form: Form, phases: dict[str, Any], name: str, args: list[Any], number: int) -> Doing:
+    try:
+        return (yield Call(phases[name], args, form))
+    except SexpEvaluationError as error:
+        raise _around(machine, form, f"Error in '{name}' phase (iteration {number}): ", error) from error
+
+
+def _around(machine: Machine, form: Form, before: str, error: SexpEvaluationError) -> SexpEvaluationError:
+    """The error, told from where it happened within the loop; it keeps its place."""
+    outer = SexpEvaluationError(before + error.message, error.expression, error.error_details)
+    outer.place = error.place
+    return machine.located(outer, form)
+
+
+def _aware(function: Any, config: list[Any]) -> Any:
+    if not isinstance(function, Closure):
+        return function
+    between = SexpEnvironment({"*loop-config*": config}, function.env)
+    return Closure(function.params, function.body, between, function.form, function.name)
+
+
+def _decision(machine: Machine, form: Form, decided: Any, shape: Shape) -> tuple[str, Any]:
+    if not isinstance(decided, list) or len(decided) != 2 or not isinstance(decided[0], Symbol):
+        raise machine.fault(
+            f"{shape.name}: Controller must return a list of (action_symbol value), got: {written(decided, 80)}", form
+        )
+    action = str.__str__(decided[0])
+    if action not in ("continue", "stop"):
+        raise machine.fault(
+            f"{shape.name}: Controller decision action must be 'continue' or 'stop' symbol, got: '{action[:80]}'", form
+        )
+    return action, decided[1]
+
+
+def _told(value: Any) -> str:
+    return f"{kind_of(value)}: {written(value, 80)}"
+
+
+LOOPS: dict[str, Handler] = {"director-evaluator-loop": director_form, "iterative-loop": iterative_form}

@@ -1,0 +1,184 @@
+"""How each form is evaluated, worked out once: at once by a function, or step by step by the driver of ``machine``.
+
+Expressions of primitives over names, atoms and each other become one Python function of the environment.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .environment import SexpEnvironment
+from .errors import SexpEvaluationError, UnboundSymbolError
+from .nodes import Atom, Form, Name, Node, datum
+from .primitives import ADDED, DOCUMENT, Primitive
+from .values import Closure
+
+if TYPE_CHECKING:
+    from .machine import Handler, Machine
+
+Run = Callable[[SexpEnvironment], Any]
+
+AT_ONCE, BRANCH, CALL, STEPWISE = range(4)
+MISSING = object()
+
+_DEEPEST = 40
+_SMALL = 1 << 62
+_QUICK: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "<": operator.lt, "=": operator.eq, ">": operator.gt, "<=": operator.le,
+    ">=": operator.ge, "*": operator.mul,
+}  # fmt: skip
+
+
+class Plan:
+    """What to do with a form.
+
+    Attributes:
+        way: ``AT_ONCE`` by ``run``; ``BRANCH`` into one of ``nexts`` by the value of ``run``; ``CALL`` of the function
+            that ``run`` gives, with ``args``; ``STEPWISE`` by the generator that ``start`` makes.
+        nodes: What it counts, without what is evaluated later.
+
+    """
+
+    __slots__ = ("args", "nexts", "nodes", "run", "start", "way")
+
+    def __init__(self, way: int, nodes: int, run: Any = None, more: Any = None, start: Any = None) -> None:
+        self.way, self.nodes, self.run, self.start = way, nodes, run, start
+        self.args: list[Run] = more if way == CALL else []
+        self.nexts: tuple[Node, ...] = more if way == BRANCH else ()
+
+
+def plan_of(machine: Machine, form: Form, application: Handler, primitive_call: Handler) -> Plan:
+    compiled = compile_node(machine, form, 0)
+    if compiled:
+        return Plan(AT_ONCE, compiled[1], compiled[0])
+    head = form.items[0]
+    if isinstance(head, Name):
+        name = head.name
+        if name in machine.forms:
+            return _branch(machine, form) if name == "if" else Plan(STEPWISE, 1, start=machine.forms[name])
+        if name in DOCUMENT:
+            return Plan(STEPWISE, 2, start=primitive_call)
+        if machine.knows(name):
+            return Plan(STEPWISE, 2, start=machine.invoke)
+        if name not in machine.bound:
+            if name in machine.added:
+                return Plan(STEPWISE, 1, start=machine.added[name])
+            if name in ADDED:
+                return Plan(STEPWISE, 2, start=primitive_call)
+        args = [compile_node(machine, item, 1) for item in form.items[1:]]
+        if all(args):
+            count = 2 + sum(arg[1] for arg in args if arg)
+            return Plan(CALL, count, _named(name, None), [arg[0] for arg in args if arg])
+    return Plan(STEPWISE, 1, start=application)
+
+
+def _branch(machine: Machine, form: Form) -> Plan:
+    test = compile_node(machine, form.items[1], 1) if len(form.items) == 4 else None
+    if test is None:
+        return Plan(STEPWISE, 1, start=machine.forms["if"])
+    return Plan(BRANCH, 2 + test[1], test[0], (form.items[2], form.items[3]))
+
+
+def compile_node(machine: Machine, node: Node, depth: int) -> tuple[Run, int] | None:
+    """A function of the environment, and how many nodes it counts; None where the driver is needed."""
+    if type(node) is Name:
+        return _named(node.name, lambda: machine.unbound(node)), 1
+    if type(node) is Atom:
+        value = node.value
+        return (lambda _: value), 1
+    assert isinstance(node, Form)  # noqa: S101 - the third of three
+    if not node.items:
+        return (lambda _: []), 1
+    head = node.items[0]
+    if type(head) is not Name or depth > _DEEPEST:
+        return None
+    if head.name in machine.forms:
+        return _compiled_form(machine, node, head.name, depth)
+    primitive = DOCUMENT.get(head.name)
+    if primitive is None and head.name not in machine.bound and not machine.knows(head.name):
+        primitive = ADDED.get(head.name)
+    if primitive is None:
+        return None
+    parts = [compile_node(machine, item, depth + 1) for item in node.items[1:]]
+    if not all(parts):
+        return None
+    count = 2 + sum(part[1] for part in parts if part)
+    return _call_of(machine, head.name, primitive, [part[0] for part in parts if part], node), count
+
+
+def _compiled_form(machine: Machine, form: Form, name: str, depth: int) -> tuple[Run, int] | None:
+    """``quote`` and ``set!`` of what can be compiled, where they are rightly written."""
+    if name == "quote" and len(form.items) == 2:
+        body = form.items[1]
+        return (lambda _: datum(body, machine.budget)), 2
+    target = form.items[1] if name == "set!" and len(form.items) == 3 else None
+    inner = compile_node(machine, form.items[2], depth + 1) if isinstance(target, Name) else None
+    if inner is None or not isinstance(target, Name):
+        return None
+    return _assigning(machine, target, inner[0], form), 3 + inner[1]
+
+
+def _assigning(machine: Machine, target: Name, run: Run, form: Form) -> Run:
+    name = target.name
+
+    def assign(env: SexpEnvironment) -> Any:
+        value = run(env)
+        try:
+            env.set_value_in_scope(name, value)
+        except UnboundSymbolError as error:
+            raise machine.located(error, form) from None
+        return value
+
+    return assign
+
+
+def _named(name: str, unbound: Callable[[], Any] | None) -> Run:
+    """Looks a name up; where nothing binds it, ``unbound`` says what it is, or ``MISSING``."""
+
+    def look_up(env: SexpEnvironment) -> Any:
+        scope: SexpEnvironment | None = env
+        while scope is not None:
+            bindings = scope.bindings
+            if name in bindings:
+                return bindings[name]
+            scope = scope.parent
+        return unbound() if unbound else MISSING
+
+    return look_up
+
+
+def _call_of(machine: Machine, name: str, primitive: Primitive, runs: list[Run], form: Form) -> Run:
+    budget = machine.budget
+
+    def general(env: SexpEnvironment) -> Any:
+        args = [run(env) for run in runs]
+        try:
+            return primitive(args, budget)
+        except SexpEvaluationError as error:
+            raise machine.located(error, form) from None
+
+    quick = _QUICK.get(name)
+    if len(runs) != 2 or quick is None:
+        return general
+    first, second = runs
+
+    def on_small(env: SexpEnvironment) -> Any:
+        left, right = first(env), second(env)
+        if type(left) is int and type(right) is int and -_SMALL < left < _SMALL and -_SMALL < right < _SMALL:
+            return quick(left, right)
+        try:
+            return primitive([left, right], budget)
+        except SexpEvaluationError as error:
+            raise machine.located(error, form) from None
+
+    return on_small
+
+
+def application_scope(function: Closure, args: list[Any]) -> SexpEnvironment:
+    """The scope of one call."""
+    env = SexpEnvironment.__new__(SexpEnvironment)
+    env.bindings = dict(zip(function.params, args, strict=True))
+    env.parent = function.env
+    return env
