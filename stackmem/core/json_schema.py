@@ -8,9 +8,12 @@ Other words of a schema ask nothing here.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from .text import whole_value
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -29,7 +32,8 @@ def read_json(text: str) -> tuple[Any, str]:
     """``(value, fault)`` of a text that is one JSON value, also one in a fence."""
     fenced = _FENCE.fullmatch(text)
     try:
-        return json.loads(fenced[1] if fenced else text, parse_constant=_refuse), ""
+        value = json.loads(fenced[1] if fenced else text, parse_constant=_refuse, parse_float=_finite)
+        return whole_value(value, _DEEPEST), ""
     except (ValueError, RecursionError) as error:
         told = error.msg if isinstance(error, json.JSONDecodeError) else str(error) or "it is nested too deeply"
         where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
@@ -38,6 +42,13 @@ def read_json(text: str) -> tuple[Any, str]:
 
 def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is no JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is out of range")
+    return number
 
 
 def first_fault(value: Any, schema: Any) -> str:

@@ -1,6 +1,11 @@
-"""Cutting and comparing text, always with a visible mark."""
+"""Cutting text, always with a visible mark, comparing it, and making it safe to store."""
 
 from __future__ import annotations
+
+from typing import Any
+
+DEEPEST = 64
+"""A model's values that are nested deeper are called malformed: every later encoder recurses."""
 
 
 def mark_cut(text: str, most: int) -> str:
@@ -51,3 +56,32 @@ def edit_distance(one: str, other: str, most: int) -> int:
         if min(row) > most:
             return most + 1
     return row[-1]
+
+
+def whole(text: str) -> str:
+    """``text`` with split surrogate pairs joined and lone ones replaced, so that it can be written as UTF-8."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def whole_value(value: Any, deepest: int = DEEPEST) -> Any:
+    """A JSON value with every string of it ``whole``.
+
+    Raises:
+        ValueError: It is nested too deep to be stored.
+
+    """
+    if deepest < 0:
+        raise ValueError("nested too deep")
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, dict):
+        return {whole(name): whole_value(item, deepest - 1) for name, item in value.items()}
+    if isinstance(value, list):
+        return [whole_value(item, deepest - 1) for item in value]
+    return value

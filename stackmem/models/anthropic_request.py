@@ -7,8 +7,8 @@ import re
 from typing import Any, assert_never
 
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
+from stackmem.core.text import whole, whole_value
 
-from .json_text import whole, whole_value
 from .openai_messages import FOREIGN_THOUGHT
 
 Block = dict[str, Any]

@@ -14,9 +14,10 @@ from msgspec import Struct, ValidationError, convert
 
 from stackmem.core.events import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
+from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error
-from .json_text import MOST_TOKENS, parse_arguments, whole, whole_value
+from .json_text import MOST_TOKENS, parse_arguments
 
 _STOPS: dict[str, Stop] = {
     "end_turn": "end",

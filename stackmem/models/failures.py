@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from stackmem.core.events import FailureKind, ModelFailed
-
-from .json_text import whole
+from stackmem.core.text import whole
 
 _DETAIL_CHARS = 500
 _KEY_CHARS = 8

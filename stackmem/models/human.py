@@ -12,9 +12,9 @@ from stackmem.core.effects import AskModel
 from stackmem.core.events import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.pricing import Price
+from stackmem.core.text import whole
 
 from .estimate import estimated_usage
-from .json_text import whole
 from .typed_call import BLOCK_END, Lines, Typed, read_typed, usage_of
 
 WINDOW_TOKENS = 200_000

@@ -6,39 +6,10 @@ import json
 import math
 from typing import Any, NoReturn
 
+from stackmem.core.text import whole, whole_value
+
 MOST_TOKENS = 1 << 40
 """A server that counts more tokens than this has not counted; the number would break every sum of costs."""
-_DEEPEST = 64
-"""Arguments nested deeper are called malformed: every later encoder recurses."""
-
-
-def whole(text: str) -> str:
-    """``text`` with split surrogate pairs joined and lone ones replaced, so that it can be written as UTF-8."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def whole_value(value: Any, depth: int = 0) -> Any:
-    """A JSON value with every string of it ``whole``.
-
-    Raises:
-        ValueError: It is nested too deep to be stored.
-
-    """
-    if depth > _DEEPEST:
-        raise ValueError("nested too deep")
-    if isinstance(value, str):
-        return whole(value)
-    if isinstance(value, dict):
-        return {whole(name): whole_value(item, depth + 1) for name, item in value.items()}
-    if isinstance(value, list):
-        return [whole_value(item, depth + 1) for item in value]
-    return value
 
 
 def parse_arguments(text: str) -> tuple[Any, str | None]:

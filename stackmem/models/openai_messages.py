@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, View
-
-from .json_text import whole, whole_value
+from stackmem.core.text import whole, whole_value
 
 FOREIGN_THOUGHT = "reasoning_content"
 """The type of a thought that came from here: kept in the trace, sent back to no one."""

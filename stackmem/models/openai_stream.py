@@ -10,9 +10,10 @@ from msgspec import Struct, ValidationError, convert
 
 from stackmem.core.events import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
+from stackmem.core.text import whole
 
 from .failures import failed, kind_of_error, kind_of_status
-from .json_text import MOST_TOKENS, parse_arguments, whole
+from .json_text import MOST_TOKENS, parse_arguments
 from .openai_messages import FOREIGN_THOUGHT
 
 _DONE = "[DONE]"

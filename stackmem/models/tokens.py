@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from stackmem.core.text import whole
 from stackmem.errors import UsageError
 
 from .estimate import CHARS_PER_TOKEN
-from .json_text import whole
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
+from stackmem.core.text import whole
 
-from .json_text import parse_arguments, whole
+from .json_text import parse_arguments
 
 BLOCK_END = "."
 _BLOCK = "<<"

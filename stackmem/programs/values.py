@@ -41,4 +41,16 @@ def assigned(name: str, value: Any) -> VariableSet:
 
 def digest_of(value: Any) -> str:
     """SHA-256 of the value as JSON, members in their order; what is no JSON counts by its ``repr``."""
-    return hashlib.sha256(json.encode(value, enc_hook=repr)).hexdigest()
+    try:
+        raw = json.encode(value, enc_hook=repr)
+    except (UnicodeEncodeError, RecursionError, OverflowError, TypeError):  # half a character, or nested too deep
+        raw = repr_of(value)
+    return hashlib.sha256(raw).hexdigest()
+
+
+def repr_of(value: Any) -> bytes:
+    """What tells a value from others where JSON cannot hold it."""
+    try:
+        return repr(value).encode(errors="backslashreplace")
+    except (RecursionError, ValueError):
+        return type(value).__name__.encode()

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.core.text import whole
 from stackmem.models.event_stream import server_events
 from stackmem.models.failures import one_line
-from stackmem.models.json_text import parse_arguments, whole
+from stackmem.models.json_text import parse_arguments
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
