@@ -125,6 +125,8 @@ def show_patch(result: RunResult) -> None:
 
 def readable(text: str) -> str:
     """Text of a model or a tool that can do nothing to a terminal."""
+    if text.isprintable():  # nearly every line, and ten times as quick
+        return text
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
