@@ -5,7 +5,7 @@ with one outside effect an item. Beside it stands a plain Python loop that write
 disk's fsync takes by itself. Prints a table with the bounds that are meant to hold; judges nothing.
 
 Time per item is taken from the records' own clock, which has milliseconds, over windows of 100 items; processor time
-and the largest resident set are those of the whole process, so a run of a tenth of the items shows what grows with them.
+and the largest resident set are those of the whole process; a run of a tenth of the items shows what grows with them.
 """
 
 from __future__ import annotations
