@@ -10,7 +10,8 @@ import pytest
 from tests.house.sources import ROOT
 
 HEAVY = {
-    "anthropic", "openai", "pydantic", "tiktoken", "jinja2", "scipy", "rich", "msgspec", "ruamel", "pytest",
+    "anthropic", "openai", "pydantic", "tiktoken", "jinja2", "rich", "msgspec", "ruamel", "pytest", "numpy",
+    "scipy", "matplotlib", "distributed", "dask", "inspect_ai", "mcp", "sqlite3", "asyncio", "multiprocessing",
 }  # fmt: skip
 HELP_SECONDS = 0.150
 # A bare interpreter started in 11 to 15 ms where the 150 ms were set; on a slower or busy machine both grow together.
