@@ -1,0 +1,1 @@
+"""The loop agent: one JSON decision a turn, over a structured payload; the decisions are carried out by code."""

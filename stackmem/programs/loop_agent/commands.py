@@ -1,0 +1,125 @@
+"""Commands that a model hands to its person: what they could open or send, and what is done at once.
+
+Nothing here opens, sends or refreshes anything by itself: a command is told and recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from .reading import Misfit, count, member, needed, word
+
+MOST_MAIL = 1_800
+"""Characters of an address that mail programs take."""
+_RESOURCES = ("Record", "Dashboard", "Report", "Form", "View")
+
+
+class Command(Struct, frozen=True):
+    """One command; ``line`` is what a person reads."""
+
+    type: str
+    line: str
+    given: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        return str(self.given.get("label", ""))
+
+
+def actionable(value: Any) -> tuple[Command, ...]:
+    """What the person may do.
+
+    Raises:
+        Misfit: One does not fit.
+
+    """
+    return _read(value, "actionableCommands", _ACTIONABLE)
+
+
+def automatic(value: Any) -> tuple[Command, ...]:
+    """What is done at once.
+
+    Raises:
+        Misfit: One does not fit.
+
+    """
+    return _read(value, "automaticCommands", _AUTOMATIC)
+
+
+def _read(value: Any, place: str, known: dict[str, Any]) -> tuple[Command, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise Misfit(f"{place} must be a list")
+    found = []
+    for index, each in enumerate(value):
+        here = f"{place}[{index}]"
+        if not isinstance(each, dict):
+            raise Misfit(f"{here} must be an object")
+        type_ = word(each, "type", here, tuple(known), "")
+        found.append(Command(type_, known[type_](each, here), each))
+    return tuple(found)
+
+
+def _resource(given: dict[str, Any], place: str) -> str:
+    kind = word(given, "resourceType", place, _RESOURCES, "Record")
+    mode = word(given, "mode", place, ("view", "edit"), "view")
+    name = " ".join(
+        str(part) for part in (given.get("entityName"), given.get("resourceId") or given.get("keys")) if part
+    )
+    return f"[{mode} {kind}] {needed(given, 'label', str, place)}" + (f": {name}" if name else "")
+
+
+def _url(given: dict[str, Any], place: str) -> str:
+    url = needed(given, "url", str, place)
+    if not url.lower().startswith(("http://", "https://")):
+        raise Misfit(f"{place}.url must begin with http:// or https://")
+    return f"[open] {needed(given, 'label', str, place)}: {url}"
+
+
+def _snapshot(given: dict[str, Any], place: str) -> str:
+    return f"[capture] {needed(given, 'label', str, place)}"
+
+
+def _mail(given: dict[str, Any], place: str) -> str:
+    label = needed(given, "label", str, place)
+    address = ",".join(_addresses(given.get("to"), f"{place}.to"))
+    rows = [(name, ",".join(_addresses(given.get(name), f"{place}.{name}"))) for name in ("cc", "bcc")]
+    rows += [(name, member(given, name, str, place, "")) for name in ("subject", "body")]
+    more = "&".join(f"{name}={quote(text)}" for name, text in rows if text)
+    link = f"mailto:{quote(address, safe='@,')}" + (f"?{more}" if more else "")
+    if len(link) <= MOST_MAIL:
+        return f"[compose] {label}: {link}"
+    artifact = given.get("artifactId")
+    return f"[compose] {label}: too long for a link" + (f"; see the artifact {artifact}" if artifact else "")
+
+
+def _addresses(value: Any, place: str) -> list[str]:
+    if value is None:
+        return []
+    found = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in found):
+        raise Misfit(f"{place} must be a text or a list of texts")
+    return found
+
+
+def _refresh(given: dict[str, Any], place: str) -> str:
+    if word(given, "scope", place, ("entity", "cache"), "entity") == "cache":
+        return f"[refresh] cache {word(given, 'cacheName', place, ('Core', 'AI', 'Actions'), 'Core')}"
+    names = member(given, "entityNames", list, place, [])
+    return f"[refresh] {', '.join(map(str, names)) or 'everything'}"
+
+
+def _notification(given: dict[str, Any], place: str) -> str:
+    severity = word(given, "severity", place, ("success", "info", "warning", "error"), "info")
+    count(given, "duration", place, 3_000, 0, 3_600_000)
+    return f"[{severity}] {needed(given, 'message', str, place)}"
+
+
+_ACTIONABLE = {
+    "open:resource": _resource, "open:url": _url, "client:capture-data-snapshot": _snapshot, "compose:email": _mail,
+}  # fmt: skip
+_AUTOMATIC = {"refresh:data": _refresh, "notification": _notification}

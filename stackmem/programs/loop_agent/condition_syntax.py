@@ -1,0 +1,311 @@
+"""The grammar of conditions: text to tree. Nothing here evaluates; depth and length are bounded.
+
+expression := unary (operator unary)*          by precedence: || && equality comparison sum product
+unary      := ("!" | "-" | "+" | "typeof") unary | postfix
+postfix    := primary ("." name | "[" expression "]" | "(" arguments ")")*
+primary    := number | text | name | "(" expression ")" | "[" expressions "]"
+argument   := name "=>" expression | "(" names ")" "=>" expression | expression
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+MOST_CHARS = 1_000
+MOST_DEPTH = 40
+
+FORBIDDEN = frozenset({
+    "eval", "Function", "import", "require", "process", "global", "window", "document", "__proto__", "constructor",
+    "prototype", "this", "await", "async", "class", "extends", "throw", "try", "catch", "finally",
+})  # fmt: skip
+_ALWAYS = frozenset({"__proto__", "constructor", "prototype"})
+_LEVELS = (("||",), ("&&",), ("===", "!==", "==", "!="), ("<=", ">=", "<", ">"), ("+", "-"), ("*", "/", "%"))
+_ASSIGNS = ("=", "+=", "-=", "*=", "/=", "%=", "++", "--")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")"
+    r"|(?P<name>[A-Za-z_$][\w$]*)"
+    r"|(?P<op>===|!==|=>|\+\+|--|[-+*/%]=|==|!=|<=|>=|&&|\|\||[-+*/%<>!=.,()\[\]])"
+    r"|(?P<bad>[;{}`])|(?P<end>\Z))"
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
+
+
+class Fault(Exception):  # noqa: N818 - a finding that is told, not a crash
+    """What is wrong with a condition, in one sentence."""
+
+
+class Literal(Struct, frozen=True):
+    value: Any
+
+
+class Name(Struct, frozen=True):
+    name: str
+
+
+class Items(Struct, frozen=True):
+    items: tuple[Node, ...]
+
+
+class Unary(Struct, frozen=True):
+    """``operators`` from left to right, as written."""
+
+    operators: tuple[str, ...]
+    operand: Node
+
+
+class Chain(Struct, frozen=True):
+    """Operands of one level of precedence, applied from the left."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+class Member(Struct, frozen=True):
+    """``.name``."""
+
+    name: str
+
+
+class Index(Struct, frozen=True):
+    """``[key]``."""
+
+    key: Node
+
+
+class Call(Struct, frozen=True):
+    """``(arguments)``."""
+
+    arguments: tuple[Node | Arrow, ...]
+
+
+class Postfix(Struct, frozen=True):
+    """A value and what is looked up in it, step by step."""
+
+    target: Node
+    steps: tuple[Member | Index | Call, ...]
+
+
+class Arrow(Struct, frozen=True):
+    """A function; it stands only as an argument."""
+
+    parameters: tuple[str, ...]
+    body: Node
+
+
+Node = Literal | Name | Items | Unary | Chain | Postfix
+
+
+class _Token(Struct, frozen=True):
+    kind: str
+    text: str
+    at: int
+
+
+def parse(text: Any) -> Node | None:
+    """The tree; None where there is nothing but space.
+
+    Raises:
+        Fault: It is no condition.
+
+    """
+    if not isinstance(text, str) or not text:
+        raise Fault("Expression must be a non-empty string")
+    if len(text) > MOST_CHARS:
+        raise Fault(f"Expression exceeds the maximum length of {MOST_CHARS} characters")
+    tokens = _tokens(text)
+    if len(tokens) == 1:
+        return None
+    _balanced(tokens)
+    return _Parser(tokens).whole()
+
+
+def _tokens(text: str) -> list[_Token]:
+    found: list[_Token] = []
+    at = 0
+    while True:
+        match = _TOKEN.match(text, at)
+        if match is None:
+            start = at + len(text[at:]) - len(text[at:].lstrip())
+            raise Fault(f"Expression is not a parseable single expression: {text[start]!r} at column {start + 1}")
+        kind = str(match.lastgroup)
+        token = _Token(kind, match[kind], match.start(kind))
+        if kind == "bad" or (kind == "name" and token.text in FORBIDDEN and _is_word(token.text, found)):
+            raise Fault(f"Expression contains forbidden construct: {token.text}")
+        if kind == "op" and token.text in _ASSIGNS:
+            raise Fault(f"AssignmentExpression is not allowed: {token.text!r} at column {token.at + 1}")
+        found.append(token)
+        if kind == "end":
+            return found
+        at = match.end()
+
+
+def _is_word(name: str, before: list[_Token]) -> bool:
+    """A member may have any name but those that lead into the language itself."""
+    return name in _ALWAYS or not (before and before[-1].text == ".")
+
+
+def _balanced(tokens: list[_Token]) -> None:
+    closes = {")": "(", "]": "["}
+    open_: list[str] = []
+    for token in tokens:
+        if token.kind != "op":
+            continue
+        if token.text in "([":
+            open_.append(token.text)
+        elif token.text in closes and (not open_ or open_.pop() != closes[token.text]):
+            raise Fault("Unbalanced parentheses in expression")
+        if len(open_) > MOST_DEPTH:
+            raise Fault(f"Expression is nested deeper than {MOST_DEPTH} levels")
+    if open_:
+        raise Fault("Unbalanced parentheses in expression")
+
+
+class _Parser:
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    def whole(self) -> Node:
+        node = self._level(0)
+        if self._next.kind != "end":
+            raise self._unexpected()
+        return node
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _unexpected(self) -> Fault:
+        token = self._next
+        told = "its end" if token.kind == "end" else repr(token.text)
+        return Fault(f"Expression is not a parseable single expression: {told} at column {token.at + 1}")
+
+    def _take(self, *texts: str) -> str:
+        """The operator, if it is one of these; else empty."""
+        token = self._next
+        if token.kind in ("op", "name") and token.text in texts:
+            self._at += 1
+            return token.text
+        return ""
+
+    def _expect(self, text: str) -> None:
+        if not self._take(text):
+            raise self._unexpected()
+
+    def _level(self, level: int) -> Node:
+        """One operand, and all operators of this level or a tighter one; the levels are a loop, not a recursion."""
+        node = self._unary()
+        pending: list[tuple[int, Node, list[tuple[str, Node]], str]] = []
+        while True:
+            token = self._next
+            found = next((n for n, words in enumerate(_LEVELS) if token.kind == "op" and token.text in words), -1)
+            while pending and pending[-1][0] > found:
+                _, first, rest, operator = pending.pop()
+                node = Chain(first, (*rest, (operator, node)))
+            if found < level:
+                return node
+            self._at += 1
+            if pending and pending[-1][0] == found:
+                _, first, rest, operator = pending.pop()
+                pending.append((found, first, [*rest, (operator, node)], token.text))
+            else:
+                pending.append((found, node, [], token.text))
+            node = self._unary()
+
+    def _unary(self) -> Node:
+        operators = []
+        while operator := self._take("!", "-", "+", "typeof"):
+            operators.append(operator)
+        node = self._postfix()
+        return Unary(tuple(operators), node) if operators else node
+
+    def _postfix(self) -> Node:
+        node, steps = self._primary(), list[Member | Index | Call]()
+        while True:
+            if self._take("."):
+                if self._next.kind != "name":
+                    raise self._unexpected()
+                steps.append(Member(self._word()))
+            elif self._take("["):
+                steps.append(Index(self._level(0)))
+                self._expect("]")
+            elif self._take("("):
+                steps.append(Call(self._arguments()))
+            else:
+                return Postfix(node, tuple(steps)) if steps else node
+
+    def _word(self) -> str:
+        token = self._next
+        self._at += 1
+        return token.text
+
+    def _primary(self) -> Node:
+        token = self._next
+        match token.kind:
+            case "number":
+                self._at += 1
+                return Literal(_number(token.text))
+            case "text":
+                self._at += 1
+                return Literal(_unescaped(token.text[1:-1]))
+            case "name":
+                return Name(self._word())
+        if self._take("("):
+            node = self._level(0)
+            self._expect(")")
+            return node
+        if self._take("["):
+            items: list[Node] = []
+            while not self._take("]"):
+                items.append(self._level(0))
+                if not self._take(","):
+                    self._expect("]")
+                    break
+            return Items(tuple(items))
+        raise self._unexpected()
+
+    def _arguments(self) -> tuple[Node | Arrow, ...]:
+        found: list[Node | Arrow] = []
+        while not self._take(")"):
+            found.append(self._argument())
+            if not self._take(","):
+                self._expect(")")
+                break
+        return tuple(found)
+
+    def _argument(self) -> Node | Arrow:
+        parameters = self._parameters()
+        if parameters is None:
+            return self._level(0)
+        return Arrow(parameters, self._level(0))
+
+    def _parameters(self) -> tuple[str, ...] | None:
+        """The parameters of an arrow function, if one begins here."""
+        at, names = self._at, list[str]()
+        if self._tokens[at].kind == "name":
+            names, at = [self._tokens[at].text], at + 1
+        elif self._tokens[at].text == "(":
+            at += 1
+            while self._tokens[at].kind == "name":
+                names.append(self._tokens[at].text)
+                at += 2 if self._tokens[at + 1].text == "," else 1
+            if self._tokens[at].text != ")":
+                return None
+            at += 1
+        if not names or self._tokens[at].text != "=>":
+            return None
+        self._at = at + 1
+        return tuple(names)
+
+
+def _number(text: str) -> int | float:
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text)

@@ -1,0 +1,292 @@
+"""Forms that a model asks its person to fill in: read, shown as text, and their answers checked.
+
+An answer is a text: what was typed at a terminal, or an entry of an answers file (a list there is JSON here).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from .reading import Misfit, member, needed
+
+TYPES = (
+    "text", "textarea", "email", "number", "currency", "date", "datetime", "time", "daterange", "slider",
+    "buttongroup", "radio", "dropdown", "checkbox",
+)  # fmt: skip
+_CHOICES = ("buttongroup", "radio", "dropdown", "checkbox")
+_NUMBERS = ("number", "currency", "slider")
+_WIDTHS = ("narrow", "medium", "wide", "full", "auto")
+_WORDS = ("prefix", "suffix", "placeholder", "maxLength")
+_MOST_QUESTIONS = 100
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(:[0-5]\d)?")
+_EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+")
+_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+class Option(Struct, frozen=True):
+    value: Any
+    label: str
+
+
+class Question(Struct, frozen=True):
+    """One question.
+
+    Attributes:
+        type: One of ``TYPES``.
+        more: The type's own members, such as ``min`` and ``maxLength``.
+        multiple: Several options may be chosen.
+
+    """
+
+    id: str
+    label: str
+    type: str
+    more: dict[str, Any] = {}
+    options: tuple[Option, ...] = ()
+    multiple: bool = False
+    required: bool = False
+    default: Any = None
+    help: str = ""
+
+
+class Form(Struct, frozen=True):
+    """A form.
+
+    Attributes:
+        submit: What its button would say.
+
+    """
+
+    questions: tuple[Question, ...]
+    title: str = ""
+    description: str = ""
+    submit: str = "Submit"
+
+    @property
+    def says(self) -> str:
+        """What stands for a message where there is none."""
+        return self.title or self.questions[0].label
+
+    @property
+    def is_choice(self) -> bool:
+        """One question that is answered by a button, without a title."""
+        return len(self.questions) == 1 and not self.title and self.questions[0].type in ("buttongroup", "radio")
+
+
+def read_form(value: Any, place: str = "responseForm") -> Form:
+    """The form.
+
+    Raises:
+        Misfit: Something in it does not fit.
+
+    """
+    if not isinstance(value, dict):
+        raise Misfit(f"{place} must be an object")
+    questions = member(value, "questions", list, place, [])
+    if not 0 < len(questions) <= _MOST_QUESTIONS:
+        raise Misfit(f"{place}.questions must hold 1 to {_MOST_QUESTIONS} questions")
+    found = tuple(_question(each, f"{place}.questions[{index}]") for index, each in enumerate(questions))
+    if len({question.id for question in found}) < len(found):
+        raise Misfit(f"{place}.questions: two have the same id")
+    return Form(
+        found,
+        member(value, "title", str, place, ""),
+        member(value, "description", str, place, ""),
+        member(value, "submitLabel", str, place, "Submit"),
+    )
+
+
+def _question(value: Any, place: str) -> Question:
+    if not isinstance(value, dict):
+        raise Misfit(f"{place} must be an object")
+    type_ = value.get("type")
+    type_ = {"type": type_} if isinstance(type_, str) else type_
+    if not isinstance(type_, dict):
+        raise Misfit(f"{place}.type must be an object with a type")
+    kind = needed(type_, "type", str, f"{place}.type").lower()
+    if kind not in TYPES:
+        raise Misfit(f"{place}.type.type must be one of {', '.join(TYPES)}, is {kind[:80]!r}")
+    width = member(value, "widthHint", str, place, "auto")
+    if width not in _WIDTHS:
+        raise Misfit(f"{place}.widthHint must be one of {', '.join(_WIDTHS)}")
+    more = {name: type_[name] for name in _WORDS if type_.get(name) is not None}
+    for name in ("min", "max", "step"):
+        if member(type_, name, float, f"{place}.type", None) is not None:
+            more[name] = type_[name]
+    return Question(
+        id=needed(value, "id", str, place),
+        label=needed(value, "label", str, place),
+        type=kind,
+        more=more,
+        options=_options(type_, f"{place}.type") if kind in _CHOICES else (),
+        multiple=kind == "checkbox" and member(type_, "multiple", bool, f"{place}.type", default=True),
+        required=member(value, "required", bool, place, default=False),
+        default=value.get("defaultValue"),
+        help=member(value, "helpText", str, place, ""),
+    )
+
+
+def _options(type_: dict[str, Any], place: str) -> tuple[Option, ...]:
+    options = member(type_, "options", list, place, [])
+    if not options:
+        raise Misfit(f"{place}.options must hold at least one option")
+    found = []
+    for index, each in enumerate(options):
+        option = each if isinstance(each, dict) else {"value": each, "label": each}
+        if option.get("value") is None:
+            raise Misfit(f"{place}.options[{index}].value is missing")
+        found.append(Option(option["value"], str(option.get("label") or option["value"])))
+    return tuple(found)
+
+
+def shown(question: Question) -> str:
+    """The question as a person reads it."""
+    lines = [question.label + (" *" if question.required else "")]
+    if question.help:
+        lines.append(question.help)
+    lines += [f"  {number}. {option.label}" for number, option in enumerate(question.options, 1)]
+    lines.append(f"({_hint(question)})")
+    return "\n".join(lines)
+
+
+def _hint(question: Question) -> str:
+    more = question.more
+    told = {
+        "date": "YYYY-MM-DD", "datetime": "YYYY-MM-DD HH:MM", "time": "HH:MM", "daterange": "YYYY-MM-DD to YYYY-MM-DD",
+        "email": "an e-mail address", "textarea": "text", "text": "text",
+    }.get(question.type, "a number")  # fmt: skip
+    if question.options:
+        told = "numbers or values, separated by commas" if question.multiple else "a number or a value"
+    parts = [f"{more.get('prefix', '')}{told}{more.get('suffix', '')}"]
+    parts += [f"{name} {more[name]}" for name in ("min", "max", "step", "maxLength") if name in more]
+    if "placeholder" in more:
+        parts.append(f"such as {more['placeholder']}")
+    if question.default is not None:
+        parts.append(f"empty: {json.dumps(question.default, ensure_ascii=False)}")
+    elif not question.required:
+        parts.append("may be empty")
+    return "; ".join(parts)
+
+
+class Answer(Struct, frozen=True):
+    """An answer's value, or what is wrong with it; None without a fault is no answer."""
+
+    value: Any = None
+    fault: str = ""
+
+
+def answered(question: Question, text: str) -> Answer:
+    """What a text says to a question."""
+    plain = text.strip()
+    if not plain or plain == "null":
+        if question.default is not None:
+            return Answer(question.default)
+        return Answer(fault="an answer is needed") if question.required else Answer()
+    match question.type:
+        case kind if kind in _CHOICES:
+            return _chosen(question, plain)
+        case kind if kind in _NUMBERS:
+            return _number(question, plain)
+        case "text" | "textarea" | "email":
+            return _text(question, text.rstrip("\n"))
+        case _:
+            return _moment(question.type, plain)
+
+
+def _text(question: Question, text: str) -> Answer:
+    most = question.more.get("maxLength")
+    if isinstance(most, int) and len(text) > most:
+        return Answer(fault=f"it has {len(text):,} characters, at most {most:,}")
+    if question.type == "email" and not _EMAIL.fullmatch(text.strip()):
+        return Answer(fault=f"{text.strip()[:80]!r} is no e-mail address")
+    return Answer(text.strip() if question.type == "email" else text)
+
+
+def _number(question: Question, text: str) -> Answer:
+    more = question.more
+    bare = text.removeprefix(str(more.get("prefix", ""))).removesuffix(str(more.get("suffix", ""))).strip()
+    try:
+        number = float(bare.replace(",", ""))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or "_" in bare:
+        return Answer(fault=f"{text[:80]!r} is no number")
+    least, most = more.get("min", -math.inf), more.get("max", math.inf)
+    if not least <= number <= most:
+        return Answer(fault=f"it must be from {least} to {most}")
+    step = more.get("step", 1 if question.type == "slider" else 0)
+    start = least if math.isfinite(least) else 0
+    if step and question.type == "slider" and abs((number - start) / step - round((number - start) / step)) > 1e-9:
+        return Answer(fault=f"it must go in steps of {step}")
+    return Answer(int(number) if number.is_integer() and abs(number) < 2**53 else number)
+
+
+def _chosen(question: Question, text: str) -> Answer:
+    words: list[Any] = [text]
+    if question.multiple:
+        words = [word.strip() for word in text.split(",")]
+        if text.startswith("["):
+            try:
+                words = json.loads(text)
+            except (ValueError, RecursionError):
+                return Answer(fault="it is no list of values")
+    found = []
+    for word in words:
+        option = _option(question.options, word)
+        if option is None:
+            known = ", ".join(str(each.value) for each in question.options)
+            return Answer(fault=f"{str(word)[:80]!r} is none of: {known}")
+        if option.value not in found:
+            found.append(option.value)
+    return Answer(found if question.multiple else found[0])
+
+
+def _option(options: tuple[Option, ...], word: Any) -> Option | None:
+    """By its value, its label, or its number as shown."""
+    text = str(word).strip().lower()
+    for key in ("value", "label"):
+        for option in options:
+            if str(getattr(option, key)).strip().lower() == text:
+                return option
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+    return options[number - 1] if 0 < number <= len(options) else None
+
+
+def _moment(kind: str, text: str) -> Answer:
+    match kind:
+        case "date":
+            fits = _is_date(text)
+        case "time":
+            fits = bool(_TIME.fullmatch(text))
+        case "datetime":
+            day, _, hour = text.replace("T", " ").partition(" ")
+            fits = _is_date(day) and bool(_TIME.fullmatch(hour.strip()))
+        case _:
+            return _range(text)
+    return Answer(text) if fits else Answer(fault=f"{text[:80]!r} is no {kind}")
+
+
+def _range(text: str) -> Answer:
+    days = [match[0] for match in _DATE.finditer(text)]
+    if len(days) != 2 or not all(map(_is_date, days)):
+        return Answer(fault=f"{text[:80]!r} is no range of two dates")
+    if days[0] > days[1]:
+        return Answer(fault="it ends before it begins")
+    return Answer({"start": days[0], "end": days[1]})
+
+
+def _is_date(text: str) -> bool:
+    match = _DATE.fullmatch(text)
+    if not match:
+        return False
+    year, month, day = (int(part) for part in match.groups())
+    if not 1 <= month <= 12 or not 1 <= day <= _DAYS[month - 1]:
+        return False
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return not (month == 2 and day == 29 and not leap)

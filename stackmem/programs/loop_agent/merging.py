@@ -1,0 +1,72 @@
+"""What happened between two payloads, leaf by leaf, and the changes of many iterations brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from .paths import MISSING, Path, looked_up, spelled
+from .payload import written
+from .permissions import Rule
+
+
+class Write(Struct, frozen=True):
+    """One value at one place; ``appended`` items go behind the list that stands there."""
+
+    path: Path
+    value: Any
+    appended: bool = False
+
+
+def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
+    """What leads from one to the other; what only the first has stays."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in after.items():
+            yield from writes_between(before.get(name, MISSING), value, (*path, name))
+    elif isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
+        if len(after) > len(before):
+            yield Write(path, after[len(before) :], appended=True)
+    elif before is MISSING or type(before) is not type(after) or before != after:
+        yield Write(path, after)
+
+
+_MOST_TOLD = 50
+
+
+class Merged:
+    """A payload into which iterations are merged one by one, in their order; the last one wins, and is told of."""
+
+    def __init__(self, payload: Any, rules: tuple[Rule, ...]) -> None:
+        self.payload = payload
+        self.warnings: list[str] = []
+        self._rules = rules
+        self._first: dict[Path, tuple[int, Any]] = {}
+
+    def merge(self, index: int, writes: Iterator[Write] | tuple[Write, ...]) -> None:
+        for write in writes:
+            if write.appended:
+                self._append(write)
+                continue
+            known = self._first.setdefault(write.path, (index, write.value))
+            if known[0] != index and known[1] != write.value:
+                place = spelled(write.path)
+                self._warn(f"iterations {known[0]} and {index} wrote different values to '{place}'; the later holds")
+                self._first[write.path] = (index, write.value)
+            self._put(write.path, write.value)
+
+    def _append(self, write: Write) -> None:
+        have = looked_up(self.payload, write.path)
+        for place, item in enumerate(write.value, len(have) if isinstance(have, list) else 0):
+            self._put((*write.path, place), item)
+
+    def _put(self, path: Path, value: Any) -> None:
+        change = written(self.payload, path, value, self._rules)
+        self.payload = change.result
+        for refused in change.blocked:
+            self._warn(refused)
+
+    def _warn(self, told: str) -> None:
+        if told not in self.warnings and len(self.warnings) < _MOST_TOLD:
+            self.warnings.append(told)

@@ -1,0 +1,219 @@
+"""What a change request makes of a payload.
+
+Rule 1: the payload that is given is never changed; what comes of it is a new value.
+Rule 2: for one key, ``replaceElements`` first; else updates, then removals, then additions, so that positions in lists
+        are those the model saw.
+Rule 3: what is corrected is a warning, what is not allowed is blocked and named; nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from .analysis import Deed, flags_of
+from .paths import MISSING, Path, looked_up, put, removed, spelled
+from .permissions import Operation, Rule, denied
+
+DELETE = "__DELETE__"
+WORDS = ("newElements", "updateElements", "removeElements", "replaceElements", "reasoning")
+
+
+class Change(Struct, frozen=True):
+    """What came of a request.
+
+    Attributes:
+        deeds: What was done, in order.
+        flags: Why somebody should look at it again; empty where nothing is odd.
+        blocked: What was not allowed.
+
+    """
+
+    result: Any
+    deeds: tuple[Deed, ...] = ()
+    warnings: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+    def count(self, operation: Operation) -> int:
+        return sum(deed.operation == operation for deed in self.deeds)
+
+    @property
+    def requires_feedback(self) -> bool:
+        return bool(self.flags)
+
+    @property
+    def diff(self) -> tuple[str, ...]:
+        """A line for each thing that was done."""
+        signs = {"add": "+", "update": "~", "delete": "-"}
+        return tuple(f"{signs[deed.operation]} {spelled(deed.path)}" for deed in self.deeds)
+
+
+def fault_of(request: Any) -> str:
+    """What is wrong with the form of a request; empty where nothing is."""
+    if not isinstance(request, dict):
+        return "payloadChangeRequest must be an object"
+    for word in WORDS[:-1]:
+        if request.get(word) is not None and not isinstance(request[word], dict):
+            return f"payloadChangeRequest.{word} must be an object"
+    return ""
+
+
+def changed(
+    payload: Any, request: dict[str, Any], rules: tuple[Rule, ...] = (), *, ignore_stray: bool = False
+) -> Change:
+    """The payload with a request applied that has no fault of form."""
+    work = _Work(payload if isinstance(payload, dict) else {}, rules)
+    new, update, remove, replace = (dict(request.get(word) or {}) for word in WORDS[:-1])
+    if not ignore_stray:
+        work.adopt_stray(request, new, update, (remove, replace))
+    for key, value in replace.items():
+        work.replaced((key,), value)
+        for other in (new, update, remove):
+            other.pop(key, None)
+    for key, value in update.items():
+        work.updated((key,), value, top=True)
+    for key, value in remove.items():
+        work.taken((key,), value)
+    for key, value in new.items():
+        work.added((key,), value)
+    deeds = tuple(work.deeds)
+    return Change(work.result, deeds, tuple(dict.fromkeys(work.warnings)), flags_of(deeds), tuple(work.blocked))
+
+
+def written(payload: Any, path: Path, value: Any, rules: tuple[Rule, ...]) -> Change:
+    """The payload with one value at one place, as an output mapping has it."""
+    work = _Work(payload, rules)
+    work.set("add" if looked_up(payload, path) is MISSING else "update", path, value)
+    return Change(work.result, tuple(work.deeds), blocked=tuple(work.blocked))
+
+
+class _Work:
+    """A payload that is being changed; every step makes a new value and shares what stays."""
+
+    def __init__(self, payload: Any, rules: tuple[Rule, ...]) -> None:
+        self.result = payload
+        self.rules = rules
+        self.deeds: list[Deed] = []
+        self.warnings: list[str] = []
+        self.blocked: list[str] = []
+
+    def set(self, operation: Operation, path: Path, value: Any) -> None:
+        refused = denied(self.rules, path, operation)
+        if refused:
+            self.blocked.append(refused)
+            return
+        before = looked_up(self.result, path)
+        self.result = removed(self.result, path) if operation == "delete" else put(self.result, path, value)
+        self.deeds.append(Deed(operation, path, None if before is MISSING else before, value))
+
+    def adopt_stray(
+        self, request: dict[str, Any], new: dict[str, Any], update: dict[str, Any], other: tuple[dict[str, Any], ...]
+    ) -> None:
+        """Keys beside the known words are what the model forgot to wrap."""
+        for key, value in request.items():
+            if key in WORDS or key.startswith(("_", "$")):
+                continue
+            if key in new or key in update or any(key in each for each in other):
+                self.warnings.append(f"'{key}' stands beside the known words, too; the explicit entry holds")
+                continue
+            target, word = (update, "updateElements") if key in self.result else (new, "newElements")
+            target[key] = value
+            self.warnings.append(f"Auto-corrected: '{key}' stood outside of the known words (moved to {word})")
+
+    def replaced(self, path: Path, value: Any) -> None:
+        if looked_up(self.result, path) is not MISSING:
+            self.set("delete", path, None)
+            if looked_up(self.result, path) is not MISSING:
+                return
+        self.set("add", path, _unmarked(value))
+
+    def added(self, path: Path, value: Any) -> None:
+        have = looked_up(self.result, path)
+        if have is MISSING:
+            self.set("add", path, _unmarked(value))
+        elif isinstance(have, list):
+            items = value if isinstance(value, list) else [value]
+            for item in items:
+                self.set("add", (*path, len(looked_up(self.result, path))), _unmarked(item))
+        elif isinstance(have, dict) and isinstance(value, dict):
+            for name, member in value.items():
+                self.added((*path, name), member)
+        else:
+            key = spelled(path)
+            told = f"Auto-corrected: '{key}' was in newElements but already exists (treated as update)"
+            self.warnings.append(told)
+            self.updated(path, value)
+
+    def updated(self, path: Path, value: Any, *, top: bool = False) -> None:
+        have = looked_up(self.result, path)
+        if isinstance(value, str) and value == DELETE:
+            self._delete(path, have)
+        elif have is MISSING:
+            if top:
+                key = spelled(path)
+                told = f"Auto-corrected: '{key}' was in updateElements but does not exist (treated as addition)"
+                self.warnings.append(told)
+            self.set("add", path, _unmarked(value))
+        elif value == {} and isinstance(value, dict):
+            return
+        elif isinstance(have, dict) and isinstance(value, dict):
+            for name, member in value.items():
+                self.updated((*path, name), member)
+        elif isinstance(have, list) and isinstance(value, list):
+            self._positional(path, value, len(have))
+        elif not _same(have, value):
+            self.set("update", path, _unmarked(value))
+
+    def _positional(self, path: Path, values: list[Any], length: int) -> None:
+        marked = []
+        for index, item in enumerate(values):
+            if isinstance(item, str) and item == DELETE:
+                marked.append(index)
+            elif index < length:
+                self.updated((*path, index), item)
+            else:
+                self.set("add", (*path, len(looked_up(self.result, path))), _unmarked(item))
+        self._delete_items(path, marked)
+
+    def taken(self, path: Path, mark: Any) -> None:
+        have = looked_up(self.result, path)
+        if isinstance(mark, str) and mark == DELETE:
+            self._delete(path, have)
+        elif isinstance(mark, dict) and mark and isinstance(have, dict):
+            for name, member in mark.items():
+                self.taken((*path, name), member)
+        elif isinstance(mark, list) and isinstance(have, list):
+            marked = [index for index, item in enumerate(mark) if isinstance(item, str) and item == DELETE]
+            for index, item in enumerate(mark[: len(have)]):
+                if isinstance(item, dict | list):
+                    self.taken((*path, index), item)
+            self._delete_items(path, marked)
+        elif mark is not None and mark != {}:
+            self.warnings.append(f"'{spelled(path)}' in removeElements was kept: only \"{DELETE}\" removes")
+
+    def _delete_items(self, path: Path, marked: list[int]) -> None:
+        for index in reversed(marked):
+            self._delete((*path, index), looked_up(self.result, (*path, index)))
+
+    def _delete(self, path: Path, have: Any) -> None:
+        if have is MISSING:
+            self.warnings.append(f"'{spelled(path)}' was to be removed and is not there")
+        else:
+            self.set("delete", path, None)
+
+
+def _unmarked(value: Any) -> Any:
+    """A new value without marks of deletion in it."""
+    match value:
+        case dict():
+            return {name: _unmarked(each) for name, each in value.items() if each != DELETE}
+        case list():
+            return [_unmarked(each) for each in value if each != DELETE]
+        case _:
+            return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

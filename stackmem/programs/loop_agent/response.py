@@ -1,0 +1,206 @@
+"""What a reply asks for: the decision table.
+
+| a reply | comes to |
+|---|---|
+| empty | ``Failed`` |
+| not one JSON object, or something in it does not fit | ``Malformed``: the model is asked again, with the place |
+| ``nextStep.type`` Chat | ``Chat``, also of a complete task; without a message its reasoning, else ``Malformed`` |
+| ``taskComplete`` true | ``Success``; any other step is dropped with a warning |
+| no step; a form, or actionable commands | ``Chat`` with the message, else the form's title or the first label |
+| no step; a message | ``Chat`` |
+| no step; a payload change or automatic commands | ``Again``: it is carried out and the loop goes on |
+| no step; a reasoning alone | ``Chat`` with the reasoning |
+| nothing of these | ``Malformed`` |
+| a step without a type | the type is the one whose member is there |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from . import commands, payload
+from .forms import Form, read_form
+from .json_text import read_object
+from .operations import ActionCall, Ask, ForEach, While, action_call, ask, for_each, while_
+from .reading import Misfit, kind_of, member
+
+_TYPES = {
+    "actions": "actions", "sub-agent": "subAgent", "chat": "", "retry": "", "foreach": "forEach", "while": "while",
+}  # fmt: skip
+_KNOWN = (
+    "taskComplete", "message", "responseForm", "actionableCommands", "automaticCommands", "payloadChangeRequest",
+    "reasoning", "confidence", "nextStep", "scratchpad",
+)  # fmt: skip
+_NOTHING = "it asks for nothing: give a nextStep, or set taskComplete to true"
+
+
+class Success(Struct, frozen=True):
+    message: str
+
+
+class Chat(Struct, frozen=True):
+    message: str
+    form: Form | None = None
+
+
+class Actions(Struct, frozen=True):
+    calls: tuple[ActionCall, ...]
+
+
+class Expand(Struct, frozen=True):
+    """Show the result with this number whole."""
+
+    index: int
+    reason: str
+
+
+class Again(Struct, frozen=True):
+    """Nothing but another turn."""
+
+
+class Malformed(Struct, frozen=True):
+    """The model is asked again."""
+
+    fault: str
+
+
+class Failed(Struct, frozen=True):
+    fault: str
+
+
+Step = Success | Chat | Actions | Ask | ForEach | While | Expand | Again | Malformed | Failed
+
+
+class Response(Struct, frozen=True):
+    """A reply as it was understood.
+
+    Attributes:
+        change: The payload change request, if there is one.
+        warnings: What was dropped or repaired.
+
+    """
+
+    step: Step
+    message: str = ""
+    change: dict[str, Any] | None = None
+    actionable: tuple[commands.Command, ...] = ()
+    automatic: tuple[commands.Command, ...] = ()
+    scratchpad: Any = None
+    warnings: tuple[str, ...] = ()
+
+
+def understood(text: str) -> Response:
+    """What the reply asks for."""
+    if not text.strip():
+        return Response(Failed("the reply is empty"))
+    found = read_object(text)
+    if found.value is None:
+        return Response(Malformed(found.fault))
+    try:
+        return _response(found.value, list(found.repairs))
+    except Misfit as misfit:
+        return Response(Malformed(str(misfit).removeprefix("reply.")), warnings=found.repairs)
+
+
+def _response(value: dict[str, Any], warnings: list[str]) -> Response:
+    strange = [name for name in value if name not in _KNOWN]
+    if strange:
+        warnings.append(f"not known and passed over: {', '.join(name[:40] for name in strange[:10])}")
+    message = member(value, "message", str, "reply", "").strip()
+    reasoning = member(value, "reasoning", str, "reply", "").strip()
+    if not isinstance(value.get("confidence", 0), int | float | None):
+        warnings.append("confidence is no number")
+    change = value.get("payloadChangeRequest")
+    told = payload.fault_of(change) if change is not None else ""
+    if told:
+        raise Misfit(told)
+    form = read_form(value["responseForm"]) if value.get("responseForm") is not None else None
+    actionable = commands.actionable(value.get("actionableCommands"))
+    automatic = commands.automatic(value.get("automaticCommands"))
+    next_step = member(value, "nextStep", dict, "reply", None)
+    complete = member(value, "taskComplete", bool, "reply", default=False)
+    if next_step is not None and _type_of(next_step, complete=complete) == "chat":
+        step: Step = _chat(message or (form.says if form else "") or reasoning, form)
+    elif complete:
+        if next_step is not None:
+            warnings.append(f"taskComplete is true, so the step {str(next_step.get('type'))[:40]!r} was dropped")
+        step = Success(message or reasoning)
+    elif next_step is not None:
+        step = _step(next_step)
+    else:
+        step = _without_step(message, reasoning, form, actionable, acts=bool(change or automatic))
+    if form is not None and not isinstance(step, Chat):
+        warnings.append("the form was dropped: it goes with a Chat, or with no step at all")
+    return Response(step, message, change, actionable, automatic, value.get("scratchpad"), tuple(warnings))
+
+
+def _chat(message: str, form: Form | None) -> Step:
+    return Chat(message, form) if message else Malformed("a Chat needs a message")
+
+
+def _without_step(
+    message: str, reasoning: str, form: Form | None, actionable: tuple[commands.Command, ...], *, acts: bool
+) -> Step:
+    if form is not None:
+        return Chat(message or form.says, form)
+    if message or actionable:
+        return Chat(message or actionable[0].label)
+    if acts:
+        return Again()
+    return Chat(reasoning) if reasoning else Malformed(_NOTHING)
+
+
+def _type_of(step: dict[str, Any], *, complete: bool) -> str:
+    """The type in lower case; where it is missing, that of the one member that is there."""
+    given = step.get("type")
+    if given is not None and not isinstance(given, str):
+        if complete:
+            return ""
+        raise Misfit(f"nextStep.type must be a text, is {kind_of(given)}")
+    if given is not None and given.strip():
+        return given.strip().lower()
+    found = [name for name, key in _TYPES.items() if key and step.get(key) is not None]
+    if step.get("messageIndex") is not None and not found:
+        found = ["retry"]
+    if len(found) == 1 or complete:
+        return found[0] if found else ""
+    raise Misfit("nextStep.type is missing" + (f" and {' and '.join(found)} are all there" if found else ""))
+
+
+def _step(step: dict[str, Any]) -> Step:
+    type_ = _type_of(step, complete=False)
+    match type_:
+        case "actions":
+            calls = member(step, "actions", list, "nextStep", [])
+            if not calls:
+                return Malformed("Actions not specified for action type")
+            return Actions(tuple(action_call(each, f"nextStep.actions[{index}]") for index, each in enumerate(calls)))
+        case "sub-agent":
+            return ask(_detail(step, "subAgent"), "nextStep.subAgent")
+        case "foreach":
+            return for_each(_detail(step, "forEach"), "nextStep.forEach")
+        case "while":
+            return while_(_detail(step, "while"), "nextStep.while")
+        case "retry":
+            return _retry(step)
+        case _:
+            known = "Actions, Sub-Agent, Chat, Retry, ForEach, While"
+            return Malformed(f"nextStep.type {type_[:80]!r} is not known; known: {known}")
+
+
+def _detail(step: dict[str, Any], name: str) -> dict[str, Any]:
+    found = member(step, name, dict, "nextStep", None)
+    if found is None:
+        raise Misfit(f"nextStep.{name} is missing")
+    return dict(found)
+
+
+def _retry(step: dict[str, Any]) -> Step:
+    index = step.get("messageIndex")
+    if index is None:
+        return Again()
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise Misfit(f"nextStep.messageIndex must be a whole number, is {kind_of(index)}")
+    return Expand(index, member(step, "reason", str, "nextStep", ""))
