@@ -17,6 +17,7 @@ from stackmem.core.calls import Call
 from stackmem.core.effects import Effect
 from stackmem.core.messages import ToolResult, View
 from stackmem.core.more_calls import Expand
+from stackmem.core.shortening import shortened
 from stackmem.core.state import State
 
 from .linear import TOOLS, Cut, Linear, conversation, view
@@ -55,8 +56,7 @@ class Expandable(Struct, frozen=True):
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
         line = f"[shortened: {self.chars:,} of {len(result.text):,} characters; expand index {step} shows it whole]"
-        short = f"{result.text[: self.chars]}\n{line}"
-        return replace(result, text=short) if len(short) < len(result.text) else result
+        return replace(result, text=shortened(result.text, self.chars, f"\n{line}"))
 
 
 def expandable(parameters: str) -> Expandable:
