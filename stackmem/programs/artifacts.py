@@ -1,0 +1,102 @@
+"""Artifacts: texts that a program keeps under a name. A short one is a chunk; a long one a file, and a chunk about it.
+
+Rule 1: a file is written before the chunk that names it, so that no chunk names a file that is not there.
+Rule 2: a name never leads out of its folder, and two names never share a file.
+Rule 3: what is kept fits what the heap asks of names and descriptions; an empty text is a file, as no chunk is empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.text import clip_chars, mark_cut
+
+from .effects import ChunkAnswer, InvokeTool, KeepChunk, ReadChunk, ToolAnswer
+from .frame_text import shown
+
+CHUNK_CHARS = 2_000
+"""Most characters of an artifact that is a chunk itself."""
+LOADED_CHARS = 30_000
+"""Most characters that are shown of one: head and tail, with a mark between them."""
+FOLDER = "artifacts"
+_SUMMARY_CHARS = 200
+_NAME_CHARS = 64
+_STRANGE = re.compile(r"[^A-Za-z0-9_.-]")
+
+Doing = Generator[InvokeTool | KeepChunk | ReadChunk, Any, Any]
+"""What it returns stands in each docstring; use ``yield from``."""
+
+
+class Artifact(Struct, frozen=True):
+    """A text under a name.
+
+    Attributes:
+        name: As the program spells it.
+        chunk: Of the heap.
+        summary: One line, at most 200 characters.
+        file: Where a long one lies in the workspace; empty where the chunk is the text itself.
+        failed: Why it was not kept; empty where it was.
+
+    """
+
+    name: str
+    chunk: str
+    summary: str = ""
+    chars: int = 0
+    file: str = ""
+    failed: str = ""
+
+
+def plain_name(name: str) -> str:
+    """The chunk and the file of an artifact called ``name``: others become ``_``, and so does a first dot or dash."""
+    plain = _STRANGE.sub("_", name.strip())[:_NAME_CHARS] or "_"
+    return f"_{plain[1:]}" if plain[0] in ".-" else plain
+
+
+def save(name: str, content: Any, summary: str = "", taken: Iterable[str] = ()) -> Doing:
+    """Keep ``content``, over what has the same name; returns the ``Artifact``.
+
+    Args:
+        content: A text, or a value that is kept as JSON.
+        taken: The names of the artifacts there are; one that would be the same file refuses this one.
+
+    """
+    chunk, text, summary = plain_name(name), shown(content), _one_line(summary)
+    if not name.strip():
+        return Artifact(name, chunk, failed="an artifact needs a name")
+    other = next((each for each in taken if each.strip() != name.strip() and plain_name(each) == chunk), None)
+    if other is not None:
+        return Artifact(name, chunk, failed=f"{name[:80]!r} and {other[:80]!r} would be one artifact; rename one")
+    kept, file = text, ""
+    if not text or len(text) > CHUNK_CHARS:
+        file = f"{FOLDER}/{chunk}"
+        wrote: ToolAnswer = yield InvokeTool("write_file", {"path": file, "content": text, "parents": True})
+        if wrote.failed:
+            return Artifact(name, chunk, failed=f"the artifact could not be written: {wrote.detail}")
+        kept = f"{summary}\n({len(text):,} characters, in the file {file})".strip()
+    answer: ChunkAnswer = yield KeepChunk(chunk, kept, summary, file)
+    return Artifact(name, chunk, summary, len(text), file, answer.failed)
+
+
+def read(artifact: Artifact) -> Doing:
+    """The whole text of an artifact; returns ``(text, failed)``."""
+    if artifact.file:
+        answer: ToolAnswer = yield InvokeTool("read_file", {"path": artifact.file})
+        return ("", answer.detail or answer.failed) if answer.failed else (shown(answer.value), "")
+    found: ChunkAnswer = yield ReadChunk(artifact.chunk)
+    return found.content, found.failed
+
+
+def load(artifact: Artifact) -> Doing:
+    """What a model is shown of an artifact, at most ``LOADED_CHARS``; returns ``(text, failed)``."""
+    text, failed = yield from read(artifact)
+    return clip_chars(text, LOADED_CHARS), failed
+
+
+def _one_line(summary: str) -> str:
+    plain = "".join(char if char.isprintable() else " " for char in summary)
+    return mark_cut(" ".join(plain.split()), _SUMMARY_CHARS)
