@@ -13,6 +13,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 _K1, _B = 1.2, 0.75
+
+MOST_GAIN = _K1 + 1
+"""No text gains more by a word, however often it holds it."""
+
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -43,9 +47,14 @@ def rarity(texts: int, holding: int) -> float:
     return math.log(1 + (texts - holding + 0.5) / (holding + 0.5))
 
 
-def saturation(often: int, length: int, mean: float) -> float:
-    """What a text gains by a word that it holds so often; ``mean`` is the length of texts in words."""
-    return often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * length / mean))
+def drag(length: int, mean: float) -> float:
+    """What holds a text of so many words back; ``mean`` is the length of texts in words."""
+    return _K1 * (1 - _B + _B * length / mean)
+
+
+def saturation(often: int, drag: float) -> float:
+    """What a text gains by a word that it holds so often."""
+    return often * MOST_GAIN / (often + drag)
 
 
 def scores(query: str, texts: Sequence[Counted]) -> list[float]:
@@ -58,7 +67,7 @@ def scores(query: str, texts: Sequence[Counted]) -> list[float]:
         for place, text in enumerate(texts if holding else ()):
             often = text.often.get(word, 0)
             if often:
-                found[place] += weight * saturation(often, text.length, mean)
+                found[place] += weight * saturation(often, drag(text.length, mean))
     return found
 
 
