@@ -8,13 +8,17 @@ Rule 3: a tool runs in this process, outside the sandbox: it may do what the per
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from stackmem.core.messages import ToolSpec
-from stackmem.core.program_events import ToolAnswered
+from stackmem.core.program_events import ToolAnswered, ToolFailure
+from stackmem.core.text import mark_cut, whole, whole_value
 from stackmem.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -24,6 +28,10 @@ _TAKEN = frozenset({
     "branch", "return",
 })  # fmt: skip
 MOST_CHARS = 10_000_000
+_DETAIL_CHARS = 2_000
+_DEEPEST = 200
+_DESCRIPTION_CHARS = 8_000
+"""A stranger's description stands in every prompt."""
 
 Called = Callable[..., Any]
 F = TypeVar("F", bound=Called)
@@ -59,28 +67,28 @@ class OwnTool:
     @cached_property
     def spec(self) -> ToolSpec:
         """The tool as a model is shown it."""
-        schema = json.dumps(self._schema(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        return ToolSpec(self.name, " ".join(self.description.split()), schema)
+        schema = json.dumps(whole_value(self._schema()), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        told = mark_cut(" ".join(self.description.split()), _DESCRIPTION_CHARS)
+        return ToolSpec(self.name, whole(told), schema)
 
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
-        """What the tool came to; whatever it raises is its failure."""
+        """What the tool came to; whatever it raises is its failure, and what it prints goes to stderr."""
+        process = os.getpid()
         try:
-            value = self._call(arguments)
+            with _PRINTING:
+                value = self._call(arguments)
         except BadArguments as error:
-            return ToolAnswered(None, "bad_arguments", str(error))
+            return _failed("bad_arguments", error, named=False)
         except ToolFailed as error:
-            return ToolAnswered(None, "error", str(error))
-        except Exception as error:  # noqa: BLE001 - a stranger's function may raise whatever it likes
-            return ToolAnswered(None, "error", f"{type(error).__name__}: {error}"[:2_000])
-        try:
-            text = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
-            if len(text) > MOST_CHARS:
-                return ToolAnswered(
-                    None, "too_large", f"the result has {len(text):,} characters; at most {MOST_CHARS:,}"
-                )
-            return ToolAnswered(json.loads(text))
-        except (ValueError, TypeError, RecursionError) as error:
-            return ToolAnswered(None, "error", f"the result is no JSON value ({error})")
+            return _failed("error", error, named=False)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a stranger's function may raise whatever it likes
+            return _failed("error", error)
+        finally:
+            if os.getpid() != process:  # it forked, and its child would go on with the run
+                os._exit(0)
+        return _as_json(value)
 
     def text(self, arguments: dict[str, Any]) -> tuple[str, bool]:
         """The answer as an agent reads it, and whether it is a failure."""
@@ -89,6 +97,51 @@ class OwnTool:
             return f"{self.name} failed ({answer.failed}): {answer.detail}", True
         told = answer.value if isinstance(answer.value, str) else json.dumps(answer.value, ensure_ascii=False)
         return told, False
+
+
+def _failed(failure: ToolFailure, error: BaseException, *, named: bool = True) -> ToolAnswered:
+    try:
+        told = str(error)
+    except Exception:  # noqa: BLE001 - a stranger's exception may not even say what it is
+        told = "it does not say why"
+    told = f"{type(error).__name__}: {told}" if named else told
+    return ToolAnswered(None, failure, whole(mark_cut(told, _DETAIL_CHARS)))
+
+
+def _as_json(value: Any) -> ToolAnswered:
+    """The answer that a tool's result is, as JSON can hold it."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
+        if len(text) > MOST_CHARS:
+            told = f"the result has {len(text):,} characters; at most {MOST_CHARS:,}"
+            return ToolAnswered(None, "too_large", told)
+        return ToolAnswered(whole_value(json.loads(text), _DEEPEST))
+    except Exception as error:  # noqa: BLE001 - a stranger's object is asked what it holds
+        return _failed("error", ToolFailed(f"the result is no JSON value ({error})"), named=False)
+
+
+class _Printing:
+    """Sends to stderr what is printed while tools run: stdout is the program's, and with ``--json`` the result's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._stdout: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._running:
+                self._stdout, sys.stdout = sys.stdout, sys.stderr
+            self._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._running -= 1
+            if not self._running:
+                sys.stdout = self._stdout
+
+
+_PRINTING = _Printing()
 
 
 class BadArguments(Exception):  # noqa: N818 - an answer, not a crash
@@ -117,8 +170,8 @@ def register(tools: Iterable[OwnTool]) -> None:
 
     """
     new = list(tools)
-    for one in new:
-        if one.name in TOOLS:
+    for place, one in enumerate(new):
+        if one.name in TOOLS or any(one.name == other.name for other in new[:place]):
             raise UsageError(f"the tool {one.name} is there already; give yours another name")
     TOOLS.update({one.name: one for one in new})
 

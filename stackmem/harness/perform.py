@@ -93,6 +93,7 @@ def perform(effect: Effect, world: World) -> Event:
             tree = world.snapshot() if isinstance(effect.call, WriteFile | RunCommand) else ""
             return ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests, tree)
         case UseOwnTool():
+            world.sync()  # it leaves this machine's files, as far as anyone knows
             text, failed = world.own_tool(effect.name, effect.arguments)
             shown = clip_bytes(visible(world.scrub(text)), effect.shown_bytes)
             return ToolReturned(shown, failed, None, _digests(effect.sources, world))
