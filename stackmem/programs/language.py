@@ -99,7 +99,13 @@ class Language(Struct, frozen=True):
     config: str = ""
 
 
-INTERPRETERS: dict[str, str] = {".apl": "apl", ".sexp": "sexp"}
+INTERPRETERS: dict[str, str] = {
+    ".apl": "apl",
+    ".sexp": "sexp",
+    ".pb": "playbook",
+    ".pbasm": "playbook",
+    ".playbook.md": "playbook",
+}
 """Suffix, lower case, to the language's name; a language adds its lines here."""
 
 LINTED: dict[str, str] = {".tool.apl": "apl", "apl_stl.yml": "apl", ".aplconfig": "apl"}

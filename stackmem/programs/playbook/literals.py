@@ -1,0 +1,217 @@
+"""Values as a model writes them: literals, ``$variables``, and calls with such arguments. Nothing is evaluated."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from msgspec import Struct
+
+MOST_DEPTH = 50
+MOST_DIGITS = 400
+_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?(?![\w.])")
+_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
+_CALLED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*\(")
+_KEYWORD = re.compile(r"\$?([A-Za-z_]\w*)\s*=(?!=)")
+_WORDS = {"true": True, "false": False, "null": None, "none": None}
+_WORD = re.compile(r"[A-Za-z]+(?!\w)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
+_HEX = {"x": 2, "u": 4, "U": 8}
+
+
+class LiteralFault(Exception):  # noqa: N818 - a finding of the reader, shown to the model
+    """The text is no value; the message says why, and ``at`` where."""
+
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.at = at
+
+
+class Variable(Struct, frozen=True):
+    """``$name``."""
+
+    name: str
+
+
+class CallTo(Struct, frozen=True):
+    """``Name(values, name=value)``."""
+
+    name: str
+    values: tuple[Any, ...] = ()
+    named: tuple[tuple[str, Any], ...] = ()
+
+
+class Reader:
+    """Reads values from a text, from left to right; ``at`` is where it stands."""
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        self.text, self.at = text, at
+
+    def skip_space(self) -> int:
+        while self.at < len(self.text) and self.text[self.at].isspace():
+            self.at += 1
+        return self.at
+
+    def peek(self) -> str:
+        self.skip_space()
+        return self.text[self.at : self.at + 1]
+
+    def value(self, depth: int = 0) -> Any:
+        """The value that stands here.
+
+        Raises:
+            LiteralFault: None does.
+
+        """
+        if depth > MOST_DEPTH:
+            raise LiteralFault(f"the value is nested over {MOST_DEPTH} deep", self.at)
+        first = self.peek()
+        match first:
+            case "":
+                raise LiteralFault("a value is missing", self.at)
+            case '"' | "'":
+                return self._texts()
+            case "[":
+                return self._list("[", "]", depth)
+            case "(":
+                return self._list("(", ")", depth)
+            case "{":
+                return self._map(depth)
+            case "$":
+                return self._variable()
+        return self._number() if first in "+-." or first.isdigit() else self._word(depth)
+
+    def _word(self, depth: int) -> Any:
+        found = _WORD.match(self.text, self.at)
+        if found and found[0].lower() in _WORDS and self.text[found.end() : found.end() + 1] not in ("(", "."):
+            self.at = found.end()
+            return _WORDS[found[0].lower()]
+        if _CALLED.match(self.text, self.at):
+            return self.call(depth)
+        raise LiteralFault(f"{_excerpt(self.text, self.at)} is no literal, $variable or call", self.at)
+
+    def _variable(self) -> Variable:
+        found = _VARIABLE.match(self.text, self.at)
+        if not found:
+            raise LiteralFault("a name is missing after $", self.at)
+        if self.text[found.end() : found.end() + 1] in (".", "[", "("):
+            told = f"{_excerpt(self.text, self.at)} looks into ${found[1]}; set a variable to that part first"
+            raise LiteralFault(told, self.at)
+        self.at = found.end()
+        return Variable(found[1])
+
+    def _number(self) -> int | float:
+        found = _NUMBER.match(self.text, self.at)
+        if not found or len(found[0]) > MOST_DIGITS:
+            raise LiteralFault(f"{_excerpt(self.text, self.at)} is no number", self.at)
+        plain = found[0].replace("_", "")
+        try:
+            value = float(plain) if any(mark in plain for mark in ".eE") else int(plain)
+        except ValueError as error:
+            raise LiteralFault(f"{_excerpt(self.text, self.at)} is no number", self.at) from error
+        if not math.isfinite(value):
+            raise LiteralFault(f"{found[0][:40]} is too large", self.at)
+        self.at = found.end()
+        return value
+
+    def _texts(self) -> str:
+        """A text, and those that stand right behind it, as one."""
+        parts = [self._text()]
+        while self.peek() in ('"', "'") and self.peek():
+            parts.append(self._text())
+        return "".join(parts)
+
+    def _text(self) -> str:
+        text, start = self.text, self.at
+        quote = text[start] * 3 if text.startswith(text[start] * 3, start) else text[start]
+        self.at += len(quote)
+        parts: list[str] = []
+        while not text.startswith(quote, self.at):
+            if self.at >= len(text):
+                raise LiteralFault(f"the text that begins with {_excerpt(text, start)} has no closing {quote}", start)
+            char = text[self.at]
+            self.at += 1
+            parts.append(self._escaped() if char == "\\" else char)
+        self.at += len(quote)
+        return "".join(parts)
+
+    def _escaped(self) -> str:
+        """The character behind a backslash; what is no escape is kept as it was written."""
+        char = self.text[self.at : self.at + 1]
+        self.at += 1
+        if char in _HEX:
+            digits = self.text[self.at : self.at + _HEX[char]]
+            if re.fullmatch(r"[0-9A-Fa-f]+", digits) and len(digits) == _HEX[char]:
+                code = int(digits, 16)
+                if code < 0x110000 and not 0xD800 <= code < 0xE000:
+                    self.at += len(digits)
+                    return chr(code)
+            return f"\\{char}"
+        if char in ("\\", "'", '"', "`", "/"):
+            return char
+        return _ESCAPES.get(char, f"\\{char}")
+
+    def _list(self, opening: str, closing: str, depth: int) -> list[Any]:
+        self.at += 1
+        items: list[Any] = []
+        while self.peek() != closing:
+            items.append(self.value(depth + 1))
+            self._comma(closing, f"the list that begins with {opening}")
+        self.at += 1
+        return items
+
+    def _map(self, depth: int) -> dict[str, Any]:
+        self.at += 1
+        found: dict[str, Any] = {}
+        while self.peek() != "}":
+            key = self.value(depth + 1)
+            if not isinstance(key, str | int | float | bool | None):
+                raise LiteralFault("a key of a map must be a text", self.at)
+            if self.peek() != ":":
+                raise LiteralFault(f"a colon is missing at {_excerpt(self.text, self.at)}", self.at)
+            self.at += 1
+            found[key if isinstance(key, str) else str(key)] = self.value(depth + 1)
+            self._comma("}", "the map")
+        self.at += 1
+        return found
+
+    def _comma(self, closing: str, what: str) -> None:
+        if self.peek() == ",":
+            self.at += 1
+        elif self.peek() != closing:
+            raise LiteralFault(f"{what} goes on with {_excerpt(self.text, self.at)}; a comma belongs there", self.at)
+
+    def call(self, depth: int = 0) -> CallTo:
+        """The call that stands here.
+
+        Raises:
+            LiteralFault: None does, or an argument is no value.
+
+        """
+        found = _CALLED.match(self.text, self.at)
+        if not found:
+            raise LiteralFault(f"{_excerpt(self.text, self.at)} is no call", self.at)
+        if depth > MOST_DEPTH:
+            raise LiteralFault(f"calls are nested over {MOST_DEPTH} deep", self.at)
+        self.at = found.end()
+        values: list[Any] = []
+        named: dict[str, Any] = {}
+        while self.peek() != ")":
+            keyword = _KEYWORD.match(self.text, self.at)
+            if keyword:
+                self.at = keyword.end()
+                if keyword[1] in named:
+                    raise LiteralFault(f"{keyword[1]} is given twice to {found[1]}", self.at)
+                named[keyword[1]] = self.value(depth + 1)
+            elif named:
+                raise LiteralFault(f"{found[1]} has a value without a name after named ones; name it", self.at)
+            else:
+                values.append(self.value(depth + 1))
+            self._comma(")", f"the call of {found[1]}")
+        self.at += 1
+        return CallTo(found[1], tuple(values), tuple(named.items()))
+
+
+def _excerpt(text: str, at: int) -> str:
+    return repr(" ".join(text[at : at + 40].split()))

@@ -1,0 +1,124 @@
+"""A playbook program as it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Number = tuple[int, ...]
+"""A line's place: ``02.01`` is ``(2, 1)``; leading zeros say nothing."""
+
+CODES = ("EXE", "TNK", "QUE", "CND", "CHK", "RET", "JMP", "YLD", "LOP", "ELS")
+
+
+class Required:
+    """Stands for the default of a parameter that has none."""
+
+
+class Param(Struct, frozen=True):
+    """A parameter; ``kind`` is a name of a type, or empty."""
+
+    name: str
+    kind: str = ""
+    default: Any = Required
+
+    @property
+    def required(self) -> bool:
+        return self.default is Required
+
+
+class StepLine(Struct, frozen=True):
+    """One line under ``### Steps``.
+
+    Attributes:
+        label: Its number as it was written, such as ``02.01``.
+        text: What it says, without number and code.
+        line: In the file, from 1.
+
+    """
+
+    number: Number
+    label: str
+    code: str
+    text: str
+    line: int
+
+
+class Trigger(Struct, frozen=True):
+    """A line under ``### Triggers``; ``label`` is as it was written, such as ``T1``."""
+
+    number: int
+    label: str
+    code: Literal["BGN", "CND", "EVT"]
+    text: str
+    line: int
+
+
+class Remark(Struct, frozen=True):
+    """A line under ``### Notes``, named as ``CHK`` names it."""
+
+    name: str
+    text: str
+    line: int
+
+
+class Playbook(Struct, frozen=True):
+    """One H2, or one ``@playbook`` function.
+
+    Attributes:
+        steps: In the order of the file. A function has none.
+        source: The part of the program that the model is shown; of a function its signature and docstring.
+        python: The fenced block that defines the function; empty of prose.
+        plain: Its steps are sentences without codes: it must be compiled before it can run.
+
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    returns: str
+    says: str
+    line: int
+    steps: tuple[StepLine, ...] = ()
+    triggers: tuple[Trigger, ...] = ()
+    notes: tuple[Remark, ...] = ()
+    source: str = ""
+    public: bool = False
+    python: str = ""
+    plain: bool = False
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({', '.join('$' + param.name for param in self.params)})"
+
+    def begins(self) -> bool:
+        return any(trigger.code == "BGN" for trigger in self.triggers)
+
+    def step(self, number: Number) -> StepLine | None:
+        return next((step for step in self.steps if step.number == number), None)
+
+
+class Agent(Struct, frozen=True):
+    """One H1."""
+
+    name: str
+    says: str
+    line: int
+    playbooks: tuple[Playbook, ...] = ()
+
+    def find(self, name: str) -> Playbook | None:
+        return next((playbook for playbook in self.playbooks if playbook.name == name), None)
+
+
+class Program(Struct, frozen=True):
+    agents: tuple[Agent, ...]
+
+    def all(self) -> Iterator[tuple[Agent, Playbook]]:
+        for agent in self.agents:
+            for playbook in agent.playbooks:
+                yield agent, playbook
+
+    @property
+    def plain(self) -> bool:
+        return any(playbook.plain for _, playbook in self.all())

@@ -1,0 +1,312 @@
+"""Reads a program: Markdown to agents, playbooks and their lines. It evaluates nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .faults import PlaybookError
+from .nodes import Agent, Number, Playbook, Program, Remark, StepLine, Trigger
+from .python_blocks import functions_of
+from .signatures import params_of
+from .step_lines import is_coded, note_line, step_line, trigger_line
+
+_MOST_CHARS = 5_000_000
+_MOST_DEPTH = 20
+_HEADING = re.compile(r"(public\s*:\s*)?([^()\->]+?)\s*(?:\((.*)\))?\s*(?:->\s*(.+))?", re.S)
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+SECTIONS = ("triggers", "steps", "notes")
+
+
+class _Draft(Struct):
+    """A playbook under way."""
+
+    book: Playbook
+    start: int
+    section: str = ""
+    seen: tuple[str, ...] = ()
+    steps: tuple[StepLine, ...] = ()
+    sentences: tuple[str, ...] = ()
+    triggers: tuple[Trigger, ...] = ()
+    notes: tuple[Remark, ...] = ()
+    first_plain: int = 0
+
+
+class Item(Struct, frozen=True):
+    """One list item: its text, its line, and its place in the list, outermost first."""
+
+    text: str
+    line: int
+    place: Number
+
+
+def read_program(text: str) -> Program:
+    """The program.
+
+    Raises:
+        PlaybookError: It is none; the first fault.
+
+    """
+    if len(text) > _MOST_CHARS:
+        raise PlaybookError("Long Program", f"the program has over {_MOST_CHARS:,} characters; split it")
+    return _Reader(text).program()
+
+
+@lru_cache(maxsize=1)
+def _markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"maxNesting": 2 * _MOST_DEPTH + 4})
+
+
+class _Reader:
+    """Goes over the top-level blocks once."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = _without_front_matter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+        self._agents: list[Agent] = []
+        self._made: list[Playbook] = []
+        self._public: list[tuple[str, int]] = []
+        self._draft: _Draft | None = None
+        self._says: list[str] = []
+
+    def program(self) -> Program:
+        tokens = _markdown().parse("\n".join(self._lines))
+        index = 0
+        while index < len(tokens):
+            index = self._block(tokens, index)
+        self._close_agent(len(self._lines))
+        if not self._agents:
+            raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`")
+        return Program(tuple(self._agents))
+
+    def _block(self, tokens: list[Token], index: int) -> int:
+        """Take the block that begins at ``index``; gives the index behind it."""
+        token = tokens[index]
+        end = _end(tokens, index)
+        line = (token.map or [0])[0]
+        match token.type:
+            case "heading_open":
+                self._heading(int(token.tag[1:]), tokens[index + 1].content.strip(), line)
+            case "fence":
+                self._fence(token, line)
+            case "bullet_list_open" | "ordered_list_open":
+                self._list(tokens[index:end], line)
+            case "paragraph_open":
+                self._paragraph(tokens[index + 1].content, line)
+            case "code_block":
+                self._paragraph(token.content, line)
+            case _:
+                pass
+        return end
+
+    def _heading(self, level: int, text: str, line: int) -> None:
+        if level == 1:
+            self._close_agent(line)
+            name = _camel(text)
+            if not name:
+                raise PlaybookError("Missing Agent", "Agent name is required; write `# Name`", line + 1)
+            if any(agent.name == name for agent in self._agents):
+                raise PlaybookError("Duplicate Agent", f"two agents are called {name}; rename one", line + 1)
+            self._agents.append(Agent(name, "", line + 1))
+        elif not self._agents:
+            raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`", line + 1)
+        elif level == 2:
+            self._close_playbook(line)
+            self._draft = _Draft(_headed(text, line + 1), line)
+        elif level == 3 and self._draft is not None:
+            name = text.rstrip(":").strip().lower()
+            if name not in SECTIONS:
+                told = f"{text[:80]!r} is no section of a playbook; known: Triggers, Steps, Notes"
+                raise PlaybookError("Unknown Section", told, line + 1)
+            if name in self._draft.seen:
+                raise PlaybookError("Duplicate Section", f"### {text[:80]} stands twice; join the two", line + 1)
+            self._draft.section, self._draft.seen = name, (*self._draft.seen, name)
+        else:
+            raise PlaybookError("Unknown Heading", f"{'#' * level} {text[:80]} has no meaning here", line + 1)
+
+    def _fence(self, token: Token, line: int) -> None:
+        kind = token.info.strip().lower()
+        if not self._agents:
+            return
+        if kind in ("python", "py"):
+            self._made += functions_of(token.content, line + 2)
+        elif kind in ("public.json", "json public", "public"):
+            self._public += _public_names(token.content, line + 2)
+        else:
+            self._paragraph(token.content, line)
+
+    def _paragraph(self, text: str, line: int) -> None:
+        draft = self._draft
+        if draft is None:
+            if self._agents:
+                self._says.append(text.strip())
+        elif not draft.section:
+            said = f"{draft.book.says}\n\n{text.strip()}".strip()
+            draft.book = replace(draft.book, says=said)
+        elif draft.section == "notes":
+            draft.notes = (*draft.notes, note_line(text, line + 1, len(draft.notes) + 1))
+        elif draft.section == "steps":
+            self._plain(draft, text, line + 1)
+        else:
+            raise PlaybookError("Bad Trigger", "triggers are a list; begin the line with `- `", line + 1)
+
+    def _list(self, tokens: list[Token], line: int) -> None:
+        draft = self._draft
+        if draft is None or not draft.section:
+            self._paragraph("\n".join(f"- {item.text}" for item in _items(tokens)), line)
+            return
+        for item in _items(tokens):
+            match draft.section:
+                case "triggers":
+                    draft.triggers = (*draft.triggers, trigger_line(item.text, item.line, len(draft.triggers) + 1))
+                case "notes":
+                    draft.notes = (*draft.notes, note_line(item.text, item.line, len(draft.notes) + 1))
+                case _ if is_coded(item.text):
+                    draft.steps = (*draft.steps, step_line(item.text, item.line, item.place))
+                case _:
+                    self._plain(draft, item.text, item.line)
+
+    @staticmethod
+    def _plain(draft: _Draft, text: str, line: int) -> None:
+        draft.sentences = (*draft.sentences, text)
+        draft.first_plain = draft.first_plain or line
+
+    def _close_playbook(self, end: int) -> None:
+        draft, self._draft = self._draft, None
+        if draft is None:
+            return
+        if draft.steps and draft.sentences:
+            told = "this step has no code, and others have; give it one"
+            raise PlaybookError("Step Without Code", told, draft.first_plain)
+        seen: dict[Number, StepLine] = {}
+        for step in draft.steps:
+            if step.number in seen:
+                told = f"line {step.label} of {draft.book.name} stands twice; number it anew"
+                raise PlaybookError("Duplicate Line", told, step.line)
+            seen[step.number] = step
+        source = "\n".join(self._lines[draft.start : end]).strip()
+        self._made.append(
+            replace(
+                draft.book, steps=draft.steps, triggers=draft.triggers, notes=draft.notes,
+                source=_without_blocks(source), plain=bool(draft.sentences),
+            )
+        )  # fmt: skip
+
+    def _close_agent(self, end: int) -> None:
+        self._close_playbook(end)
+        if not self._agents:
+            return
+        agent = self._agents[-1]
+        if not self._made:
+            told = f"No playbooks defined for AI agent {agent.name}: Missing H2 header (Playbook definition)"
+            raise PlaybookError("Missing Playbook", told, agent.line)
+        names: dict[str, Playbook] = {}
+        for book in self._made:
+            if book.name in names:
+                told = f"two playbooks of {agent.name} are called {book.name}; rename one"
+                raise PlaybookError("Duplicate Playbook", told, book.line)
+            names[book.name] = book
+        for name, line in self._public:
+            if name not in names:
+                told = f"the public block names {name[:80]!r}, which {agent.name} has not; mend the name"
+                raise PlaybookError("Unknown Playbook", told, line)
+            names[name] = replace(names[name], public=True)
+        says = "\n\n".join(self._says).strip()
+        self._agents[-1] = replace(agent, says=says, playbooks=tuple(names.values()))
+        self._made, self._public, self._says = [], [], []
+
+
+def _without_front_matter(lines: list[str]) -> list[str]:
+    """With the front matter's lines blank, so that every line keeps its number."""
+    if lines and lines[0].startswith("#!"):
+        lines = ["", *lines[1:]]
+    start = next((index for index, line in enumerate(lines) if line.strip()), len(lines))
+    if start == len(lines) or lines[start].strip() != "---":
+        return lines
+    end = next((index for index in range(start + 1, len(lines)) if lines[index].strip() == "---"), None)
+    if end is None:
+        raise PlaybookError("Open Front Matter", "the front matter has no closing `---`", start + 1)
+    return [""] * (end + 1) + lines[end + 1 :]
+
+
+def _headed(text: str, line: int) -> Playbook:
+    found = _HEADING.fullmatch(text)
+    name = _camel(found[2]) if found else ""
+    if not found or not name:
+        told = "a playbook is headed `## Name($parameter) -> type`; write it so"
+        raise PlaybookError("Bad Heading", told, line)
+    params = params_of(found[3] or "", line)
+    return Playbook(name, params, (found[4] or "").strip(), "", line, public=bool(found[1]))
+
+
+def _camel(text: str) -> str:
+    """A name as it is where it is one, else its words in CamelCase."""
+    words: list[str] = _WORD.findall(text)
+    if len(words) == 1 and text.strip() == words[0] and not words[0][0].isdigit():
+        return words[0]
+    joined = "".join(word[0].upper() + word[1:] for word in words)
+    return f"_{joined}" if joined[:1].isdigit() else joined
+
+
+def _public_names(text: str, line: int) -> list[tuple[str, int]]:
+    try:
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlaybookError("Invalid JSON", f"the public block is no JSON ({error})", line) from error
+    names = [each.get("name") if isinstance(each, dict) else None for each in found] if isinstance(found, list) else [0]
+    if not all(isinstance(name, str) for name in names):
+        raise PlaybookError("Invalid JSON", "the public block is a list of objects with a name each", line)
+    return [(str(name), line) for name in names]
+
+
+def _without_blocks(source: str) -> str:
+    """A playbook's text as the model reads it: Python and public blocks are no steps."""
+    return re.sub(r"\n*^```(?:python|py|public\.json)\s*$.*?^```\s*$", "", source, flags=re.S | re.M).strip()
+
+
+def _end(tokens: list[Token], index: int) -> int:
+    """The index behind the block that opens at ``index``."""
+    if tokens[index].nesting != 1:
+        return index + 1
+    depth = 0
+    while True:
+        depth += tokens[index].nesting
+        index += 1
+        if depth == 0:
+            return index
+
+
+def _items(tokens: list[Token]) -> Iterator[Item]:
+    """Every item of a list and of the lists inside it, in the order of the file."""
+    place: list[int] = []
+    texts: list[str] = []
+    line = 0
+    for token in tokens:
+        match token.type:
+            case "bullet_list_open" | "ordered_list_open":
+                if texts:
+                    yield Item("\n".join(texts), line, tuple(place))
+                    texts = []
+                place.append(0)
+                if len(place) > _MOST_DEPTH:
+                    raise PlaybookError("Deep List", f"steps are nested over {_MOST_DEPTH} deep; use a playbook", line)
+            case "bullet_list_close" | "ordered_list_close":
+                place.pop()
+            case "list_item_open":
+                place[-1] += 1
+                texts, line = [], (token.map or [0])[0] + 1
+            case "list_item_close":
+                if texts:
+                    yield Item("\n".join(texts), line, tuple(place))
+                texts = []
+            case "inline" | "fence" | "code_block":
+                texts.append(token.content.strip())
+            case _:
+                pass

@@ -1,0 +1,74 @@
+"""The session log: what happened, in less and less detail the longer ago it was."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Literal
+
+from msgspec import Struct
+
+Level = Literal["HIGH", "MEDIUM", "LOW"]
+_REACH: dict[Level, tuple[int, int, int]] = {"HIGH": (30, 40, 50), "MEDIUM": (20, 30, 40), "LOW": (10, 20, 30)}
+"""Entries from the end that are shown in full, in 200 characters, in 50; the others are left out."""
+FULL_CHARS = 2_000
+KEPT = 50
+
+
+class Entry(Struct, frozen=True):
+    """One entry; empty ``compact`` and ``minimal`` are made from ``full``."""
+
+    level: Level
+    full: str
+    compact: str = ""
+    minimal: str = ""
+
+
+class SessionLog:
+    """The newest entries; what can no longer be shown is forgotten."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._entries) + self.dropped
+
+    def add(self, level: Level, full: str, compact: str = "", minimal: str = "") -> None:
+        if full.strip():
+            self._entries.append(Entry(level, shortened(full, FULL_CHARS), compact, minimal))
+            over = len(self._entries) - KEPT
+            if over > 0:
+                self._entries, self.dropped = self._entries[over:], self.dropped + over
+
+    def fold(self, mark: int, summary: str) -> None:
+        """Put a summary in the place of every entry from ``mark`` on, as ``len`` counted them."""
+        self._entries = self._entries[: max(0, mark - self.dropped)]
+        self.add("HIGH", summary)
+
+    def text(self) -> str:
+        """The log as the model is shown it."""
+        shown = [_at(entry, age) for age, entry in enumerate(reversed(self._entries))]
+        return "\n".join(line for line in reversed(shown) if line)
+
+
+def _at(entry: Entry, age: int) -> str:
+    full, compact, minimal = _REACH[entry.level]
+    if age < full:
+        return entry.full
+    if age < compact:
+        return entry.compact or brief(entry.full, 200)
+    return (entry.minimal or brief(entry.full, 50)) if age < minimal else ""
+
+
+def brief(text: str, most: int) -> str:
+    """At most so many characters on one line; what would be almost nothing is nothing."""
+    short = textwrap.shorten(" ".join(text.split())[: 10 * most], most, placeholder="...")
+    return "" if len(short) < 13 and len(text) > most else short
+
+
+def shortened(text: str, most: int) -> str:
+    """Head and tail of a text that is longer, with a mark between them."""
+    if len(text) <= most:
+        return text
+    half = (most - 60) // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
