@@ -19,6 +19,7 @@ MOST_REPLY_CHARS = 1_000_000
 _SPACE = re.compile(r"(?:[ \t]|<br\s*/?>)+", re.I)
 _LEAD = re.compile(r"[ \t]*(?:(?:[-*•>]|\d+\.)[ \t]+)*")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w.-]*[ \t]*$")
+_FENCES = re.compile(r"^[ \t]*(?:```|~~~)[\w.-]*[ \t]*$", re.M)
 _WORDS = re.compile(r"(recap|plan)\b[ \t]*(?:[-–—:]+|$)[ \t]*(.*)", re.I)
 _WHAT = re.compile(r"what\?[ \t]*(.*)", re.I)
 _TRIG = re.compile(r"trig\?[ \t]*:?[ \t]*", re.I)
@@ -54,7 +55,7 @@ def read_reply(text: str) -> Reply:
 def _anomalous(rest: str, *, returned: bool) -> str:
     """What of the rest the contract does not allow there."""
     if not returned:
-        return rest.strip().strip("`~").strip()
+        return _FENCES.sub("", rest).strip()
     at = 0
     while found := _AFTER.match(rest, at):
         at = found.end()
@@ -116,7 +117,7 @@ class _Reply:
             space = _SPACE.match(self.text, self.at)
             if space:
                 start = start or "<" in space[0]
-                self.at = space.end()
+                prose, self.at = f"{prose} ", space.end()
             if self.at >= len(self.text) or self.text[self.at] == "\n":
                 self.at += 1
                 break
@@ -138,7 +139,7 @@ class _Reply:
                     prose, self.at = prose + self.text[self.at : upto], upto
             start = False
         if prose.strip(" `\n|\t") and not (trig and prose.strip(" .`").lower() == "no"):
-            self._items.append(Said("prose", prose.strip()))
+            self._items.append(Said("prose", " ".join(prose.split())))
 
     def _item(self, *, trig: bool, start: bool) -> bool:
         """Read the item that stands here, if one does."""

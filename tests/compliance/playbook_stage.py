@@ -1,0 +1,74 @@
+"""The cases of the output contract: a reply, and what it says item by item."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from ruamel.yaml import YAML
+
+from stackmem.programs.playbook.items import AtStep, Fired, Item, Queued, Returned, Said, SetVar, Unreadable, Yielded
+from stackmem.programs.playbook.literals import CallTo, Variable
+
+HERE = Path(__file__).parent / "playbook"
+
+
+class Case(Struct, forbid_unknown_fields=True):
+    """One case.
+
+    Attributes:
+        gives: One text for each item; of a fault, part of its words.
+        ignored: What is read as standing behind the end.
+
+    """
+
+    says: str
+    reply: str
+    gives: list[str]
+    ignored: str | None = None
+
+
+def load_cases() -> Iterator[Case]:
+    import msgspec
+
+    for file in sorted(HERE.glob("*.yaml")):
+        for raw in YAML(typ="safe", pure=True).load(file.read_text("utf-8")):
+            yield msgspec.convert(raw, Case)
+
+
+def told(item: Item) -> str:
+    match item:
+        case Said():
+            return f"{item.kind} {item.text}"
+        case SetVar():
+            return f"var {item.name} = {text_of(item.value)}"
+        case AtStep():
+            return f"step {item.playbook}:{item.label}{':' * bool(item.code)}{item.code}"
+        case Fired():
+            return f"trigger {item.playbook}:{item.number}{':' * bool(item.code)}{item.code}" + " queues" * item.queues
+        case Queued():
+            into = f"${item.into} = " if item.into else ""
+            return f"call {into}{text_of(item.call)}" + " fired" * item.fired
+        case Returned():
+            return f"return {text_of(item.value)}"
+        case Yielded():
+            return f"yld {item.to}"
+        case Unreadable():
+            return f"fault {item.why}"
+
+
+def text_of(value: Any) -> str:
+    match value:
+        case Variable():
+            return f"${value.name}"
+        case CallTo():
+            named = [f"{name}={text_of(each)}" for name, each in value.named]
+            return f"{value.name}({', '.join([*map(text_of, value.values), *named])})"
+        case list():
+            return f"[{', '.join(map(text_of, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(key)}: {text_of(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
