@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from ruamel.yaml import YAML
 
 from stackmem.core.messages import ToolSpec
-from stackmem.core.program_events import Note
+from stackmem.core.program_events import Note, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.programs import apl
 from stackmem.programs.apl.language import LANGUAGE
@@ -40,7 +40,7 @@ class Case(Struct, forbid_unknown_fields=True):
     Attributes:
         says: What is so.
         apl: The program; instead of it ``template`` or ``if``, with ``given`` as its variables.
-        sources: More files, beside the program.
+        sources: More files, beside the program; null stands for one that cannot be read.
         files: The workspace; afterwards what it must hold stands in ``writes``.
         shell: Answers to commands, in order: text, or ``{stdout, stderr, exit_code, failed, detail}``.
         frames: Results of agents, in order: text, any JSON value, or ``{failed, detail}``.
@@ -60,7 +60,7 @@ class Case(Struct, forbid_unknown_fields=True):
     condition: str | None = field(default=None, name="if")
     given: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
-    sources: dict[str, str] = {}
+    sources: dict[str, str | None] = {}
     files: dict[str, str] = {}
     shell: list[Any] = []
     frames: list[Any] = []
@@ -152,7 +152,9 @@ class World:
                 return self.load(asked)
             case InvokeTool():
                 self.done.calls.append(asked)
-                return self._used(asked)
+                answer = self._used(asked)
+                self._heard(ToolAnswered(answer.value, answer.failed, answer.detail))
+                return answer
             case RunFrame():
                 self.done.frames.append(asked)
                 return _framed(self._frames.pop(0), asked)
@@ -168,7 +170,8 @@ class World:
             inside = {name[len(path) + 1 :].split("/")[0] for name in self._sources if name.startswith(f"{path}/")}
             return Source(path, "\n".join(sorted(inside)), failed="" if inside else "No such file")
         text = self._sources.get(path)
-        return Source(path, failed="No such file") if text is None else Source(path, text)
+        why = "Permission denied" if path in self._sources else "No such file"
+        return Source(path, failed=why) if text is None else Source(path, text)
 
     def _used(self, call: InvokeTool) -> ToolAnswer:
         match call.tool:
@@ -183,7 +186,8 @@ class World:
                 self.done.files[call.arguments["path"]] = call.arguments["content"]
                 return ToolAnswer()
             case "make_directory":
-                return ToolAnswer()
+                out = call.arguments["path"].startswith("/etc")
+                return ToolAnswer(None, "refused", "out of reach") if out else ToolAnswer()
         given = self._own[call.tool]
         return _failing(given) if isinstance(given, dict) and "failed" in given else ToolAnswer(given)
 

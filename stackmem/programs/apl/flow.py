@@ -150,10 +150,10 @@ class Flow:
 
     def _tool_step(self, step: ToolStep) -> Walk:
         known = self._registry.find(step.tool)
-        if known is None:
+        if known is None and step.tool:
             names = ", ".join(sorted(self._registry.tools))
             self._error(step, "Unknown Tool", f"There is no tool `{step.tool}`; known: {names}.")
-        else:
+        elif known is not None:
             call: Call = call_of(known, step)
             for title, message in call.faults:
                 self._error(step, title, message)

@@ -21,6 +21,8 @@ Doing = Generator[Effect | Note, Answer, Any]
 """A part of the execution; gives the value of what it did."""
 
 _BRIEF_CHARS = 80
+_BRIEF_ITEMS = 8
+_BRIEF_DEPTH = 3
 _CALL_CHARS = 400
 
 
@@ -70,21 +72,20 @@ def said(tool: str, params: Mapping[str, Any]) -> str:
     return text if len(text) <= _CALL_CHARS else f"{text[:_CALL_CHARS]}…"
 
 
-def brief(value: Any) -> str:
+def brief(value: Any, depth: int = 0) -> str:
     """A value in few characters, whatever its size."""
+    many = 0 if depth == _BRIEF_DEPTH else _BRIEF_ITEMS
     match value:
         case str():
             shown = value[: _BRIEF_CHARS + 1]
             return json.dumps(f"{shown[:_BRIEF_CHARS]}…" if len(shown) > _BRIEF_CHARS else shown, ensure_ascii=False)
-        case None | bool() | int() | float():
-            return json.dumps(value)
-        case list() if len(value) > 8:
+        case list() if len(value) > many:
             return f"[{len(value):,} items]"
-        case dict() if len(value) > 8:
+        case dict() if len(value) > many:
             return f"{{{len(value):,} members}}"
         case list():
-            return f"[{', '.join(map(brief, value))}]"
+            return f"[{', '.join(brief(inner, depth + 1) for inner in value)}]"
         case dict():
-            return f"{{{', '.join(f'{name}: {brief(inner)}' for name, inner in value.items())}}}"
+            return f"{{{', '.join(f'{name}: {brief(inner, depth + 1)}' for name, inner in value.items())}}}"
         case _:
-            return type(value).__name__
+            return json.dumps(value)

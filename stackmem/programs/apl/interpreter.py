@@ -149,7 +149,7 @@ class Interpreter:
 
     def _refuse_unknown(self, known: Known, step: ToolStep) -> None:
         """A parameter that a tool of ours does not have is no hint to anybody: it would be passed over in silence."""
-        if id(step) in self._checked or known.kind in ("own", "agent"):
+        if id(step) in self._checked or known.kind == "agent":
             return
         self._checked[id(step)] = step
         for title, message in call_of(known, step).faults:

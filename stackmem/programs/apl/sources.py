@@ -192,18 +192,15 @@ def load_program_at(named: str, here: Here) -> Generator[LoadSource, Source, tup
         Halt: There is none, or it is broken.
 
     """
-    wanted, folder = named, False
+    wanted = named
     if not named.lower().endswith(".apl"):
         listing: Source = yield LoadSource(named, here.source, listing=True)
         if not listing.failed:
-            folder = True
             wanted = posixpath.join(named, "main.apl")
             if "main.apl" not in listing.text.splitlines():
                 raise no_entry_point(listing.path or named)
     source: Source = yield LoadSource(wanted, here.source)
     if source.failed:
-        if folder:
-            raise no_entry_point(named)
         raise source_failed("The program could not be found.", source, named)
     return read_program(source.path, source.text), source.path, posixpath.dirname(source.path)
 

@@ -63,12 +63,7 @@ class Missing(StrictUndefined):
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _used
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __getitem__(self, name: object) -> Any:
-        return self
+        raise AttributeError(name)
 
     @property
     def missing_name(self) -> str:
@@ -138,6 +133,10 @@ class _Bounds(NodeTransformer):
         node.iter = _filtered(cast("nodes.Expr", node.iter), "counted")
         return node
 
+    def visit_Const(self, node: nodes.Const) -> nodes.Node:  # noqa: N802
+        whole(node.value)  # 1e999 is infinite
+        return node
+
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
         raise SecurityError(f"{{% {type(node).__name__.lower()} %}} is not taken")
 
@@ -155,7 +154,14 @@ class Language(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
     def __init__(self) -> None:
-        super().__init__(undefined=Missing, keep_trailing_newline=True, extensions=[_ColonArguments], cache_size=0)
+        super().__init__(
+            undefined=Missing,
+            optimized=False,
+            keep_trailing_newline=True,
+            extensions=[_ColonArguments],
+            cache_size=0,
+            finalize=_listed,
+        )
         self.rounds = 0
         self.globals = {"range": safe_range}
         own: dict[str, Callable[..., Any]] = {
@@ -227,6 +233,31 @@ class Language(ImmutableSandboxedEnvironment):
             if self.rounds > MOST_ROUNDS:
                 raise SecurityError(f"its loops take more than {MOST_ROUNDS:,} rounds")
             yield item
+
+
+def whole(value: Any) -> Any:
+    """What an expression made, as a JSON value: a range or what a filter passes on one by one is a list."""
+    match value:
+        case Missing():
+            value.refuse()
+        case CommandOutput():
+            return value
+        case str():
+            return str.__str__(value)
+        case float() if not math.isfinite(value):
+            raise SecurityError("a number that is too large")
+        case None | bool() | int() | float():
+            return value
+        case dict():
+            return {str(key): whole(item) for key, item in value.items()}
+        case Iterable():
+            return [whole(item) for item in value]
+    raise SecurityError("a function is not a value")
+
+
+def _listed(value: Any) -> Any:
+    """What stands in a text: a list, where otherwise the name of one of Python's types would stand."""
+    return whole(value) if isinstance(value, Iterator | range) else value
 
 
 def concatenated(parts: Iterable[Any]) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 from jinja2 import Template, nodes
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.parser import Parser
 from msgspec import Struct
 
-from .template_language import MOST_CHARS, Language, Missing, MissingError
+from .template_language import MOST_CHARS, Language, Missing, MissingError, whole
 
 _LANGUAGE = Language()
 _WHOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)
@@ -88,24 +88,12 @@ def evaluate(expression: str, scope: Mapping[str, Any]) -> Any:
     """
     try:
         _LANGUAGE.rounds = 0
-        template = _compiled_expression(expression.strip())
+        template, looked_up = _compiled_expression(expression.strip())
         context = template.new_context(dict(scope))
-        for _ in template.root_render_func(context):
-            pass
+        list(template.root_render_func(context))
         value = context.vars["result"]
+        return value if looked_up and not isinstance(value, Missing) and not callable(value) else whole(value)
     except _FAULTS as error:
-        raise _fault(error) from error
-    if isinstance(value, Missing):
-        _refuse(value)
-    if callable(value):
-        raise TemplateFault("A function is not a value.")
-    return value
-
-
-def _refuse(missing: Missing) -> NoReturn:
-    try:
-        missing.refuse()
-    except MissingError as error:
         raise _fault(error) from error
 
 
@@ -194,19 +182,19 @@ def _compiled(text: str) -> Template:
 
 
 @lru_cache(maxsize=2048)
-def _compiled_expression(text: str) -> Template:
+def _compiled_expression(text: str) -> tuple[Template, bool]:
+    """The expression as a template that sets ``result``, and whether it only looks something up."""
     parser = Parser(_LANGUAGE, text, state="variable")
     parsed = parser.parse_expression()
     if not parser.stream.eos:
         raise TemplateSyntaxError("more follows where the expression should end", parser.stream.current.lineno)
     parsed.set_environment(_LANGUAGE)
     body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), parsed, lineno=1)]
-    return _LANGUAGE.from_string(_LANGUAGE.bounded(nodes.Template(body, lineno=1)))
+    looks_up = isinstance(parsed, nodes.Name | nodes.Getattr | nodes.Getitem)
+    return _LANGUAGE.from_string(_LANGUAGE.bounded(nodes.Template(body, lineno=1))), looks_up
 
 
 def _fault(error: BaseException) -> TemplateFault:
-    if isinstance(error, TemplateFault):
-        return error
     if isinstance(error, MissingError):
         return TemplateFault("A required variable was not found.", error.name, is_field=error.is_field)
     said = str(error).strip().splitlines()

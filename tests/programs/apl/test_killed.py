@@ -100,6 +100,7 @@ def test_what_was_under_way_is_reported(stage):
 
 
 @pytest.mark.campaign
+@pytest.mark.timeout(600)
 def test_ten_thousand_items_killed_at_number_7321(stage):
     run = killed(stage, IN_MEMORY, "VariableSet", 7_321, 10_000)
     value, _ = taken_up(stage, run)
