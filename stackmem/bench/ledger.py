@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from stackmem.trace.lock import Lock
 from stackmem.version import VERSION
 
 from .plan import Plan, trials
+from .results import COLUMNS
 
 LEDGER, PLAN = "ledger.jsonl", "plan.json"
 
@@ -29,6 +31,9 @@ KEPT = (
     "peak_context_tokens",
 )  # fmt: skip
 """What of a row is held in memory: enough to tell means and to expect costs."""
+
+_NEEDED = ("id", "task", "model", "strategy", "outcome")
+_LARGEST = 1 << 63  # beyond, the results cannot hold a whole number
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -55,9 +60,21 @@ def _row(line: bytes, number: int, folder: Path) -> dict[str, Any]:
         row = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         row = None
-    if not isinstance(row, dict) or not isinstance(row.get("id"), str):
+    if not isinstance(row, dict) or not all(_fits(row, name, kind) for name, kind in COLUMNS.items()):
         raise TraceError(f"line {number} of {folder / LEDGER} is no row; take it out, and its trial is made again")
     return row
+
+
+def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
+    """Whether a column holds what it may; a row has all that tell what was made, and of the figures those it has."""
+    value = row.get(name)
+    if value is None:
+        return name not in _NEEDED
+    if kind.startswith("TEXT"):
+        return isinstance(value, str) or (name == "settings" and isinstance(value, dict))
+    if isinstance(value, int):
+        return abs(value) < _LARGEST
+    return isinstance(value, float) and isfinite(value)
 
 
 def read_plan(folder: Path) -> Plan | None:

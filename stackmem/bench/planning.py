@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
+from stackmem.harness.in_memory import MEMORY, is_world
 from stackmem.harness.options import nearest
 from stackmem.harness.plugins import load_plugins
 from stackmem.memory import STRATEGIES, open_strategy
@@ -44,10 +44,15 @@ def make_plan(asked: Asked, cwd: Path, environ: Mapping[str, str], *, suite: str
     trials = TRIALS if asked.trials is None else asked.trials
     if trials < 1:
         raise UsageError(f"{trials} trials are none; give --trials from 1")
+    variants = _variants(asked)
+    memory = MEMORY in (
+        asked.settings.get("isolation"),
+        *(one.settings.get("isolation") for one in variants),
+    )
     plan = Plan(
-        subjects=_subjects(asked, cwd, demo="demo" in models),
+        subjects=_subjects(asked, cwd, demo="demo" in models, memory=memory),
         models=models,
-        variants=_variants(asked),
+        variants=variants,
         trials=trials,
         settings=asked.settings,
         price=price,
@@ -136,21 +141,21 @@ def _variants(asked: Asked) -> tuple[Variant, ...]:
     return tuple(found)
 
 
-def _subjects(asked: Asked, cwd: Path, *, demo: bool) -> tuple[Subject, ...]:
-    found = [_fixed(task, cwd, demo=demo) for task in dict.fromkeys(asked.tasks)]
+def _subjects(asked: Asked, cwd: Path, *, demo: bool, memory: bool) -> tuple[Subject, ...]:
+    found = [_fixed(task, cwd, demo=demo, memory=memory) for task in dict.fromkeys(asked.tasks)]
     names = [subject.task for subject in found]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"two tasks are called {name}; rows could not tell them apart, so run them apart")
     worlds = tuple(dict.fromkeys(asked.worlds))
     if worlds:
-        from stackmem.worlds import WORLDS
+        from stackmem.worlds import HORIZONS, MOST_NOISE, WORLDS
 
         for world in worlds:
             if world != "all" and world not in WORLDS:
                 raise UsageError(f"no world {world[:60]!a}; {nearest(world, WORLDS)}")
-        horizons = [_whole(value) for value in dict.fromkeys(asked.horizons or (HORIZON,))]
-        noises = [_noise(value) for value in dict.fromkeys(asked.noise or (NOISE,))]
+        horizons = [_whole(value, HORIZONS) for value in dict.fromkeys(asked.horizons or (HORIZON,))]
+        noises = [_noise(value, MOST_NOISE) for value in dict.fromkeys(asked.noise or (NOISE,))]
         found += [
             Subject(family, family, horizon=horizon, noise=noise)
             for family in (WORLDS if "all" in worlds else worlds)
@@ -162,25 +167,28 @@ def _subjects(asked: Asked, cwd: Path, *, demo: bool) -> tuple[Subject, ...]:
     return tuple(found)
 
 
-def _whole(value: float) -> int:
-    if not 1 <= value <= 100_000 or value != int(value):
-        raise UsageError(f"a horizon of {value:g} cannot be; give whole numbers from 1 to 100,000, like 60,300")
+def _whole(value: float, allowed: tuple[int, int]) -> int:
+    low, high = allowed
+    if not low <= value <= high or value != int(value):
+        raise UsageError(f"a horizon of {value:g} cannot be; give whole numbers from {low} to {high:,}, like 60,300")
     return int(value)
 
 
-def _noise(value: float) -> float:
-    if not math.isfinite(value) or not 0 <= value <= 100:
-        raise UsageError(f"a noise of {value:g} cannot be; give numbers from 0 to 100")
+def _noise(value: float, most: float) -> float:
+    if not 0 <= value <= most:  # nor is what is no number
+        raise UsageError(f"a noise of {value:g} cannot be; give numbers from 0 to {most:g}")
     return float(value)
 
 
-def _fixed(named: str, cwd: Path, *, demo: bool) -> Subject:
+def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> Subject:
     place = find_task(named, cwd)
     if place is None:
         raise UsageError(f"{named} is a folder without task.toml; a bench solves tasks, which have checks")
     task = read_task(place)
     if demo and task.demo is None:
         raise UsageError(f"the task {task.short_name} has no demo.yaml; name another model than demo")
+    if memory and not is_world(task.folder):
+        raise UsageError(f"--isolation memory runs worlds alone, and {task.short_name} is none; leave --isolation out")
     return Subject(task.short_name, path=str(task.folder), digest=folder_digest(task.folder))
 
 

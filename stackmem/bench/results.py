@@ -43,7 +43,7 @@ _MEANS = ", ".join((
         f"avg({name}) FILTER (WHERE outcome <> 'error') AS {name}"
         for name in (
             "solved", "steps", "peak_context_tokens", "bill_usd", "cost_usd", "cache_read_share", "rediscoveries",
-            "rereads",
+            "repeated_looks", "rereads",
         )
     ),
 ))  # fmt: skip

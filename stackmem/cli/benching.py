@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -25,8 +26,10 @@ from stackmem.harness.option_values import Place
 from stackmem.harness.options import OPTIONS
 
 from .bench_screen import open_bench_screen, strategy_lines
+from .solving import readable
 
 BUDGET_EXIT = 3
+_ERRORS_SHOWN = 3
 
 
 class Flags(Struct):
@@ -92,8 +95,8 @@ def _plan(flags: Flags, folder: Path, cwd: Path) -> Plan:
         old = read_plan(folder)
         if old is None:
             raise UsageError(
-                "nothing to solve was named; name tasks, worlds (stackmem worlds list) or a SUITE.toml, or with -o the "
-                "folder of a bench to go on with"
+                f"nothing to solve was named, and there is no bench in {folder} to go on with; name tasks, worlds "
+                "(stackmem worlds list) or a SUITE.toml"
             )
         if asked != Asked():
             raise UsageError("a bench goes on as it was planned; name its tasks too if more is wanted of it")
@@ -194,8 +197,8 @@ def _show_plan(plan: Plan, folder: Path, *, as_json: bool) -> None:
         typer.echo(f"cost of what is left: about ${usd:,.2f}" + (f" ({ASSUMPTION})" if usd else " (nobody is paid)"))
     seen = "at the rate of the finished trials" if any(row.get("solved") is not None for row in rows.values()) else ""
     typer.echo(
-        f"{pairs} pairs of two strategies under one model show a difference in success from "
-        + (f"{gap:.2f} on" if gap is not None else "nowhere on")
+        f"{pairs:,} pairs of two strategies under one model "
+        + (f"show a difference in success from {gap:.2f} on" if gap is not None else "show no difference in success")
         + f" (power 0.8 at 5 %, {seen or 'assuming that one of them solves'} {rate:.2f})"
     )
 
@@ -212,6 +215,9 @@ def _show(came: Came, plan: Plan, output: str, *, as_json: bool) -> None:
         return
     for line in strategy_lines(came.rows):
         typer.echo(line)
+    failures = Counter(str(row.get("error")) for row in came.rows if row["outcome"] == "error")
+    for sentence, count in failures.most_common(_ERRORS_SHOWN):
+        typer.echo(f"{count:,} x {readable(sentence)[:300]}")
     typer.echo(
         f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, ${usd:,.4f} paid"
     )

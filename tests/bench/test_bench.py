@@ -183,7 +183,7 @@ def test_killed_midway_and_started_again_it_comes_to_the_same_table(stage, tmp_p
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_what_is_finished_and_says_how_to_go_on(stage, tmp_path, number, code):
-    tasks = slow_tasks(stage, 4)
+    tasks = slow_tasks(stage, 8)
     bench = tmp_path / "bench"
     running = stage.start("bench", *arguments(tasks, bench))
     eventually(lambda: (bench / LEDGER).exists() and (bench / LEDGER).read_bytes().count(b"\n") >= 1)
@@ -195,8 +195,8 @@ def test_a_signal_keeps_what_is_finished_and_says_how_to_go_on(stage, tmp_path, 
     assert "Traceback" not in err
     eventually(lambda: not [pid for pid in family if lives(pid)], 10)
     had = len(list(read_rows(bench)))
-    assert len(read_results(bench)) == had < 4
-    assert benched(planned(*tasks, strategies=("full",)), bench).fresh == 4 - had
+    assert len(read_results(bench)) == had < 8
+    assert benched(planned(*tasks, strategies=("full",)), bench).fresh == 8 - had
 
 
 def test_a_dry_run_makes_nothing(stage, tmp_path):

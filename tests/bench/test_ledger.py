@@ -1,5 +1,6 @@
 """What a bench has so far, and which plans go on with it."""
 
+import msgspec
 import pytest
 
 from stackmem.bench.ledger import LEDGER, PLAN, Ledger, read_plan, read_rows
@@ -11,6 +12,10 @@ PLANNED = Plan((Subject("calculator"),), ("demo",), (Variant("full", "full"),), 
 FIRST, SECOND = (trial.id for trial in trials(PLANNED))
 
 
+def row(name: str, outcome: str = "solved", **more) -> dict:
+    return {"id": name, "task": "calculator", "model": "demo", "strategy": "full", "outcome": outcome, **more}
+
+
 def begun(folder, *rows) -> None:
     with Ledger(folder, PLANNED) as ledger:
         for row in rows:
@@ -18,32 +23,44 @@ def begun(folder, *rows) -> None:
 
 
 def test_a_row_that_was_written_is_there_when_the_bench_goes_on(tmp_path):
-    begun(tmp_path / "new" / "bench", {"id": FIRST, "outcome": "solved"})
+    begun(tmp_path / "new" / "bench", row(FIRST))
     with Ledger(tmp_path / "new" / "bench", PLANNED) as ledger:
-        assert ledger.rows == {FIRST: {"id": FIRST, "outcome": "solved"}}
+        assert ledger.rows == {FIRST: row(FIRST)}
     assert read_plan(tmp_path / "new" / "bench") == PLANNED
 
 
 def test_a_trial_never_has_two_rows(tmp_path):
-    begun(tmp_path, {"id": FIRST, "outcome": "solved"}, {"id": FIRST, "outcome": "error"})
-    begun(tmp_path, {"id": FIRST, "outcome": "unsolved"})
+    begun(tmp_path, row(FIRST), row(FIRST, "error"))
+    begun(tmp_path, row(FIRST, "unsolved"))
     assert [row["outcome"] for row in read_rows(tmp_path)] == ["solved"]
 
 
 @pytest.mark.parametrize("torn", [b'{"id": "x", "out', b'{"id": "x"}', b"\0\0\0", b"{" * 200_000])
 def test_a_line_that_a_crash_cut_short_is_no_row_and_is_cut_off(tmp_path, torn):
-    begun(tmp_path, {"id": FIRST})
+    begun(tmp_path, row(FIRST))
     whole = (tmp_path / LEDGER).read_bytes()
     with (tmp_path / LEDGER).open("ab") as file:
         file.write(torn)
     assert [row["id"] for row in read_rows(tmp_path)] == [FIRST]
-    begun(tmp_path, {"id": SECOND})
-    assert (tmp_path / LEDGER).read_bytes() == whole + b'{"id":"%s"}\n' % SECOND.encode()
+    begun(tmp_path, row(SECOND))
+    assert (tmp_path / LEDGER).read_bytes() == whole + msgspec.json.encode(row(SECOND)) + b"\n"
 
 
-@pytest.mark.parametrize("line", [b"[]", b"1", b'{"id": 3}', b"{}", b"\xff", b"{" * 50_000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"[]", b"1", b'{"id": 3}', b'{"id": "x"}', b"{}", b"\xff", b"{" * 50_000),
+        *(
+            msgspec.json.encode(row("x", **wrong))
+            for wrong in (
+                {"solved": "q"}, {"bill_usd": "1e5"}, {"steps": 1 << 63}, {"peak_context_tokens": [1]}, {"error": 3},
+                {"horizon": {}}, {"model": None},
+            )
+        ),
+    ],
+)  # fmt: skip
 def test_another_broken_line_is_named(tmp_path, line):
-    begun(tmp_path, {"id": FIRST})
+    begun(tmp_path, row(FIRST))
     with (tmp_path / LEDGER).open("ab") as file:
         file.write(line + b"\n")
     with pytest.raises(TraceError, match=r"line 2 of .* is no row; take it out"):
@@ -51,7 +68,7 @@ def test_another_broken_line_is_named(tmp_path, line):
 
 
 def test_a_plan_may_grow(tmp_path):
-    begun(tmp_path, {"id": FIRST})
+    begun(tmp_path, row(FIRST))
     more = Plan((Subject("calculator"), Subject("other")), ("demo",), PLANNED.variants, 9, PLANNED.settings)
     with Ledger(tmp_path, more) as ledger:
         assert set(ledger.rows) == {FIRST}
@@ -71,7 +88,7 @@ def test_a_plan_may_grow(tmp_path):
     ],
 )
 def test_a_plan_that_changes_what_is_there_is_refused_and_changes_nothing(tmp_path, other, said):
-    begun(tmp_path, {"id": FIRST})
+    begun(tmp_path, row(FIRST))
     before = (tmp_path / PLAN).read_bytes()
     with pytest.raises(UsageError, match=said):
         Ledger(tmp_path, other)
@@ -97,14 +114,14 @@ def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
 
 
 def test_a_plan_that_cannot_be_read_is_named(tmp_path):
-    begun(tmp_path, {"id": FIRST})
+    begun(tmp_path, row(FIRST))
     (tmp_path / PLAN).write_text("{")
     with pytest.raises(TraceError, match=r"plan\.json cannot be read"):
         begun(tmp_path)
 
 
 def test_another_version_does_not_go_on_with_it(tmp_path):
-    begun(tmp_path, {"id": FIRST})
+    begun(tmp_path, row(FIRST))
     path = tmp_path / PLAN
     path.write_text(path.read_text().replace(f'"version": "{VERSION}"', '"version": "0.0.1"'))
     with pytest.raises(UsageError, match=r"was begun by stackmem 0\.0\.1"):

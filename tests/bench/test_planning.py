@@ -41,7 +41,10 @@ def asked(**more) -> Asked:
         ({"worlds": ("all",), "horizons": (0.5,)}, "a horizon of 0.5"),
         ({"worlds": ("all",), "horizons": (float("inf"),)}, "a horizon of inf"),
         ({"worlds": ("all",), "noise": (float("nan"),)}, "a noise of nan"),
+        ({"worlds": ("all",), "horizons": (9,)}, "a horizon of 9 cannot be; give whole numbers from 10 to 2,000"),
         ({"worlds": ("all",), "noise": (-1.0,)}, "a noise of -1"),
+        ({"worlds": ("all",), "noise": (8.5,)}, "from 0 to 8"),
+        ({"settings": {"isolation": "memory"}}, "calculator is none; leave --isolation out"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(more, said):

@@ -298,7 +298,8 @@ def test_a_wrong_wish_is_refused_with_the_way_out(tmp_path, options, says):
 
 
 def test_a_bench_that_still_runs_is_told_as_far_as_it_is(tmp_path):
-    (tmp_path / "ledger.jsonl").write_text('{"id":"a","strategy":"full","solved":1,"task":"t"}\n{"id":"b","str')
+    whole = '{"id":"a","strategy":"full","solved":1,"task":"t","model":"demo","outcome":"solved"}\n'
+    (tmp_path / "ledger.jsonl").write_text(whole + '{"id":"b","str')
     assert write_report(tmp_path, str(tmp_path / "r.md")).trials == 1
 
 
