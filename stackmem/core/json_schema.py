@@ -8,11 +8,11 @@ Other words of a schema ask nothing here.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .strict_json import strict_value
 from .text import whole_value
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -32,23 +32,12 @@ def read_json(text: str) -> tuple[Any, str]:
     """``(value, fault)`` of a text that is one JSON value, also one in a fence."""
     fenced = _FENCE.fullmatch(text)
     try:
-        value = json.loads(fenced[1] if fenced else text, parse_constant=_refuse, parse_float=_finite)
+        value = strict_value(fenced[1] if fenced else text)
         return whole_value(value, _DEEPEST), ""
     except (ValueError, RecursionError) as error:
         told = error.msg if isinstance(error, json.JSONDecodeError) else str(error) or "it is nested too deeply"
         where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         return None, f"it is no JSON value ({told}{where})"
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:20]} is out of range")
-    return number
 
 
 def first_fault(value: Any, schema: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from stackmem.core.strict_json import strict_value
 from stackmem.errors import UsageError
 
 _MOST_BYTES = 10 * 1024 * 1024
@@ -41,7 +42,7 @@ def _input(text: str, cwd: Path) -> tuple[str, Any]:
         raise UsageError(f"--input {text[:80]!r} is no input; write NAME=TEXT, NAME:=JSON or NAME=@FILE")
     if name.endswith(":"):
         try:
-            return name[:-1], json.loads(value, parse_constant=_refuse)
+            return name[:-1], strict_value(value)
         except (ValueError, RecursionError) as error:
             raise UsageError(
                 f"--input {name[:80]}= is followed by no JSON value ({error}); quote it for the shell"
@@ -49,10 +50,6 @@ def _input(text: str, cwd: Path) -> tuple[str, Any]:
     if value.startswith("@"):
         return name, _text(value[1:], cwd, f"--input {name[:80]}")
     return name, value
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
 
 
 def read_answers(file: str | None, cwd: Path) -> list[str]:

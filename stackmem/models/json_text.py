@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
-from typing import Any, NoReturn
+from typing import Any
 
+from stackmem.core.strict_json import strict_value
 from stackmem.core.text import whole, whole_value
 
 MOST_TOKENS = 1 << 40
@@ -17,17 +16,6 @@ def parse_arguments(text: str) -> tuple[Any, str | None]:
     if not text.strip():
         return {}, None
     try:
-        return whole_value(json.loads(text, parse_constant=_refuse, parse_float=_finite)), None
+        return whole_value(strict_value(text)), None
     except (ValueError, RecursionError):
         return None, whole(text)
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:20]} is out of range")
-    return number

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from stackmem.core.events import Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolSpec, Usage
+from stackmem.core.strict_json import strict_value
 from stackmem.errors import UsageError
 
 T = TypeVar("T")
@@ -111,13 +112,9 @@ def load(text: str, where: str) -> Any:
 
     """
     try:
-        return _whole(json.loads(text, parse_constant=_refuse_constant))
+        return _whole(strict_value(text))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is no JSON ({error}); give the file as its tool wrote it") from error
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _whole(value: Any) -> Any:
