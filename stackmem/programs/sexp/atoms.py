@@ -103,9 +103,8 @@ def _option(machine: Machine, form: Form, node: Node) -> tuple[str, Any]:
         if key == "type" and value != "atomic":
             raise machine.fault(f"'type' of 'defatom' must be atomic, got: {value[:80]}", form)
         return key, value
-    plain = (
-        _unquoted(datum(items[1], machine.budget)) if len(items) == 2 else [_unquoted(datum(one)) for one in items[1:]]
-    )
+    given = items[1] if len(items) == 2 else Form(items[1:], node.at, node.at, form.source)
+    plain = _unquoted(datum(given, machine.meter.budget))
     if key == "depends":
         return key, [str(one) for one in plain] if isinstance(plain, list) else [str(plain)]
     try:

@@ -32,6 +32,26 @@ class Budget(Struct, frozen=True):
     source: int = 1_000_000
 
 
+class Meter:
+    """What one evaluation has used of its budget."""
+
+    __slots__ = ("budget", "steps")
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.steps = budget, 0
+
+    def charge(self, steps: int) -> None:
+        """Count work that is more than a node's: long lists and texts cost what their length costs.
+
+        Raises:
+            TaskError: The steps are used up.
+
+        """
+        self.steps += steps
+        if self.steps > self.budget.steps:
+            raise exhausted("steps", self.budget.steps, "evaluation steps")
+
+
 def exhausted(what: str, most: int, word: str) -> TaskError:
     """What a spent budget is; ``what`` is its name here."""
     return TaskError("RESOURCE_EXHAUSTION", f"The evaluation takes more than {most:,} {word}.", what)

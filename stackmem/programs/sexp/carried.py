@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .budget import Budget
+from .budget import Budget, exhausted
 from .nodes import Symbol
 from .values import CYCLE, contained, is_null, written
 
@@ -28,6 +28,7 @@ def as_json(value: Any, budget: Budget) -> Any:
     made: Any = {} if isinstance(value, dict) else []
     path: list[tuple[Any, Any, Any]] = [(value, iter(_pairs(value)), made)]
     open_ = {id(value)}
+    count = 0
     while path:
         old, pairs, new = path[-1]
         pair = next(pairs, None)
@@ -36,6 +37,9 @@ def as_json(value: Any, budget: Budget) -> Any:
             open_.discard(id(old))
             continue
         key, item = pair
+        count += 1
+        if count > budget.items:
+            raise exhausted("items", budget.items, "items in one value")
         put: Any
         if not isinstance(item, list | tuple | dict):
             put = _plain(item)

@@ -45,12 +45,12 @@ class Evaluation:
         scope: SexpEnvironment | None = env
         while scope is not None:
             for name, given in scope.bindings.items():
-                scope.bindings[name] = entered(given, self.machine.budget)
+                scope.bindings[name] = entered(given, self.machine.meter.budget)
             names |= scope.bindings.keys()
             scope = scope.parent
         self.machine.bind_names(names)
         value: Any = []
         for node in nodes:
             value = yield from self.machine.evaluate(node, env)
-        list(contained(value, self.machine.budget))
+        list(contained(value, self.machine.meter.budget))
         return value

@@ -207,7 +207,7 @@ def _path(match: Any) -> str:
 def _part(value: Any, name: str) -> Any:
     if value is None or isinstance(value, str):
         return None
-    found = value.get(name) if isinstance(value, dict) else field(value, name, Budget())
+    found = value.get(name) if isinstance(value, dict) else field(value, name)
     return None if is_null(found) else found
 
 

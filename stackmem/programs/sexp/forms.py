@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .budget import exhausted
 from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, UnboundSymbolError
 from .machine import Call, Doing, Env, Handler, Machine, Tail, source_of, values_of
-from .nodes import Form, Name, Node, Symbol, datum
+from .nodes import Form, Name, Node, Symbol, datum, size_of
 from .values import Closure, entered, truthy, written
 
 
@@ -93,7 +92,8 @@ def progn_form(machine: Machine, form: Form, env: Env) -> Doing:
 def quote_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) != 2:
         raise machine.fault("'quote' requires exactly one argument: (quote expression)", form)
-    return datum(form.items[1], machine.budget)
+    machine.meter.charge(size_of(form.items[1]))
+    return datum(form.items[1], machine.meter.budget)
     yield  # type: ignore[unreachable]  # a handler is a generator
 
 
@@ -177,9 +177,7 @@ def loop_form(machine: Machine, form: Form, env: Env) -> Doing:
         if compiled is None:
             value = yield (form.items[2], env)
         else:
-            machine.steps += compiled[1]
-            if machine.steps > machine.budget.steps:
-                raise exhausted("steps", machine.budget.steps, "evaluation steps")
+            machine.meter.charge(compiled[1])
             value = compiled[0](env)
     return value
 

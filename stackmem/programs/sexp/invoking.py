@@ -66,7 +66,7 @@ class Invoking:
 
     def _request(self, machine: Machine, name: str, kind: str, arguments: dict[str, Any], form: Form) -> Doing:
         for value in arguments.values():
-            list(contained(value, machine.budget))
+            list(contained(value, machine.meter.budget))
         try:
             files = _files(arguments.get("files"))
             context = _context(arguments.get("context"))
@@ -96,7 +96,7 @@ class Invoking:
             answer = yield request
         except SexpEvaluationError as error:
             raise machine.located(error, form) from None
-        return entered(answer, machine.budget)
+        return entered(answer, machine.meter.budget)
 
 
 def as_mapping(value: Any) -> dict[str, Any] | None:

@@ -130,14 +130,13 @@ def _left(ask: Ask, answer: Any) -> Doing:
 
 def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow) -> Doing:
     """Ask for an expression, evaluate it, say its value; a fault is said, too, and everything bound stays."""
-    value: Any = []
     while True:
         text: str = yield from host.answer(Question(PROMPT))
         if text.strip() in (LEAVE, "exit"):
-            return as_json(value, evaluation.machine.budget)
+            return None
         if not text.strip():
             continue
-        evaluation.machine.steps = 0
+        evaluation.machine.meter.steps = 0
         try:
             value = yield from _driven(evaluation.run(read(text, "repl"), env), host)
             env.define("it", value)

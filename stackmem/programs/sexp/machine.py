@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from .budget import Budget, exhausted
+from .budget import Budget, Meter, exhausted
 from .environment import SexpEnvironment
 from .errors import Place, SexpEvaluationError, TaskError, UnboundSymbolError, told
 from .nodes import Atom, Form, Name, Node, Symbol
@@ -52,8 +52,8 @@ class Machine:
         knows: Whether a name is a task's or a tool's.
         invoke: The handler of a call of a task or a tool, its arguments not evaluated yet.
         apply_named: The same for evaluated arguments: ``(machine, name, args, form)``.
-        steps: Nodes evaluated so far. depth: Calls of closures that are open. branches, loading: Forms ``parallel``
-            and ``load`` that are open.
+        meter: What was used so far; nodes are its steps.
+        depth, branches, loading: Calls of closures, forms ``parallel`` and ``load`` that are open.
 
     """
 
@@ -66,11 +66,10 @@ class Machine:
         invoke: Handler,
         apply_named: Callable[[Machine, str, list[Any], Form], Doing],
     ) -> None:
-        self.forms, self.added, self.budget = forms, added, budget
+        self.forms, self.added, self.meter = forms, added, Meter(budget)
         self.knows, self.invoke, self.apply_named = knows, invoke, apply_named
         self.bound: set[str] = set()
         self.epoch = object()
-        self.steps = 0
         self.depth = 0
         self.branches = 0
         self.loading = 0
@@ -131,6 +130,7 @@ class Machine:
     def _down(self, following: Any, waiting: list[Doing | None]) -> Any:
         """Evaluate until there is a value, or until somebody waits for one, which needs nothing yet."""
         node: Node
+        meter = self.meter
         call = following if type(following) is Call else None
         if call is None:
             node, env = following if type(following) is tuple else (following.node, following.env)
@@ -145,13 +145,13 @@ class Machine:
                 if len(function.body) > 1:
                     waiting.append(_rest(function.body, env))
                     return None
-            if self.steps > self.budget.steps:
-                raise exhausted("steps", self.budget.steps, "evaluation steps")
+            if meter.steps > meter.budget.steps:
+                meter.charge(0)
             if type(node) is not Form:
-                self.steps += 1
+                meter.steps += 1
                 return self.look_up(node, env) if type(node) is Name else node.value  # type: ignore[union-attr]
             plan: Plan = node.plan if node.planner is self.epoch else self._plan(node)
-            self.steps += plan.nodes
+            meter.steps += plan.nodes
             way = plan.way
             if way == AT_ONCE:
                 return plan.run(env)
@@ -170,8 +170,8 @@ class Machine:
         """Begin a call; it is open until its value is there."""
         if len(args) != len(function.params):
             raise self.fault(arity(function, len(args)), form)
-        if self.depth >= self.budget.depth:
-            raise exhausted("depth", self.budget.depth, "calls within each other")
+        if self.depth >= self.meter.budget.depth:
+            raise exhausted("depth", self.meter.budget.depth, "calls within each other")
         self.depth += 1
         waiting.append(None)
 
@@ -188,7 +188,7 @@ class Machine:
             raise self.fault(f"Unbound symbol or unrecognized operator: {name}", form)
         if callable(function):
             try:
-                return entered(function(*args), self.budget)
+                return entered(function(*args), self.meter.budget)
             except (SexpEvaluationError, TaskError):
                 raise
             except Exception as error:
@@ -203,7 +203,7 @@ class Machine:
 
     def primitive(self, primitive: Primitive, args: list[Any], form: Form) -> Any:
         try:
-            return primitive(args, self.budget)
+            return primitive(args, self.meter)
         except SexpEvaluationError as error:
             raise self.located(error, form) from None
 

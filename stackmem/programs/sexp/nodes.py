@@ -50,14 +50,16 @@ class Form:
 
     Attributes:
         end: Of its source text, exclusive.
+        height: Levels of forms in it, itself one of them.
         plan: How it is evaluated, once that is known; ``planner`` is who knows.
 
     """
 
-    __slots__ = ("at", "end", "items", "plan", "planner", "source")
+    __slots__ = ("at", "end", "height", "items", "plan", "planner", "source")
 
     def __init__(self, items: list[Node], at: int, end: int, source: Source) -> None:
         self.items, self.at, self.end, self.source = items, at, end, source
+        self.height: int = 1 + max([item.height for item in items if type(item) is Form], default=0)
         self.plan: Any = None
         self.planner: Any = None
 
@@ -89,6 +91,17 @@ def datum(node: Node, budget: Budget | None = None) -> Any:
             else:
                 target.append(_atom(item))
     return made
+
+
+def size_of(node: Node) -> int:
+    """How many nodes it has."""
+    waiting, size = [node], 0
+    while waiting:
+        one = waiting.pop()
+        size += 1
+        if isinstance(one, Form):
+            waiting += one.items
+    return size
 
 
 def _atom(node: Atom | Name) -> Any:

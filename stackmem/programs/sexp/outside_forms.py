@@ -65,12 +65,12 @@ def log_message_form(machine: Machine, form: Form, env: Env) -> Doing:
     for item in form.items[1:]:
         try:
             value = yield (item, env)
-            parts.append(value if isinstance(value, str) else written(value, machine.budget.text))
+            parts.append(value if isinstance(value, str) else written(value, meter=machine.meter))
         except SexpEvaluationError as error:
             parts.append(f"<Error evaluating: {error.message}>")
     text = " ".join(parts)
-    if len(text) > machine.budget.text:
-        raise exhausted("text", machine.budget.text, "characters in one text")
+    if len(text) > machine.meter.budget.text:
+        raise exhausted("text", machine.meter.budget.text, "characters in one text")
     yield Logged(text)
     return text
 
@@ -87,7 +87,7 @@ def load_form(machine: Machine, form: Form, env: Env) -> Doing:
     except SexpEvaluationError as error:
         raise machine.located(error, form) from None
     try:
-        nodes = read(text, found, machine.budget.source)
+        nodes = read(text, found, machine.meter.budget.source)
     except SexpSyntaxError as error:
         raise machine.fault(f"The file {written(path, 200)} cannot be read: {error.error_details}", form) from error
     machine.bind_names(bound_names(nodes))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, UnboundSymbolError
-from .nodes import Atom, Form, Name, Node, datum
+from .nodes import Atom, Form, Name, Node, datum, size_of
 from .primitives import ADDED, DOCUMENT, Primitive
 from .values import Closure
 
@@ -24,6 +24,7 @@ AT_ONCE, BRANCH, CALL, STEPWISE = range(4)
 MISSING = object()
 
 _DEEPEST = 40
+_LONGEST = 64
 _SMALL = 1 << 62
 _QUICK: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "<": operator.lt, "=": operator.eq, ">": operator.gt, "<=": operator.le,
@@ -92,7 +93,7 @@ def compile_node(machine: Machine, node: Node, depth: int) -> tuple[Run, int] | 
     if not node.items:
         return (lambda _: []), 1
     head = node.items[0]
-    if type(head) is not Name or depth > _DEEPEST:
+    if type(head) is not Name or depth + node.height > _DEEPEST or len(node.items) > _LONGEST:
         return None
     if head.name in machine.forms:
         return _compiled_form(machine, node, head.name, depth)
@@ -112,7 +113,7 @@ def _compiled_form(machine: Machine, form: Form, name: str, depth: int) -> tuple
     """``quote`` and ``set!`` of what can be compiled, where they are rightly written."""
     if name == "quote" and len(form.items) == 2:
         body = form.items[1]
-        return (lambda _: datum(body, machine.budget)), 2
+        return (lambda _: datum(body, machine.meter.budget)), 2 + size_of(body)
     target = form.items[1] if name == "set!" and len(form.items) == 3 else None
     inner = compile_node(machine, form.items[2], depth + 1) if isinstance(target, Name) else None
     if inner is None or not isinstance(target, Name):
@@ -150,12 +151,12 @@ def _named(name: str, unbound: Callable[[], Any] | None) -> Run:
 
 
 def _call_of(machine: Machine, name: str, primitive: Primitive, runs: list[Run], form: Form) -> Run:
-    budget = machine.budget
+    meter = machine.meter
 
     def general(env: SexpEnvironment) -> Any:
         args = [run(env) for run in runs]
         try:
-            return primitive(args, budget)
+            return primitive(args, meter)
         except SexpEvaluationError as error:
             raise machine.located(error, form) from None
 
@@ -169,7 +170,7 @@ def _call_of(machine: Machine, name: str, primitive: Primitive, runs: list[Run],
         if type(left) is int and type(right) is int and -_SMALL < left < _SMALL and -_SMALL < right < _SMALL:
             return quick(left, right)
         try:
-            return primitive([left, right], budget)
+            return primitive([left, right], meter)
         except SexpEvaluationError as error:
             raise machine.located(error, form) from None
 

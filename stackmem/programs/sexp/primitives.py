@@ -12,13 +12,13 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from .budget import Budget, checked, exhausted
+from .budget import Meter, checked, exhausted
 from .errors import SexpEvaluationError, told
 from .nodes import Symbol
 from .values import entered, equal, is_null, truthy, written
 
 Args = list[Any]
-Primitive = Callable[[Args, Budget], Any]
+Primitive = Callable[[Args, Meter], Any]
 
 
 def fault(message: str, details: str = "") -> SexpEvaluationError:
@@ -51,34 +51,34 @@ def kind_of(value: Any) -> str:
             return "a function" if callable(value) or type(value).__name__ == "Closure" else "a value"
 
 
-def add(args: Args, budget: Budget) -> Any:
+def add(args: Args, meter: Meter) -> Any:
     total: Any = 0
     for value in args:
         total = _reckoned("+", operator.add, total, _number("+", value))
-    return _bounded(total, budget)
+    return _bounded(total, meter)
 
 
-def subtract(args: Args, budget: Budget) -> Any:
+def subtract(args: Args, meter: Meter) -> Any:
     if len(args) not in (1, 2):
         raise fault("'-' requires one or two numeric arguments.")
     first = _number("-", args[0])
-    return _bounded(-first if len(args) == 1 else _reckoned("-", operator.sub, first, _number("-", args[1])), budget)
+    return _bounded(-first if len(args) == 1 else _reckoned("-", operator.sub, first, _number("-", args[1])), meter)
 
 
-def multiply(args: Args, budget: Budget) -> Any:
+def multiply(args: Args, meter: Meter) -> Any:
     total: Any = 1
     for value in args:
-        total = _bounded(_reckoned("*", operator.mul, total, _number("*", value)), budget)
+        total = _bounded(_reckoned("*", operator.mul, total, _number("*", value)), meter)
     return total
 
 
-def divide(args: Args, budget: Budget) -> Any:
+def divide(args: Args, meter: Meter) -> Any:
     if len(args) != 2:
         raise fault("'/' requires exactly two numeric arguments.")
     return _reckoned("/", operator.truediv, _number("/", args[0]), _number("/", args[1]))
 
 
-def modulo(args: Args, budget: Budget) -> Any:
+def modulo(args: Args, meter: Meter) -> Any:
     if len(args) != 2:
         raise fault("'mod' requires exactly two numeric arguments.")
     return _reckoned("mod", operator.mod, _number("mod", args[0]), _number("mod", args[1]))
@@ -93,18 +93,21 @@ def _reckoned(name: str, reckon: Callable[[Any, Any], Any], left: Any, right: An
         raise fault(f"'{name}' gives a number that is too large.") from None
 
 
-def _bounded(number: Any, budget: Budget) -> Any:
-    return checked(number, budget) if type(number) is int and number.bit_length() > 63 else number
+def _bounded(number: Any, meter: Meter) -> Any:
+    if type(number) is not int or number.bit_length() <= 63:
+        return number
+    meter.charge(number.bit_length() >> 8)
+    return checked(number, meter.budget)
 
 
-def less(args: Args, budget: Budget) -> bool:
+def less(args: Args, meter: Meter) -> bool:
     if len(args) != 2:
         raise fault("'<' requires exactly two numeric arguments.")
     return bool(_number("<", args[0]) < _number("<", args[1]))
 
 
 def _chain(name: str, holds: Callable[[Any, Any], bool]) -> Primitive:
-    def compare(args: Args, budget: Budget) -> bool:
+    def compare(args: Args, meter: Meter) -> bool:
         if not args:
             raise fault(f"'{name}' requires at least one argument.")
         numbers = [_number(name, value) for value in args]
@@ -113,29 +116,29 @@ def _chain(name: str, holds: Callable[[Any, Any], bool]) -> Primitive:
     return compare
 
 
-def make_list(args: Args, budget: Budget) -> Any:
+def make_list(args: Args, meter: Meter) -> Any:
     return args
 
 
-def eq(args: Args, budget: Budget) -> bool:
+def eq(args: Args, meter: Meter) -> bool:
     if len(args) != 2:
         raise fault("'eq?' requires exactly two arguments.")
-    return equal(args[0], args[1])
+    return equal(args[0], args[1], meter)
 
 
-def null(args: Args, budget: Budget) -> bool:
+def null(args: Args, meter: Meter) -> bool:
     if len(args) != 1:
         raise fault("'null?' requires exactly one argument.")
     return is_null(args[0])
 
 
-def negate(args: Args, budget: Budget) -> bool:
+def negate(args: Args, meter: Meter) -> bool:
     if len(args) != 1:
         raise fault("'not' requires exactly one argument.")
     return not truthy(args[0])
 
 
-def same_text(args: Args, budget: Budget) -> bool:
+def same_text(args: Args, meter: Meter) -> bool:
     if len(args) != 2:
         raise fault("'string=?' requires exactly two string arguments.")
     for value in args:
@@ -145,18 +148,23 @@ def same_text(args: Args, budget: Budget) -> bool:
     return isinstance(one, Symbol) == isinstance(other, Symbol) and str.__eq__(one, other)
 
 
-def append_text(args: Args, budget: Budget) -> str:
+def append_text(args: Args, meter: Meter) -> str:
     texts, size = [], 0
     for value in args:
-        text = "" if is_null(value) else value if isinstance(value, str) else written(value, budget.text)
+        text = "" if is_null(value) else value if isinstance(value, str) else written(value, meter=meter)
         size += len(text)
-        if size > budget.text:
-            raise exhausted("text", budget.text, "characters in one text")
+        _fits(size, meter)
         texts.append(text)
+    meter.charge(size >> 10)
     return "".join(texts)
 
 
-def get_field(args: Args, budget: Budget) -> Any:
+def _fits(size: int, meter: Meter) -> None:
+    if size > meter.budget.text:
+        raise exhausted("text", meter.budget.text, "characters in one text")
+
+
+def get_field(args: Args, meter: Meter) -> Any:
     """A key of a mapping or an alist, or a public field of an object; nil where there is none."""
     if len(args) != 2:
         raise fault("'get-field' requires exactly two arguments: (get-field object field-name)")
@@ -164,18 +172,22 @@ def get_field(args: Args, budget: Budget) -> Any:
     if not isinstance(name, str):
         raise fault(f"'get-field' takes a text or a symbol as the field's name, got {kind_of(name)}.")
     key = str.__str__(name)
-    return field(target, key, budget)
+    return field(target, key, meter)
 
 
-def field(target: Any, key: str, budget: Budget) -> Any:
+def field(target: Any, key: str, meter: Meter | None = None) -> Any:
+    """A key's or a field's value; nil where there is none."""
     if isinstance(target, dict):
-        return entered(target.get(key), budget)
+        found = target.get(key)
+        return [] if found is None else found
     if isinstance(target, list | tuple):
+        if meter:
+            meter.charge(len(target) >> 3)
         for pair in target:
             if isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) and pair[0] == key:
-                return entered(pair[1], budget)
+                return [] if pair[1] is None else pair[1]
         return []
-    return entered(_field(target, key), budget)
+    return entered(_field(target, key), meter=meter)
 
 
 def _field(target: Any, key: str) -> Any:
@@ -202,32 +214,35 @@ DOCUMENT: dict[str, Primitive] = {
 """The document's; ``get_context``, ``log-message`` and ``set!`` are forms."""
 
 
-def first(args: Args, budget: Budget) -> Any:
+def first(args: Args, meter: Meter) -> Any:
     items = _list("car", args, 1)[0]
     return items[0] if items else []
 
 
-def rest(args: Args, budget: Budget) -> Any:
-    return list(_list("cdr", args, 1)[0][1:])
+def rest(args: Args, meter: Meter) -> Any:
+    items = _list("cdr", args, 1)[0]
+    meter.charge(len(items) >> 7)
+    return items[1:]
 
 
-def cons(args: Args, budget: Budget) -> Any:
+def cons(args: Args, meter: Meter) -> Any:
     if len(args) != 2:
         raise fault("'cons' requires exactly two arguments: (cons item list)")
     items = [] if is_null(args[1]) else args[1]
     if not isinstance(items, list | tuple):
         raise fault(f"'cons' takes a list, got {kind_of(items)}: {written(items, 80)}")
-    return checked([args[0], *items], budget)
+    meter.charge(len(items) >> 7)
+    return checked([args[0], *items], meter.budget)
 
 
-def nth(args: Args, budget: Budget) -> Any:
+def nth(args: Args, meter: Meter) -> Any:
     items, index = _list("nth", args, 2)[0], args[1]
     if isinstance(index, bool) or not isinstance(index, int):
         raise fault(f"'nth' takes a whole number from 0, got {kind_of(index)}.")
     return items[index] if 0 <= index < len(items) else []
 
 
-def length(args: Args, budget: Budget) -> int:
+def length(args: Args, meter: Meter) -> int:
     if len(args) != 1:
         raise fault("'length' requires exactly one argument.")
     if args[0] is None:
@@ -237,7 +252,7 @@ def length(args: Args, budget: Budget) -> int:
     raise fault(f"'length' takes a list or a text, got {kind_of(args[0])}.")
 
 
-def append(args: Args, budget: Budget) -> Any:
+def append(args: Args, meter: Meter) -> Any:
     made: list[Any] = []
     for value in args:
         if is_null(value):
@@ -245,38 +260,43 @@ def append(args: Args, budget: Budget) -> Any:
         if not isinstance(value, list | tuple):
             raise fault(f"'append' takes lists, got {kind_of(value)}: {written(value, 80)}")
         made.extend(value)
-        checked(made, budget)
+        checked(made, meter.budget)
+    meter.charge(len(made) >> 7)
     return made
 
 
-def assoc(args: Args, budget: Budget) -> Any:
+def assoc(args: Args, meter: Meter) -> Any:
     if len(args) != 2:
         raise fault("'assoc' requires exactly two arguments: (assoc key alist)")
     if isinstance(args[1], dict):
         return [args[0], args[1][args[0]]] if isinstance(args[0], str) and args[0] in args[1] else []
     for pair in _list("assoc", args[1:], 1)[0]:
-        if isinstance(pair, list | tuple) and pair and equal(pair[0], args[0]):
+        meter.charge(1)
+        if isinstance(pair, list | tuple) and pair and equal(pair[0], args[0], meter):
             return pair
     return []
 
 
-def split_text(args: Args, budget: Budget) -> Any:
+def split_text(args: Args, meter: Meter) -> Any:
     if len(args) not in (1, 2) or not all(isinstance(value, str) for value in args):
         raise fault("'string-split' takes a text and a separator: (string-split text separator)")
     text, separator = str.__str__(args[0]), str.__str__(args[1]) if len(args) == 2 else None
     if separator == "":
         raise fault("'string-split' takes a separator that is not empty.")
-    return checked(text.split(separator), budget)
+    parts = text.split(separator)
+    meter.charge((len(text) >> 10) + (len(parts) >> 4))
+    return checked(parts, meter.budget)
 
 
-def join_texts(args: Args, budget: Budget) -> str:
+def join_texts(args: Args, meter: Meter) -> str:
     if len(args) not in (1, 2) or (len(args) == 2 and not isinstance(args[1], str)):
         raise fault("'string-join' takes a list and a separator: (string-join texts separator)")
     separator = str.__str__(args[1]) if len(args) == 2 else ""
     items = _list("string-join", args[:1], 1)[0]
-    texts = [item if isinstance(item, str) else written(item, budget.text) for item in items]
-    if sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1) > budget.text:
-        raise exhausted("text", budget.text, "characters in one text")
+    texts = [item if isinstance(item, str) else written(item, meter=meter) for item in items]
+    size = sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1)
+    _fits(size, meter)
+    meter.charge((size >> 10) + (len(texts) >> 4))
     return separator.join(texts)
 
 
@@ -289,20 +309,20 @@ def _list(name: str, args: Args, count: int) -> list[list[Any]]:
     return [list(value) if isinstance(value, tuple) else value]
 
 
-def task_ok(args: Args, budget: Budget) -> bool:
+def task_ok(args: Args, meter: Meter) -> bool:
     """A result with status COMPLETE."""
-    return bool(field(_result("task-ok?", args), "status", budget) == "COMPLETE")
+    return bool(field(_result("task-ok?", args), "status", meter) == "COMPLETE")
 
 
-def task_content(args: Args, budget: Budget) -> Any:
+def task_content(args: Args, meter: Meter) -> Any:
     """What a typed task gave, else the text."""
-    parsed = field(_result("task-content", args), "parsedContent", budget)
-    return field(args[0], "content", budget) if is_null(parsed) else parsed
+    parsed = field(_result("task-content", args), "parsedContent", meter)
+    return field(args[0], "content", meter) if is_null(parsed) else parsed
 
 
-def task_exit_code(args: Args, budget: Budget) -> Any:
+def task_exit_code(args: Args, meter: Meter) -> Any:
     """Of a command; nil where the result has none."""
-    return field(field(_result("task-exit-code", args), "notes", budget), "exit_code", budget)
+    return field(field(_result("task-exit-code", args), "notes", meter), "exit_code", meter)
 
 
 def _result(name: str, args: Args) -> Any:

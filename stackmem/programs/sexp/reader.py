@@ -46,6 +46,18 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
     return nodes
 
 
+def is_unfinished(text: str) -> bool:
+    """Whether more lines could make it whole: a parenthesis or a text is open."""
+    at = deep = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            return text[at] == '"'
+        deep += (token.lastgroup == "open") - (token.lastgroup == "close")
+        at = token.end()
+    return deep > 0
+
+
 class _Reader:
     """Reads one source; what is open stands in ``_open``."""
 

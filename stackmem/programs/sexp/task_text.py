@@ -46,7 +46,7 @@ def filled(instructions: str, inputs: Mapping[str, Any], budget: Budget) -> tupl
         used.add(first)
         value = inputs[first]
         for part in more:
-            value = field(value, part, budget)
+            value = field(value, part)
         if is_null(value):
             missing.append(name)
         return _text(value, budget)

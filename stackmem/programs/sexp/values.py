@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .budget import Budget, exhausted
+from .budget import Budget, Meter, exhausted
 from .environment import SexpEnvironment
 from .nodes import Form, Node, Symbol
 
@@ -42,14 +42,14 @@ def truthy(value: Any) -> bool:
     return bool(value)
 
 
-def entered(value: Any, budget: Budget = DEFAULT) -> Any:
+def entered(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None) -> Any:
     """A value of Python's as it is here: None is the empty list, at any depth; tuples are lists. Cycles stay.
 
     A value that holds neither stays itself, so that what a person passes in is what she finds changed.
     """
     if value is None:
         return []
-    if not isinstance(value, list | tuple | dict) or not _strange(value, budget):
+    if not isinstance(value, list | tuple | dict) or not _strange(value, budget, meter):
         return value
     made: dict[int, Any] = {id(value): {} if isinstance(value, dict) else []}
     waiting = [value]
@@ -70,10 +70,12 @@ def entered(value: Any, budget: Budget = DEFAULT) -> Any:
     return made[id(value)]
 
 
-def _strange(value: Any, budget: Budget) -> bool:
+def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
     """Whether a None or a tuple is in it; raises where it is nested too deeply, or too long."""
     found = False
-    for item in contained(value, budget):
+    for item in contained(value, meter.budget if meter else budget):
+        if meter:
+            meter.charge(len(item) >> 4)
         found = found or isinstance(item, tuple)
         found = found or any(one is None for one in (item.values() if isinstance(item, dict) else item))
     return found
@@ -101,12 +103,14 @@ def contained(value: Any, budget: Budget) -> Iterator[Any]:
         waiting += [(inner, deep + 1) for inner in (item.values() if isinstance(item, dict) else item)]
 
 
-def equal(left: Any, right: Any) -> bool:
+def equal(left: Any, right: Any, meter: Meter | None = None) -> bool:
     """Python's ``==`` by structure; null values are equal to each other; symbols equal texts."""
     waiting = [(left, right)]
     seen: set[tuple[int, int]] = set()
     while waiting:
         one, other = waiting.pop()
+        if meter:
+            meter.charge(1)
         if is_null(one) and is_null(other):
             continue
         if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -136,8 +140,14 @@ def _same(one: Any, other: Any) -> bool:
 CYCLE = "#<cycle>"
 
 
-def written(value: Any, most: int = 10_000_000) -> str:
-    """The value as source that reads to it again, where there is such; at most so many characters."""
+def written(value: Any, most: int = 10_000_000, meter: Meter | None = None) -> str:
+    """The value as source that reads to it again, where there is such.
+
+    Args:
+        most: What is longer is cut there, with a mark.
+        meter: What is charged; a value that is longer than a text may be is then refused.
+
+    """
     parts: list[str] = []
     size = 0
     open_: set[int] = set()
@@ -164,7 +174,11 @@ def written(value: Any, most: int = 10_000_000) -> str:
         else:
             text = _word(item)
         size += len(text)
-        if size > most:
+        if meter:
+            meter.charge(1 + (len(text) >> 6))
+            if size > meter.budget.text:
+                raise exhausted("text", meter.budget.text, "characters in one text")
+        elif size > most:
             return "".join([*parts, text])[:most] + "…"
         parts.append(text)
     return "".join(parts)

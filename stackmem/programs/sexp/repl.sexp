@@ -1,0 +1,1 @@
+nil ; what `stackmem repl` starts with
