@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from stackmem.errors import WorkspaceError
 from stackmem.workspace.family import all_processes, descendants, read_process
 
 from .engine import Done, Lost, Report, Throttled
@@ -26,6 +27,7 @@ from .worker import serve
 
 TRIALS_EACH = 200
 _PATIENCE_SECONDS = 5.0
+_ATTEMPTS = 3
 
 
 class _Worker:
@@ -106,10 +108,23 @@ class LocalEngine:
         self._selector.close()
 
     def _hired(self) -> _Worker:
-        worker = _Worker(self._environ)
+        worker = self._started()
         self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
         self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
         return worker
+
+    def _started(self) -> _Worker:
+        """A new worker; the process that forks them is begun anew where it was killed."""
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(EOFError, OSError):
+                return _Worker(self._environ)
+        try:
+            return _Worker(self._environ)
+        except (EOFError, OSError) as error:
+            raise WorkspaceError(
+                f"no worker can be started ({error or 'the process that forks them was killed'}); every finished trial "
+                "is kept: go on with fewer --jobs"
+            ) from error
 
     def _heard(self, worker: _Worker) -> list[Report]:
         reports: list[Report] = []
