@@ -31,6 +31,8 @@ from .perform import JITTER, World, perform
 from .program_tools import BUILT_IN, READS, Bench, use_built_in
 
 Record = Callable[[Event, State], None]
+_LONGEST_WAIT = 10_000_000.0
+"""Seconds; the system takes no endless wait."""
 
 
 class ProgramWorld(Struct):
@@ -79,10 +81,10 @@ def drive(
 def _facts(upcoming: Upcoming, state: State, outer: ProgramWorld, interrupts: Interrupts) -> Iterator[Event]:
     """The facts that answer what is upcoming; the last one may be that the run was stopped."""
     if not isinstance(upcoming, Effect | Outside):
-        if isinstance(upcoming, PhaseEnded):
-            outer.world.sync()
         if upcoming is not None:
             yield upcoming
+        if isinstance(upcoming, PhaseEnded):  # it is recorded by now
+            outer.world.sync()
         return
     if isinstance(upcoming, Outside):
         outer.world.sync()
@@ -150,8 +152,9 @@ def _answer(branch: int | None, effect: Asked, outer: ProgramWorld) -> Event:
         case LoadSource():
             return replace(outer.load(effect), branch=branch or 0)
         case Wait():
-            outer.world.sleep(max(0.0, effect.seconds))
-            return Waited(effect.seconds)
+            seconds = min(_LONGEST_WAIT, max(0.0, effect.seconds))  # what is no number counts as 0
+            outer.world.sleep(seconds)
+            return Waited(seconds)
         case AskUser():
             told = outer.ask_user(effect.question)
             if told is None:
@@ -179,17 +182,17 @@ def _used(effect: InvokeTool, outer: ProgramWorld) -> ToolAnswered:
 
 
 def _scrubbed(answer: ToolAnswered, scrub: Callable[[str], str]) -> ToolAnswered:
-    """The answer without secrets, wherever a text of it stands."""
-    return replace(answer, value=_clean(answer.value, scrub), detail=scrub(answer.detail))
+    return replace(answer, value=scrubbed(answer.value, scrub), detail=scrub(answer.detail))
 
 
-def _clean(value: Any, scrub: Callable[[str], str]) -> Any:
+def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    """The value without secrets, wherever a text of it stands."""
     match value:
         case str():
             return scrub(value)
         case list():
-            return [_clean(each, scrub) for each in value]
+            return [scrubbed(each, scrub) for each in value]
         case dict():
-            return {scrub(str(name)): _clean(each, scrub) for name, each in value.items()}
+            return {scrub(str(name)): scrubbed(each, scrub) for name, each in value.items()}
         case _:
             return value

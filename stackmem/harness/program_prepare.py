@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.text import whole_value
 from stackmem.errors import UsageError
 from stackmem.history.repository import plan_copy
 from stackmem.models.registry import default_model
@@ -31,6 +32,7 @@ from .subject import Subject, must_be_text
 
 HEAP_CHARS = 100_000
 """The heap of a program's run, where nothing else is set."""
+INPUT_DEPTH = 200
 
 
 class Asked(Struct, frozen=True):
@@ -102,8 +104,17 @@ def prepare_program(
     copy = plan_copy(folder, settings.include, folders)
     prepared = Prepared(subject, resolved, cwd, folders, model, copy, warnings)
     options = with_config(asked.options, language, cwd, path)
-    request = ProgramRequest(language.name, str(path), asked.inputs, options, mounts, asked.interactive)
+    request = ProgramRequest(language.name, str(path), _kept(asked.inputs), options, mounts, asked.interactive)
     return outlined(PreparedProgram(prepared, request, language, text))
+
+
+def _kept(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs as they can be recorded: half a character is replaced."""
+    try:
+        found: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
+    except ValueError as error:
+        raise UsageError(f"an input is nested more than {INPUT_DEPTH} deep; give it as a file") from error
+    return found
 
 
 def outlined(ready: PreparedProgram) -> PreparedProgram:

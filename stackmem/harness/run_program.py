@@ -28,7 +28,7 @@ from stackmem.workspace.profile import Mount
 from stackmem.workspace.workspace import Workspace
 
 from .assemble import Parts, Places, Plan, assemble, plan
-from .drive import ProgramWorld, drive
+from .drive import ProgramWorld, drive, scrubbed
 from .interrupts import Interrupts
 from .own_tools import TOOLS
 from .play import Loop, Observe, Opened, applied, play
@@ -101,6 +101,7 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
                 sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
                 parts = assemble(planned, prepared, places, environ, sync, history)
                 stack.callback(parts.workspace.close)
+                ready = replace(ready, request=without_secrets(ready.request, parts.scrubber.scrub))
                 write_request(replace(asked_of(prepared, places), program=ready.request), run_dir)
                 begun = _begun(ready, parts, places)
                 told = Told(person.tell)
@@ -148,6 +149,11 @@ def _begun(ready: PreparedProgram, parts: Parts, places: Places) -> ProgramStart
     if config and folder is not None and Path(config).is_relative_to(folder):
         options["config"] = str(Path(parts.workspace.path) / Path(config).relative_to(folder))
     return ProgramStarted(request.language, path, keep_source(places.run, text), request.inputs, str(own), options)
+
+
+def without_secrets(request: ProgramRequest, scrub: Callable[[str], str]) -> ProgramRequest:
+    """The request as it is kept, and as the program is given it."""
+    return replace(request, inputs=scrubbed(request.inputs, scrub), options=scrubbed(request.options, scrub))
 
 
 def with_mounts(planned: Plan, request: ProgramRequest, folder: Path | None) -> Plan:

@@ -8,6 +8,7 @@ from stackmem.core import heap as heaps
 from stackmem.core.entries import StoreEntry
 from stackmem.core.program_events import ChunkDropped, ChunkKept
 from stackmem.core.state import State
+from stackmem.core.text import whole
 
 from .effects import ChunkAnswer, DropChunk, KeepChunk, ListChunks, ReadChunk
 
@@ -35,7 +36,7 @@ def settle(
     if isinstance(effect, KeepChunk):
         if called.get(name, effect.name) != effect.name:
             return ChunkAnswer(failed=f"{effect.name[:80]!r} and {called[name][:80]!r} would be one chunk; rename one")
-        entry = StoreEntry(name, effect.content, effect.description, effect.source)
+        entry = StoreEntry(name, whole(effect.content), whole(effect.description), whole(effect.source))
         found = heaps.faults(heap, (entry,), state.begun.budgets)
         return ChunkAnswer(failed="; ".join(found)) if found else ChunkKept(*_fields(entry))
     if name not in heap.chunks:

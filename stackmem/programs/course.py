@@ -33,7 +33,7 @@ from stackmem.core.program_events import (
 from stackmem.core.program_state import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.core.text import clip_chars, mark_cut
+from stackmem.core.text import clip_chars, mark_cut, whole
 
 from . import chunks
 from .effects import (
@@ -150,11 +150,13 @@ class Course:
     def _follows(self, asked: Effect | Note | Ended, state: State) -> Upcoming:
         match asked:
             case Say():
-                return Said(asked.text)
+                return Said(whole(asked.text))
             case EnterFrame():
                 return _entered(asked, state)
             case LeaveFrame():
-                return FramePopped(state.running.id, clip_chars(asked.result, PROGRAM_RESULT_CHARS) or "(nothing)")
+                return FramePopped(
+                    state.running.id, clip_chars(whole(asked.result), PROGRAM_RESULT_CHARS) or "(nothing)"
+                )
             case AskUser() | Wait():
                 return self._bounded(state, Outside(((None, asked),)))
             case Ended():
@@ -220,7 +222,8 @@ class Course:
         if limits.needs_clock(state) and not state.clock_fresh:
             return ReadClock()
         requests = [effect for _, effect in outside.asked if isinstance(effect, AskModel)]
-        spent = limits.ending(state, max((request.wait_seconds for request in requests), default=0.0))
+        waits = [effect.seconds for _, effect in outside.asked if isinstance(effect, Wait)]
+        spent = limits.ending(state, max((*waits, *(request.wait_seconds for request in requests)), default=0.0))
         if spent is not None and (requests or spent == "limit:seconds"):
             return RunEnded(spent, so_far(state))
         return outside
@@ -240,12 +243,12 @@ class Course:
         budgets = state.begun.budgets
         return FramePushed(
             frame=frame,
-            name=mark_cut(effect.name, budgets.name_chars) or "work",
-            intent=mark_cut(" ".join(effect.task.split()), budgets.intent_chars),
-            return_spec=mark_cut(" ".join(effect.returns.split()), budgets.return_chars),
+            name=mark_cut(whole(effect.name), budgets.name_chars) or "work",
+            intent=mark_cut(" ".join(whole(effect.task).split()), budgets.intent_chars),
+            return_spec=mark_cut(" ".join(whole(effect.returns).split()), budgets.return_chars),
             constraint=limits.left(state),
             context="",
-            program=ProgramFrame("work", task_text(effect, frame), schema_text(effect.schema)),
+            program=ProgramFrame("work", whole(task_text(effect, frame)), schema_text(effect.schema)),
         )
 
     def listen(self, tell: Callable[[object], object]) -> None:
@@ -332,8 +335,8 @@ def _entered(effect: EnterFrame, state: State) -> FramePushed:
     budgets = state.begun.budgets
     return FramePushed(
         frame=f"frame-{state.pushes + 1}",
-        name=mark_cut(effect.name, budgets.name_chars) or "steps",
-        intent=mark_cut(" ".join(effect.intent.split()), budgets.intent_chars),
+        name=mark_cut(whole(effect.name), budgets.name_chars) or "steps",
+        intent=mark_cut(" ".join(whole(effect.intent).split()), budgets.intent_chars),
         return_spec="",
         constraint="",
         context="",
@@ -346,8 +349,8 @@ def _ended(ended: Ended, state: State) -> Event:
     program, most = state.program, state.begun.budgets.root_result_chars
     if ended.fault is not None:
         if program is None or program.halted is None:
-            return ProgramHalted(ended.fault.kind, ended.fault.report, ended.fault.path)
-        return RunEnded("halted", clip_chars(ended.fault.report, most))
+            return ProgramHalted(whole(ended.fault.kind), whole(ended.fault.report), whole(ended.fault.path))
+        return RunEnded("halted", clip_chars(whole(ended.fault.report), most))
     if program is None or program.returned is None:
         return ProgramReturned(*measured(ended.value), digest_of(ended.value))
-    return FramePopped(state.running.id, clip_chars(shown(ended.value), most) or "(nothing)")
+    return FramePopped(state.running.id, clip_chars(whole(shown(ended.value)), most) or "(nothing)")

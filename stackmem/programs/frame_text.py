@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps
 from typing import Any
 
 from msgspec import json
@@ -63,3 +64,5 @@ def shown(value: Any) -> str:
         return json.encode(value, enc_hook=str).decode()
     except RecursionError:
         return "(a value that is nested too deeply to be shown)"
+    except UnicodeEncodeError:  # half a character, which JSON can only escape
+        return dumps(value, default=str)

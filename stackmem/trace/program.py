@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -46,7 +48,12 @@ def keep_source(run_dir: Path, text: str) -> str:
     try:
         if not place.exists():
             place.parent.mkdir(exist_ok=True)
-            place.write_bytes(raw)
+            new = place.with_name(f"{digest}.{os.getpid()}.{threading.get_ident()}")
+            with new.open("wb") as file:
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(place)  # a crash leaves the whole text or none, and never a part under its digest
     except OSError as error:
         raise TraceError(f"the source cannot be kept at {place} ({error.strerror}); make room there") from error
     return digest

@@ -28,6 +28,7 @@ from stackmem.harness.resume import resume
 from stackmem.harness.run_program import Person, ProgramResult, run_program
 from stackmem.trace.open_run import Run
 from stackmem.trace.pack import pack, unpack
+from stackmem.trace.program import keep_source
 from stackmem.trace.step_view import view_step
 from tests.programs import tiny
 
@@ -316,3 +317,47 @@ def test_a_call_of_an_own_tool_that_may_have_been_made_is_made_again_only_when_t
     again = resume(folder_of(result), {"yes": "true"}, dict(os.environ))
     assert (again.outcome, calls) == ("finished", ["hi", "hi"])
     assert replay_run(folder_of(result)).outcome == "finished"
+
+
+def test_a_long_input_of_a_frame_is_no_change_of_the_run(desk: Desk) -> None:
+    desk.script(
+        {"call": "run_command", "args": {"command": "cat .stackmem/in/frame-1/long > kept.txt"}},
+        {"call": "pop_frame", "args": {"result": '{"n": 1}'}},
+    )
+    result = desk.run("frame Count.")
+    assert result.run.changed == ("kept.txt",)
+    assert b".stackmem" not in (folder_of(result) / "changes.patch").read_bytes()
+
+
+def test_secrets_stand_nowhere_in_the_runs_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "sk-very-secret-value-123456"
+    monkeypatch.setenv("MY_API_KEY", secret)
+
+    @tool
+    def leak() -> Any:
+        return {"a": [secret, {secret: 1}]}
+
+    desk.write(secret, "lib.tiny")
+    text = f"use leak {{}}\nload lib.tiny\nshell echo {secret}\nwrite a {secret}\nread a\nuser {secret}?\nsay $who $it"
+    result = desk.run(text, answers=(secret,), inputs={"who": secret})
+    assert result.said == ("[secret MY_API_KEY] [secret MY_API_KEY]",)
+    holding = [path for path in folder_of(result).rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert not holding
+    assert replay_run(folder_of(result)).outcome == "finished"
+
+
+def test_half_a_character_ends_no_run_wherever_it_comes_from(desk: Desk) -> None:
+    popped = {"call": "pop_frame", "args": {"result": '{"n": 2, "b": "\\udc00"}'}}
+    desk.script({"text": '{"n": 1, "a": "\\ud800"}'}, popped)
+    result = desk.run("ask_json what?\nsay $it\nframe Do it.", inputs={"who": "\ud800"})
+    assert result.value == {"n": 2, "b": "�"}
+    assert replay_run(folder_of(result)).outcome == "finished"
+    with pytest.raises(UsageError, match="nested more than 200"):
+        desk.run("say x", inputs={"who": json.loads("[" * 300 + "]" * 300)})
+
+
+def test_a_source_is_kept_under_its_digest_with_nothing_beside_it(tmp_path: Path) -> None:
+    digests = {keep_source(tmp_path, text) for text in ("one", "two", "one")}
+    found = {path.name: path.read_text("utf-8") for path in (tmp_path / "sources").iterdir()}
+    assert found.keys() == digests
+    assert sorted(found.values()) == ["one", "two"]
