@@ -57,7 +57,7 @@ class Missing(StrictUndefined):
             raise MalformedOutputError(self._undefined_obj, self.missing_name)
         raise MissingError(self)
 
-    __iter__ = __str__ = __len__ = __bool__ = __hash__ = __contains__ = __int__ = __float__ = _used
+    __getitem__ = __iter__ = __str__ = __len__ = __bool__ = __hash__ = __contains__ = __int__ = __float__ = _used
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __pos__ = __call__ = _used
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _used
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _used
@@ -185,8 +185,6 @@ class Language(ImmutableSandboxedEnvironment):
         return self._looked_up(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        if isinstance(argument, slice) and isinstance(obj, str | list | tuple):
-            return obj[argument]
         return self._looked_up(obj, argument)
 
     def _looked_up(self, obj: Any, key: Any) -> Any:
