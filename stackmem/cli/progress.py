@@ -100,8 +100,8 @@ def status(state: State) -> str:
     start = state.begun
     stack = " > ".join(frame.name for frame in state.stack) or "done"
     usage = f"{state.usage.total:,} tokens" + (" (estimated)" if state.usage.estimated else "")
-    cost = f"${state.usd:.4f}" if start.price else "cost unknown"
-    context = f"{state.running.context_tokens:,} of {start.window_tokens:,}" if state.stack else "-"
+    cost = "cost unknown" if state.cost_usd is None else f"${state.cost_usd:.4f}"
+    context = f"{state.running.context_tokens:,} of {state.window_tokens:,}" if state.stack else "-"
     heap = f"{state.heap.chars:,} of {start.budgets.heap_chars:,} chars in {len(state.heap.chunks)}"
     return f"{stack} | step {state.step} | context {context} | {usage} | {cost} | heap {heap}"
 

@@ -13,7 +13,6 @@ from . import limits
 from .effects import AskModel, Compact, Effect
 from .events import ContextCompacted
 from .messages import ReplyPart, Text, View
-from .pricing import cost_usd
 from .retries import wait_seconds
 from .state import Compaction, Frame, Reply, State, Turn
 
@@ -29,6 +28,7 @@ def asking(state: State, view: View) -> AskModel:
         frame=state.running.name,
         depth=state.running.depth,
         chunks=tuple(state.heap.chunks),
+        model=state.running.model,
     )
 
 
@@ -66,7 +66,7 @@ def due(state: State, effect: Effect | None) -> Effect | None:
 
 def compacted(state: State, event: ContextCompacted) -> State:
     """The state with the text standing for what it tells of."""
-    start, frame = state.begun, state.running
+    frame = state.running
     shorter = replace(
         frame,
         turns=frame.turns.append(Compaction(event.text, event.up_to_step, state.step, state.heap)),
@@ -74,15 +74,7 @@ def compacted(state: State, event: ContextCompacted) -> State:
         chars=frame.opened_chars + len(event.text) + sum(map(turn_chars, kept(frame, event.up_to_step))),
         told=frame.told - {"window"},
     )
-    after = replace(
-        state,
-        stack=(*state.stack[:-1], shorter),
-        facts=state.facts + 1,
-        failures=(),
-        usage=state.usage + event.usage,
-        usd=state.usd + (cost_usd(event.usage, start.price) if start.price else 0.0),
-        clock_fresh=False,
-    )
+    after = replace(state.paid(event), stack=(*state.stack[:-1], shorter))
     if limits.closing(after) is not None:
         return after
     return replace(after, stack=(*after.stack[:-1], replace(shorter, refused=0)))

@@ -21,6 +21,7 @@ class AskModel(Struct, frozen=True):
         frame: Name of the running frame.
         depth: Its depth; the root is 0.
         chunks: Names of the chunks on the heap.
+        model: The name of another model than the run's own; empty where its own is asked.
 
     """
 
@@ -32,6 +33,7 @@ class AskModel(Struct, frozen=True):
     frame: str = "root"
     depth: int = 0
     chunks: tuple[str, ...] = ()
+    model: str = ""
 
 
 class Compact(Struct, frozen=True):

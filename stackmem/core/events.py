@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets, Limits
 from .messages import ReplyPart, ToolSpec, Usage
-from .pricing import Price
+from .pricing import Answerer, Price
 from .program_events import ProgramEvent
 
 RULES = 1
@@ -160,6 +160,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
         prompt_digest: The digest of the view it answers.
         reply_id: The provider's name for the reply.
         branch: Of a completion that a program asked for: which one of its group, from 0; not written elsewhere.
+        answerer: Of a reply by another model than the run's own; not written elsewhere.
 
     """
 
@@ -170,6 +171,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
     detail: str = ""
     reply_id: str = ""
     branch: int | UnsetType = UNSET
+    answerer: Answerer | UnsetType = UNSET
 
 
 class ModelFailed(Struct, frozen=True, tag=True):
@@ -195,7 +197,7 @@ class ContextCompacted(Struct, frozen=True, tag=True):
         up_to_step: The text stands for everything up to this reply and its answer.
         text: The texts of the reply; whatever else it held is dropped. Empty: nothing was kept.
         prompt_digest: The digest of the view that asked for it.
-        stop, detail, reply_id: As in ``ModelReplied``.
+        stop, detail, reply_id, answerer: As in ``ModelReplied``.
 
     """
 
@@ -207,6 +209,7 @@ class ContextCompacted(Struct, frozen=True, tag=True):
     stop: Stop = "end"
     detail: str = ""
     reply_id: str = ""
+    answerer: Answerer | UnsetType = UNSET
 
 
 class ToolReturned(Struct, frozen=True, tag=True):
@@ -271,12 +274,14 @@ class ProgramFrame(Struct, frozen=True):
         kind: ``steps`` where the program itself goes on in it, ``work`` where the agent does.
         task: The whole task, for the frame's first message.
         schema: JSON text of the schema that the result must fit, or empty.
+        model: Of a frame in which another model than the run's own works; not written elsewhere.
 
     """
 
     kind: Literal["steps", "work"]
     task: str = ""
     schema: str = ""
+    model: str | UnsetType = UNSET
 
 
 class FramePushed(Struct, frozen=True, tag=True):

@@ -246,6 +246,8 @@ def pushed(state: State, event: FramePushed, call: PushCall | Prompted, call_id:
         call_id=call_id,
         parent=state.running.id,
         pushed_at=state.running.pushed_at,
+        model=state.running.model,
+        window_tokens=state.running.window_tokens,
         started_step=state.step,
         started_tokens=state.usage.total,
         started_seconds=state.seconds,

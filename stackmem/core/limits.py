@@ -64,7 +64,7 @@ def _used(state: State) -> list[tuple[str, Ending, float, float]]:
     rows: list[tuple[str, Ending, float, float | None]] = [
         ("steps", "limit:steps", state.step, limits.steps),
         ("tokens", "limit:tokens", state.usage.total, limits.tokens),
-        ("USD", "limit:usd", state.usd, limits.usd if state.begun.price else None),
+        ("USD", "limit:usd", state.usd, limits.usd if state.begun.price or state.usd else None),
         ("seconds", "limit:seconds", state.seconds, limits.seconds),
     ]
     return [(word, ending, used, allowed) for word, ending, used, allowed in rows if allowed is not None]
@@ -91,7 +91,7 @@ def notice(state: State) -> NoticeGiven | None:
                 f"Only {amount} {word} are left in this run. Finish, then {_pop_now(state)}",
             )
     frame = state.running
-    if "window" not in frame.told and frame.context_tokens >= WINDOW_TOLD_AT * state.begun.window_tokens:
+    if "window" not in frame.told and frame.context_tokens >= WINDOW_TOLD_AT * state.window_tokens:
         return NoticeGiven(
             "window",
             f"This frame's conversation fills {WINDOW_TOLD_AT:.0%} of the model's window. "
@@ -107,7 +107,7 @@ def closing(state: State) -> tuple[str, str] | None:
         if spent:
             whose = "this frame" if frame is state.running else f"frame {frame.name!r}, which waits for this one,"
             return "constraint", f"the constraint of {whose} is spent ({spent}); {_way_out(state)}"
-    if state.running.context_tokens >= WINDOW_CLOSES_AT * state.begun.window_tokens:
+    if state.running.context_tokens >= WINDOW_CLOSES_AT * state.window_tokens:
         return "window", (
             f"this frame's conversation fills {WINDOW_CLOSES_AT:.0%} of the model's window; {_way_out(state)}"
         )

@@ -78,7 +78,6 @@ from .more_calls import (
     PushUnstored,
     Return,
 )
-from .pricing import cost_usd
 from .program_events import ProgramEvent
 from .reopened import forked, resumed
 from .replies import CUT_SHORT, unusable
@@ -284,10 +283,8 @@ def _derived(
 
 
 def _replied(state: State, event: ModelReplied) -> State:
-    start = state.begun
-    usd = cost_usd(event.usage, start.price) if start.price else 0.0
     if state.running.program == "steps":
-        return programs.completed(state, event, usd)
+        return programs.completed(state, event)
     frame = state.running
     step = state.step + 1
     grown = replace(
@@ -295,17 +292,13 @@ def _replied(state: State, event: ModelReplied) -> State:
         turns=frame.turns.append(Reply(event.parts, event.stop, step)),
         prompt_tokens=event.usage.prompt or frame.context_tokens,
         chars=reply_chars(event.parts),
+        window_tokens=0 if event.answerer is UNSET else event.answerer.window_tokens,
     )
     return replace(
-        state,
+        state.paid(event),
         stack=(*state.stack[:-1], grown),
         step=step,
-        facts=state.facts + 1,
         pending=Pending(tuple(part for part in event.parts if isinstance(part, ToolCall)), event.stop),
-        failures=(),
-        usage=state.usage + event.usage,
-        usd=state.usd + usd,
-        clock_fresh=False,
     )
 
 

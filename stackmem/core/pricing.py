@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from .messages import Usage
 
@@ -24,6 +24,34 @@ class Price(Struct, frozen=True):
     source: str
     tier_above_tokens: int | None = None
     tier_factor: float = 1.0
+
+
+class Answerer(Struct, frozen=True):
+    """Another model than the run's own, which gave a reply.
+
+    Attributes:
+        window_tokens: Its context window; 0 where it is not known.
+        price: None where it is unknown; the cost then is, too.
+
+    """
+
+    model: str
+    price: Price | None = None
+    window_tokens: int = 0
+
+
+def reply_usd(usage: Usage, own: Price | None, answerer: Answerer | UnsetType) -> float | None:
+    """USD of one reply or summary; None where its price is unknown.
+
+    Args:
+        own: The price of the run's own model.
+        answerer: Who answered, where that is another model; one of which nothing was used costs nothing.
+
+    """
+    price = own if answerer is UNSET else answerer.price
+    if price is None:
+        return 0.0 if answerer is not UNSET and not usage.total else None
+    return cost_usd(usage, price)
 
 
 def cost_usd(usage: Usage, price: Price) -> float:

@@ -81,17 +81,9 @@ def _steps_frame(root: Frame) -> Frame:
     return replace(root, program="steps")
 
 
-def completed(state: State, event: ModelReplied, usd: float) -> State:
-    """The state once a completion that the program asked for is there; ``usd`` is what it cost."""
-    return replace(
-        state,
-        step=state.step + 1,
-        facts=state.facts + 1,
-        failures=(),
-        usage=state.usage + event.usage,
-        usd=state.usd + usd,
-        clock_fresh=False,
-    )
+def completed(state: State, event: ModelReplied) -> State:
+    """The state once a completion that the program asked for is there."""
+    return replace(state.paid(event), step=state.step + 1)
 
 
 def opened(state: State, event: FramePushed, chars: int) -> State:
@@ -117,6 +109,7 @@ def opened(state: State, event: FramePushed, chars: int) -> State:
         program=given.kind,
         schema=given.schema,
         pushed_at=depth,
+        model="" if given.model is UNSET else given.model,
     )
     return replace(state, stack=(*state.stack, frame), pushes=state.pushes + 1, idle=0, failures=())
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from .budgets import Limits
 from .directory import Directory
-from .events import ChecksReturned, ModelFailed, RunEnded, RunStarted, Stop, VerifyReturned
+from .events import (
+    ChecksReturned,
+    ContextCompacted,
+    ModelFailed,
+    ModelReplied,
+    RunEnded,
+    RunStarted,
+    Stop,
+    VerifyReturned,
+)
 from .heap import Heap
 from .log import Log
 from .messages import ReplyPart, ToolCall, Usage
+from .pricing import reply_usd
 from .program_state import ProgramState
 
 
@@ -101,6 +112,8 @@ class Frame(Struct, frozen=True):
         schema: JSON text of the schema that its result must fit, or empty.
         unfit: Results that did not fit so far.
         pushed_at: Depth from which the agent's own pushes count: 0, or that of the program's frame.
+        model: The model that works in it, and in those pushed from it; empty where that is the run's own.
+        window_tokens: The window of that model, once it has replied; else 0.
 
     """
 
@@ -128,6 +141,8 @@ class Frame(Struct, frozen=True):
     schema: str = ""
     unfit: int = 0
     pushed_at: int = 0
+    model: str = ""
+    window_tokens: int = 0
 
     @property
     def context_tokens(self) -> int:
@@ -176,7 +191,8 @@ class State(Struct, frozen=True):
         failures: The provider's failures since the last reply, newest last.
         idle: Replies in a row without a usable call.
         usage: Tokens of all replies and compactions.
-        usd: Their cost; 0.0 where the price is unknown.
+        usd: The cost of those whose price is known.
+        unpriced: Replies and compactions whose price is not known.
         seconds: The last clock reading.
         clock_fresh: The clock was read since the last model fact.
         result: The root's result.
@@ -200,6 +216,7 @@ class State(Struct, frozen=True):
     idle: int = 0
     usage: Usage = Usage()
     usd: float = 0.0
+    unpriced: int = 0
     seconds: float = 0.0
     clock_fresh: bool = False
     result: str = ""
@@ -215,9 +232,34 @@ class State(Struct, frozen=True):
         return self.start
 
     @property
+    def cost_usd(self) -> float | None:
+        """The cost so far; None where a price is unknown."""
+        known = not self.unpriced and (self.usd or self.begun.price is not None)
+        return self.usd if known else None
+
+    def paid(self, event: ModelReplied | ContextCompacted) -> State:
+        """With the tokens and the cost of a reply or a compaction, and the provider's failures forgotten."""
+        usd = reply_usd(event.usage, self.begun.price, event.answerer)
+        return replace(
+            self,
+            facts=self.facts + 1,
+            failures=(),
+            usage=self.usage + event.usage,
+            usd=self.usd + (usd or 0.0),
+            unpriced=self.unpriced + (usd is None),
+            clock_fresh=False,
+        )
+
+    @property
+    def window_tokens(self) -> int:
+        """The context window of the model that works in the running frame."""
+        own = self.stack[-1].window_tokens if self.stack else 0
+        return own or self.begun.window_tokens
+
+    @property
     def shown_bytes(self) -> int:
         """How much of one tool result the model is shown: 32 KiB, or an eighth of its window where that is less."""
-        return min(32_768, int(self.begun.window_tokens / 8 * 2.5))
+        return min(32_768, int(self.window_tokens / 8 * 2.5))
 
     @property
     def running(self) -> Frame:

@@ -180,7 +180,7 @@ def _result(state: State, parts: Parts, places: Places, seconds: float) -> RunRe
         steps=state.step,
         frames=state.pushes,
         usage=state.usage,
-        cost_usd=round(state.usd, 6) if start.price else None,
+        cost_usd=None if state.cost_usd is None else round(state.cost_usd, 6),
         wall_seconds=round(seconds, 3),
         isolation=parts.workspace.level,
         result=ended.result if ended else "",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stackmem.core.events import ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
-from stackmem.core.pricing import cost_usd
+from stackmem.core.pricing import reply_usd
 
 from .moments import Moment
 
@@ -88,11 +88,9 @@ class Cost:
     def add(self, moment: Moment) -> None:
         if not isinstance(moment.event, ModelReplied | ContextCompacted):
             return
-        price = moment.before.begun.price
-        if price is None:
-            self._known = False
-        else:
-            self._usd += cost_usd(moment.event.usage, price)
+        usd = reply_usd(moment.event.usage, moment.before.begun.price, moment.event.answerer)
+        self._known = self._known and usd is not None
+        self._usd += usd or 0.0
 
     @property
     def value(self) -> float | None:

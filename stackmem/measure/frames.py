@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stackmem.core.events import ContextCompacted, FramePopped, FramePushed, ModelReplied
 from stackmem.core.messages import Usage
-from stackmem.core.pricing import cost_usd
+from stackmem.core.pricing import reply_usd
 from stackmem.core.state import Frame
 
 from .moments import Moment
@@ -89,11 +89,11 @@ def _opened(frame: Frame, step: int, at: float) -> FrameRow:
 
 
 def _grown(row: FrameRow, moment: Moment, reply: ModelReplied | ContextCompacted) -> FrameRow:
-    price = moment.before.begun.price
+    usd = reply_usd(reply.usage, moment.before.begun.price, reply.answerer)
     return replace(
         row,
         steps=row.steps + isinstance(reply, ModelReplied),
         usage=row.usage + reply.usage,
-        usd=None if price is None or row.usd is None else row.usd + cost_usd(reply.usage, price),
+        usd=None if usd is None or row.usd is None else row.usd + usd,
         peak_context_tokens=max(row.peak_context_tokens, reply.usage.prompt or moment.before.running.context_tokens),
     )

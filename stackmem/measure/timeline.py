@@ -24,7 +24,7 @@ from stackmem.core.events import (
     ToolReturned,
 )  # fmt: skip
 from stackmem.core.messages import ToolCall, Usage
-from stackmem.core.pricing import cost_usd
+from stackmem.core.pricing import reply_usd
 from stackmem.core.state import Notice, Result
 
 from .moments import Moment
@@ -127,9 +127,11 @@ def _step(part: list[Moment], history: int) -> Step | None:
 
 def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> Step:
     told, last = part[place], part[-1].after
-    summaries = [moment.event.usage for moment in part if isinstance(moment.event, ContextCompacted)]
-    usage = sum(summaries, reply.usage)
+    summaries = [moment.event for moment in part if isinstance(moment.event, ContextCompacted)]
+    usage = sum((summary.usage for summary in summaries), reply.usage)
     frame, price = told.before.running, told.before.begun.price
+    paid: list[ModelReplied | ContextCompacted] = [reply, *summaries]
+    costs = [reply_usd(one.usage, price, one.answerer) for one in paid]
     calls = [one for one in reply.parts if isinstance(one, ToolCall)]
     outcome, detail = _outcome(part[place + 1 :])
     context = reply.usage.prompt or frame.context_tokens
@@ -150,7 +152,7 @@ def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> S
         context_tokens=context,
         history_tokens=history or context,
         usage=usage,
-        usd=sum(cost_usd(one, price) for one in (reply.usage, *summaries)) if price else None,
+        usd=None if None in costs else sum(usd or 0.0 for usd in costs),
         outcome=outcome,
         detail=detail,
         result_chars=sum(map(_told_chars, part)),

@@ -87,7 +87,7 @@ def worth(shown: Linear, turns: int, tokens: float) -> bool:
 
 def overfull(state: State, shown: Linear) -> bool:
     """Whether half of the window is filled; whatever a strategy waits for, it does not wait longer."""
-    return shown.tokens >= state.begun.window_tokens // 2
+    return shown.tokens >= state.window_tokens // 2
 
 
 def _asked(state: State, request: Request, last: int, kept: int) -> str:
@@ -119,7 +119,7 @@ def _shared(state: State, shown: Linear, asked: str) -> View:
 
 def _cold(state: State, shown: Linear, asked: str, turns: int) -> View:
     old = shown.past[shown.cut.dropped : turns]
-    room = int(state.begun.window_tokens / 2 * CHARS_PER_TOKEN)
+    room = int(state.window_tokens / 2 * CHARS_PER_TOKEN)
     before = standing_for(shown, len(shown.summary or ""))
     parts: list[Part] = [shown.opening[1], Text(transcript(old, room)), Text(asked)]
     if before:

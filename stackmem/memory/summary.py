@@ -55,7 +55,7 @@ class Summary(Struct, frozen=True):
 
     def upkeep(self, state: State) -> Effect | None:
         shown = conversation(state, self, self.name, summarises=True)
-        threshold = min(self.threshold, state.begun.window_tokens // 2)
+        threshold = min(self.threshold, state.window_tokens // 2)
         turns = len(shown.past) - self.keep
         if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
             return None

@@ -17,7 +17,7 @@ from stackmem.core.events import (
     RunStarted,
 )  # fmt: skip
 from stackmem.core.messages import View
-from stackmem.core.pricing import cost_usd
+from stackmem.core.pricing import reply_usd
 from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
@@ -131,6 +131,7 @@ class Fold:
         if not state.stack:
             raise TraceError(f"the reply of step {state.step + 1} has no frame it could be in; verify it with replay")
         usage, start = event.usage, state.begun
+        usd = reply_usd(usage, start.price, event.answerer)
         triples, cached = self._rendered(event, at)
         page.estimated = page.estimated or usage.estimated
         self._turn_chars.append(self._chars)
@@ -144,7 +145,7 @@ class Fold:
                 written=cached.written,
                 output=usage.output,
                 full=0,
-                usd=round(cost_usd(usage, start.price), 6) if start.price else None,
+                usd=None if usd is None else round(usd, 6),
                 stop=event.stop,
                 ranges=triples,
                 reply=[self._prompts.number(part, "assistant") for part in event.parts],
@@ -156,10 +157,11 @@ class Fold:
 
     def _compacted(self, event: ContextCompacted) -> None:
         """What a summary cost is told with the step before it; the cache has seen its request, too."""
-        price, wanted = self._state.begun.price, self._strategy.upkeep(self._state) if self._strategy else None
-        if price and self.page.steps:
+        usd = reply_usd(event.usage, self._state.begun.price, event.answerer)
+        wanted = self._strategy.upkeep(self._state) if self._strategy else None
+        if usd is not None and self.page.steps:
             step = self.page.steps[-1]
-            step.usd = round((step.usd or 0.0) + cost_usd(event.usage, price), 6)
+            step.usd = round((step.usd or 0.0) + usd, 6)
         if event.usage.estimated and isinstance(wanted, Compact):
             self._simulated.serve(wanted.ask.view, self._last_at, event.usage.prompt)
 

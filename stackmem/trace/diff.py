@@ -180,7 +180,7 @@ class _Reading:
             steps=state.step,
             frames=state.pushes,
             usage=state.usage,
-            usd=state.usd if start.price else None,
+            usd=state.cost_usd,
             peak_context_tokens=self.peak,
             heap_chars=state.heap.chars,
             heap_chunks=len(state.heap.chunks),

@@ -123,7 +123,7 @@ def view_step(run: Run, step: int) -> StepView:
         reply=tuple(_part(part) for part in reply.parts),
         stop=reply.stop,
         usage=reply.usage,
-        usd=settled.usd if settled.begun.price else None,
+        usd=settled.cost_usd,
         context_tokens=reply.usage.prompt,
         followed=tuple(record.event for record in moment.followed),
         stack=tuple(_frame(frame) for frame in settled.stack),

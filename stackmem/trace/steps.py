@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stackmem.core.events import ContextCompacted, Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.messages import ToolCall, Usage
-from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.pricing import Price, reply_usd
 
 from .record import Record
 
@@ -130,7 +130,7 @@ class _Fold:
         return self.frames.get(self.stack[-1]) if self.stack else None
 
     def cost(self, event: ModelReplied | ContextCompacted) -> float | None:
-        return cost_usd(event.usage, self.price) if self.price else None
+        return reply_usd(event.usage, self.price, event.answerer)
 
 
 def steps(records: Iterable[Record]) -> Iterator[Step]:

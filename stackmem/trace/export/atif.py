@@ -25,7 +25,7 @@ from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.state import Notice, State
 from stackmem.trace.record import Record
 
-from .shown import arguments, compact, function, opening_text, said, stamp, thought, view_of
+from .shown import arguments, compact, function, model_of, opening_text, said, stamp, thought, view_of
 from .story import Attempt, Call, Moment, Scope, call_ids, moments, slices
 
 Json = dict[str, Any]
@@ -69,7 +69,6 @@ class _Book:
         self._run = run
         self._trajectories: dict[str, Json] = {}
         self._replies: dict[int, Json] = {}
-        self._priced = True
 
     def opened(self, moment: Moment) -> None:
         """Begin the trajectory of a frame with what its first prompt says."""
@@ -115,7 +114,7 @@ class _Book:
             return
         about = {"step": piece.step, "seq": moment.seq, "stop": event.stop}
         step = self._add(moment.frame.id, "agent", said(event.parts), moment.at, about)
-        step["model_name"] = moment.before.begun.model
+        step["model_name"] = model_of(event, moment.before)
         step["llm_call_count"] = 1
         if thinking := thought(event.parts):
             step["reasoning_content"] = thinking
@@ -123,7 +122,6 @@ class _Book:
         if calls:
             step["tool_calls"] = [_call(name, call) for name, call in zip(call_ids(calls), calls, strict=True)]
         step["metrics"] = _metrics(event.usage, piece.usd)
-        self._priced = self._priced and piece.usd is not None
         self._replies[piece.step] = step
 
     def _compacted(self, piece: Attempt, event: ContextCompacted) -> None:
@@ -134,7 +132,6 @@ class _Book:
         step = self._add(piece.moment.frame.id, "system", told, piece.moment.at, about)
         step["observation"] = {"results": [{"content": event.text}]}
         step["extra"]["context_management"] = {"type": "compaction", "boundary": "replace"}
-        self._priced = self._priced and piece.usd is not None
 
     def call(self, piece: Call) -> None:
         """Add a call's result to the step that made it."""
@@ -189,8 +186,8 @@ class _Book:
         state, usage = self.state, self.state.usage
         totals: Json = {"total_prompt_tokens": usage.prompt, "total_completion_tokens": usage.output}
         totals["total_cached_tokens"] = usage.cache_read
-        if self._priced and state.begun.price is not None:  # a fork may know what its parent did not
-            totals["total_cost_usd"] = round(state.usd, 6)
+        if state.cost_usd is not None:
+            totals["total_cost_usd"] = round(state.cost_usd, 6)
         totals["total_steps"] = sum(len(trajectory["steps"]) for trajectory in self._trajectories.values())
         totals["extra"] = {"replies": state.step, "outcome": state.outcome}
         if state.checks is not None:

@@ -27,7 +27,7 @@ from stackmem.errors import UsageError
 from stackmem.trace.record import Record
 
 from .inspect_parts import Parts
-from .shown import stamp, view_of
+from .shown import model_of, stamp, view_of
 from .story import Attempt, Call, Moment, Scope, moments, slices
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class _Book:
         from inspect_ai.model import GenerateConfig, ModelOutput
 
         moment, event = piece.moment, piece.event
-        view, model = view_of(moment.before), moment.before.begun.model
+        view, model = view_of(moment.before), model_of(event, moment.before)
         about: dict[str, Any] = {"step": piece.step, "seq": moment.seq, "strategy": moment.before.begun.strategy}
         error = None
         match event:
@@ -203,7 +203,7 @@ class _Book:
         from inspect_ai.model import ModelOutput
 
         state, start = self.state, self.state.begun
-        usage = {start.model: self._parts.usage(state.usage, state.usd if start.price else None)}
+        usage = {start.model: self._parts.usage(state.usage, state.cost_usd)}
         scores = self._parts.scores(state)
         events = [event for _, _, event in sorted(self._events, key=lambda one: one[:2])]
         sample = EvalSample(

@@ -16,8 +16,8 @@ from stackmem.core.messages import ToolCall
 from stackmem.core.state import Notice, Result, State
 from stackmem.trace.record import Record
 
-from .shown import arguments, compact, opening_text, said, thought, view_of
-from .story import Moment, call_ids, moments
+from .shown import arguments, compact, model_of, opening_text, said, thought, view_of
+from .story import Moment, added_usd, call_ids, moments
 
 Json = dict[str, Any]
 
@@ -58,10 +58,8 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
             case _:
                 messages += _told(moment, open_calls)
     if last is not None:
-        costs = [message["extra"]["cost"] for message in messages if message["role"] == "assistant"]
-        known = last.after.begun.price is not None and None not in costs  # a fork may know what its parent did not
         messages.append(_exit(last))
-        info = _info(last.after, last.after.usd if known else None)
+        info = _info(last.after, last.after.cost_usd)
         yield compact({"info": info, "messages": messages, "trajectory_format": "mini-swe-agent-1.1"})
         yield "\n"
 
@@ -81,7 +79,7 @@ def _reply(moment: Moment, event: ModelReplied) -> tuple[Json, list[str]]:
     names = call_ids(calls)
     message = _message("assistant", said(event.parts), moment)
     extra, usage = message["extra"], event.usage
-    extra["cost"] = moment.after.usd - moment.before.usd if moment.before.begun.price else None
+    extra["cost"] = added_usd(moment)
     extra["actions"] = [
         {"command": arguments(call).get("command", ""), "tool_call_id": name}
         for name, call in zip(names, calls, strict=True)
@@ -89,7 +87,7 @@ def _reply(moment: Moment, event: ModelReplied) -> tuple[Json, list[str]]:
     ]
     extra["response"] = {
         "id": event.reply_id,
-        "model": moment.before.begun.model,
+        "model": model_of(event, moment.before),
         "usage": {
             "prompt_tokens": usage.prompt,
             "completion_tokens": usage.output,

@@ -28,7 +28,7 @@ from stackmem.core.messages import Text, ToolCall
 from stackmem.trace.record import Record
 
 from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span
-from .shown import arguments, compact, opening_text, provider, view_of
+from .shown import arguments, compact, model_of, opening_text, provider, view_of
 from .story import Attempt, Call, Moment, Scope, moments, slices
 
 SPANS_PER_REQUEST = 1_000
@@ -98,7 +98,7 @@ class _Spans:
         frame = piece.frame
         attributes: dict[str, Value] = {
             "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": provider(piece.start),
+            "gen_ai.provider.name": provider(piece.start.model),
             "gen_ai.agent.id": f"{self._run}/{frame.id}",
             "gen_ai.agent.name": frame.name,
             "gen_ai.agent.version": piece.start.version,
@@ -128,11 +128,11 @@ class _Spans:
         )  # fmt: skip
 
     def _chat(self, piece: Attempt) -> Json:
-        moment, start = piece.moment, piece.moment.before.begun
+        moment, model = piece.moment, model_of(piece.event, piece.moment.before)
         attributes: dict[str, Value] = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider(start),
-            "gen_ai.request.model": start.model,
+            "gen_ai.provider.name": provider(model),
+            "gen_ai.request.model": model,
             "gen_ai.conversation.id": self._run,
             "stackmem.step": piece.step,
             "stackmem.frame.id": moment.frame.id,
@@ -163,7 +163,7 @@ class _Spans:
                 if self._content:
                     attributes["stackmem.failure.detail"] = failure.detail
         return span(
-            self._run, f"chat/{moment.seq}", f"chat {start.model}", CLIENT, moment.since, moment.at,
+            self._run, f"chat/{moment.seq}", f"chat {model}", CLIENT, moment.since, moment.at,
             parent=f"frame/{moment.frame.id}", attributes=attributes, error=error,
         )  # fmt: skip
 

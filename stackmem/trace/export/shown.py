@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from stackmem.core.events import RunStarted
+from stackmem.core.events import ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
@@ -93,9 +94,15 @@ def stamp(at: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def provider(start: RunStarted) -> str:
-    """Who answered, by the model's name: ``anthropic``, ``openai``, or ``stackmem`` for scripts and people."""
-    name = start.model
+def model_of(event: ModelReplied | ContextCompacted | ModelFailed, before: State) -> str:
+    """The name of the model that was asked; of a failure, that of the frame's."""
+    if isinstance(event, ModelFailed):
+        return (before.stack[-1].model if before.stack else "") or before.begun.model
+    return before.begun.model if event.answerer is UNSET else event.answerer.model
+
+
+def provider(name: str) -> str:
+    """Whose model it is, by its name: ``anthropic``, ``openai``, or ``stackmem`` for scripts and people."""
     if name.startswith(("claude", "anthropic/")):
         return "anthropic"
     return "openai" if name.startswith("openai/") else "stackmem"

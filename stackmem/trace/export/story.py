@@ -79,8 +79,7 @@ class Attempt(Struct, frozen=True):
     @property
     def usd(self) -> float | None:
         """What it cost; None where the price is not known."""
-        known = self.moment.before.begun.price is not None
-        return self.moment.after.usd - self.moment.before.usd if known else None
+        return added_usd(self.moment)
 
 
 class Call(Struct):
@@ -189,6 +188,12 @@ def slices(told: Iterable[Moment]) -> Iterator[Slice]:
                 yield moment
     if last is not None:
         yield from _left_open(open_frames, pending, last.at)
+
+
+def added_usd(moment: Moment) -> float | None:
+    """What a reply or a summary cost; None where its price is not known."""
+    before, after = moment.before, moment.after
+    return None if after.unpriced > before.unpriced else after.usd - before.usd
 
 
 def call_ids(calls: Iterable[ToolCall]) -> list[str]:

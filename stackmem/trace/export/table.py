@@ -10,7 +10,7 @@ from stackmem.core.events import CallRejected, FramePopped, ModelReplied, ToolRe
 from stackmem.core.messages import ToolCall
 from stackmem.trace.record import Record
 
-from .shown import said, stamp
+from .shown import model_of, said, stamp
 from .story import Attempt, Call, moments, slices
 
 COLUMNS = (
@@ -58,7 +58,7 @@ def _reply(piece: Attempt, event: ModelReplied) -> tuple[Row, int]:
     row: Row = {
         "step": piece.step, "seq": moment.seq, "at": stamp(moment.at),
         "frame": frame.id, "frame_name": frame.name, "depth": frame.depth,
-        "model": start.model, "strategy": start.strategy,
+        "model": model_of(event, moment.before), "strategy": start.strategy,
         "stop": event.stop, "calls": " ".join(calls), "outcome": "" if calls else "no call",
         "prompt_tokens": usage.prompt, "uncached_tokens": usage.uncached, "cache_read_tokens": usage.cache_read,
         "cache_write_5m_tokens": usage.cache_write_5m, "cache_write_1h_tokens": usage.cache_write_1h,
