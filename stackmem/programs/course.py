@@ -248,7 +248,9 @@ class Course:
             return_spec=mark_cut(" ".join(whole(effect.returns).split()), budgets.return_chars),
             constraint=limits.left(state),
             context="",
-            program=ProgramFrame("work", whole(task_text(effect, frame)), schema_text(effect.schema)),
+            program=ProgramFrame(
+                "work", whole(task_text(effect, frame)), schema_text(effect.schema), whole(effect.model) or UNSET
+            ),
         )
 
     def listen(self, tell: Callable[[object], object]) -> None:

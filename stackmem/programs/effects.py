@@ -73,6 +73,7 @@ class Complete(Struct, frozen=True):
             asked for again, three times.
         breakpoints: Where the provider may cache, see ``core.messages``.
         name: What it is for, in short; a script may ask for it as the frame's name.
+        model: The name of another model than the run's own, as ``--model`` takes it; empty is the run's own.
 
     """
 
@@ -81,6 +82,7 @@ class Complete(Struct, frozen=True):
     schema: dict[str, Any] | None = None
     breakpoints: tuple[Breakpoint, ...] = ()
     name: str = ""
+    model: str = ""
 
 
 class Completion(Struct, frozen=True):
@@ -111,6 +113,7 @@ class RunFrame(Struct, frozen=True):
         returns: What the result must be, in words.
         schema: A JSON Schema that the result must fit as JSON.
         using: Hints on how to do it.
+        model: As in ``Complete``; the frames that are pushed from this one have it, too.
 
     """
 
@@ -120,6 +123,7 @@ class RunFrame(Struct, frozen=True):
     returns: str = ""
     schema: dict[str, Any] | None = None
     using: tuple[str, ...] = ()
+    model: str = ""
 
 
 class FrameAnswer(Struct, frozen=True):

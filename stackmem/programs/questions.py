@@ -74,6 +74,7 @@ def asked_model(question: Question, effect: Complete, state: State, rank: int) -
         frame=effect.name or frame.name,
         depth=frame.depth,
         chunks=tuple(state.heap.chunks),
+        model=effect.model,
     )
 
 
