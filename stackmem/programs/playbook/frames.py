@@ -49,7 +49,7 @@ def play(here: Here, book: Playbook, arguments: dict[str, Any]) -> Doing:
     here.watched("entered", called)
     outer_changed, agent.changed = agent.changed, set()
     for name, value in arguments.items():
-        agent.set(name, value)
+        agent.bind(name, value)
         yield assigned(name, value)
     try:
         value = yield from _turns(here, frame, called)

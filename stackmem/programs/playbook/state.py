@@ -77,7 +77,11 @@ class AgentState:
         """Give a variable a value; one that changes makes fired triggers ready again."""
         if name not in self.variables or not same(self.variables[name], value):
             self.spent.clear()
-            self.changed.add(name)
+        self.bind(name, value)
+
+    def bind(self, name: str, value: Any) -> None:
+        """Give a parameter its value; triggers do not watch it."""
+        self.changed.add(name)
         self.variables.pop(name, None)  # the newest ones stand last
         self.variables[name] = value
 

@@ -1,0 +1,128 @@
+"""A playbook program played in memory: texts answer the model, a person's list the questions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.programs import playbook
+from stackmem.programs.effects import AskUser, Complete, Completion, InvokeTool, ToolAnswer
+from stackmem.programs.in_memory import Done, run_in_memory
+from stackmem.programs.language import Launch
+from stackmem.programs.playbook.language import LANGUAGE
+
+PACKAGED = {
+    f"stackmem:playbook/{name}": (Path(playbook.__file__).parent / name).read_text("utf-8")
+    for name in ("contract.md", "compile.md")
+}
+
+
+class Play(Struct):
+    """What came of it.
+
+    Attributes:
+        asked: Every completion, in order.
+        done: Value, halt, effects and notes.
+
+    """
+
+    done: Done
+    asked: list[Complete]
+    files: dict[str, str]
+
+    @property
+    def value(self) -> Any:
+        assert self.done.halted is None, self.done.halted.report
+        return self.done.value
+
+    @property
+    def said(self) -> list[str]:
+        return self.done.said
+
+    @property
+    def report(self) -> str:
+        assert self.done.halted is not None, self.done.value
+        return self.done.halted.report
+
+    def tail(self, index: int) -> str:
+        """The changing part of a prompt."""
+        return self.asked[index].messages[0].parts[-1].text
+
+    def instruction(self, index: int) -> str:
+        return self.tail(index).rpartition("```\n\n")[2]
+
+    def whole(self, index: int) -> str:
+        return self.asked[index].system + "".join(part.text for part in self.asked[index].messages[0].parts)
+
+
+class Desk:
+    """Answers what a program asks."""
+
+    def __init__(self, replies: Any, user: tuple[str, ...] = (), folder: Path | None = None) -> None:
+        self._replies = iter(replies)
+        self._user = list(user)
+        self._folder = folder
+        self.asked: list[Complete] = []
+        self.files: dict[str, str] = {}
+        self.refused: set[str] = set()
+
+    def answer(self, effect: Any) -> Any:
+        match effect:
+            case Complete():
+                self.asked.append(effect)
+                reply = next(self._replies)
+                return reply if isinstance(reply, Completion) else Completion(reply)
+            case AskUser():
+                return self._user.pop(0)
+            case InvokeTool(tool="write_file"):
+                path, text = effect.arguments["path"], effect.arguments["content"]
+                if path in self.refused:
+                    return ToolAnswer(None, "refused", "no room")
+                self.files[path] = text
+                return ToolAnswer()
+            case InvokeTool(tool="read_file"):
+                text = self.files.get(effect.arguments["path"])
+                return ToolAnswer(None, "missing", "it does not exist") if text is None else ToolAnswer(text)
+            case InvokeTool(tool="shell"):
+                return self._shell(effect.arguments["command"])
+        raise AssertionError(effect)
+
+    def _shell(self, command: str) -> ToolAnswer:
+        assert self._folder is not None
+        for name, text in self.files.items():
+            (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self._folder / name).write_text(text, encoding="utf-8")
+        command = command.replace("python3", sys.executable, 1)
+        ran = subprocess.run(command, shell=True, cwd=self._folder, capture_output=True, text=True, check=False)
+        value = {"stdout": ran.stdout, "stderr": ran.stderr, "exit_code": ran.returncode}
+        failed = "exit" if ran.returncode else ""
+        return ToolAnswer(value, failed, f"exit {ran.returncode}" if failed else "")
+
+
+def launch(text: str, **options: Any) -> Launch:
+    inputs = options.pop("inputs", {})
+    return Launch("/p/main.pb", text, inputs, "/p", "/p", options)
+
+
+def run(
+    text: str,
+    *replies: Any,
+    user: tuple[str, ...] = (),
+    folder: Path | None = None,
+    sources: dict[str, str] | None = None,
+    desk: Desk | None = None,
+    **options: Any,
+) -> Play:
+    """Play a program with these replies of the model."""
+    desk = desk or Desk(replies, user, folder)
+    done = run_in_memory(LANGUAGE.start(launch(text, **options)), desk.answer, {**PACKAGED, **(sources or {})})
+    return Play(done, desk.asked, desk.files)
+
+
+def one(*steps: str, head: str = "P()", more: str = "") -> str:
+    """A program of one agent with one playbook of these steps."""
+    return f"# A\n## {head}\n### Steps\n" + "\n".join(steps) + f"\n{more}\n"
