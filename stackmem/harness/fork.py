@@ -7,7 +7,6 @@ Rule 2: nothing else changes than what was asked for. With no change at all the 
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -105,20 +104,10 @@ def fork(
     places = Places(folder, prepared.folders[1] / folder.name / "workspace", prepared.folders[1] / folder.name)
     with ExitStack() as stack, Interrupts(stop) as interrupts:
         stack.callback(_remove_unbegun, places)
-        try:
-            with interrupts.allowed():
-                missing = () if in_memory else refill(run, moment.settled, places, request)
-                opened, first = _open(wanted, places, environ, (stack, interrupts, observe))
-                opened.steps_with_secrets = _steps_with_secrets(run, at, scrubber)
-        except KeyboardInterrupt:
-            if interrupts.signal == signal.SIGTERM:
-                raise SystemExit(128 + signal.SIGTERM) from None
-            raise
-        except OSError as error:
-            place = error.filename or places.scratch
-            raise WorkspaceError(
-                f"the fork cannot be set up at {place} ({error.strerror}); make room or rights there"
-            ) from error
+        with interrupts.setting_up("fork", places.scratch):
+            missing = () if in_memory else refill(run, moment.settled, places, request)
+            opened, first = _open(wanted, places, environ, (stack, interrupts, observe))
+            opened.steps_with_secrets = _steps_with_secrets(run, at, scrubber)
         opened.loop = fork_loop(run, moment, first, opened, request.program)
         result = play(first, moment.settled, opened)
         return Forked(result, opened.folder, first.start.checked, missing)

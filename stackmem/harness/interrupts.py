@@ -10,8 +10,11 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+from stackmem.errors import WorkspaceError
 
 
 class Interrupts:
@@ -48,6 +51,32 @@ class Interrupts:
             yield
         finally:
             self._open = False
+
+    @contextmanager
+    def setting_up(self, what: str, scratch: Path) -> Iterator[None]:
+        """``allowed``, while what a run needs is made.
+
+        Args:
+            what: Is set up: the run, the fork.
+            scratch: Where it is made, for an error that names no file.
+
+        Raises:
+            WorkspaceError: There is no room for it, or no right.
+            KeyboardInterrupt: A signal came. (SIGTERM: ``SystemExit``.)
+
+        """
+        try:
+            with self.allowed():
+                yield
+        except KeyboardInterrupt:
+            if self.signal == signal.SIGTERM:
+                raise SystemExit(128 + signal.SIGTERM) from None
+            raise
+        except OSError as error:
+            place = error.filename or scratch
+            raise WorkspaceError(
+                f"the {what} cannot be set up at {place} ({error.strerror}); make room or rights there"
+            ) from error
 
     def _came(self, number: int, frame: FrameType | None) -> None:
         if self.signal:

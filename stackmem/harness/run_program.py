@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -94,27 +93,17 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
         stack.callback(remove_unbegun, places)
         writer = TraceWriter(run_dir / TRACE)
         stack.callback(writer.close)
-        try:
-            with interrupts.allowed():
-                fill_workspace(places, prepared)
-                history = History(run_dir / HISTORY, places.work, prepared.copy.folders if prepared.copy else ())
-                sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
-                parts = assemble(planned, prepared, places, environ, sync, history)
-                stack.callback(parts.workspace.close)
-                ready = replace(ready, request=without_secrets(ready.request, parts.scrubber.scrub))
-                write_request(replace(asked_of(prepared, places), program=ready.request), run_dir)
-                begun = _begun(ready, parts, places)
-                told = Told(person.tell)
-                course = course_of(begun, parts.start, parts.strategy, sources_of(run_dir), told, keep=False)
-        except KeyboardInterrupt:
-            if interrupts.signal == signal.SIGTERM:
-                raise SystemExit(128 + signal.SIGTERM) from None
-            raise
-        except OSError as error:
-            place = error.filename or places.scratch
-            raise WorkspaceError(
-                f"the run cannot be set up at {place} ({error.strerror}); make room or rights there"
-            ) from error
+        with interrupts.setting_up("run", places.scratch):
+            fill_workspace(places, prepared)
+            history = History(run_dir / HISTORY, places.work, prepared.copy.folders if prepared.copy else ())
+            sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
+            parts = assemble(planned, prepared, places, environ, sync, history)
+            stack.callback(parts.workspace.close)
+            ready = replace(ready, request=without_secrets(ready.request, parts.scrubber.scrub))
+            write_request(replace(asked_of(prepared, places), program=ready.request), run_dir)
+            begun = _begun(ready, parts, places)
+            told = Told(person.tell)
+            course = course_of(begun, parts.start, parts.strategy, sources_of(run_dir), told, keep=False)
         outer = outer_world(parts, places, ready.request, person)
         loop = program_loop(course, outer, (parts.start, begun))
         folder = str(prepared.subject.folder or "")

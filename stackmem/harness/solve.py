@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from msgspec.structs import asdict
 
 from stackmem.core.state import State
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.history.repository import copy_repository
 from stackmem.trace.store import TraceWriter
@@ -55,21 +54,11 @@ def solve(
         stack.callback(remove_unbegun, places)
         writer = TraceWriter(run_dir / TRACE)
         stack.callback(writer.close)
-        try:
-            with interrupts.allowed():
-                history = _begin_files(places, prepared)
-                sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
-                parts = assemble(planned, prepared, places, environ, sync, history)
-                write_request(asked_of(prepared, places), run_dir)
-        except KeyboardInterrupt:
-            if interrupts.signal == signal.SIGTERM:
-                raise SystemExit(128 + signal.SIGTERM) from None
-            raise
-        except OSError as error:
-            place = error.filename or places.scratch
-            raise WorkspaceError(
-                f"the run cannot be set up at {place} ({error.strerror}); make room or rights there"
-            ) from error
+        with interrupts.setting_up("run", places.scratch):
+            history = _begin_files(places, prepared)
+            sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
+            parts = assemble(planned, prepared, places, environ, sync, history)
+            write_request(asked_of(prepared, places), run_dir)
         stack.callback(parts.workspace.close)
         folder = str(prepared.subject.folder or "")
         opened = Opened(parts, places, writer, history, interrupts, folder, observe)
