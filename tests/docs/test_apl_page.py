@@ -1,0 +1,60 @@
+"""The page on APL is true: its programs are written down as they stand there, and do what it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stackmem.programs.apl.template_language import _FILTERS, Language
+from tests.compliance.apl_stage import load_cases
+from tests.docs.test_pages import DOCS, shell
+from tests.house.test_docs import FENCE, read
+
+PAGE = DOCS / "programs" / "apl.md"
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", read(PAGE), re.M | re.S))
+NAMED = re.compile(r"# ([\w./-]+)\n")
+
+
+def files(section: str) -> dict[str, str]:
+    """The files that a section shows: blocks whose first line is a comment with a name."""
+    found = [(NAMED.match(block["body"]), block["body"]) for block in FENCE.finditer(section)]
+    return {name[1]: body for name, body in found if name}
+
+
+def commands(section: str) -> list[tuple[str, str]]:
+    """Each command with what it prints."""
+    blocks = [block["body"] for block in FENCE.finditer(section) if block["language"].strip() == "console"]
+    return [(line, rest) for block in blocks for line, rest in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)]
+
+
+@pytest.mark.parametrize("name", [name for name, section in SECTIONS.items() if commands(section)])
+def test_the_programs_of_a_section_do_what_it_says(name, tmp_path, home):
+    section = SECTIONS[name]
+    folder = tmp_path / "program"
+    for path, text in files(section).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    for number, (command, printed) in enumerate(commands(section)):
+        place = Path(home) / str(number)
+        place.mkdir()
+        ran = shell(command, folder, place)
+        assert ran.stdout == printed, ran.stderr
+        assert ran.returncode == 0, ran.stderr
+
+
+def test_every_finding_is_explained():
+    titles = {line.split(" ", 2)[2] for _, case in load_cases() for line in case.lint or ()}
+    codes = {f"`apl/{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')}`" for title in titles}
+    assert sorted(code for code in codes if code not in SECTIONS["The linter"]) == []
+
+
+def test_every_error_type_is_explained():
+    kinds = {case.halt["type"] for _, case in load_cases() if case.halt and "type" in case.halt}
+    assert sorted(kind for kind in kinds if f"`{kind}`" not in SECTIONS["Errors"]) == []
+
+
+def test_every_filter_is_named():
+    text = SECTIONS["Templates and conditions"]
+    own = {"concatenated", "counted", "or_none", "d"}
+    assert sorted(set(Language().filters) - own - set(re.findall(r"\w+", text))) == []
+    assert set(_FILTERS) <= set(Language().filters)
