@@ -33,6 +33,7 @@ from .directories import checkout
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .nobody import NOBODY, Nobody
 from .options import PREFIX
+from .other_models import Models, free, open_other
 from .own_tools import TOOLS, call_own
 from .perform import World
 from .ports import Checks
@@ -96,8 +97,9 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     strategy = open_strategy(settings.strategy)
     demo = subject.task.demo if subject.task else None
     model = _model(prepared, environ, demo)
-    free = model.name in {"human", "demo", NOBODY} or model.name.startswith(("script:", "sim/"))
-    limits = resolved.limits("known" if model.price else "free" if free else "unknown")
+    limits = resolved.limits("known" if model.price else "free" if free(model.name) else "unknown")
+    for name in prepared.others:
+        open_other(name, settings, prepared.cwd, limits, environ)
     budgets = budgets_of(strategy, settings.budgets)
     profile = _profile(prepared)
     slots = _slots(budgets, profile.command_seconds)
@@ -156,8 +158,9 @@ def assemble(
 
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)
+    settings = prepared.resolved.settings
     world = World(
-        model=plan.model,
+        model=Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ)),
         workspace=workspace,
         checks=checks,
         scrub=scrubber.scrub,

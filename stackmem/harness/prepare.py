@@ -29,6 +29,7 @@ class Prepared(Struct, frozen=True):
         model: The model's name, the default chosen.
         copy: What a folder of one's own will be copied as; None for a task.
         warnings: Sentences for the person.
+        others: Names of the models that a program asks beside the run's own, where it says so beforehand.
 
     """
 
@@ -39,6 +40,7 @@ class Prepared(Struct, frozen=True):
     model: str
     copy: CopyPlan | None
     warnings: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
     @property
     def checked(self) -> bool:

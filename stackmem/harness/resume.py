@@ -237,7 +237,7 @@ def _open(
     profile = replace(planned.profile, network=start.network, command_seconds=start.command_seconds)
     strategy = open_strategy(start.strategy)
     history = NoHistory() if in_memory else History(run_dir / HISTORY, work, request.leave_out)
-    changed = replace(planned, profile=profile, strategy=strategy)
+    changed = replace(planned, profile=profile, strategy=strategy, limits=again.limits)
     # The assembled start is not used: what was recorded holds.
     parts = assemble(changed, prepared, places, environ, _nothing, history)
     stack.callback(parts.workspace.close)

@@ -87,6 +87,8 @@ def _effect(line: str) -> Any:
         "write": InvokeTool("write_file", {"path": name, "content": more, "parents": True}),
         "list": InvokeTool("list_files", {"path": rest or "."}),
         "ask": Complete(prompt(rest), name="asked"),
+        "ask_by": Complete(prompt(more), name="asked", model=name),
+        "frame_by": RunFrame("work", more, model=name),
         "ask_json": Complete(prompt(rest), schema=NUMBER),
         "frame": RunFrame("work", rest, {"long": "x" * 20_001, "short": [1]}, "a number", NUMBER, ("be quick",)),
         "enter": EnterFrame(name, more),
@@ -112,7 +114,8 @@ def _value(answer: Any, path: str) -> Any:
         case ToolAnswer():
             return answer.value
         case Completion() | FrameAnswer():
-            return answer.value if answer.value is not None else getattr(answer, "text", "")
+            said = answer.text if isinstance(answer, Completion) else answer.result
+            return said if answer.value is None else answer.value
         case Source():
             return answer.text or answer.failed
         case ChunkAnswer():

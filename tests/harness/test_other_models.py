@@ -1,0 +1,112 @@
+"""A program asks other models than the run's own; what each reply cost adds up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from stackmem.core.budgets import Limits
+from stackmem.core.effects import AskModel
+from stackmem.core.events import ModelReplied
+from stackmem.core.limits import ending
+from stackmem.core.log import Log
+from stackmem.core.machine import fold
+from stackmem.core.messages import Message, Text, Usage, View
+from stackmem.core.pricing import Answerer, Price, cost_usd
+from stackmem.errors import UsageError
+from stackmem.harness.other_models import Models, open_other
+from stackmem.harness.replay import replay_run
+from stackmem.harness.settings import Settings, resolve
+from stackmem.models.registry import Model, Scripted, open_model
+from stackmem.trace.open_run import Run
+from stackmem.trace.record import Record
+from stackmem.trace.steps import total_usd
+from tests.build import PRICE, SPENT, started
+from tests.harness.test_run_program import Desk, desk, folder_of, language  # noqa: F401 - fixtures
+from tests.stage import command, pop, push
+
+ASK = AskModel(View("", (), Log([Message("user", (Text("Say something."),))])), step=1, facts=0)
+DEAR = Price(100.0, 200.0, 0.0, 0.0, 0.0, "a test")
+
+
+def script(path: Path, *replies: object) -> Path:
+    path.write_text(json.dumps({"replies": list(replies)}), encoding="utf-8")
+    return path
+
+
+def test_a_completion_and_a_frame_are_answered_by_the_models_they_name(desk: Desk) -> None:  # noqa: F811
+    desk.script({"text": "own"})
+    script(desk.folder / "one.yaml", {"text": "skipped"}, {"text": "of the first"})
+    script(
+        desk.folder / "two.yaml", *[{"text": "skipped"}] * 2, push(), command("true"), pop("deep"), pop("of a frame")
+    )
+    text = "ask a?\nsay $it\nask_by script:one.yaml b?\nsay $it\nframe_by script:two.yaml Work.\nsay $it"
+    result = desk.run(text)
+    assert result.said == ("own", "of the first", "of a frame")
+    run = Run(folder_of(result))
+    replies = [record.event for record in run.records() if isinstance(record.event, ModelReplied)]
+    named = [Path(reply.answerer.model).name if reply.answerer else "" for reply in replies]
+    assert named == ["", "one.yaml", "two.yaml", "two.yaml", "two.yaml", "two.yaml"]
+    assert replay_run(folder_of(result)).outcome == "finished"
+
+
+def test_a_model_that_cannot_be_opened_ends_the_run_resumable(desk: Desk) -> None:  # noqa: F811
+    result = desk.run("ask_by nosuch/model b?")
+    assert result.run.ending == "model_error"
+    assert "no model 'nosuch/model'" in result.run.failure
+
+
+def test_costs_add_up_over_models_with_different_prices() -> None:
+    said = ModelReplied((Text("said"),), "end", SPENT)
+    other = replace(said, answerer=Answerer("other", DEAR, 7_000))
+    state = fold([started(price=PRICE), said, other])
+    assert state.cost_usd == pytest.approx(cost_usd(SPENT, PRICE) + cost_usd(SPENT, DEAR))
+    assert fold([started(), other]).cost_usd == pytest.approx(cost_usd(SPENT, DEAR))
+    assert fold([started(price=PRICE), said, replace(said, answerer=Answerer("other"))]).cost_usd is None
+    assert fold([started(price=PRICE), said, ModelReplied((), "end", Usage(), answerer=Answerer("x"))]).cost_usd
+    records = [Record(number, 0.0, event) for number, event in enumerate((started(price=PRICE), said, other), 1)]
+    assert total_usd(records) == pytest.approx(state.usd)
+
+
+def test_the_window_of_a_frame_is_that_of_the_model_that_works_in_it() -> None:
+    state = fold([started(), ModelReplied((Text("said"),), "end", SPENT, answerer=Answerer("other", DEAR, 7_000))])
+    assert state.window_tokens == 7_000
+    assert state.shown_bytes == int(7_000 / 8 * 2.5)
+
+
+def test_a_limit_of_cost_holds_where_only_the_other_model_has_a_price() -> None:
+    start = started(limits=Limits(usd=0.001))
+    state = fold([start, ModelReplied((Text("said"),), "end", SPENT, answerer=Answerer("other", DEAR))])
+    assert ending(state) == "limit:usd"
+
+
+def settings(tmp_path: Path) -> Settings:
+    return resolve({}, {}, tmp_path, None, {}).settings
+
+
+def test_a_model_without_a_known_price_is_refused_where_a_limit_of_cost_is_to_hold(tmp_path: Path) -> None:
+    environ = {"OPENAI_API_KEY": "k"}
+    with pytest.raises(UsageError, match="5 USD cannot be kept"):
+        open_other("openai/x", settings(tmp_path), tmp_path, Limits(usd=5.0), environ)
+    assert open_other("openai/x", settings(tmp_path), tmp_path, Limits(), environ).name == "openai/x"
+    script(tmp_path / "s.yaml", {"text": "free"})
+    assert open_other("script:s.yaml", settings(tmp_path), tmp_path, Limits(usd=5.0), {}).price is None
+
+
+def test_each_model_is_opened_once_and_the_runs_own_is_not_opened_again(tmp_path: Path) -> None:
+    opened: list[str] = []
+    own = open_model(f"script:{script(tmp_path / 's.yaml', {'text': 'said'})}", {})
+
+    def open_named(name: str) -> Model:
+        opened.append(name)
+        return Scripted(name, 7_000, own.script, DEAR)  # type: ignore[attr-defined]
+
+    models = Models(own, open_named)
+    for name in ("", own.name, "other", "other"):
+        answer = models.reply(replace(ASK, model=name))
+        assert isinstance(answer, ModelReplied)
+        assert bool(answer.answerer) is (name == "other")
+    assert opened == ["other"]
