@@ -105,6 +105,8 @@ INTERPRETERS: dict[str, str] = {
     ".pb": "playbook",
     ".pbasm": "playbook",
     ".playbook.md": "playbook",
+    ".agent.yaml": "loop_agent",
+    ".agent.yml": "loop_agent",
 }
 """Suffix, lower case, to the language's name; a language adds its lines here."""
 

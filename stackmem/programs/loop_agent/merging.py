@@ -13,16 +13,20 @@ from .permissions import Rule
 
 
 class Write(Struct, frozen=True):
-    """One value at one place; ``appended`` items go behind the list that stands there."""
+    """One value at one place; ``appended`` items go behind the list that stands there, ``gone`` takes it away."""
 
     path: Path
-    value: Any
+    value: Any = None
     appended: bool = False
+    gone: bool = False
 
 
 def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
-    """What leads from one to the other; what only the first has stays."""
+    """What leads from one to the other."""
     if isinstance(before, dict) and isinstance(after, dict):
+        for name in before:
+            if name not in after:
+                yield Write((*path, name), gone=True)
         for name, value in after.items():
             yield from writes_between(before.get(name, MISSING), value, (*path, name))
     elif isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
@@ -38,31 +42,37 @@ _MOST_TOLD = 50
 class Merged:
     """A payload into which iterations are merged one by one, in their order; the last one wins, and is told of."""
 
-    def __init__(self, payload: Any, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, payload: Any, rules: tuple[Rule, ...], *, together: bool) -> None:
+        """A payload to merge into; only what ran ``together`` can be at odds."""
+        self._together = together
         self.payload = payload
         self.warnings: list[str] = []
         self._rules = rules
-        self._first: dict[Path, tuple[int, Any]] = {}
+        self._first: dict[Path, tuple[int, Write]] = {}
 
     def merge(self, index: int, writes: Iterator[Write] | tuple[Write, ...]) -> None:
         for write in writes:
             if write.appended:
                 self._append(write)
                 continue
-            known = self._first.setdefault(write.path, (index, write.value))
-            if known[0] != index and known[1] != write.value:
-                place = spelled(write.path)
-                self._warn(f"iterations {known[0]} and {index} wrote different values to '{place}'; the later holds")
-                self._first[write.path] = (index, write.value)
-            self._put(write.path, write.value)
+            if self._together:
+                self._compare(index, write)
+            self._put(write.path, write.value, gone=write.gone)
+
+    def _compare(self, index: int, write: Write) -> None:
+        known = self._first.setdefault(write.path, (index, write))
+        if known[0] != index and known[1] != write:
+            place = spelled(write.path)
+            self._warn(f"iterations {known[0]} and {index} wrote different values to '{place}'; the later holds")
+            self._first[write.path] = (index, write)
 
     def _append(self, write: Write) -> None:
         have = looked_up(self.payload, write.path)
         for place, item in enumerate(write.value, len(have) if isinstance(have, list) else 0):
             self._put((*write.path, place), item)
 
-    def _put(self, path: Path, value: Any) -> None:
-        change = written(self.payload, path, value, self._rules)
+    def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
+        change = written(self.payload, path, value, self._rules, gone=gone)
         self.payload = change.result
         for refused in change.blocked:
             self._warn(refused)

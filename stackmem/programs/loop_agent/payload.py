@@ -82,10 +82,12 @@ def changed(
     return Change(work.result, deeds, tuple(dict.fromkeys(work.warnings)), flags_of(deeds), tuple(work.blocked))
 
 
-def written(payload: Any, path: Path, value: Any, rules: tuple[Rule, ...]) -> Change:
-    """The payload with one value at one place, as an output mapping has it."""
+def written(payload: Any, path: Path, value: Any, rules: tuple[Rule, ...], *, gone: bool = False) -> Change:
+    """The payload with one value at one place, or without what stands there."""
     work = _Work(payload, rules)
-    work.set("add" if looked_up(payload, path) is MISSING else "update", path, value)
+    there = looked_up(payload, path) is not MISSING
+    if there or not gone:
+        work.set("delete" if gone else "update" if there else "add", path, value)
     return Change(work.result, tuple(work.deeds), blocked=tuple(work.blocked))
 
 

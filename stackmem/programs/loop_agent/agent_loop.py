@@ -1,0 +1,214 @@
+"""The loop: ask for a decision, carry it out, ask again.
+
+Rule 1: every decision leads to something that the next prompt holds; a reply that cannot be used is told why.
+Rule 2: nothing goes on forever: three malformed replies, ten failed steps or five empty retries in a row end the
+        agent, and so does each of its limits.
+Rule 3: the payload changes before the step of the same response is carried out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from stackmem.core.json_schema import first_fault
+from stackmem.core.program_events import StepEntered
+
+from ..effects import AskUser, Complete, Completion, Say
+from ..values import assigned
+from . import payload as payloads
+from .asking import ask_form
+from .operations import Ask, ForEach, While
+from .prompt import system_prompt, tail
+from .response import Actions, Again, Chat, Expand, Failed, Malformed, Response, Success, understood
+from .session import MOST_BARE, RAN_DRY, Doing, Ended, Finish, Session
+from .steps import expand, run_calls, run_loop, run_sub_agent
+from .sub_agents import agent_of
+from .tending import recover, tend
+
+
+def run_agent(session: Session) -> Doing:
+    """The agent's ``Finish``.
+
+    Raises:
+        Ended: It cannot go on.
+
+    """
+    system = system_prompt(session.agent, session.params, session.parent, _described(session), session.data)
+    while True:
+        session.turn += 1
+        _refuse_spent(session)
+        response = yield from _decided(session, system)
+        finish: Finish | None = yield from _carried_out(session, response)
+        if finish is not None:
+            return finish
+
+
+def _described(session: Session) -> dict[str, str]:
+    found = {}
+    for sub in session.agent.sub_agents:
+        known = agent_of(session, sub.name)
+        if not isinstance(known, str):
+            found[sub.name] = known[2].description
+    return found
+
+
+def _refuse_spent(session: Session) -> None:
+    limits = session.agent.limits
+    if session.turn > limits.iterations:
+        raise Ended("Limit Reached", f"the agent has used its {limits.iterations:,} iterations")
+    if limits.tokens is not None and session.tokens >= limits.tokens:
+        raise Ended("Limit Reached", f"the agent has used {session.tokens:,} of its {limits.tokens:,} tokens")
+
+
+def _decided(session: Session, system: str) -> Doing:
+    """The model's response; a prompt that is too long is shortened and sent again."""
+    yield from tend(session)
+    while True:
+        prompt = session.conversation.prompt(tail(session.payload, session.params, session.tail_loops))
+        name = session.agent.name
+        answer: Completion = yield Complete(prompt.messages, system, None, prompt.breakpoints, name)
+        session.tokens += answer.usage.total
+        if answer.failed != "window":
+            break
+        recover(session)
+    session.rung = 0
+    session.age_loops()
+    session.conversation.reply(answer.text, session.turn)
+    if answer.failed == "truncated":
+        return Response(Malformed("the reply was cut off at the model's limit; give a shorter one"))
+    if answer.failed:
+        return Response(Failed(answer.detail or answer.failed))
+    response = understood(answer.text)
+    yield StepEntered(f"{session.path}/turn {session.turn}", _announced(response))
+    return response
+
+
+def _announced(response: Response) -> str:
+    said = " ".join(response.message.split())
+    return f"{type(response.step).__name__}{': ' if said else ''}{said[:200]}"
+
+
+def _carried_out(session: Session, response: Response) -> Doing:
+    """The end, or None where the loop goes on."""
+    step = response.step
+    if not isinstance(step, Malformed):
+        session.malformed = 0
+    if not isinstance(step, Failed | Actions | Ask | ForEach | While):
+        session.failed = 0
+    if not (isinstance(step, Again) and _is_bare(response)):
+        session.bare = 0
+    if response.warnings:
+        session.tell("Notes on your response:\n" + "\n".join(f"- {told}" for told in response.warnings))
+    if response.change:
+        yield from _change(session, response.change)
+    for command in response.automatic:
+        yield Say(command.line)
+    if not isinstance(step, Chat):
+        for command in response.actionable:
+            yield Say(command.line)
+    return (yield from _stepped(session, response))
+
+
+def _stepped(session: Session, response: Response) -> Doing:
+    step = response.step
+    match step:
+        case Success():
+            return _success(session, step)
+        case Chat():
+            return (yield from _chat(session, step, response))
+        case Malformed():
+            _malformed(session, step.fault)
+        case Failed():
+            session.tell_failure(step.fault)
+            _settled(session, ok=False)
+        case Again():
+            _again(session, response)
+        case Expand():
+            expand(session, step)
+        case Actions():
+            ok = yield from run_calls(session, step)
+            _settled(session, ok=ok)
+        case ForEach() | While():
+            ok = yield from run_loop(session, step)
+            _settled(session, ok=ok)
+        case Ask():
+            finish = yield from run_sub_agent(session, step)
+            if isinstance(finish, Finish):
+                return finish
+            _settled(session, ok=bool(finish))
+        case _:
+            assert_never(step)
+    return None
+
+
+def _is_bare(response: Response) -> bool:
+    return not (response.change or response.automatic or response.actionable or response.scratchpad)
+
+
+def _settled(session: Session, *, ok: bool) -> None:
+    """Count a step that failed.
+
+    Raises:
+        Ended: It was the last that is borne.
+
+    """
+    session.failed = 0 if ok else session.failed + 1
+    if session.failed >= session.agent.limits.failures:
+        raise Ended("Failed", f"{session.failed} steps failed in a row; the last: {session.fault[:500]}")
+
+
+def _malformed(session: Session, fault: str) -> None:
+    session.malformed += 1
+    if session.malformed >= RAN_DRY:
+        raise Ended("Malformed Response", f"{RAN_DRY} responses in a row could not be used; the last: {fault}")
+    session.tell(f"Your response could not be used: {fault}. Respond again with one JSON object and nothing else.")
+
+
+def _again(session: Session, response: Response) -> None:
+    if not _is_bare(response):
+        session.tell("Done. Go on.")
+        return
+    session.bare += 1
+    if session.bare >= MOST_BARE:
+        raise Ended("stalled", f"{MOST_BARE} responses in a row asked for nothing but another turn")
+    session.tell("Nothing was asked for. Choose a step that does something, or end with taskComplete.")
+
+
+def _success(session: Session, step: Success) -> Finish | None:
+    short = [
+        f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"
+        for action in session.agent.actions
+        if session.runs.get(action.name, 0) < action.min_runs
+    ]
+    if short:
+        _malformed(session, f"the task is not complete: these actions must run first: {', '.join(short)}")
+        return None
+    return Finish(step.message, session.payload)
+
+
+def _chat(session: Session, step: Chat, response: Response) -> Doing:
+    if session.depth:
+        return Finish(step.message, session.payload, chat=True)
+    for command in response.actionable:
+        yield Say(command.line)
+    if step.form is None:
+        answer: Any = yield AskUser(step.message)
+        session.tell(f"The person replied:\n{answer}")
+    else:
+        answer = yield from ask_form(step.message, step.form)
+        session.tell(f"The person filled in the form:\n{answer}")
+    return None
+
+
+def _change(session: Session, request: dict[str, Any]) -> Doing:
+    change = payloads.changed(session.payload, request, session.agent.allowed)
+    session.payload = change.result
+    yield assigned("payload", change.result)
+    notes = [*change.warnings, *change.blocked]
+    if session.agent.payload_schema:
+        fault = first_fault(change.result, session.agent.payload_schema)
+        notes += [f"the payload does not fit its schema now: {fault}"] if fault else []
+    if change.requires_feedback:
+        notes += [f"please look at this again: {flag}" for flag in change.flags]
+    if notes:
+        session.tell("Notes on your payload change:\n" + "\n".join(f"- {told}" for told in notes))

@@ -1,0 +1,114 @@
+"""One agent at work: what it was given, what it has, and what it has used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from .conversation import Conversation
+from .definition import Action, Agent
+from .prompt_params import PromptParams
+
+Doing = Generator[Any, Any, Any]
+MOST_DEPTH = 8
+RAN_DRY = 3
+MOST_BARE = 5
+
+
+class Ended(Exception):  # noqa: N818 - the agent's own end, not a crash
+    """The agent cannot go on."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind, self.reason = kind, reason
+
+
+class Family(Struct, frozen=True):
+    """What all agents of a run share.
+
+    Attributes:
+        run: The loop itself.
+        files: The file that names it, and its name there, to the path of an agent's file and the agent.
+        numbers: Of the files that results are written to.
+        window: Tokens that the model takes; None is not known.
+
+    """
+
+    run: Callable[[Session], Doing]
+    files: dict[tuple[str, str], tuple[str, Agent]]
+    numbers: Iterator[int]
+    window: int | None = None
+
+
+class Finish(Struct, frozen=True):
+    """How an agent ended well.
+
+    Attributes:
+        chat: It has something to say rather than a result.
+
+    """
+
+    message: str
+    payload: Any
+    chat: bool = False
+
+
+class Shown(Struct):
+    """A loop's results in the tail, and the turns for which they stay."""
+
+    text: str
+    turns: int
+
+
+class Session:
+    """An agent under way.
+
+    Attributes:
+        path: Its place, in notes.
+        fault: Of the step that failed last.
+        source: The file that names it.
+        runs, failures: Of each action, by its name.
+
+    """
+
+    def __init__(
+        self, agent: Agent, family: Family, payload: Any, request: str, params: PromptParams,
+        *, path: str, source: str, depth: int = 0, data: Any = None, apart: bool = False,
+    ) -> None:  # fmt: skip
+        self.agent, self.family, self.payload, self.params = agent, family, payload, params
+        self.conversation = Conversation(request)
+        self.path, self.source, self.depth, self.data, self.apart = path, source, depth, data, apart
+        self.parent = ""
+        self.turn = 0
+        self.tokens = 0
+        self.malformed = self.failed = self.bare = 0
+        self.rung = 0
+        self.fault = ""
+        self.fold_after = 0
+        self.fold_told = ""
+        self.runs: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+        self.loops: list[Shown] = []
+
+    @property
+    def tail_loops(self) -> list[str]:
+        return [shown.text for shown in self.loops]
+
+    def tell(self, text: str) -> None:
+        self.conversation.tell(text, self.turn)
+
+    def tell_failure(self, fault: str) -> None:
+        self.fault = fault
+        self.tell(f"The step failed: {fault}.")
+
+    def ran(self, action: Action, *, ok: bool) -> None:
+        self.runs[action.name] = self.runs.get(action.name, 0) + 1
+        self.failures[action.name] = 0 if ok else self.failures.get(action.name, 0) + 1
+
+    def age_loops(self) -> None:
+        """One more turn was shown the results of loops."""
+        for shown in self.loops:
+            shown.turns -= 1
+        self.loops = [shown for shown in self.loops if shown.turns > 0]

@@ -1,0 +1,108 @@
+"""Carries out the steps that do something: actions, loops, sub-agents, expansions."""
+
+from __future__ import annotations
+
+from ..effects import InvokeTool, ToolAnswer
+from ..values import assigned
+from .actions import mapping_of, run_actions
+from .conversation import Kind
+from .definition import Expiry
+from .loops import for_each, while_
+from .mapping import writes_of
+from .merging import Merged
+from .naming import found
+from .operations import Ask, ForEach
+from .operations import While as WhileLoop
+from .references import Names
+from .response import Actions, Expand
+from .result_text import LoopDone, action_text, loop_lines, loop_rows, loop_text
+from .session import Doing, Finish, Session, Shown
+from .sub_agents import Asked, ask_agent
+
+SUB_AGENT_EXPIRY = Expiry(3, "remove")
+
+
+def run_calls(session: Session, step: Actions) -> Doing:
+    """Whether any of the actions did what was asked."""
+    outcomes = yield from run_actions(session, step.calls)
+    merged = Merged(session.payload, session.agent.allowed, together=True)
+    warnings: list[str] = []
+    for index, (call, outcome) in enumerate(zip(step.calls, outcomes, strict=True)):
+        mapping = mapping_of(session, call)
+        if outcome.ok and mapping is not None:
+            merged.merge(index, writes_of(mapping, outcome.value, Names({"payload": session.payload}), warnings))
+        failures = session.failures.get(outcome.name, 0)
+        text = action_text(outcome, crush=session.params["crushActionResults"], failures=failures)
+        session.conversation.result("action-result", text, session.turn, _expiry(session, outcome.name))
+    yield from _took(session, merged, warnings)
+    session.fault = next((f"{each.name}: {each.told or each.code}" for each in outcomes if not each.ok), "")
+    return any(outcome.ok for outcome in outcomes)
+
+
+def _expiry(session: Session, name: str) -> Expiry | None:
+    action = found(name, session.agent.actions, "action")
+    return session.agent.expires or (None if isinstance(action, str) else action.expires)
+
+
+def _took(session: Session, merged: Merged, warnings: list[str]) -> Doing:
+    if merged.payload is not session.payload:
+        session.payload = merged.payload
+        yield assigned("payload", session.payload)
+    told = [*warnings, *merged.warnings]
+    if told:
+        session.tell("Notes:\n" + "\n".join(f"- {each}" for each in told))
+
+
+def run_sub_agent(session: Session, step: Ask) -> Doing:
+    """A ``Finish`` where the sub-agent's success ends its parent, else whether it succeeded."""
+    path = f"{session.path}/turn {session.turn}"
+    asked: Asked = yield from ask_agent(session, step, session.payload, path)
+    merged = Merged(session.payload, session.agent.allowed, together=False)
+    merged.merge(0, asked.writes)
+    text = action_text(asked.outcome, crush=session.params["crushActionResults"])
+    kind: Kind = "sub-agent-result"
+    session.conversation.result(kind, text, session.turn, session.agent.expires or SUB_AGENT_EXPIRY)
+    yield from _took(session, merged, [])
+    if step.terminate_after and asked.outcome.ok:
+        return Finish(str(asked.outcome.value), session.payload, chat=asked.outcome.told == "chat")
+    session.fault = f"{asked.outcome.name}: {asked.outcome.told}"
+    return asked.outcome.ok
+
+
+def run_loop(session: Session, step: ForEach | WhileLoop) -> Doing:
+    """Whether the loop ran, and did anything that it was to do."""
+    before = session.payload
+    path = f"{session.path}/turn {session.turn}"
+    done: LoopDone | str
+    if isinstance(step, ForEach):
+        done = yield from for_each(session, step, path)
+    else:
+        done = yield from while_(session, step, path)
+    if isinstance(done, str):
+        session.tell_failure(done)
+        return False
+    if session.payload is not before:
+        yield assigned("payload", session.payload)
+    turns = session.agent.loop_result_turns
+    shown = f"its results are shown for {turns} turn(s) only" if turns else "its results are not shown"
+    line = f"{done.completed}: {len(done.outcomes)} processed, {done.errors} errors; {shown}."
+    session.conversation.result("loop-result", line, session.turn)
+    if turns:
+        text = yield from _shown(session, done)
+        session.loops.append(Shown(text, turns))
+    session.fault = done.completed
+    return not done.errors or any(outcome.ok for outcome in done.outcomes)
+
+
+def _shown(session: Session, done: LoopDone) -> Doing:
+    text = loop_text(done, crush=session.params["crushActionResults"])
+    if text is not None:
+        return text
+    file = f".stackmem/loop/{next(session.family.numbers)}.jsonl"
+    answer: ToolAnswer = yield InvokeTool("write_file", {"path": file, "content": loop_rows(done), "parents": True})
+    return loop_lines(done, file if not answer.failed else f"no file ({answer.detail})")
+
+
+def expand(session: Session, step: Expand) -> None:
+    """Show a result whole, or say why that cannot be."""
+    session.conversation.expand(step.index, session.turn)
