@@ -20,7 +20,7 @@ from stackmem.version import VERSION
 
 from .engine import Engine
 from .estimate import Known, plan_usd
-from .ledger import Ledger, read_rows
+from .ledger import Ledger, latest_rows, read_rows
 from .pace import Pace
 from .plan import Plan, trials
 from .planning import is_free, model_prices
@@ -39,6 +39,7 @@ class Means(Struct, frozen=True):
         concurrency: Provider to the most trials that may ask it at once.
         total_usd: For the whole bench, what its ledger holds already included.
         trial_seconds: After which a trial of the local engine is killed; None is never.
+        retry_errors: Whether trials that ended with an error are made again.
 
     """
 
@@ -48,6 +49,7 @@ class Means(Struct, frozen=True):
     concurrency: dict[str, int] = {}
     total_usd: float | None = None
     trial_seconds: float | None = None
+    retry_errors: bool = False
 
 
 class Came(Struct, frozen=True):
@@ -56,6 +58,7 @@ class Came(Struct, frozen=True):
     Attributes:
         rows: All of the plan's trials that have one, also from earlier calls; the columns of ``ledger.KEPT``.
         fresh: How many of them are new.
+        paid_usd: For all that was ever made, what was made again included.
         signal: That ended it; 0 without one.
 
     """
@@ -63,6 +66,7 @@ class Came(Struct, frozen=True):
     ending: Ending
     rows: list[Row]
     fresh: int
+    paid_usd: float
     total: int
     results: Path
     signal: int = 0
@@ -95,7 +99,7 @@ def run_bench(
         if unknown:
             raise UsageError(f"--total-usd cannot be kept: no price of {unknown[0]} is known; leave it out")
     bounds = Bounds(Pace(means.concurrency), prices, means.total_usd)
-    with Ledger(folder, plan) as ledger, _signals() as came:
+    with Ledger(folder, plan, without_errors=means.retry_errors) as ledger, _signals() as came:
         before = len(ledger.rows)
         if begin is not None:
             begin(plan, ledger.rows)
@@ -111,9 +115,9 @@ def run_bench(
                         remove_leftover(folder / left)
         finally:
             results = write_results(folder, read_rows(folder), _suite(plan, len(ledger.rows)))
-        return Came(
-            ending, list(ledger.rows.values()), len(ledger.rows) - before, plan.count, results, came[0] if came else 0
-        )
+        fresh = len(ledger.rows) - before
+        rows = list(latest_rows(folder).values())
+        return Came(ending, rows, fresh, ledger.paid_usd, plan.count, results, came[0] if came else 0)
 
 
 def _nothing(told: Told) -> None:

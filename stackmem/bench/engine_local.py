@@ -115,9 +115,10 @@ class LocalEngine:
 
     def _started(self) -> _Worker:
         """A new worker; the process that forks them is begun anew where it was killed."""
-        for _ in range(_ATTEMPTS - 1):
+        for attempt in range(1, _ATTEMPTS):
             with suppress(EOFError, OSError):
                 return _Worker(self._environ)
+            time.sleep(0.2 * attempt)  # until its end is known
         try:
             return _Worker(self._environ)
         except (EOFError, OSError) as error:

@@ -5,6 +5,7 @@ Rule 1: a row is written with one call when its trial has ended, so that kill -9
 Rule 2: a line that a crash cut short is no row, and is cut off when the bench goes on. Any other broken line is an
     error.
 Rule 3: one process runs a bench at a time.
+Rule 4: a trial that ended with an error may be made again, when that is asked for; of its rows the last one holds.
 """
 
 from __future__ import annotations
@@ -77,6 +78,20 @@ def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
     return isinstance(value, float) and isfinite(value)
 
 
+def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
+    """The row of each trial that holds, by trial, only the columns in ``KEPT``.
+
+    Raises:
+        TraceError: As ``read_rows``.
+
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for row in read_rows(folder):
+        if row["id"] not in found or found[row["id"]]["outcome"] == "error":
+            found[row["id"]] = _brief(row)
+    return found
+
+
 def read_plan(folder: Path) -> Plan | None:
     """The plan of a bench's folder; None where there is none yet.
 
@@ -127,11 +142,15 @@ class Ledger:
 
     Attributes:
         rows: By trial, in the order in which they ended; only the columns in ``KEPT``, as there may be very many.
+        paid_usd: For every row that was ever written.
 
     """
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
+    def __init__(self, folder: Path, plan: Plan, *, without_errors: bool = False) -> None:
         """Begin a bench's folder, or go on with it.
+
+        Args:
+            without_errors: Whether trials that ended with an error count as not made.
 
         Raises:
             UsageError: The folder cannot be made, holds something else, or belongs to another plan.
@@ -146,9 +165,9 @@ class Ledger:
             old = read_plan(folder)
             if old is not None:
                 refuse_other(old, plan, folder)
-            self.rows: dict[str, dict[str, Any]] = {}
-            for row in read_rows(folder):
-                self.rows.setdefault(row["id"], _brief(row))
+            self.paid_usd = sum(_paid(row) for row in read_rows(folder))
+            kept = latest_rows(folder)
+            self.rows = {name: row for name, row in kept.items() if not (without_errors and row["outcome"] == "error")}
             _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
             self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._size = _cut(self._file)
@@ -177,6 +196,7 @@ class Ledger:
             raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room and go on") from error
         self._size += len(line)
         self.rows[row["id"]] = _brief(row)
+        self.paid_usd += _paid(row)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -189,6 +209,10 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _paid(row: dict[str, Any]) -> float:
+    return float(row.get("cost_usd") or 0.0)
 
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def _fill(database: sqlite3.Connection, rows: Iterable[dict[str, Any]], suite: M
     database.execute("CREATE TABLE suite (key TEXT PRIMARY KEY, value TEXT)")
     marks = ", ".join("?" * len(COLUMNS))
     for row in rows:
-        database.execute(f"INSERT OR IGNORE INTO trials VALUES ({marks})", [_stored(row.get(name)) for name in COLUMNS])  # noqa: S608
+        keep = f"INSERT INTO trials VALUES ({marks}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
+        database.execute("DELETE FROM trials WHERE id = ? AND outcome = 'error'", [row.get("id")])
+        database.execute(keep, [_stored(row.get(name)) for name in COLUMNS])
     database.executemany("INSERT INTO suite VALUES (?, ?)", sorted(suite.items()))
     for name, key in _VIEWS.items():
         database.execute(f"CREATE VIEW {name} AS SELECT {key}, {_MEANS} FROM trials GROUP BY {key}")  # noqa: S608

@@ -56,7 +56,6 @@ class Runner:
         self._running: dict[str, Trial] = {}
         self._attempts: Counter[str] = Counter()
         self._known = Known.of(ledger.rows.values())
-        self._spent = sum(float(row.get("cost_usd") or 0.0) for row in ledger.rows.values())
 
     def run(self, stop: Callable[[], bool], tell: Callable[[Told], None]) -> Ending:
         """Until every trial has a row, the budget is used up, or ``stop`` says so."""
@@ -64,7 +63,7 @@ class Runner:
         while not stop():
             short = self._start()
             for row in ended or (None,):
-                tell(Told(row, len(self._running), self._spent))
+                tell(Told(row, len(self._running), self._ledger.paid_usd))
             if not self._running:
                 return "budget" if short else "done"
             made = map(self._taken, self._engine.wait(_LOOK_SECONDS))
@@ -99,7 +98,7 @@ class Runner:
         if total is None:
             return True
         open_usd = sum(self._expected(one) for one in (*self._running.values(), trial))
-        return self._spent + open_usd <= total
+        return self._ledger.paid_usd + open_usd <= total
 
     def _expected(self, trial: Trial) -> float:
         return expected_usd(trial, self._bounds.prices.get(trial.model), self._known)
@@ -130,7 +129,6 @@ class Runner:
         trial = self._running.pop(row["id"])
         self._ledger.add(row)
         self._known.add(row)
-        self._spent += float(row.get("cost_usd") or 0.0)
         if not row.get("rate_limited"):
             self._bounds.pace.finished(provider_of(trial.model))
         return row

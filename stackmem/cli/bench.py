@@ -30,6 +30,7 @@ def command(
     concurrency: list[str] | None = _own("--concurrency", "The most trials that ask a provider at once.", "PROVIDER=N"),
     total_usd: float | None = _own("--total-usd", "What the whole bench may cost, in USD. Default: no limit."),
     trial_seconds: float | None = _own("--trial-seconds", "After which a trial is killed. Default: never."),
+    retry_errors: bool = typer.Option(False, "--retry-errors", help="Make trials that ended with an error again."),
     price: str | None = _own("--price", "Makes the bill. Default: claude-sonnet-5-5.", "MODEL"),
     latency: float | None = _own("--latency", "Seconds between two requests, in the bill. Default: 10."),
     keep_traces: str | None = _own("--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"),

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from stackmem.bench.bench import Came, EngineName, Means, left_usd, run_bench
 from stackmem.bench.estimate import ASSUMPTION, detectable
-from stackmem.bench.ledger import read_plan, read_rows, refuse_other
+from stackmem.bench.ledger import latest_rows, read_plan, refuse_other
 from stackmem.bench.plan import Keep, Plan
 from stackmem.bench.planning import make_plan, numbers, split_strategies
 from stackmem.bench.suite import SETTINGS, Asked, over, read_setting, read_suite
@@ -48,6 +48,7 @@ class Flags(Struct):
     concurrency: list[str] | None
     total_usd: float | None
     trial_seconds: float | None
+    retry_errors: bool
     price: str | None
     latency: float | None
     keep_traces: str | None
@@ -156,7 +157,7 @@ def _means(flags: Flags) -> Means:
         concurrency[provider] = int(most[:6])
     return Means(
         jobs, msgspec.convert(engine, EngineName), flags.scheduler, concurrency, flags.total_usd,
-        flags.trial_seconds,
+        flags.trial_seconds, flags.retry_errors,
     )  # fmt: skip
 
 
@@ -164,7 +165,7 @@ def _show_plan(plan: Plan, folder: Path, *, as_json: bool) -> None:
     old = read_plan(folder)
     if old is not None:
         refuse_other(old, plan, folder)
-    rows: Mapping[str, Row] = {row["id"]: row for row in read_rows(folder)}
+    rows: Mapping[str, Row] = latest_rows(folder)
     usd = left_usd(plan, rows, os.environ)
     pairs, rate, gap = detectable(plan, rows.values())
     found: dict[str, Any] = {
@@ -205,11 +206,10 @@ def _show_plan(plan: Plan, folder: Path, *, as_json: bool) -> None:
 
 def _show(came: Came, plan: Plan, output: str, *, as_json: bool) -> None:
     errors = sum(row["outcome"] == "error" for row in came.rows)
-    usd = sum(float(row.get("cost_usd") or 0.0) for row in came.rows)
     if as_json:
         found = {
             "outcome": came.ending, "trials": came.total, "done": len(came.rows), "new": came.fresh, "errors": errors,
-            "cost_usd": round(usd, 6), "results": str(came.results),
+            "cost_usd": round(came.paid_usd, 6), "results": str(came.results),
         }  # fmt: skip
         typer.echo(msgspec.json.encode(found).decode())
         return
@@ -219,9 +219,12 @@ def _show(came: Came, plan: Plan, output: str, *, as_json: bool) -> None:
     for sentence, count in failures.most_common(_ERRORS_SHOWN):
         typer.echo(f"{count:,} x {readable(sentence)[:300]}")
     typer.echo(
-        f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, ${usd:,.4f} paid"
+        f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, "
+        f"${came.paid_usd:,.4f} paid"
     )
     typer.echo(f"results: {came.results}")
+    if errors:
+        typer.echo(f"make those with errors again: stackmem bench -o {shlex.quote(output)} --retry-errors")
     if came.ending != "done":
         why = "the budget is used up" if came.ending == "budget" else "interrupted; every finished trial is kept"
         typer.echo(f"{why}; go on with: stackmem bench -o {shlex.quote(output)}")

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from stackmem.bench.ledger import LEDGER, PLAN, Ledger, read_plan, read_rows
+from stackmem.bench.ledger import LEDGER, PLAN, Ledger, latest_rows, read_plan, read_rows
 from stackmem.bench.plan import Plan, Subject, Variant, trials
+from stackmem.bench.results import read_results, write_results
 from stackmem.errors import TraceError, UsageError
 from stackmem.version import VERSION
 
@@ -33,6 +34,20 @@ def test_a_trial_never_has_two_rows(tmp_path):
     begun(tmp_path, row(FIRST), row(FIRST, "error"))
     begun(tmp_path, row(FIRST, "unsolved"))
     assert [row["outcome"] for row in read_rows(tmp_path)] == ["solved"]
+
+
+def test_of_a_trial_that_is_made_again_after_an_error_the_last_row_holds_and_both_were_paid(tmp_path):
+    begun(tmp_path, row(FIRST, "error", cost_usd=1.0), row(SECOND))
+    with Ledger(tmp_path, PLANNED, without_errors=True) as ledger:
+        assert set(ledger.rows) == {SECOND}
+        ledger.add(row(FIRST, "unsolved", cost_usd=2.0))
+        assert ledger.paid_usd == 3.0
+    assert {name: one["outcome"] for name, one in latest_rows(tmp_path).items()} == {
+        FIRST: "unsolved",
+        SECOND: "solved",
+    }
+    write_results(tmp_path, read_rows(tmp_path), {})
+    assert sorted(one["outcome"] for one in read_results(tmp_path)) == ["solved", "unsolved"]
 
 
 @pytest.mark.parametrize("torn", [b'{"id": "x", "out', b'{"id": "x"}', b"\0\0\0", b"{" * 200_000])
