@@ -19,6 +19,7 @@ from . import (
     apply,
     bench,
     config,
+    debug,
     diff,
     doctor,
     export,
@@ -66,6 +67,7 @@ app = typer.Typer(
 app.command("solve", short_help="Let a model solve a task, or work on a copy of a folder.")(solve.command)
 app.command("run", short_help="Run a program.")(run.command)
 app.command("repl", short_help="Evaluate S-expressions as they are typed.")(repl.command)
+app.command("debug", short_help="Let an editor debug a playbook program.")(debug.command)
 app.command("resume", short_help="Go on with a run that stopped.")(resume.command)
 app.command("replay", short_help="Verify every event and prompt of a run.")(replay.command)
 app.command("fork", short_help="Go on from a step of a run, with something changed.")(fork.command)

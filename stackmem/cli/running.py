@@ -21,6 +21,7 @@ from stackmem.harness.run_program import Person, ProgramResult, run_program
 from stackmem.programs.frame_text import shown
 from stackmem.trace.languages import open_language
 
+from .debug_terminal import debugged
 from .program_screen import ProgramScreen
 from .screen import stop_at_once
 from .solving import ask_about_size, readable, say, show_patch
@@ -102,7 +103,8 @@ def _run_and_show(typed: Typed, flags: dict[str, object], cwd: Path) -> None:
     ask_about_size(ready.prepared, as_json=typed.as_json)
     screen = ProgramScreen(ready.language.announcer(), quiet=typed.quiet, full=typed.full, as_json=typed.as_json)
     person = Person(Answers(answers, interactive=typed.interactive), screen, screen.observe, stop_at_once)
-    result = run_program(ready, os.environ, person)
+    with debugged(ready.language.name, wanted=bool(typed.options.get("debug"))):
+        result = run_program(ready, os.environ, person)
     show_program(result, screen, as_json=typed.as_json)
 
 

