@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Usage
-from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.models.catalog import lookup
 from stackmem.trace.importers import IMPORTERS, guess
 from stackmem.trace.importers.facts import Fact, facts
-from stackmem.trace.importers.session import Session
+from stackmem.trace.importers.session import Said, Session
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
 
@@ -91,7 +91,7 @@ def facts_of(file: Path) -> Iterator[Fact]:
     """
     try:
         _, session = _session(file, _read(file), None)
-        yield from facts(session, _one_price(session), _window(session))
+        yield from _told(session)
     except RecursionError as error:
         raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
 
@@ -117,7 +117,7 @@ def _subagents(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _keep(session: Session, file: Path, sha256: str, run_dir: Path) -> Imported:
-    state, seconds, writer = _write(facts(session, _one_price(session), _window(session)), run_dir / TRACE)
+    state, seconds, writer = _write(_told(session), run_dir / TRACE)
     cost = _cost(session)
     imported = Imported(
         run=run_dir.name,
@@ -162,10 +162,21 @@ def _prices(session: Session) -> list[tuple[Usage, Price | None]]:
     return [(usage, row.price if row else None) for usage, row in found]
 
 
-def _one_price(session: Session) -> Price | None:
-    """The price of all replies, which the trace's own cost is counted by; None where they differ."""
+def _told(session: Session) -> Iterator[Fact]:
+    """The facts of a recording: under one price where all replies have it, else each under that of its model."""
     prices = [price for _, price in _prices(session)]
-    return prices[0] if prices and all(price == prices[0] for price in prices) else None
+    if all(price == prices[0] for price in prices):
+        return facts(session, prices[0] if prices else None, _window(session))
+    row = lookup(session.model)
+    own = row.price if row else None
+
+    def by(said: Said) -> Answerer | UnsetType:
+        if own is not None and said.model in ("", session.model):
+            return UNSET
+        found = lookup(said.model)
+        return Answerer(said.model or "unknown", *((found.price, found.window_tokens) if found else ()))
+
+    return facts(session, own, _window(session), by)
 
 
 def _cost(session: Session) -> float | None:

@@ -11,6 +11,7 @@ from stackmem.harness.imports import import_file
 from stackmem.harness.result import read_result
 from stackmem.models.catalog import lookup
 from stackmem.trace.importers import IMPORTERS
+from stackmem.trace.open_run import Run
 from tests.stage import Stage, records
 from tests.trace.test_import import FILES, SAMPLES, text_of
 
@@ -125,3 +126,20 @@ def test_a_runs_directory_that_cannot_be_made_is_named(stage):
     ran = stage.run("import", SAMPLES / "atif.json", "--runs-dir", "/dev/full/runs")
     assert ran.returncode == 2
     assert "cannot be written" in ran.stderr
+
+
+def test_costs_of_models_with_different_prices_add_up_from_the_facts(stage):
+    done = import_file(SAMPLES / "claude_code.jsonl", None, stage.runs)
+    run = Run(Path(done.run_dir))
+    assert len(done.models) == 2
+    assert run.cost == pytest.approx(done.cost_usd, abs=1e-6)
+    assert run.state.cost_usd == pytest.approx(done.cost_usd, abs=1e-6)
+    assert sum(frame.usd for frame in run.frames) == pytest.approx(done.cost_usd, abs=1e-6)
+
+
+def test_one_reply_of_a_model_without_a_price_leaves_the_cost_unknown(stage, tmp_path):
+    file = tmp_path / "session.jsonl"
+    file.write_text(text_of("claude-code").replace("claude-haiku-4-5-20251001", "somebody-elses"), "utf-8")
+    run = Run(Path(import_file(file, None, stage.runs).run_dir))
+    assert (run.cost, run.state.cost_usd) == (None, None)
+    assert run.state.usd > 0

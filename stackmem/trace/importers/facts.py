@@ -10,10 +10,10 @@ Rule 3: a call that started another agent is a push, and that agent's conversati
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.calls import PushFrame, parse
@@ -28,8 +28,8 @@ from stackmem.core.events import (
     RunStarted,
     ToolReturned,
 )
-from stackmem.core.messages import Text, ToolCall, Usage
-from stackmem.core.pricing import Price
+from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage
+from stackmem.core.pricing import Answerer, Price
 
 from .mark import mark
 from .session import Answer, Said, Session, Told
@@ -46,14 +46,22 @@ class Fact(Struct, frozen=True):
     event: Event
 
 
-def facts(session: Session, price: Price | None, window_tokens: int) -> Iterator[Fact]:
+def own_model(said: Said) -> UnsetType:
+    """Every reply is by the recording's own model."""
+    return UNSET
+
+
+def facts(
+    session: Session, price: Price | None, window_tokens: int, by: Callable[[Said], Answerer | UnsetType] = own_model
+) -> Iterator[Fact]:
     """The whole trace of a recording.
 
     Args:
-        price: Of every reply's model; None where they differ, or one is not known.
+        price: Of the recording's own model; None where it is not known.
+        by: Which other model gave a reply.
 
     """
-    teller = _Teller(session)
+    teller = _Teller(session, by)
     start = RunStarted(
         task=session.task,
         task_name=session.name or session.id,
@@ -109,7 +117,8 @@ def result(session: Session) -> str:
 
 
 class _Teller:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, by: Callable[[Said], Answerer | UnsetType]) -> None:
+        self._by = by
         self._at = next((at for at in (session.began, *_times(session)) if at is not None), 0.0)
         self._frames = 0
 
@@ -130,7 +139,7 @@ class _Teller:
         answers = {answer.call_id: answer for answer in said.answers}
         calls = said.calls
         if not any(answer.child for answer in said.answers):
-            yield self.fact(said.at, ModelReplied(said.parts, said.stop, said.usage, reply_id=said.reply_id))
+            yield self._replied(said, said.parts, said.usage)
             for call in calls if answers else ():
                 yield self._returned(answers.get(call.id))
             return
@@ -140,12 +149,16 @@ class _Teller:
             answer = answers.get(call.id)
             child = answer.child if answer else None
             asked = call if child is None else _as_push(call, child)
-            yield self.fact(said.at, ModelReplied((*words, asked), said.stop, usage, reply_id=said.reply_id))
+            yield self._replied(said, (*words, asked), usage)
             words, usage = (), Usage()
             if answer is None or child is None:
                 yield self._returned(answer)
             else:
                 yield from self._frame(asked, answer, child)
+
+    def _replied(self, said: Said, parts: tuple[ReplyPart, ...], usage: Usage) -> Fact:
+        reply = ModelReplied(parts, said.stop, usage, reply_id=said.reply_id, answerer=self._by(said))
+        return self.fact(said.at, reply)
 
     def _returned(self, answer: Answer | None) -> Fact:
         if answer is None:
