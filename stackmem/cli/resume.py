@@ -44,6 +44,14 @@ def command(
     answers: Annotated[
         str | None, typer.Option("--answers", metavar="FILE", help="Answers to a program's questions, a YAML list.")
     ] = None,
+    program: Annotated[
+        str | None,
+        typer.Option(
+            "--program",
+            metavar="FILE",
+            help="A program edited since: a new run of it, given the recorded answers while it asks the same.",
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Make calls again that may have been made already.")] = False,
 ) -> None:
     """Go on with a run that was killed, interrupted or ended by a limit."""
@@ -71,6 +79,10 @@ def command(
     with own_servers(os.environ, Path.cwd()) as warnings:
         for warning in warnings:
             say(warning)
+        if program is not None:
+            from .continuing import continue_and_show
+
+            continue_and_show(folder, program, wanted, (say_ or [], answers), as_json=json, quiet=quiet)
         _resume_and_show(folder, wanted, told, (say_ or [], answers), as_json=json, quiet=quiet)
 
 

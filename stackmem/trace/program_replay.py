@@ -31,7 +31,7 @@ def answered(outside: Outside, record: Record, *, same_rules: bool) -> int:
 
     """
     event = record.event
-    effect = next((effect for branch, effect in outside.asked if _answers(branch, effect, event)), None)
+    effect = next((effect for branch, effect in outside.asked if answers(branch, effect, event)), None)
     if effect is None:
         raise RulesDiffer(differing(record.seq, event, outside))
     if not isinstance(effect, AskModel) or not isinstance(event, ModelReplied | ModelFailed) or not same_rules:
@@ -41,7 +41,8 @@ def answered(outside: Outside, record: Record, *, same_rules: bool) -> int:
     return 1
 
 
-def _answers(branch: int | None, effect: Asked, event: Event) -> bool:
+def answers(branch: int | None, effect: Asked, event: Event) -> bool:
+    """Whether the fact answers the effect that was asked as ``branch`` of its group."""
     if not isinstance(event, _ANSWERS[type(effect)]):
         return False
     match event:

@@ -176,6 +176,11 @@ def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Prove
     return 0
 
 
+def answers_machine(effect: Effect, event: Event) -> bool:
+    """Whether the fact is of a kind that answers the effect."""
+    return isinstance(event, _ANSWERS[type(effect)])
+
+
 def _may_stop_anywhere(state: State, event: Event) -> bool:
     """A program is stopped between two of its facts, too."""
     return state.program is not None and isinstance(event, RunEnded) and event.ending in _FROM_OUTSIDE

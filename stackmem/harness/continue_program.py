@@ -1,0 +1,264 @@
+"""A program's run gone on with by an edited program: a new run, which is given the recorded answers for as long as
+it asks the same, and then goes on live.
+
+Rule 1: the other run is only read; the new one holds all of its own facts, and is replayed by itself.
+Rule 2: files are as they were when the two parted.
+Rule 3: of a run that halted, what was asked last is asked again, but for a tool that may not be called twice.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core import limits as core_limits
+from stackmem.core.effects import Effect
+from stackmem.core.events import Event
+from stackmem.core.machine import evolve
+from stackmem.core.program_events import ProgramStarted, Said, SourceLoaded
+from stackmem.core.state import State
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.history.history import History
+from stackmem.history.sharing import share
+from stackmem.memory import open_strategy
+from stackmem.programs.course import Course
+from stackmem.trace.open_run import Run
+from stackmem.trace.program import course_of, keep_source, sources_of
+from stackmem.trace.program_tape import Tape, play_tape, tape_of
+from stackmem.trace.store import TraceWriter
+from stackmem.version import VERSION
+from stackmem.workspace.secrets import Scrubber
+
+from .again import prepare_again
+from .assemble import Places, assemble, plan
+from .drive import drive
+from .interrupts import Interrupts
+from .options import PREFIX
+from .play import Loop, Observe, Opened, applied, play
+from .plugins import load_plugins
+from .prepare import Prepared
+from .program_prepare import read_program
+from .program_tools import BUILT_IN
+from .raised import raised
+from .refill import must_be_original, refill
+from .request import ProgramRequest, Request, read_request, write_request
+from .resume_program import idempotent, refuse_unsafe
+from .run_program import Person, ProgramResult, Told, outer_world, with_mounts
+from .rundir import HISTORY, TRACE, new_run
+from .solve import remove_unbegun
+
+
+class Parted(Struct, frozen=True):
+    """Where the edited program parted from the run.
+
+    Attributes:
+        answers: Recorded answers that it was given.
+        recorded: How many there were.
+        path: The step that it was in, as its language names it; empty before the first.
+
+    """
+
+    answers: int
+    recorded: int
+    path: str
+
+
+def continue_program(
+    run_dir: Path,
+    file: Path,
+    wanted: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    person: Person,
+    told: Callable[[Parted], object] = id,
+) -> ProgramResult:
+    """Run ``file`` in place of the run's program, against its recorded answers while it asks the same.
+
+    Args:
+        wanted: Limits, ``isolation`` and ``yes`` as flags spell them; None is not given.
+        told: Told where the two part, before anything is asked.
+
+    Raises:
+        UsageError: It is no program's run, or a call that may have been made would be made again; nothing is left.
+        TraceError: The run's trace is broken, or lacks files or sources.
+        RulesDiffer: Today's interpreter does something else in the run as it was.
+        WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
+        KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
+
+    """
+    load_plugins()
+    run = Run(run_dir.resolve())
+    must_be_original(run, "gone on with")
+    request = read_request(run.folder)
+    if request.program is None:
+        raise UsageError(f"{run.id} is no run of a program; leave out --program")
+    scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
+    text = scrubber.scrub(read_program(file))
+    with ExitStack() as stack, Interrupts(person.stop) as interrupts:
+        try:
+            with interrupts.allowed():
+                again = _again(run, request, text, wanted)
+                places, opened = _opened(run, request, again, environ, (stack, interrupts, person.observe))
+                begun = _kept(run, again, text, places, opened.parts.start.workspace)
+                course, facts = _rerun(run, again, begun, opened, text)
+        except KeyboardInterrupt:
+            if interrupts.signal == signal.SIGTERM:
+                raise SystemExit(128 + signal.SIGTERM) from None
+            raise
+        except OSError as error:
+            raise WorkspaceError(f"the run cannot be set up ({error}); make room or rights there") from error
+        told(again.parted)
+        heard = Told(person.tell)
+        course.listen(heard)
+        opened.loop = _loop(course, facts, opened, request.program, replace(person, tell=heard))
+        result = play(opened.parts.start, State(), opened)
+        result = applied(result, opened.folder, wanted=bool(request.flags.get("apply")))
+        return ProgramResult(result, course.value, tuple(heard.said))
+
+
+class _Again(Struct, frozen=True):
+    """What the new run will be, before anything of it is made.
+
+    Attributes:
+        state: Where the two part.
+
+    """
+
+    tape: Tape
+    begun: ProgramStarted
+    state: State
+    level: str
+    wanted: Mapping[str, str | None]
+    parted: Parted
+
+
+def _again(run: Run, request: Request, text: str, wanted: Mapping[str, str | None]) -> _Again:
+    """The edited program run once against the answers, with nothing performed."""
+    sources = sources_of(run.folder)
+    tape = tape_of(run.records(), sources, idempotent() | {*BUILT_IN})
+    yes = wanted.get("yes") is not None
+    if tape.pending is not None:
+        refuse_unsafe(tape.pending, "", idempotent(), yes=yes)
+    limits = raised(tape.limits, run.start, wanted)
+    start = replace(tape.start, limits=limits)
+    instead = _instead(tape.begun, text, sources)
+    course = course_of(tape.begun, start, open_strategy(start.strategy), instead, keep=False)
+    _, state, used = play_tape(course, (start, tape.begun), tape)
+    spent = core_limits.ending(state) if state.end is not None and state.stack else None
+    if spent is not None:
+        word = spent.removeprefix("limit:")
+        raise UsageError(f"the run has used up its limit of {word}; raise it with --max-{word}")
+    path = state.program.path if state.program is not None else ""
+    parted = Parted(used, len(tape.heard), path)
+    return _Again(tape, tape.begun, state, wanted.get("isolation") or tape.isolation, wanted, parted)
+
+
+def _instead(begun: ProgramStarted, text: str, sources: Callable[[str], str]) -> Callable[[str], str]:
+    """The recorded sources, with ``text`` as the program's own."""
+    return lambda digest: text if digest == begun.digest else sources(digest)
+
+
+def _opened(
+    run: Run,
+    request: Request,
+    again: _Again,
+    environ: Mapping[str, str],
+    held: tuple[ExitStack, Interrupts, Observe | None],
+) -> tuple[Places, Opened]:
+    """A new run with the files of where the two part."""
+    stack, interrupts, observe = held
+    base = again.tape.start
+    flags = {"isolation": again.level, "max_usd": None, "prompt": None}
+    prepared = prepare_again(request, run.folder.parent, flags, environ)
+    folder = new_run(run.folder.parent, base.task_name, again.begun.language)
+    places = Places(folder, prepared.folders[1] / folder.name / "workspace", prepared.folders[1] / folder.name)
+    stack.callback(remove_unbegun, places)
+    refill(run, again.state, places, request)
+    planned = plan(prepared, environ)
+    if request.program is not None:
+        planned = with_mounts(planned, request.program, Path(request.subject))
+    profile = replace(planned.profile, network=base.network, command_seconds=base.command_seconds)
+    planned = replace(planned, profile=profile, strategy=open_strategy(base.strategy))
+    writer = TraceWriter(places.run / TRACE)
+    stack.callback(writer.close)
+    share(run.folder / HISTORY, places.run / HISTORY, again.state.tree)
+    history = History(places.run / HISTORY, places.work, request.leave_out)
+    sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
+    parts = assemble(planned, prepared, places, environ, sync, history)
+    stack.callback(parts.workspace.close)
+    start = replace(
+        base,
+        workspace=parts.workspace.path,
+        isolation=parts.workspace.level,
+        limits=raised(again.tape.limits, base, again.wanted),
+        version=VERSION,
+    )
+    write_request(_asked(request, prepared, places), places.run)
+    opened = Opened(
+        replace(parts, start=start), places, writer, history, interrupts, request.subject, observe, again.state.seconds
+    )
+    return places, opened
+
+
+def _asked(request: Request, prepared: Prepared, places: Places) -> Request:
+    flags = {**request.flags, "isolation": prepared.resolved.settings.isolation}
+    return replace(request, flags=flags, workspace=str(places.work))
+
+
+def _kept(run: Run, again: _Again, text: str, places: Places, workspace: str) -> ProgramStarted:
+    """The program's beginning, with every text that the run has read kept beside the new one."""
+    theirs = sources_of(run.folder)
+    for heard in again.tape.heard:
+        if isinstance(heard.event, SourceLoaded) and heard.event.digest:
+            keep_source(places.run, theirs(heard.event.digest))
+    begun, before = again.begun, again.tape.start.workspace
+
+    def moved(path: str) -> str:
+        return workspace + path.removeprefix(before) if Path(path).is_relative_to(before) else path
+
+    options = {name: moved(value) if name == "config" else value for name, value in begun.options.items()}
+    return replace(
+        begun, digest=keep_source(places.run, text), path=moved(begun.path), module_path=moved(begun.module_path),
+        options=options,
+    )  # fmt: skip
+
+
+def _rerun(
+    run: Run, again: _Again, begun: ProgramStarted, opened: Opened, text: str
+) -> tuple[Course, tuple[Event, ...]]:
+    """The program where it goes on live, and the facts up to there."""
+    start = opened.parts.start
+    sources = sources_of(run.folder)
+
+    def text_of(digest: str) -> str:
+        own = opened.places.run / "sources" / digest
+        return own.read_text("utf-8") if own.is_file() else sources(digest)
+
+    course = course_of(begun, start, opened.parts.strategy, text_of, keep=False)
+    facts, state, used = play_tape(course, (start, begun), again.tape)
+    if state.tree != again.state.tree:
+        raise WorkspaceError(
+            f"at isolation {start.isolation} the program asks other things than it did ({used:,} answers were equal, "
+            f"and {again.parted.answers:,} before); run it anew with stackmem run"
+        )
+    return course, facts
+
+
+def _loop(course: Course, facts: tuple[Event, ...], opened: Opened, request: ProgramRequest, person: Person) -> Loop:
+    outer = outer_world(opened.parts, opened.places, request, person)
+
+    def loop(first: Event | Effect | None, state: State, record: Observe, interrupts: Interrupts) -> State:
+        observe, opened.observe = opened.observe, None  # what is told again was told by the other run
+        for event in facts:
+            state = evolve(state, event)
+            record(event, state)
+            if isinstance(event, Said):
+                person.tell(event)
+        opened.observe = observe
+        return drive(course.upcoming(state), state, course, outer, record, interrupts)
+
+    return loop

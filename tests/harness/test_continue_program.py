@@ -1,0 +1,132 @@
+"""A run gone on with by an edited program: the recorded answers hold while it asks the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackmem.core.program_events import ToolAnswered
+from stackmem.errors import UsageError
+from stackmem.harness.continue_program import Parted, continue_program
+from stackmem.harness.own_tools import TOOLS, tool
+from stackmem.harness.replay import replay_run
+from stackmem.harness.run_program import Person, ProgramResult
+from stackmem.trace.open_run import Run
+from tests.programs import tiny
+
+from .test_run_program import Desk, folder_of
+
+NOBODY: Callable[[str], str | None] = {}.get
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    tiny.install()
+    kept = dict(TOOLS)
+    yield Desk(tmp_path)
+    tiny.remove()
+    TOOLS.clear()
+    TOOLS.update(kept)
+
+
+def go_on(desk: Desk, result: ProgramResult, text: str, **wanted: str) -> tuple[ProgramResult, Parted]:
+    parted: list[Parted] = []
+    file = desk.root / "edited.tiny"
+    file.write_text(text, encoding="utf-8")
+    again = continue_program(folder_of(result), file, wanted, dict(os.environ), Person(NOBODY), parted.append)
+    assert replay_run(folder_of(again)).outcome == again.run.outcome
+    return again, parted[0]
+
+
+def answers(result: ProgramResult) -> list[Any]:
+    return [r.event.value for r in Run(folder_of(result)).records() if isinstance(r.event, ToolAnswered)]
+
+
+def test_what_was_answered_is_not_asked_again_and_files_are_as_they_were_then(desk: Desk) -> None:
+    before = desk.run("shell date +%s%N | tee made.txt\nshell echo more >> made.txt\nhalt here")
+    again, parted = go_on(desk, before, "say new\nshell date +%s%N | tee made.txt\nshell cat made.txt\nsay done")
+    stamp = answers(before)[0]["stdout"]
+    assert again.run.outcome == "finished"
+    assert answers(again)[0]["stdout"] == stamp
+    assert answers(again)[1]["stdout"] == stamp
+    assert again.said == ("new", "done")
+    assert parted == Parted(1, 1, "line 3")
+    assert again.run.changed == ("made.txt",)
+
+
+def test_what_a_halt_came_of_is_asked_again(desk: Desk) -> None:
+    before = desk.run("shell echo 1 >> log\nshell echo 2 >> log; test -e log2")
+    assert before.run.outcome == "halted"
+    again, parted = go_on(desk, before, "shell echo 1 >> log\nshell echo 2 >> log; test -e log\nshell cat log")
+    assert answers(again)[-1]["stdout"] == "1\n2\n"
+    assert parted.answers == 1
+
+
+def test_replies_and_frames_of_the_agent_hold_too(desk: Desk) -> None:
+    popped = {"call": "pop_frame", "args": {"result": '{"n": 1}'}}
+    desk.script({"text": "first"}, {"call": "run_command", "args": {"command": "echo a > a"}}, popped, {"text": "last"})
+    before = desk.run("ask what?\nframe Do it.\nhalt x")
+    again, parted = go_on(desk, before, "ask what?\nframe Do it.\nask more?\nsay $it")
+    assert (again.said, again.run.steps) == (("last",), 4)
+    assert parted.recorded >= parted.answers >= 3
+    assert again.run.changed == ("a",)
+
+
+def test_a_finished_run_goes_on_with_more_steps_and_sources_stay_as_they_were_read(desk: Desk) -> None:
+    desk.write("before", "lib.tiny")
+    before = desk.run("load lib.tiny\nsay $it")
+    desk.write("after", "lib.tiny")
+    again, _ = go_on(desk, before, "load lib.tiny\nsay $it\nshell ls\nload lib.tiny\nsay $it")
+    assert again.said == ("before", "before")
+
+
+def test_a_call_under_way_that_may_not_be_made_twice_needs_a_word(desk: Desk) -> None:
+    calls: list[int] = []
+
+    @tool
+    def send() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return "sent"
+
+    before = desk.run("use send {}")
+    with pytest.raises(UsageError, match="--yes"):
+        go_on(desk, before, "use send {}")
+    again, _ = go_on(desk, before, "use send {}\nsay $it", yes="true")
+    assert again.said == ("sent",)
+
+
+def test_a_tool_that_may_not_be_called_twice_keeps_its_answer_over_a_halt(desk: Desk) -> None:
+    calls: list[int] = []
+
+    @tool
+    def send() -> str:
+        calls.append(1)
+        return "sent"
+
+    before = desk.run("use send {}\nhalt x")
+    again, _ = go_on(desk, before, "use send {}\nsay $it")
+    assert (again.said, calls) == (("sent",), [1])
+
+
+def test_a_limit_that_is_spent_is_raised_first(desk: Desk) -> None:
+    desk.flags["max_steps"] = "1"
+    desk.script({"text": "1"}, {"text": "2"})
+    before = desk.run("ask a?\nask b?")
+    assert before.run.outcome == "limit:steps"
+    with pytest.raises(UsageError, match="--max-steps"):
+        go_on(desk, before, "ask a?\nask b?\nsay $it")
+    again, _ = go_on(desk, before, "ask a?\nask b?\nsay $it", max_steps="+1")
+    assert again.said == ("2",)
+
+
+def test_a_program_that_is_none_leaves_nothing_behind(desk: Desk) -> None:
+    before = desk.run("say x")
+    with pytest.raises(UsageError, match="cannot be read"):
+        continue_program(folder_of(before), desk.root / "none", {}, dict(os.environ), Person(NOBODY))
+    assert len(list((desk.root / "runs").iterdir())) == 1
