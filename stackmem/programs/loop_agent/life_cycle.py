@@ -62,7 +62,9 @@ def pruned(conversation: Conversation, turn: int) -> list[int]:
 
 
 def removed(entry: Entry) -> Entry:
-    """With a mark in its place."""
+    """With a mark in its place, unless that is no shorter."""
+    if len(entry.text) <= _MARK_CHARS:
+        return entry
     return replace(
         entry, text=f"[#{entry.number}] [Removed: {len(entry.text):,} characters]", original=None, final=True
     )

@@ -125,7 +125,9 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
         step: Step = _chat(message or (form.says if form else "") or reasoning, form)
     elif complete:
         if next_step is not None:
-            warnings.append(f"taskComplete is true, so the step {str(next_step.get('type'))[:40]!r} was dropped")
+            warnings.append(
+                f"taskComplete is true, so the step {str(next_step.get('type') or '(no type)')[:40]!r} was dropped"
+            )
         step = Success(message or reasoning)
     elif next_step is not None:
         step = _step(next_step)

@@ -1,0 +1,149 @@
+"""The loop agent by its cases: decisions, payloads, references, conditions, forms, and the life of results."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from stackmem.programs.loop_agent import payload as payloads
+from stackmem.programs.loop_agent.conditions import unparsable, verdict
+from stackmem.programs.loop_agent.conversation import Conversation
+from stackmem.programs.loop_agent.definition import Expiry
+from stackmem.programs.loop_agent.forms import answered, read_form, shown
+from stackmem.programs.loop_agent.life_cycle import boundary, pruned, recovered
+from stackmem.programs.loop_agent.permissions import parsed_rule
+from stackmem.programs.loop_agent.references import Names, resolved
+from stackmem.programs.loop_agent.response import understood
+
+HERE = Path(__file__).parent / "loop_agent"
+PAYLOAD = {
+    "a": 1, "t": "Hello", "y": True, "l": [], "z": None, "el": [], "eo": {}, "et": "", "zero": 0, "n": [1, 2, 3],
+    "o": {"k": [{"v": "x"}]},
+}  # fmt: skip
+SEEN = {"payload": PAYLOAD, "results": [1, 2], "errors": [], "item": {"id": 7}}
+ITEM = {"name": "Ann", "age": 3, "tags": ["a", "b"], "mail": {"to": "x@y.z"}, "none": None}
+
+
+def cases(name):
+    loaded = YAML(typ="safe", pure=True).load((HERE / f"{name}.yaml").read_text("utf-8"))
+    return [pytest.param(case, id=case["says"]) for case in loaded]
+
+
+def test_there_are_enough_cases_and_no_two_say_the_same():
+    names = ("conditions", "references", "decisions", "payload", "forms", "life")
+    found = [(name, case.id) for name in names for case in cases(name)]
+    assert len(found) >= 350
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("case", cases("conditions"))
+def test_a_condition(case):
+    found = verdict(case["if"], SEEN)
+    if "fault" in case:
+        assert case["fault"] in found.fault
+    else:
+        assert (found.holds, found.fault) == (case["holds"], "")
+        assert unparsable(case["if"]) == ""
+
+
+@pytest.mark.parametrize("case", cases("references"))
+def test_a_reference(case):
+    payload = {"jobId": "J1", "list": [10, 20], "sly": "{{item.name}}"}
+    names = Names({"item": ITEM, "index": 4, "payload": payload, "data": {"tone": "dry"}}, ("item", "index"))
+    warnings = []
+    found = resolved(case["refer"], names, warnings)
+    assert (found, type(found)) == (case["gives"], type(case["gives"]))
+    assert len(warnings) == case.get("warns", 0)
+
+
+@pytest.mark.parametrize("case", cases("decisions"))
+def test_a_decision(case):
+    reply = case["reply"]
+    found = understood(reply if isinstance(reply, str) else json.dumps(reply))
+    assert type(found.step).__name__ == case["step"], found
+    for name, value in case.get("has", {}).items():
+        assert getattr(found.step, name) == value
+    if "fault" in case:
+        assert case["fault"] in found.step.fault
+    assert len(found.warnings) == len(case.get("warns", []))
+    for part, told in zip(case.get("warns", []), found.warnings, strict=True):
+        assert part in told
+    if "commands" in case:
+        assert [command.line for command in (*found.actionable, *found.automatic)] == case["commands"]
+
+
+@pytest.mark.parametrize("case", cases("payload"))
+def test_a_payload_change(case):
+    before = json.dumps(case["payload"])
+    rules = tuple(parsed_rule(text) for text in case.get("allowed", []))
+    assert payloads.fault_of(case["request"]) == ""
+    change = payloads.changed(case["payload"], case["request"], rules, ignore_stray=case.get("ignore_stray", False))
+    assert json.dumps(change.result) == json.dumps(case["gives"])
+    assert json.dumps(case["payload"]) == before
+    if "counts" in case:
+        assert [change.count(word) for word in ("add", "update", "delete")] == case["counts"]
+    if "diff" in case:
+        assert list(change.diff) == case["diff"]
+    told = {"warns": change.warnings, "blocked": change.blocked, "flags": change.flags}
+    for name, found in told.items():
+        if name in case:
+            assert bool(found) == bool(case[name])
+            assert [part for part in case[name] if not any(part in each for each in found)] == []
+    assert change.requires_feedback == bool(change.flags)
+
+
+@pytest.mark.parametrize("case", cases("forms"))
+def test_an_answer_to_a_form(case):
+    form = read_form({"questions": [{"id": "q", "label": "Q", **case["question"]}]})
+    found = answered(form.questions[0], case["answer"])
+    assert "Q" in shown(form.questions[0])
+    if "fault" in case:
+        assert case["fault"] in found.fault
+    else:
+        assert (found.value, found.fault) == (case["gives"], "")
+
+
+@pytest.mark.parametrize("case", cases("life"))
+def test_the_life_of_a_result(case):
+    conversation = Conversation("task")
+    for kind, chars, turn, *rest in case["entries"]:
+        if kind == "note":
+            conversation.tell("n" * chars, turn)
+        else:
+            conversation.result(kind, "r" * (chars - 5), turn, Expiry(**rest[0]) if rest else None)
+    before = list(conversation.entries)
+    if "boundary" in case:
+        assert boundary(conversation.entries, case["turn"]) == case["boundary"]
+    asked = []
+    if "rung" in case:
+        assert recovered(conversation, case["turn"], case["rung"])
+        assert not recovered(conversation, case["turn"], case["rung"])
+    else:
+        asked = pruned(conversation, case["turn"])
+    states = [
+        "asked" if index in asked else state(old, new)
+        for index, (old, new) in enumerate(zip(before, conversation.entries, strict=True))
+    ]
+    assert states[1:] == case["shown"]
+    found = [conversation.expand(number, case["turn"]) for number in case.get("expand", [])]
+    assert found == case.get("expanded", [])
+    if found and found[0]:
+        assert conversation.entries[len(before)].text.endswith(before[1].text)
+    if "told" in case:
+        assert case["told"].lower() in conversation.entries[-1].text.lower()
+        assert "Do not request this expansion again" in conversation.entries[-1].text
+
+
+def state(old, new):
+    if new.text == old.text:
+        return "whole"
+    if "[Removed:" in new.text:
+        return "removed"
+    if "[Trimmed:" in new.text:
+        return "trimmed"
+    head, _, mark = new.text.partition("\n\n")
+    assert old.text.startswith(head)
+    assert f"[Compacted: showing first {len(head)} of {len(old.text):,} characters." in mark
+    assert new.original == old.text
+    return f"first {len(head)}"
