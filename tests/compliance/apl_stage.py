@@ -188,8 +188,13 @@ class World:
             case "make_directory":
                 out = call.arguments["path"].startswith("/etc")
                 return ToolAnswer(None, "refused", "out of reach") if out else ToolAnswer()
-        given = self._own[call.tool]
+        given = _halved(self._own[call.tool])
         return _failing(given) if isinstance(given, dict) and "failed" in given else ToolAnswer(given)
+
+
+def _halved(given: Any) -> Any:
+    """With half a character, which no YAML can hold, where ``surrogate`` asks for it."""
+    return {**given, "surrogate": "\ud800"} if isinstance(given, dict) and "surrogate" in given else given
 
 
 def _failing(given: dict[str, Any]) -> ToolAnswer:
@@ -209,6 +214,7 @@ def _ran(given: Any) -> ToolAnswer:
 def _framed(given: Any, asked: RunFrame) -> FrameAnswer:
     if isinstance(given, dict) and "failed" in given:
         return FrameAnswer("last words", failed=given["failed"], detail=given.get("detail", ""))
+    given = _halved(given)
     text = given if isinstance(given, str) else json.dumps(given)
     return FrameAnswer(text, None if asked.schema is None else given)
 

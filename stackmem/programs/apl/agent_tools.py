@@ -13,6 +13,7 @@ from .code_tools import given
 from .halts import malformed_value, missing_parameter, tool_logic
 from .here import Doing, Here, said
 from .nodes import Output, ToolStep
+from .outputs import read_json, storable
 from .registry import SPELLINGS, Known
 from .scope import plain_output
 
@@ -105,11 +106,11 @@ def _value(tool: str, answer: FrameAnswer, *, typed: bool) -> Any:
     if answer.failed:
         reason = f"The '{tool}' tool could not proceed because its frame ended early ({answer.failed})."
         raise tool_logic(reason, answer.detail or answer.result)
-    if typed:
-        return answer.value
     try:
-        return json.loads(answer.result)
-    except (ValueError, RecursionError):
+        return storable(answer.value) if typed else read_json(answer.result)
+    except (ValueError, RecursionError) as error:
+        if typed:
+            raise malformed_value(tool, "its result holds half a character or a number that is none") from error
         return answer.result
 
 

@@ -52,7 +52,7 @@ def shell(step: ToolStep, here: Here, path: str) -> Doing:
 
 
 def _run(step: ToolStep, here: Here, path: str, arguments: dict[str, Any]) -> Doing:
-    yield StepEntered(path, said("shell", arguments))
+    yield StepEntered(path, said(step.tool, arguments))
     answer: ToolAnswer = yield InvokeTool("shell", arguments, _seconds(step, here))
     return answer
 

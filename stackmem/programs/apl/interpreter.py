@@ -24,12 +24,13 @@ from .halts import (
     LOAD_AND_PARSE,
     PROGRAM_RESOLUTION,
     Halt,
+    malformed_value,
     missing_parameter,
     tool_logic,
 )
 from .here import Doing, Here, said
 from .nodes import Foreach, Phase, Program, RunStep, Step, Switch, ToolStep, Try, While
-from .outputs import CommandOutput
+from .outputs import CommandOutput, storable
 from .parallel import in_rounds
 from .reads import later_reads_exit_code
 from .registry import Known
@@ -272,7 +273,10 @@ def _own_tool(step: ToolStep, here: Here, path: str) -> Doing:
     answer: ToolAnswer = yield InvokeTool(step.tool, arguments)
     if answer.failed:
         raise tool_logic(f"The '{step.tool}' tool failed.", answer.detail or answer.failed)
-    return answer.value
+    try:
+        return storable(answer.value)
+    except (ValueError, RecursionError) as error:
+        raise malformed_value(step.tool, "its result holds half a character or a number that is none") from error
 
 
 def _refuse_depth(here: Here) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..yaml_tree import Scalar, Table, Tree, YamlError, kind_of, parse_yaml, plain
 from .nodes import PHASES, Fault, Head, Input, Output, Phase, Program, Step, Tool
 from .shapes import Shapes
@@ -16,6 +18,7 @@ _TOOL = "Invalid Tool Definition"
 _YAML = "Invalid YAML"
 
 
+@lru_cache(maxsize=32)
 def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
     """The program as far as it can be read, and what is wrong with it; None where it is no mapping at all."""
     shapes = Shapes()
@@ -42,6 +45,7 @@ def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
     return program, tuple(shapes.faults)
 
 
+@lru_cache(maxsize=32)
 def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
     """A ``*.tool.apl``; None where it has no name or is no mapping."""
     shapes = Shapes()
@@ -74,6 +78,7 @@ def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
     return (tool if name else None), tuple(shapes.faults)
 
 
+@lru_cache(maxsize=32)
 def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
     """An ``APL_STL.yml``: tools by their interface alone; their ``body`` is empty."""
     shapes = Shapes()
@@ -111,6 +116,9 @@ def inputs(table: Table, shapes: Shapes, *, described: bool = True) -> tuple[Inp
         if name in found:
             shapes.fault(entry.place, _INPUT, f"The input `{name}` is declared twice.")
         default = entry.get("default")
+        if name and (not name.isidentifier() or name == "module_path"):
+            message = f"`{name[:60]}` cannot be an input's name; it is letters, digits and _, and not `module_path`."
+            shapes.fault(entry.place, _INPUT, message)
         if name:
             about = described_as.value if isinstance(described_as, Scalar) else ""
             found[name] = Input(

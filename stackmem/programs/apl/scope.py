@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from .halts import Halt, malformed, malformed_value, template_error, tool_logic
 from .nodes import AsType, Input
-from .outputs import CommandOutput, MalformedOutputError
+from .outputs import CommandOutput, MalformedOutputError, read_json
 from .templates import TemplateFault, evaluate, holds, render, render_command
 
 _T = TypeVar("_T")
@@ -135,7 +135,7 @@ def converted(value: Any, kind: AsType, tool: str) -> Any:
             case "str":
                 return str.__str__(text) if text is not None else json.dumps(value, ensure_ascii=False)
             case "json":
-                return json.loads(text, parse_constant=_refused) if text is not None else value
+                return read_json(text) if text is not None else value
             case "int":
                 return int(text.strip()) if text is not None else _exact_int(value)
             case "float":
@@ -147,10 +147,6 @@ def converted(value: Any, kind: AsType, tool: str) -> Any:
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         said = text if text is not None else json.dumps(value, default=str)
         raise malformed_value(tool, f"it gave {said[:200]!r}, which is no {kind}") from error
-
-
-def _refused(word: str) -> Any:
-    raise ValueError(word)
 
 
 def _exact_int(value: Any) -> int:
@@ -178,8 +174,8 @@ def _list(value: Any) -> list[Any]:
     """A list as it is, JSON that is one, or the lines of a text."""
     if isinstance(value, str):
         try:
-            found = json.loads(value)
-        except ValueError:
+            found = read_json(value)
+        except (ValueError, RecursionError):
             return [line for line in value.splitlines() if line]
         value = found
     if not isinstance(value, list):

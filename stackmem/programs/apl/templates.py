@@ -12,6 +12,7 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.parser import Parser
 from msgspec import Struct
 
+from .outputs import storable
 from .template_language import MOST_CHARS, Language, Missing, MissingError, whole
 
 _LANGUAGE = Language()
@@ -74,7 +75,8 @@ def render(text: str, scope: Mapping[str, Any]) -> Any:
             if size > MOST_CHARS:
                 raise TemplateFault(f"The template makes more than {MOST_CHARS:,} characters.")
             made.append(piece)
-        return "".join(made)
+        whole_text = "".join(made)
+        return storable(whole_text) if "\\" in text else whole_text
     except _FAULTS as error:
         raise _fault(error) from error
 
@@ -92,7 +94,9 @@ def evaluate(expression: str, scope: Mapping[str, Any]) -> Any:
         context = template.new_context(dict(scope))
         list(template.root_render_func(context))
         value = context.vars["result"]
-        return value if looked_up and not isinstance(value, Missing) and not callable(value) else whole(value)
+        if looked_up and not isinstance(value, Missing) and not callable(value):
+            return value
+        return storable(whole(value)) if "\\" in expression else whole(value)
     except _FAULTS as error:
         raise _fault(error) from error
 

@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,6 +93,7 @@ def check(text: str) -> None:
     launch = Launch("/w/main.apl", text, {}, "/w", "/w", {"while_limit": 3})
     done = run_in_memory(LANGUAGE.start(launch), answer, SOURCES)
     assert done.halted is None or done.halted.report.startswith("---\n**APL EXECUTION HALTED**")
+    assert all(msgspec.json.encode(each, enc_hook=str) for each in [*done.happened, done.value])
     assert all(isinstance(effect.text, str) for effect in done.happened if isinstance(effect, Say))
     tell = LANGUAGE.announcer()
     assert all(isinstance(line, str) for happening in done.happened for line in tell(happening))
