@@ -73,8 +73,7 @@ def command(
         if stopped.torn_bytes:
             say(f"the last {stopped.torn_bytes:,} bytes of the trace were cut short by a crash; they are cut off")
         if not quiet:
-            where = _where(stopped)
-            say(f"resuming {folder.name} after record {stopped.end.count:,}, step {stopped.state.step:,}{where}")
+            say(f"resuming {folder.name} after {_where(stopped)}")
 
     with own_servers(os.environ, Path.cwd()) as warnings:
         for warning in warnings:
@@ -87,18 +86,18 @@ def command(
 
 
 def _where(stopped: Stopped) -> str:
-    """Where a program goes on, and with what; nothing of other runs."""
+    """Where the run goes on; of a program also in which step, and with what."""
     from stackmem.programs.effects import InvokeTool
 
     from .solving import readable
 
-    program = stopped.state.program
+    program, at = stopped.state.program, f"record {stopped.end.count:,}, step {stopped.state.step:,}"
     if program is None:
-        return ""
+        return at
     asked = stopped.course.asked if stopped.course is not None else None
     under_way = f", whose call of {asked.tool} is made again" if isinstance(asked, InvokeTool) else ""
     last = ", at what it asked last" if program.halted is not None else ""
-    return f", in {readable(program.path)}{under_way}{last}; its variables are those of the recorded answers"
+    return f"{at}, in {readable(program.path)}{under_way}{last}; its variables are those of the recorded answers"
 
 
 def _resume_and_show(
