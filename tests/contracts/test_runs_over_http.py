@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
+from stackmem.core.calls import tool_name
 from stackmem.core.effects import AskModel, Effect
 from stackmem.core.events import Event, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.machine import advance, evolve
@@ -44,9 +45,17 @@ STORY = (
     calls("pop_frame", {"result": "The child is done.", "store": [stored("last")]}, thought="Back."),
     calls("write_file", {"path": "b", "content": "c"}, thought="On."),
     *[calls("read_file", {"path": "spec.md"}) for _ in range(6)],
-    calls("pop_frame", {"result": "All is done."}),
-    calls("pop_frame", {"result": "All is done."}),
 )
+
+
+def ends(strategy: str) -> str:
+    """The tool by which this strategy's agent says that the work is done."""
+    return next(name for name in map(tool_name, open_strategy(strategy).tools) if name in ("pop_frame", "return"))
+
+
+def story(strategy: str) -> tuple[Answer, ...]:
+    last = calls(ends(strategy), {"result": "All is done."})
+    return (*STORY, last, last)
 
 
 def run(model: Model, strategy: str) -> list[Event]:
@@ -72,14 +81,14 @@ def thoughtless(answer: Answer) -> Answer:
 
 @pytest.mark.parametrize("strategy", SPELLED)
 def test_no_thought_is_sent_back_behind_a_prompt_that_changed(strategy: str) -> None:
-    with MessagesServer(*STORY) as server:
+    with MessagesServer(*story(strategy)) as server:
         run(open_model("claude-sonnet-5-5", server.environ), strategy)
         assert server.refused == []
 
 
 @pytest.mark.parametrize("strategy", SPELLED)
 def test_a_run_with_every_passing_fault_ends_well_and_no_prompt_of_it_is_refused(strategy: str) -> None:
-    with MessagesServer(*map(thoughtless, STORY)) as server:
+    with MessagesServer(*map(thoughtless, story(strategy))) as server:
         events = run(open_model("claude-sonnet-5-5", server.environ), strategy)
         assert server.refused == []
         replies = [event for event in events if isinstance(event, ModelReplied)]
@@ -92,7 +101,7 @@ def test_a_run_with_every_passing_fault_ends_well_and_no_prompt_of_it_is_refused
 
 @pytest.mark.parametrize("strategy", ["full", "stackheap"])
 def test_a_prompt_is_mostly_read_from_the_cache_after_the_first(strategy: str) -> None:
-    with MessagesServer(*STORY) as server:
+    with MessagesServer(*story(strategy)) as server:
         events = run(open_model("claude-sonnet-5-5", server.environ), strategy)
     usages = [event.usage for event in events if isinstance(event, ModelReplied)]
     assert usages[0].cache_read == 0
@@ -122,14 +131,14 @@ def test_a_run_over_chat_completions_ends_well(strategy: str) -> None:
     def called(name: str, text: str) -> bytes:
         return chunks(call_piece(text, id="c", name=name), finish="tool_calls")
 
-    story = (
+    spoken = (
         called("read_file", '{"path": "spec.md"}'),
         Refusal(503, "loading"),
         called("run_command", '{"command": '),
         chunks({"reasoning_content": "only a thought"}),
         chunks({"content": "half"}, finish=None),
-        called("pop_frame", '{"result": "done"}'),
+        called(ends(strategy), '{"result": "done"}'),
     )
-    with ChatServer(*story) as server:
+    with ChatServer(*spoken) as server:
         events = run(open_model("openai/qwen", {}, base_url=server.url), strategy)
     assert [event.ending for event in events if isinstance(event, RunEnded)] == ["popped"]

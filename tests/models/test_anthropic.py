@@ -5,15 +5,15 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from typing import get_args
 
 import msgspec
 import pytest
 
-from stackmem.core.calls import Call, EndRun, spec
+from stackmem.core.calls import spec
 from stackmem.core.events import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
 from stackmem.core.slots import slots_of
+from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
 
@@ -53,14 +53,14 @@ def test_every_request_asks_for_at_most_one_call_and_never_forces_one() -> None:
     assert (body["max_tokens"], body["thinking"]["type"]) == (32_000, "adaptive")
 
 
-def test_the_real_tools_pass_as_strict_tools() -> None:
-    kinds = get_args(Call)
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_the_tools_of_every_strategy_pass_as_strict_tools(strategy: str) -> None:
+    kinds = open_strategy(strategy).tools
     slots = {name: "7" for kind in kinds for name in slots_of(f"{kind.__doc__} {msgspec.json.schema(kind)}")}
-    tools = tuple(spec(kind, slots) for kind in kinds if kind is not EndRun)
+    tools = tuple(spec(kind, slots) for kind in kinds)
     with MessagesServer(says("ok")) as server:
         replied(client(server).reply(asking(tools=tools)))
         assert [tool["name"] for tool in server.bodies[0]["tools"]] == [tool.name for tool in tools]
-        assert len(tools) == 10
 
 
 def test_a_request_without_tools_asks_for_none() -> None:
