@@ -129,18 +129,18 @@ def _own_variables(value: Any) -> Iterator[str]:
                 yield from _own_variables(each)
 
 
-def artifact_name(world: World, agent: AgentState, given: Any) -> Any:
-    """The name that ``$x`` stands for as an artifact's: its value if that is a text that can be a name, else ``x``.
+def artifact_name(world: World, agent: AgentState, given: Any, *, loading: bool) -> Any:
+    """The name that ``$x`` stands for as an artifact's: its value if that is a text, else ``x``.
 
-    A large value is loaded under its variable's own name, with the ``$``.
+    Where it is loaded and no artifact has that name, it is the variable itself, with its ``$``.
     """
     name = given.name if isinstance(given, Variable) else given[1:] if _like_variable(given) else ""
     if not name:
         return given
     value = agent.variables.get(name)
-    if isinstance(value, str) and (len(value) <= LARGE_CHARS or value in world.artifacts):
-        return value
-    return name if name in world.artifacts or name not in agent.variables else f"${name}"
+    found = value if isinstance(value, str) else name
+    itself = loading and found not in world.artifacts and name in agent.variables
+    return f"${name}" if itself and (found == name or len(found) > LARGE_CHARS) else found
 
 
 def _like_variable(given: Any) -> bool:

@@ -74,7 +74,8 @@ def _made(here: Here, frame: Frame, call: CallTo, play: Any) -> Doing:
     if target is None or isinstance(given, str):
         return Failure(str(given))
     if target.book is None and "artifact_name" in given:
-        given["artifact_name"] = artifact_name(here.world, here.agent, given["artifact_name"])
+        loading = target.name == "LoadArtifact"
+        given["artifact_name"] = artifact_name(here.world, here.agent, given["artifact_name"], loading=loading)
     arguments: dict[str, Any] = {}
     for name, value in given.items():
         made = yield from _value(here, frame, value, play)

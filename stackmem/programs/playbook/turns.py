@@ -198,8 +198,10 @@ class _Reading:
         name = given["artifact_name"]
         if isinstance(name, Variable) and name.name in pending:
             return call
-        given["artifact_name"] = artifact_name(self._here.world, self._agent, name)
-        return CallTo(call.name, (), tuple(given.items()))
+        told = artifact_name(self._here.world, self._agent, name, loading=call.name == "LoadArtifact")
+        if call.values:
+            return CallTo(call.name, (told, *call.values[1:]), call.named)
+        return CallTo(call.name, (), tuple({**given, "artifact_name": told}.items()))
 
     def _returned(self, item: Returned) -> None:
         self.turn.fault = self._undefined(item.value, self._pending)
