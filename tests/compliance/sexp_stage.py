@@ -80,7 +80,7 @@ class Tools:
         self.tool_executors = {
             "system_execute_shell_command": _shell,
             "aider:automatic": lambda given: f"aider {given['prompt']}",
-            "numbers": lambda given: (1, None),
+            "numbers": lambda _: (1, None),
             "crashes": _crash,
         }
 
