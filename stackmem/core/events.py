@@ -72,8 +72,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         tree: The workspace at the start, as the run's history names it; empty where none is kept.
         redacted: Of a redacted copy; not written elsewhere.
         own_tools: Those of ``tools`` that are the person's own; not written where there are none.
-        texts: The other prompts that the strategy sends, such as the request for a summary; not written where there
-            are none.
+        texts: The strategy's other prompts, such as the request for a summary; not written where there are none.
 
     """
 
@@ -113,12 +112,14 @@ class RunResumed(Struct, frozen=True, tag=True):
         limits: In force from here on; they count from the run's start.
         isolation: The level in force from here on.
         version: The stackmem that resumed it.
+        answerer: The run's own model from here on, where it had none; not written elsewhere.
 
     """
 
     limits: Limits
     isolation: str
     version: str
+    answerer: Answerer | UnsetType = UNSET
 
 
 class ChunkSet(Struct, frozen=True):

@@ -6,6 +6,7 @@ Rule 2: what led to the end is forgotten: it must not end the run again by itsel
 
 from __future__ import annotations
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from .budgets import Limits
@@ -17,7 +18,13 @@ from .state import Frame, Reply, State
 
 
 def resumed(state: State, event: RunResumed) -> State:
-    return _going_on(state, event.limits)
+    going_on = _going_on(state, event.limits)
+    found = event.answerer
+    if found is UNSET:
+        return going_on
+    window = found.window_tokens or state.begun.window_tokens
+    start = replace(state.begun, model=found.model, price=found.price, window_tokens=window)
+    return replace(going_on, start=start)
 
 
 def forked(state: State, event: RunForked) -> State:

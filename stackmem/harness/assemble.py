@@ -31,9 +31,9 @@ from stackmem.workspace.workspace import Workspace, open_workspace
 from .checks import Bench, CommandCheck, TaskChecks
 from .directories import checkout
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
-from .nobody import NOBODY, Nobody
+from .nobody import NOBODY, Nobody, free
 from .options import PREFIX
-from .other_models import Models, free, open_other
+from .other_models import Models, open_other
 from .own_tools import TOOLS, call_own
 from .perform import World
 from .ports import Checks

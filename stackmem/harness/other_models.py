@@ -15,15 +15,8 @@ from stackmem.core.pricing import Answerer
 from stackmem.errors import UsageError
 from stackmem.models.registry import Model, open_model
 
-from .nobody import NOBODY
+from .nobody import free
 from .settings import Settings
-
-_FREE = ("script:", "sim/")
-
-
-def free(name: str) -> bool:
-    """Whether nobody is paid for what the model of that name says."""
-    return name in {"human", "demo", NOBODY} or name.startswith(_FREE)
 
 
 def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ: Mapping[str, str]) -> Model:

@@ -132,8 +132,11 @@ def outlined(ready: PreparedProgram) -> PreparedProgram:
     launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options, own)
     try:
         told = read_with(ready.language.outline(launch), reading(Loader(place, folders)))
+        named = ready.language.models
+        others = () if named is None else read_with(named(launch), reading(Loader(place, folders)))
     except Halted as halted:
         return replace(ready, halts=halted)
+    ready = replace(ready, prepared=replace(ready.prepared, others=tuple(dict.fromkeys(others))))
     return replace(ready, outline=told if isinstance(told, str) else "\n".join(told))
 
 

@@ -39,6 +39,7 @@ from .again import prepare_again
 from .assemble import Places, assemble, plan
 from .in_memory import MEMORY, NoHistory, recall, stays_in_memory
 from .interrupts import Interrupts
+from .nobody import answerer_of, with_model
 from .options import PREFIX
 from .play import Observe, Opened, applied, play
 from .plugins import load_plugins
@@ -90,7 +91,7 @@ def resume(
     """Play a stopped run to its end.
 
     Args:
-        wanted: ``isolation`` and limits as flags spell them; None is not given.
+        wanted: ``isolation``, ``model`` and limits as flags spell them; None is not given.
         observe: Told of every new fact and the state it makes.
         stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
         told: Told where the run stands, before it goes on.
@@ -116,13 +117,15 @@ def resume(
                 if _is_over(stopped.state) and read_result(run_dir / RESULT) is not None:
                     return Resumed(None, stopped.state.outcome, played=False)
                 _refuse_copy(stopped.state)
-                request = read_request(run_dir)
+                request = with_model(read_request(run_dir), stopped.state, wanted.get("model"))
                 limits = raised(stopped.state.limits, stopped.state.begun, wanted)
                 again = RunResumed(limits, wanted.get("isolation") or stopped.isolation, VERSION)
                 _refuse_spent(stopped.state, again)
                 if told is not None:
                     told(stopped)
                 opened = _open(run_dir, request, stopped, again, environ, (lock, stack, interrupts, observe))
+                if wanted.get("model") is not None:
+                    again = replace(again, answerer=answerer_of(opened.parts.start, limits))
                 facts, first = _begin(stopped, again, opened, yes=wanted.get("yes") is not None)
                 talked = _to_drive(stopped, request, first, opened, person or Person(_nobody_answers))
         except KeyboardInterrupt:

@@ -78,6 +78,8 @@ class Language(Struct, frozen=True):
             ``--dry-run`` prints; performs nothing.
         lint: The findings on one file ``(path, text)``, as a tuple.
         announcer: A new announcer for one run.
+        models: The names of all models beside the run's own that the program asks, as a tuple, where they can be known
+            beforehand; a run that cannot have one of them does not begin.
         lint_report: The findings of one file ``(path, findings)`` in the language's own layout; None has none.
         suffixes: Files that can be run. lint_suffixes: File names' ends that can only be linted.
         main: The name looked for in a folder.
@@ -97,6 +99,7 @@ class Language(Struct, frozen=True):
     lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
     lint_suffixes: tuple[str, ...] = ()
     config: str = ""
+    models: Callable[[Launch], Reading] | None = None
 
 
 INTERPRETERS: dict[str, str] = {

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core.events import ContextCompacted, Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.events import (
+    ContextCompacted,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelReplied,
+    RunForked,
+    RunResumed,
+    RunStarted,
+)
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.pricing import Price, reply_usd
 
@@ -90,6 +99,8 @@ class _Fold:
                 if isinstance(event, RunStarted):
                     self.stack = ["frame-0"]
                     self.frames = {"frame-0": FrameSpan("frame-0", "root", "", 0, start.task, "")}
+            case RunResumed() if event.answerer is not UNSET:
+                self.price = event.answerer.price
             case FramePushed():
                 above = self.stack[-1] if self.stack else ""
                 span = FrameSpan(event.frame, event.name, above, len(self.stack), event.intent, event.return_spec)

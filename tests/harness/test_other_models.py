@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,13 @@ from stackmem.core.messages import Message, Text, Usage, View
 from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.errors import UsageError
 from stackmem.harness.other_models import Models, open_other
+from stackmem.harness.program_prepare import Asked, outlined, prepare_program
 from stackmem.harness.replay import replay_run
+from stackmem.harness.resume import resume
+from stackmem.harness.run_program import Person, run_program
 from stackmem.harness.settings import Settings, resolve
 from stackmem.models.registry import Model, Scripted, open_model
+from stackmem.programs.language import Launch, Reading
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record
 from stackmem.trace.steps import total_usd
@@ -110,3 +115,47 @@ def test_each_model_is_opened_once_and_the_runs_own_is_not_opened_again(tmp_path
         assert isinstance(answer, ModelReplied)
         assert bool(answer.answerer) is (name == "other")
     assert opened == ["other"]
+
+
+def test_a_run_that_ended_for_want_of_a_model_goes_on_with_one(desk: Desk) -> None:  # noqa: F811
+    first = desk.run("say before\nask what?\nsay $it\nask more?\nsay $it")
+    assert first.run.ending == "model_error"
+    assert "--model NAME" in first.run.failure
+    replies = script(desk.root / "late.yaml", {"text": "skipped"}, {"text": "said at last"})
+    again = resume(folder_of(first), {"model": f"script:{replies}"}, dict(os.environ))
+    assert again.program is not None
+    assert again.program.said == ("said at last",)  # the script ran dry at the next one
+    assert again.result is not None
+    assert again.result.model == f"script:{replies}"
+    script(replies, *[{"text": "skipped"}] * 3, {"text": "and the rest"})
+    last = resume(folder_of(first), {}, dict(os.environ))
+    assert last.program is not None
+    assert last.program.said == ("and the rest",)
+    assert replay_run(folder_of(first)).outcome == "finished"
+
+
+def test_a_run_that_has_a_model_is_not_given_another_one(desk: Desk) -> None:  # noqa: F811
+    desk.script({"text": "the one reply there is"})
+    first = desk.run("ask what?\nask more?")
+    with pytest.raises(UsageError, match="leave out --model, or take another one by stackmem fork"):
+        resume(folder_of(first), {"model": "human"}, dict(os.environ))
+
+
+def test_a_model_without_a_price_is_refused_on_resume_where_a_limit_of_cost_is_to_hold(desk: Desk) -> None:  # noqa: F811
+    environ = dict(os.environ) | {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    first = desk.run("ask what?")
+    with pytest.raises(UsageError, match="5 USD cannot be kept"):
+        resume(folder_of(first), {"model": "openai/x"}, environ)
+
+
+def test_a_language_that_says_which_models_it_asks_has_them_opened_before_the_run(desk: Desk) -> None:  # noqa: F811
+    def models(launch: Launch) -> Reading:
+        yield from ()
+        return tuple(line.split()[1] for line in launch.text.splitlines() if line.startswith("ask_by"))
+
+    asked = prepare_program(Asked(str(desk.write("ask_by nosuch/model b?"))), desk.flags, {}, desk.folder)
+    ready = outlined(replace(asked, language=replace(asked.language, models=models)))
+    assert ready.prepared.others == ("nosuch/model",)
+    with pytest.raises(UsageError, match="no model 'nosuch/model'"):
+        run_program(ready, dict(os.environ), Person(lambda _: None))
+    assert not [path for path in (desk.root / "runs").glob("*") if path.is_dir()]
