@@ -13,7 +13,7 @@ from .nodes import FULL_LOOP, Fault, Foreach, Input, Program, RunStep, Step, Swi
 from .reads import command_mentions, conditions, inner, own_mentions, texts
 from .registry import Registry
 from .templates import Mention, bare, fault_of, literal_stretches, mentions
-from .tool_calls import Call, call_of, named_variables
+from .tool_calls import PARAMETER, Call, call_of, named_variables
 
 _UNKNOWN_VARIABLE = "Unresolved Template Variable"
 _DANGEROUS = re.compile(
@@ -155,7 +155,7 @@ class Flow:
             self._error(step, "Unknown Tool", f"There is no tool `{step.tool}`; known: {names}.")
         elif known is not None:
             call: Call = call_of(known, step)
-            for title, message in call.faults:
+            for title, message in (*call.missing, *((PARAMETER, message) for message in call.unknown)):
                 self._error(step, title, message)
         for name in named_variables(step):
             self._check_mentions((Mention(name),), step.head.place)

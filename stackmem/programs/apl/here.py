@@ -20,6 +20,7 @@ from .scope import Scope
 Doing = Generator[Effect | Note, Answer, Any]
 """A part of the execution; gives the value of what it did."""
 
+WHILE_LIMIT = 1_000
 _BRIEF_CHARS = 80
 _BRIEF_ITEMS = 8
 _BRIEF_DEPTH = 3
@@ -50,7 +51,7 @@ class Here(Struct, frozen=True):
     trail: tuple[str, ...] = ()
     depth: int = 0
     named: Mapping[str, tuple[Step, ...]] = {}
-    while_limit: int = 1_000
+    while_limit: int = WHILE_LIMIT
 
     def at(self, name: str) -> str:
         """The path of a step: names with slashes between them, and U+2215 for a slash in a name."""

@@ -37,7 +37,7 @@ from .registry import Known
 from .scope import Scope, bound_inputs, converted, plain_output
 from .sources import load_program_at, registry_of
 from .templates import bare
-from .tool_calls import PARAMETER, call_of
+from .tool_calls import call_of
 
 MOST_DEPTH = 50
 
@@ -152,10 +152,10 @@ class Interpreter:
         """A parameter that a tool of ours does not have is no hint to anybody: it would be passed over in silence."""
         if id(step) in self._checked or known.kind == "agent":
             return
+        unknown = call_of(known, step).unknown
+        if unknown:
+            raise tool_logic(unknown[0], f"Step: {step.head.name}")
         self._checked[id(step)] = step
-        for title, message in call_of(known, step).faults:
-            if title == PARAMETER and "has no" in message:
-                raise tool_logic(message, f"Step: {step.head.name}")
 
     def _custom(self, known: Known, step: ToolStep, here: Here, path: str) -> Doing:
         _refuse_depth(here)

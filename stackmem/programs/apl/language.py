@@ -13,7 +13,7 @@ from ..language import Language, Launch, Reading
 from . import nodes
 from .announcing import announcer
 from .halts import INITIALIZATION, INPUT_VALIDATION, LIMIT_REACHED, LOAD_AND_PARSE, Halt
-from .here import Doing, Here
+from .here import WHILE_LIMIT, Doing, Here
 from .interpreter import Interpreter
 from .lint_report import lint_report
 from .linter import lint
@@ -61,10 +61,8 @@ def _run(launch: Launch) -> Doing:
         yield StepEntered(INITIALIZATION, said)
     scope = Scope()
     scope.set("module_path", launch.module_path)
-    limit = launch.options.get("while_limit")
-    here = Here(
-        scope, registry, shared, launch.path, launch.workspace, while_limit=limit if isinstance(limit, int) else 1_000
-    )
+    limit: int = launch.options.get("while_limit") or config.while_limit or WHILE_LIMIT
+    here = Here(scope, registry, shared, launch.path, launch.workspace, while_limit=limit)
     return (yield from Interpreter().program(program, here, launch.inputs))
 
 

@@ -22,6 +22,7 @@ PACKAGED = f"stackmem:apl/{LIBRARY}"
 MANIFEST = "agent_native_tools.yml"
 TOOL_SUFFIX = ".tool.apl"
 _MOST_FOLDERS = 40
+_CONFIG_KEYS = ("runtime", "linter", "tool_paths", "while_limit")
 
 Reading = Generator[LoadSource, Source, Any]
 
@@ -31,6 +32,7 @@ class Config(Struct, frozen=True):
 
     Attributes:
         path: Empty where there is none.
+        while_limit: Rounds of a ``while``; 0 is the default.
         runtime: The folder of the file it names holds the standard library; its text is not executed.
 
     """
@@ -39,6 +41,7 @@ class Config(Struct, frozen=True):
     runtime: str = ""
     linter: str = ""
     tool_paths: tuple[str, ...] = ()
+    while_limit: int = 0
 
 
 def invalid(path: str, fault: Fault, text: str) -> Halt:
@@ -94,15 +97,19 @@ def _config(source: Source) -> Config:
     if not isinstance(tree, Table):
         raise invalid(source.path, Fault(tree.place, "Invalid Configuration", "It is a mapping."), source.text)
     for key, _ in tree.pairs:
-        if key.value not in ("runtime", "linter", "tool_paths"):
-            message = f"`{key.value}` is no key of it; known: runtime, linter, tool_paths."
+        if key.value not in _CONFIG_KEYS:
+            message = f"`{key.value}` is no key of it; known: {', '.join(_CONFIG_KEYS)}."
             raise invalid(source.path, Fault(key.place, "Invalid Configuration", message), source.text)
     values = plain(tree)
     paths = values.get("tool_paths") or []
     texts = (values.get("runtime") or "", values.get("linter") or "", *(paths if isinstance(paths, list) else [None]))
     if not all(isinstance(text, str) for text in texts):
         raise invalid(source.path, Fault(tree.place, "Invalid Configuration", "Its values are paths."), source.text)
-    return Config(source.path, str(texts[0]), str(texts[1]), tuple(map(str, texts[2:])))
+    limit = values.get("while_limit", 0)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        message = "`while_limit` is a whole number."
+        raise invalid(source.path, Fault(tree.place, "Invalid Configuration", message), source.text)
+    return Config(source.path, str(texts[0]), str(texts[1]), tuple(map(str, texts[2:])), limit)
 
 
 def base_of(config: Config, own: Any) -> Reading:

@@ -39,19 +39,26 @@ def _keys(step: ToolStep) -> Iterator[str]:
 
 
 class Call(Struct, frozen=True):
-    """A call, with ``(title, message)`` for each thing that is wrong with it."""
+    """What is wrong with a call.
 
-    faults: tuple[tuple[str, str], ...]
+    Attributes:
+        missing: ``(title, message)`` for each thing that it lacks.
+        unknown: A message for each parameter that the tool does not have.
+
+    """
+
+    missing: tuple[tuple[str, str], ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 def call_of(known: Known, step: ToolStep) -> Call:
     match known.kind:
         case "built-in":
-            return Call(tuple(_built_in(step)))
+            return _built_in(step)
         case "code" | "custom" | "agent":
-            return Call(tuple(_declared(known, step)))
-        case _:
-            return Call(())
+            return _declared(known, step)
+        case "own":
+            return Call()
 
 
 def named_variables(step: ToolStep) -> Iterator[str]:
@@ -62,33 +69,38 @@ def named_variables(step: ToolStep) -> Iterator[str]:
             yield value.split(".", 1)[0]
 
 
-def _built_in(step: ToolStep) -> Iterator[tuple[str, str]]:
+def _built_in(step: ToolStep) -> Call:
     parameters = BUILT_INS[step.tool]
-    given = {**step.params} if step.tool in ("run_apl", "agent_native") else {**step.params, **step.inputs}
-    given |= {name: True for name in _keys(step) if name not in _TAKEN.get(step.tool, ())}
-    if step.tool == "set_vars" and step.variables:
-        given["vars"] = step.variables
-    known = {name for each in parameters for name in (each.name, *each.instead)}
-    for each in parameters:
-        if each.required and not any(name in given for name in (each.name, *each.instead)):
-            yield PARAMETER, f"The tool `{step.tool}` needs the parameter `{each.name}`."
-    for name in given:
-        if name not in known:
-            names = ", ".join(sorted(known))
-            yield PARAMETER, f"The tool `{step.tool}` has no parameter `{name}`; known: {names}."
+    inputs = {} if step.tool in ("run_apl", "agent_native") else step.inputs  # theirs are another program's, an agent's
+    own = {name for name in _keys(step) if name not in _TAKEN.get(step.tool, ())}
+    given = {*step.params, *inputs, *own} | ({"vars"} if step.tool == "set_vars" and step.variables else set())
+    spellings = [(each.name, *each.instead) for each in parameters]
+    known = {name for names in spellings for name in names}
+    lacking = (each.name for each in parameters if each.required and given.isdisjoint((each.name, *each.instead)))
+    strange, names = sorted(given - known), ", ".join(sorted(known))
+    return Call(
+        tuple((PARAMETER, f"The tool `{step.tool}` needs the parameter `{name}`.") for name in lacking),
+        tuple(
+            f"The tool `{step.tool}` has no parameter `{name}`; known: {names}."
+            for name in sorted(given)
+            if name not in known
+        ),
+    )
 
 
-def _declared(known: Known, step: ToolStep) -> Iterator[tuple[str, str]]:
-    given = {**step.params, **step.inputs} | dict.fromkeys(_keys(step), True)
-    if step.using:
-        given["using"] = list(step.using)
+def _declared(known: Known, step: ToolStep) -> Call:
+    given = {*step.params, *step.inputs, *_keys(step)}
     spellings = {each.name: (each.name, *SPELLINGS.get((known.name, each.name), ())) for each in known.inputs}
-    for each in known.inputs:
-        missing = each.required and not each.has_default and not any(name in given for name in spellings[each.name])
-        if missing and not (known.name == "initialize_list" and step.register):
-            yield MISSING, f"The tool `{known.name}` needs the input `{each.name}`."
+    needed = [each.name for each in known.inputs if each.required and not each.has_default]
+    if known.name == "initialize_list" and step.register:
+        needed = []
     accepted = {name for names in spellings.values() for name in names}
-    for name in given:
-        if name not in accepted and name != "using":
-            names = ", ".join(sorted(accepted)) or "none"
-            yield PARAMETER, f"The tool `{known.name}` has no input `{name}`; known: {names}."
+    strange, names = sorted(given - accepted - {"using"}), ", ".join(sorted(accepted)) or "none"
+    return Call(
+        tuple(
+            (MISSING, f"The tool `{known.name}` needs the input `{name}`.")
+            for name in needed
+            if given.isdisjoint(spellings[name])
+        ),
+        tuple(f"The tool `{known.name}` has no input `{name}`; known: {names}." for name in strange),
+    )
