@@ -88,6 +88,10 @@ def _noting_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:
     for moment in run:
         last[:] = [moment]
         yield moment
+    if not last:
+        from stackmem.errors import TraceError
+
+        raise TraceError("the trace holds no record; the run ended before its first one")
 
 
 def _title(folder: Path, last: Moment) -> str:

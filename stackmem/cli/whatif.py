@@ -22,7 +22,9 @@ def command(
     ] = None,
     latency: Annotated[
         float | None,
-        typer.Option("--latency", metavar="SECONDS", min=0.0, help="Between requests; as recorded without it."),
+        typer.Option(
+            "--latency", metavar="SECONDS", min=0.0, max=86_400.0, help="Between requests; as recorded without it."
+        ),
     ] = None,
     runs_dir: str | None = flag("runs_dir"),
     json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,

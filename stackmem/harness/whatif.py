@@ -15,7 +15,7 @@ from stackmem.core.events import FramePushed, ModelReplied, PromptText, RunForke
 from stackmem.core.messages import ToolCall
 from stackmem.core.slots import fill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
-from stackmem.errors import StackmemError, UsageError
+from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.measure.first_loss import Facts, facts_used
 from stackmem.measure.moments import Moment, moments
 from stackmem.measure.prefix import Block, Count, text_of
@@ -108,6 +108,8 @@ def what_if(named: str, runs_dir: Path, strategies: Iterable[str], price: str | 
     """
     name, again = _recording(named, runs_dir)
     run = tuple(again())
+    if not run:
+        raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")
     start = run[-1].after.begun
     model = _model(price, start.model)
     steps = run[-1].after.step

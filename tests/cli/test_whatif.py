@@ -89,6 +89,7 @@ def test_a_comma_within_parameters_separates_nothing(text, names):
         (["nothing-like-it"], "no run 'nothing-like-it'"),
         ([SAMPLES / "README.md"], "is in no known format"),
         (["last", "--latency", "-1"], "latency"),
+        (["last", "--latency", "inf"], "latency"),
         ([], "missing argument"),
     ],
 )
@@ -104,6 +105,16 @@ def test_a_run_without_a_reply_has_nothing_to_tell(stage):
     ran = stage.run("whatif", "begun")
     assert ran.returncode == 2
     assert "begun has no reply of a model" in ran.stderr
+
+
+@pytest.mark.parametrize("command", [("whatif",), ("trace", "show"), ("trace", "stats")])
+def test_a_trace_whose_first_record_was_cut_short_is_one_sentence(stage, command):
+    keep(stage.runs / "torn", told("calculator")[:1])
+    trace = stage.runs / "torn" / "trace.jsonl"
+    trace.write_bytes(trace.read_bytes()[:-20])
+    ran = stage.run(*command, "torn")
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (7, 1)
+    assert "holds no record; the run ended before its first one" in ran.stderr
 
 
 def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):
