@@ -65,8 +65,9 @@ def _decided(session: Session, system: str) -> Doing:
     yield from tend(session)
     while True:
         prompt = session.conversation.prompt(tail(session.payload, session.params, session.tail_loops))
-        name = session.agent.name
-        answer: Completion = yield Complete(prompt.messages, system, None, prompt.breakpoints, name)
+        answer: Completion = yield Complete(
+            prompt.messages, system, None, prompt.breakpoints, session.agent.name, session.agent.model
+        )
         session.tokens += answer.usage.total
         if answer.failed != "window":
             break

@@ -95,11 +95,11 @@ def _outlined(agent: Agent, source: str) -> Iterator[str]:
 
 
 def settings_of(text: str) -> dict[str, Any]:
-    """The run's settings that a definition asks for, by their names: its model, and limits in dollars and seconds."""
+    """The run's settings that a definition asks for, by their names: its limits in dollars and seconds."""
     agent, _ = load_agent(text)
     if agent is None:
         return {}
-    found = {"model": agent.model or None, "max_usd": agent.limits.usd, "max_seconds": agent.limits.seconds}
+    found = {"max_usd": agent.limits.usd, "max_seconds": agent.limits.seconds}
     return {name: str(value) for name, value in found.items() if value is not None}
 
 

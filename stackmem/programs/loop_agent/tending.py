@@ -42,7 +42,7 @@ def _fold(session: Session) -> Doing:
 
 def _summary(session: Session, text: str) -> Doing:
     """The model's summary; empty where it failed."""
-    answer: Completion = yield Complete(prompt(text), folding.SYSTEM, name="summary")
+    answer: Completion = yield Complete(prompt(text), folding.SYSTEM, name="summary", model=session.agent.model)
     session.tokens += answer.usage.total
     found: Any = "" if answer.failed else answer.text
     return found
