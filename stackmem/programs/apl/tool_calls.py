@@ -80,11 +80,7 @@ def _built_in(step: ToolStep) -> Call:
     strange, names = sorted(given - known), ", ".join(sorted(known))
     return Call(
         tuple((PARAMETER, f"The tool `{step.tool}` needs the parameter `{name}`.") for name in lacking),
-        tuple(
-            f"The tool `{step.tool}` has no parameter `{name}`; known: {names}."
-            for name in sorted(given)
-            if name not in known
-        ),
+        tuple(f"The tool `{step.tool}` has no parameter `{name}`; known: {names}." for name in strange),
     )
 
 
