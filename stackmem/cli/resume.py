@@ -52,6 +52,10 @@ def command(
             help="A program edited since: a new run of it, given the recorded answers while it asks the same.",
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="NAME", help="The model of a program's run that had none.", show_default=False),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Make calls again that may have been made already.")] = False,
 ) -> None:
     """Go on with a run that was killed, interrupted or ended by a limit."""
@@ -66,7 +70,7 @@ def command(
     folder = run_folder(run, runs_dir)
     wanted = {
         "max_steps": max_steps, "max_usd": max_usd, "max_tokens": max_tokens, "max_seconds": max_seconds,
-        "isolation": isolation, **({"yes": "true"} if yes else {}),
+        "isolation": isolation, "model": model, **({"yes": "true"} if yes else {}),
     }  # fmt: skip
 
     def told(stopped: Stopped) -> None:
@@ -79,8 +83,12 @@ def command(
         for warning in warnings:
             say(warning)
         if program is not None:
+            from stackmem.errors import UsageError
+
             from .continuing import continue_and_show
 
+            if model is not None:
+                raise UsageError("--model does not go with --program; resume the new run with it, should it need one")
             continue_and_show(folder, program, wanted, (say_ or [], answers), as_json=json, quiet=quiet)
         _resume_and_show(folder, wanted, told, (say_ or [], answers), as_json=json, quiet=quiet)
 

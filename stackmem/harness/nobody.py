@@ -32,12 +32,12 @@ def with_model(request: Request, state: State, named: str | None) -> Request:
     own = state.begun.model
     if named is None:
         return replace(request, flags={**request.flags, "model": own}) if _had_none(request) else request
-    if own != NOBODY:
+    kind, colon, script = named.partition(":")
+    model = f"script:{Path(script).absolute()}" if colon and kind == "script" else named
+    if own not in (NOBODY, model):
         raise UsageError(
             f"the run has the model {own}, and goes on with it; leave out --model, or take another one by stackmem fork"
         )
-    kind, colon, script = named.partition(":")
-    model = f"script:{Path(script).absolute()}" if colon and kind == "script" else named
     return replace(request, flags={**request.flags, "model": model})
 
 

@@ -39,7 +39,7 @@ from .again import prepare_again
 from .assemble import Places, assemble, plan
 from .in_memory import MEMORY, NoHistory, recall, stays_in_memory
 from .interrupts import Interrupts
-from .nobody import answerer_of, with_model
+from .nobody import NOBODY, answerer_of, with_model
 from .options import PREFIX
 from .play import Observe, Opened, applied, play
 from .plugins import load_plugins
@@ -124,7 +124,7 @@ def resume(
                 if told is not None:
                     told(stopped)
                 opened = _open(run_dir, request, stopped, again, environ, (lock, stack, interrupts, observe))
-                if wanted.get("model") is not None:
+                if wanted.get("model") is not None and stopped.state.begun.model == NOBODY:
                     again = replace(again, answerer=answerer_of(opened.parts.start, limits))
                 facts, first = _begin(stopped, again, opened, yes=wanted.get("yes") is not None)
                 talked = _to_drive(stopped, request, first, opened, person or Person(_nobody_answers))
