@@ -81,12 +81,6 @@ class Logged(Struct, frozen=True):
     text: str
 
 
-class Question(Struct, frozen=True):
-    """Sent the person's answer."""
-
-    text: str
-
-
 class TextRequest(Struct, frozen=True):
     """A library or a schema, relative to the source that names it; sent ``(path, text)``."""
 
@@ -106,7 +100,7 @@ class Refused(Struct, frozen=True):
     error: SexpEvaluationError
 
 
-Ask = SubtaskRequest | ToolRequest | ContextRequest | Logged | Question | TextRequest | Together
+Ask = SubtaskRequest | ToolRequest | ContextRequest | Logged | TextRequest | Together
 
 
 class Host(Protocol):

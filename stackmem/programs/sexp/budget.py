@@ -58,11 +58,8 @@ def exhausted(what: str, most: int, word: str) -> TaskError:
 
 
 def checked(value: Any, budget: Budget) -> Any:
-    """The value, where it is within the budget."""
-    if isinstance(value, str):
-        if len(value) > budget.text:
-            raise exhausted("text", budget.text, "characters in one text")
-    elif isinstance(value, int):
+    """The number or the list, where it is within the budget."""
+    if isinstance(value, int):
         if value.bit_length() > budget.digits * 3.33:
             raise exhausted("digits", budget.digits, "digits in one number")
     elif isinstance(value, list) and len(value) > budget.items:

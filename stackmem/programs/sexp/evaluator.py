@@ -13,7 +13,6 @@ from .asks import (
     ContextRequest,
     Kind,
     Logged,
-    Question,
     Refused,
     SubtaskRequest,
     TextRequest,
@@ -160,8 +159,6 @@ class _Collaborators:
                 return _asked(f"reading '{ask.path[:200]}'", lambda: read_text(ask.path, ask.beside))
             case Together():
                 return [self._one_of(each) for each in ask.asks]
-            case Question():
-                raise SexpEvaluationError("Nobody can be asked here.")
 
     def _one_of(self, ask: Ask) -> Any:
         try:

@@ -237,8 +237,6 @@ def try_form(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def _listed(machine: Machine, form: Form, name: str, value: Any) -> list[Any]:
-    if value is None:
-        return []
     if not isinstance(value, list | tuple):
         raise machine.fault(f"'{name}' takes a list, got {written(value, 80)}", form)
     return list(value)

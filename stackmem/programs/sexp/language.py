@@ -7,11 +7,11 @@ from typing import Any
 from stackmem.core.program_events import StepEntered
 from stackmem.errors import UsageError
 
-from ..effects import Halted, LoadSource, Program, Say, Source, Value
+from ..effects import AskUser, Halted, LoadSource, Program, Say, Source, Value
 from ..language import Language, Launch, Reading
 from ..values import left
 from .announcing import announcer
-from .asks import Ask, Question, SubtaskRequest, Together, ToolRequest
+from .asks import Ask, SubtaskRequest, Together, ToolRequest
 from .carried import as_json
 from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, SexpSyntaxError, TaskError
@@ -131,7 +131,7 @@ def _left(ask: Ask, answer: Any) -> Doing:
 def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow) -> Doing:
     """Ask for an expression, evaluate it, say its value; a fault is said, too, and everything bound stays."""
     while True:
-        text: str = yield from host.answer(Question(PROMPT))
+        text: str = yield AskUser(PROMPT)
         if text.strip() in (LEAVE, "exit"):
             return None
         if not text.strip():

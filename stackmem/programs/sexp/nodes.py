@@ -14,9 +14,6 @@ class Symbol(str):
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
-        return f"Symbol({str.__repr__(self)})"
-
 
 class Source:
     """One text, and where it is from."""

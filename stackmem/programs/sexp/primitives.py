@@ -245,8 +245,6 @@ def nth(args: Args, meter: Meter) -> Any:
 def length(args: Args, meter: Meter) -> int:
     if len(args) != 1:
         raise fault("'length' requires exactly one argument.")
-    if args[0] is None:
-        return 0
     if isinstance(args[0], list | tuple | str | dict):
         return len(args[0])
     raise fault(f"'length' takes a list or a text, got {kind_of(args[0])}.")

@@ -8,7 +8,6 @@ from typing import Any
 from stackmem.core.messages import ToolSpec
 
 from ..effects import (
-    AskUser,
     ChunkAnswer,
     Complete,
     Completion,
@@ -35,7 +34,6 @@ from .asks import (
     HistoryConfigSettings,
     Kind,
     Logged,
-    Question,
     Refused,
     SubtaskRequest,
     TextRequest,
@@ -106,8 +104,6 @@ class Workflow:
             case Logged():
                 yield Say(ask.text)
                 return None
-            case Question():
-                return (yield AskUser(ask.text))
             case TextRequest():
                 source: Source = yield LoadSource(ask.path, ask.beside)
                 if source.failed:

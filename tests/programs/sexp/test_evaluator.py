@@ -301,6 +301,21 @@ def test_without_a_reader_of_files_nothing_is_loaded() -> None:
         World().value('(load "lib.sexp")')
 
 
+def test_a_task_that_comes_while_the_program_runs_is_found() -> None:
+    world = World()
+
+    def register() -> None:
+        world.tasks.register_template({"name": "late", "params": {"a": {}}})
+
+    text = "(define (go) (try (task-content (late (a 1))) (catch (e) 'not-yet))) (list (go) (register) (go))"
+    assert world.value(text, register=register) == ["not-yet", [], "late got a=1"]
+
+
+def test_a_long_value_is_cut_in_a_message() -> None:
+    with pytest.raises(SexpEvaluationError, match=r'got a text: "a{79}…\n'):
+        World().value("(car x)", x="a" * 500)
+
+
 def test_a_look_up_that_fails_is_told() -> None:
     class Failing(Tasks):
         def find_template(self, name: str) -> Any:

@@ -12,6 +12,7 @@ from stackmem.core.program_events import StepEntered, StepLeft, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.programs.effects import (
     AskUser,
+    ChunkAnswer,
     Complete,
     Completion,
     EnterFrame,
@@ -19,7 +20,9 @@ from stackmem.programs.effects import (
     Group,
     InvokeTool,
     LeaveFrame,
+    ListChunks,
     LoadSource,
+    ReadChunk,
     RunFrame,
     Source,
     ToolAnswer,
@@ -313,6 +316,23 @@ def test_context_is_found_among_chunks_and_files() -> None:
     failed = run('(get_context (query "w"))', ToolAnswer(None, "error", "the index is gone"))
     assert failed.halted
     assert "the index is gone" in failed.halted.report
+
+
+@pytest.mark.parametrize(("strategy", "content"), [("content", "text"), ("metadata", "")])
+def test_chunks_are_handed_to_the_search(strategy: str, content: str) -> None:
+    program = LANGUAGE.start(Launch("/p/m.sexp", f'(get_context (query "q") (matching_strategy "{strategy}"))'))
+    assert next(program) == ListChunks()
+    asked = program.send((("notes", 4, "about"),))
+    if content:
+        assert asked == ReadChunk("notes")
+        asked = program.send(ChunkAnswer("text"))
+    assert isinstance(asked, InvokeTool)
+    assert asked.arguments["chunks"] == [{"name": "notes", "description": "about", "content": content}]
+
+
+def test_a_task_is_called_by_position_where_a_function_is_wanted() -> None:
+    done = run(f"{AGENT} (map 'work (list 1 2) (list 3 4))", FrameAnswer("one"), FrameAnswer("two"))
+    assert [frame.task for frame in effects(done, RunFrame)] == ["Do 1", "Do 2"]
 
 
 def test_faults_halt_with_their_kind_and_place() -> None:
