@@ -18,12 +18,14 @@ from stackmem.core.events import (
 )  # fmt: skip
 from stackmem.core.messages import View
 from stackmem.core.pricing import reply_usd
+from stackmem.core.program_events import ProgramStarted
 from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
 from stackmem.trace.importers.mark import imported_from
 from stackmem.trace.moments import following
+from stackmem.trace.program import Completions, TextOf, no_sources
 from stackmem.trace.record import Record
 
 from .breaks import Breaks
@@ -46,9 +48,13 @@ class Fold:
 
     """
 
-    def __init__(self, run: str, texts: Texts, prompts: Prompts, changes: Changes) -> None:
+    def __init__(
+        self, run: str, texts: Texts, prompts: Prompts, changes: Changes, text_of: TextOf = no_sources
+    ) -> None:
         self.page = RunPage(run, 0, "", "", "", "", "", 0.0, 0, files_missing=changes.missing)
         self._state = State()
+        self._completions: Completions | None = Completions(text_of)
+        self._asked: View | None = None
         self._texts, self._prompts, self._changes = texts, prompts, changes
         self._lanes, self._breaks, self._simulated = Lanes(texts), Breaks(), Simulated()
         self._imported = ""
@@ -66,6 +72,7 @@ class Fold:
             raise TraceError("the first record is not RunStarted; this is no trace of a run")
         if isinstance(event, RunForked | RunResumed):
             self._idle_seconds += max(0.0, record.at - self._last_at)
+        self._asked = self._completion(record, before)
         if isinstance(event, ModelReplied):
             self._reply(event, record.at)
         if isinstance(event, ContextCompacted):
@@ -169,7 +176,7 @@ class Fold:
         """The prompt that the reply answers, and what the cache did for it."""
         if self._strategy is None:
             return [], recorded(event.usage)
-        view: View = self._strategy.render(self._state)
+        view = self._asked or self._strategy.render(self._state)
         if event.prompt_digest and view.digest != event.prompt_digest and not self.page.unrendered:
             step = self._state.step + 1
             self.page.unrendered = (
@@ -183,6 +190,16 @@ class Fold:
             self.page.simulated = MINIMUM_TOKENS
             return triples, self._simulated.serve(view, self._last_at, event.usage.prompt)
         return triples, recorded(event.usage, self._breaks.why(frame, at, event.usage, same, len(view.messages)))
+
+    def _completion(self, record: Record, before: State) -> View | None:
+        """The prompt that a record answers, where a program asked for it."""
+        if self._completions is None or (before.program is None and not isinstance(record.event, ProgramStarted)):
+            return None
+        try:
+            return self._completions.take(record.event, before, following(before, record))
+        except TraceError as error:
+            self._completions, self.page.unrendered = None, f"the program's own prompts cannot be shown: {error}"
+            return None
 
     def _told(self) -> Result | None:
         """The result that the running frame was given last, if it was."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from stackmem.core.events import RunForked, RunStarted, ToolReturned, VerifyReturned
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.program import sources_of
 
 from .files import Changes, Pair, changes
 from .fold import Fold
@@ -53,7 +54,7 @@ def _read_run(folder: Path, texts: Texts, prompts: Prompts) -> RunPage:
     stores, pairs = _trees(folder)
     reader = RunReader(folder)
     kept = Changes({}, NO_HISTORY) if pairs is None else changes(stores, pairs)
-    fold = Fold(folder.resolve().name, texts, prompts, kept)
+    fold = Fold(folder.resolve().name, texts, prompts, kept, sources_of(folder))
     for record in reader:
         fold.take(record)
     return fold.close(reader.torn_bytes)

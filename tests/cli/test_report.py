@@ -31,6 +31,14 @@ def test_a_folder_without_a_bench_is_said_in_a_sentence(stage):
     assert len(ran.stderr.splitlines()) == 1
 
 
+def test_a_baseline_that_was_not_run_is_said_in_a_sentence(stage):
+    ran = stage.run("report", bench(stage.elsewhere / "zoo", [row(), row("stackheap")]), "--baseline", "stakheap")
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        "stackmem: --baseline 'stakheap' was not run here; did you mean stackheap?\n",
+    )
+
+
 def test_without_the_extra_it_says_what_to_install(tmp_path):
     without = (
         "import sys; sys.modules['scipy'] = sys.modules['numpy'] = None; from stackmem.cli.main import main; main()"

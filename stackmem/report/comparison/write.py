@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.harness.options import nearest
 from stackmem.models.catalog import lookup
 from stackmem.report.write import write_whole
 
@@ -75,6 +76,9 @@ def _wants(results: Results, baseline: str | None, read_multiple: float) -> Want
     row = lookup(name)
     if row is None or row.price is None:
         raise UsageError(f"the bench was priced as {name[:80]!r}, which has no price here; stackmem models lists them")
+    names = {trial.strategy for trial in results.trials}
+    if baseline is not None and names and baseline not in names:
+        raise UsageError(f"--baseline {baseline[:60]!a} was not run here; {nearest(baseline, sorted(names))}")
     return Wants(row.price, row.name, _usual(results) if baseline is None else baseline, read_multiple)
 
 
