@@ -92,9 +92,8 @@ def linted(case: Case) -> list[str]:
     return [line.replace("] ", " ", 1).replace(":", "", 1) for line in lines]
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.says) for _, case in CASES])
-def test_every_case_expects_something(case):
-    assert given(case)
+def test_every_case_expects_something():
+    assert [case.says for _, case in CASES if not given(case)] == []
 
 
 def test_there_are_two_hundred_cases_and_no_two_say_the_same():

@@ -16,7 +16,7 @@ from stackmem.programs.language import Launch
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")
 MANY = 10_000
-FEW = 120
+FEW = 60
 
 WORDS = st.sampled_from(
     ["a", "xs", "{{a}}", "{{ xs.0 }}", "{{b or 1}}", "{{", "}}", "{% for x in xs %}", "{% endfor %}", "a is defined",

@@ -75,7 +75,7 @@ def items(run: Path) -> list[str]:
     return [path for path in entered if path.endswith("]")]
 
 
-@pytest.mark.parametrize("kind", ["StepEntered", "VariableSet", "StepLeft"])
+@pytest.mark.parametrize("kind", ["StepEntered", "StepLeft"])
 def test_a_loop_in_memory_goes_on_at_the_item_where_it_was_killed(stage, kind):
     run = killed(stage, IN_MEMORY, kind, 22, 30)
     value, _ = taken_up(stage, run)
@@ -84,7 +84,7 @@ def test_a_loop_in_memory_goes_on_at_the_item_where_it_was_killed(stage, kind):
     assert len(events(run, ProgramReturned)) == 1
 
 
-@pytest.mark.parametrize("kind", ["StepEntered", "ToolAnswered", "VariableSet"])
+@pytest.mark.parametrize("kind", ["StepEntered", "ToolAnswered"])
 def test_a_loop_of_commands_runs_each_once_from_the_programs_view(stage, kind):
     run = killed(stage, OUTSIDE, kind, 3, 5)
     value, _ = taken_up(stage, run)
