@@ -18,6 +18,7 @@ from stackmem.version import VERSION
 from . import (
     apply,
     bench,
+    compile_,
     config,
     debug,
     diff,
@@ -67,6 +68,7 @@ app = typer.Typer(
 app.command("solve", short_help="Let a model solve a task, or work on a copy of a folder.")(solve.command)
 app.command("run", short_help="Run a program.")(run.command)
 app.command("repl", short_help="Evaluate S-expressions as they are typed.")(repl.command)
+app.command("compile", short_help="Turn plain playbooks into coded ones.")(compile_.command)
 app.command("debug", short_help="Let an editor debug a playbook program.")(debug.command)
 app.command("resume", short_help="Go on with a run that stopped.")(resume.command)
 app.command("replay", short_help="Verify every event and prompt of a run.")(replay.command)

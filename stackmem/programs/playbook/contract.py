@@ -256,7 +256,7 @@ def _name(value: Any) -> str:
 
 
 def variables_in(value: Any) -> tuple[str, ...]:
-    """The names of the variables that a value mentions, in their order."""
+    """The names of the variables that a value without calls mentions, in their order."""
     match value:
         case Variable():
             return (value.name,)
@@ -264,8 +264,5 @@ def variables_in(value: Any) -> tuple[str, ...]:
             return tuple(name for each in value for name in variables_in(each))
         case dict():
             return tuple(name for each in value.values() for name in variables_in(each))
-        case CallTo():
-            parts = [*value.values, *(each for _, each in value.named)]
-            return tuple(name for each in parts for name in variables_in(each))
         case _:
             return ()

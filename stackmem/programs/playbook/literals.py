@@ -106,10 +106,7 @@ class Reader:
         if not found or len(found[0]) > MOST_DIGITS:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is no number", self.at)
         plain = found[0].replace("_", "")
-        try:
-            value = float(plain) if any(mark in plain for mark in ".eE") else int(plain)
-        except ValueError as error:
-            raise LiteralFault(f"{_excerpt(self.text, self.at)} is no number", self.at) from error
+        value = float(plain) if any(mark in plain for mark in ".eE") else int(plain)
         if not math.isfinite(value):
             raise LiteralFault(f"{found[0][:40]} is too large", self.at)
         self.at = found.end()
@@ -192,8 +189,6 @@ class Reader:
         found = _CALLED.match(self.text, self.at)
         if not found:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is no call", self.at)
-        if depth > MOST_DEPTH:
-            raise LiteralFault(f"calls are nested over {MOST_DEPTH} deep", self.at)
         self.at = found.end()
         values: list[Any] = []
         named: dict[str, Any] = {}

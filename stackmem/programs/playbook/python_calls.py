@@ -22,8 +22,12 @@ _MARK = "\x1estackmem "
 _ERROR_CHARS = 2_000
 RUNNER = '''\
 """Runs one function; see docs/programs/playbooks.md."""
-import asyncio, inspect, json, sys
-order = json.load(open(sys.argv[1], encoding="utf-8"))
+import asyncio, inspect, json, os, sys
+with open(sys.argv[1], encoding="utf-8") as file: order = json.load(file)
+try:
+    for path in sys.argv[:2]: os.remove(path)
+    os.removedirs(os.path.dirname(sys.argv[1]))
+except OSError: pass
 out, answers = sys.stdout, list(order["answers"])
 mark = "\\x1estackmem "
 class Failed(Exception): pass
@@ -31,9 +35,7 @@ def tell(**said):
     out.write("\\n" + mark + json.dumps(said) + "\\n"); out.flush()
 def finish(**said):
     tell(**said); sys.stdout.flush(); sys.stderr.flush()
-    import os; os._exit(0)
-class Pending:
-    """A value that may be awaited or not."""
+    os._exit(0)
 def caller(name):
     def call(*values, **named):
         if answers:
@@ -89,17 +91,13 @@ def run_function(here: Here, book: Playbook, arguments: dict[str, Any], play: An
 def _exchange(here: Here, book: Playbook, arguments: dict[str, Any], play: Any) -> Doing:
     here.world.python_calls += 1
     folder = f".stackmem/python/{here.world.python_calls}"
-    runner: ToolAnswer = yield InvokeTool(
-        "write_file", {"path": f"{folder}/run.py", "content": RUNNER, "parents": True}
-    )
-    if runner.failed:
-        return Failure(runner.detail)
     answers: list[dict[str, Any]] = []
     while len(answers) <= MOST_CALLS:
-        order = _order(here, book, arguments, answers)
-        wrote: ToolAnswer = yield InvokeTool("write_file", {"path": f"{folder}/order.json", "content": order})
-        if wrote.failed:
-            return Failure(wrote.detail)
+        for name, content in (("run.py", RUNNER), ("order.json", _order(here, book, arguments, answers))):
+            file = {"path": f"{folder}/{name}", "content": content, "parents": True}
+            wrote: ToolAnswer = yield InvokeTool("write_file", file)
+            if wrote.failed:
+                return Failure(wrote.detail)
         command = f"python3 -u {folder}/run.py {folder}/order.json"
         ran: ToolAnswer = yield InvokeTool("shell", {"command": command}, SECONDS)
         output, said = _read(ran, len(answers))

@@ -103,10 +103,6 @@ class World:
         self.python_calls = 0
         self.results = 0
 
-    def where(self, frame: Frame) -> str:
-        line = frame.at.line if frame.at else frame.book.line
-        return f"{self.path}:{line}"
-
 
 def same(one: Any, other: Any) -> bool:
     """Whether two JSON values are one; ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""

@@ -100,7 +100,7 @@ class _Reading:
             case Unreadable():
                 self.turn.fault, self.turn.text = f"this cannot be read: {item.why}", item.text
             case _:
-                assert_never(item)
+                assert_never(item)  # pragma: no cover - the type checker counts the cases
 
     def _said(self, said: Said) -> None:
         if said.kind == "recap" and said.text:

@@ -59,4 +59,4 @@ def item_text(item: Item) -> str:
         case Unreadable():
             return brief(item.text, VALUE_CHARS)
         case _:
-            assert_never(item)
+            assert_never(item)  # pragma: no cover - the type checker counts the cases

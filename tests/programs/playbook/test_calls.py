@@ -7,9 +7,16 @@ import pytest
 from stackmem.programs.effects import ChunkAnswer, EnterFrame, InvokeTool, KeepChunk, LeaveFrame, ToolAnswer
 from stackmem.programs.in_memory import run_in_memory
 from stackmem.programs.playbook.artifacts import plain_name
+from stackmem.programs.playbook.frames import play
+from stackmem.programs.playbook.here import Here
+from stackmem.programs.playbook.items import Queued
 from stackmem.programs.playbook.language import LANGUAGE
+from stackmem.programs.playbook.literals import CallTo
+from stackmem.programs.playbook.performing import run_queue
 from stackmem.programs.playbook.python_calls import fits
+from stackmem.programs.playbook.reader import read_program
 from stackmem.programs.playbook.session_log import SessionLog, brief, shortened
+from stackmem.programs.playbook.state import AgentState, Frame, World
 
 from .stage import PACKAGED, Desk, launch, one, run
 
@@ -18,71 +25,73 @@ END = '`Step["P:02"]` `Step["P:03"]` yld return'
 
 
 def test_an_artifact_is_kept_shown_and_loaded_for_the_rest_of_the_frame():
-    play = run(
+    played = run(
         TWO,
         '`Step["P:01"]` `SaveArtifact("r 1.md", "A report", "the content")` `Say("Look: Artifact[r 1.md]!")`\nyld call',
         '`LoadArtifact("r 1.md")`\nyld call',
         "`Var[$a, 1]`\nyld call",
         END,
     )
-    assert play.said == ["Look: the content!"]
-    assert play.done.chunks == {"r_1.md": "the content"}
-    assert '"r 1.md": "A report"' in play.tail(1)
-    assert "Loaded Artifact[r 1.md]" in play.instruction(2)
+    assert played.said == ["Look: the content!"]
+    assert played.done.chunks == {"r_1.md": "the content"}
+    assert '"r 1.md": "A report"' in played.tail(1)
+    assert "Loaded Artifact[r 1.md]" in played.instruction(2)
     for index in (2, 3):
-        loaded = play.asked[index].messages[0].parts[1].text
+        loaded = played.asked[index].messages[0].parts[1].text
         assert loaded == "Artifact[r 1.md]\n\nSummary: A report\n\nContent: the content"
-        assert play.asked[index].breakpoints[-1].part == 1
-    assert "SaveArtifact" not in play.tail(1).partition("*Current state*")[0]
+        assert played.asked[index].breakpoints[-1].part == 1
+    assert "SaveArtifact" not in played.tail(1).partition("*Current state*")[0]
 
 
 def test_a_long_artifact_is_a_file_and_is_loaded_by_head_and_tail():
     text = "x" * 40_000
-    play = run(
+    played = run(
         TWO,
-        f'`Step["P:01"]` `SaveArtifact("../../big", "Big", "{text}")` `LoadArtifact("../../big")` `Say("Artifact[../../big]")`\n'
+        f'`Step["P:01"]` `SaveArtifact("../../big", "Big", "{text}")` `LoadArtifact("../../big")` '
+        '`Say("Artifact[../../big]")`\n'
         "yld call",
         END,
     )
-    assert play.files == {"artifacts/_.._big": text}
-    assert play.said == [text]
-    loaded = play.asked[1].messages[0].parts[1].text
+    assert played.files == {"artifacts/_.._big": text}
+    assert played.said == [text]
+    loaded = played.asked[1].messages[0].parts[1].text
     assert len(loaded) < 30_200
     assert "characters left out" in loaded
 
 
 def test_a_variable_names_an_artifact_by_its_value_or_by_its_own_name():
-    play = run(
+    played = run(
         TWO,
-        '`Var[$name, "notes"]`\n`Var[$n, 5]`\n`Step["P:01"]` `SaveArtifact($name, "s", "one")` `SaveArtifact($n, "s", "two")` '
+        '`Var[$name, "notes"]`\n`Var[$n, 5]`\n`Step["P:01"]` `SaveArtifact($name, "s", "one")` '
+        '`SaveArtifact($n, "s", "two")` '
         '`SaveArtifact($other, "s", "three")` `SaveArtifact("$name", "s", "four")`\nyld call',
         END,
     )
-    assert play.done.chunks == {"notes": "four", "n": "two", "other": "three"}
+    assert played.done.chunks == {"notes": "four", "n": "two", "other": "three"}
 
 
 def test_a_name_that_a_queued_call_will_give_is_read_when_it_has():
     text = TWO + "## F\n### Steps\n- 01:RET\n"
-    play = run(
+    played = run(
         text,
         '`Step["P:01"]` `$n = F()` `SaveArtifact($n, "s", "x")` `LoadArtifact(artifact_name=$n)`\nyld call',
         '`Step["F:01"]` `Return["given"]`',
         END,
     )
-    assert play.done.chunks == {"given": "x"}
+    assert played.done.chunks == {"given": "x"}
 
 
 def test_a_large_value_stands_by_its_size_and_is_loaded_like_an_artifact():
-    play = run(TWO, f'`Var[$big, "{"y" * 600}"]`\n`Step["P:01"]` `LoadArtifact($big)`\nyld call', END)
-    assert '"chars": 600' in play.tail(1)
-    assert play.asked[1].messages[0].parts[1].text == "Artifact[$big]\n\n" + "y" * 600
+    played = run(TWO, f'`Var[$big, "{"y" * 600}"]`\n`Step["P:01"]` `LoadArtifact($big)`\nyld call', END)
+    assert '"chars": 600' in played.tail(1)
+    assert played.asked[1].messages[0].parts[1].text == "Artifact[$big]\n\n" + "y" * 600
 
 
 def test_a_large_result_becomes_an_artifact_by_itself():
     text = TWO + "## F\n### Steps\n- 01:RET\n"
-    play = run(text, '`Step["P:01"]` `$r = F()`\nyld call', f'`Step["F:01"]` `Return["{"z" * 501}"]`', END)
-    assert play.done.chunks == {"F_result_1": "z" * 501}
-    assert "F() returned Artifact[F_result_1] (501 characters); it is $r" in play.instruction(2)
+    played = run(text, '`Step["P:01"]` `$r = F()`\nyld call', f'`Step["F:01"]` `Return["{"z" * 501}"]`', END)
+    assert played.done.chunks == {"F_result_1": "z" * 501}
+    assert "F() returned Artifact[F_result_1] (501 characters); it is $r" in played.instruction(2)
 
 
 FAILING = {
@@ -105,11 +114,11 @@ def test_a_call_that_fails_is_a_fact_that_the_model_reads(name):
     calls, told = FAILING[name]
     desk = Desk([f'`Step["P:01"]` {calls}\nyld call', END])
     desk.refused = {"artifacts/big"}
-    play = run(TWO, desk=desk)
-    assert play.value is None
-    assert told in play.instruction(1)
-    assert "what? " in play.instruction(1)
-    assert told in play.tail(1).partition("*Current state*")[0]
+    played = run(TWO, desk=desk)
+    assert played.value is None
+    assert told in played.instruction(1)
+    assert "what? " in played.instruction(1)
+    assert told in played.tail(1).partition("*Current state*")[0]
 
 
 def test_a_heap_that_is_full_refuses_an_artifact():
@@ -140,14 +149,14 @@ def iter_of(asked):
 
 
 def test_a_result_that_never_came_fails_the_calls_that_use_it():
-    play = run(TWO, '`Step["P:01"]` `$r = LoadArtifact("no")` `Say($r)` `Say([$r])` `Say({"a": $r})`\nyld call', END)
-    assert play.instruction(1).count("$r has no value, since the call that binds it failed") == 3
+    played = run(TWO, '`Step["P:01"]` `$r = LoadArtifact("no")` `Say($r)` `Say([$r])` `Say({"a": $r})`\nyld call', END)
+    assert played.instruction(1).count("$r has no value, since the call that binds it failed") == 3
 
 
 def test_an_inner_call_that_fails_fails_the_outer():
     text = TWO + "## F($x)\n### Steps\n- 01:RET\n"
-    play = run(text, '`Step["P:01"]` `$r = F(LoadArtifact("no"))`\nyld call', END)
-    assert "what? F(LoadArtifact(\"no\")) failed: there is no artifact 'no'" in play.instruction(1)
+    played = run(text, '`Step["P:01"]` `$r = F(LoadArtifact("no"))`\nyld call', END)
+    assert "what? F(LoadArtifact(\"no\")) failed: there is no artifact 'no'" in played.instruction(1)
 
 
 def test_a_file_that_is_gone_is_told():
@@ -164,9 +173,9 @@ def test_a_file_that_is_gone_is_told():
         if isinstance(effect, InvokeTool) and effect.tool == "read_file"
         else answer(effect)
     )
-    play = run(TWO, desk=desk)
-    assert "failed: it is gone" in play.instruction(2)
-    assert play.said == ["(Artifact[big]: it is gone)"]
+    played = run(TWO, desk=desk)
+    assert "failed: it is gone" in played.instruction(2)
+    assert played.said == ["(Artifact[big]: it is gone)"]
 
 
 @pytest.mark.parametrize(("name", "plain"), [("a b/c", "a_b_c"), ("..", "_"), ("../x", "_x"), ("é", "_"), (".a", "a")])
@@ -206,7 +215,7 @@ Knows.
 
 
 def test_agents_take_turns_and_hand_each_other_messages():
-    play = run(
+    played = run(
         PAIR,
         '`Step["Main:01"]` `SendMessage("Knower", "one")` `SendMessage("Knower", "two")`\n'
         '`Step["Main:02"]` `$a = WaitForMessage("Knower")`\n`Step["Main:03"]` yld call',
@@ -215,32 +224,32 @@ def test_agents_take_turns_and_hand_each_other_messages():
         '`Step["Main:04"]` `Return[$a]`',
         snoop=True,
     )
-    assert play.value == "42"
-    assert play.said == ["[Asker to Knower] one", "[Asker to Knower] two", "[Knower to Asker] 42", "sent"]
-    assert "one\ntwo" in play.tail(2) or "one\\ntwo" in play.tail(2)
-    assert "Received message from Knower: 42" in play.tail(3)
-    assert "Asks." in play.asked[0].system
-    assert "Knows." in play.asked[1].system
+    assert played.value == "42"
+    assert played.said == ["[Asker to Knower] one", "[Asker to Knower] two", "[Knower to Asker] 42", "sent"]
+    assert "one\ntwo" in played.tail(2) or "one\\ntwo" in played.tail(2)
+    assert "Received message from Knower: 42" in played.tail(3)
+    assert "Asks." in played.asked[0].system
+    assert "Knows." in played.asked[1].system
     depth = 0
-    for each in play.done.happened:
+    for each in played.done.happened:
         depth += isinstance(each, EnterFrame) - isinstance(each, LeaveFrame)
         assert 0 <= depth <= 1
-    assert any(isinstance(each, LeaveFrame) and each.result == "waits for Knower" for each in play.done.happened)
+    assert any(isinstance(each, LeaveFrame) and each.result == "waits for Knower" for each in played.done.happened)
 
 
 def test_agents_that_all_wait_are_a_deadlock_that_names_them():
-    play = run(
+    played = run(
         PAIR,
         '`Step["Main:01"]` `Step["Main:02"]` `WaitForMessage("Knower")`\n`Step["Main:03"]` yld call',
         '`Step["Serve:01"]` `WaitForMessage("Asker")`\n`Step["Serve:02"]` yld call',
     )
-    assert "Playbook halted: Deadlock" in play.report
-    assert "Asker waits for Knower; Knower waits for Asker" in play.report
+    assert "Playbook halted: Deadlock" in played.report
+    assert "Asker waits for Knower; Knower waits for Asker" in played.report
 
 
 def test_a_public_playbook_of_another_agent_is_a_frame_of_the_caller():
     start = '`Step["Main:01"]` `Step["Main:02"]` `$a = Knower.Square(3)` `$b = Square(n=4)`\n`Step["Main:03"]` yld call'
-    play = run(
+    played = run(
         PAIR,
         start,
         '`Step["Square:01"]` `Return[9]`',
@@ -248,25 +257,25 @@ def test_a_public_playbook_of_another_agent_is_a_frame_of_the_caller():
         '`Step["Main:04"]` `Return[[$a, $b]]`',
         entry="Main",
     )
-    assert play.value == [9, 16]
-    assert "- `Knower.Square($n)`" in play.whole(0)
-    assert "Hidden" not in play.whole(0)
-    assert "Knows." in play.asked[1].system
+    assert played.value == [9, 16]
+    assert "- `Knower.Square($n)`" in played.whole(0)
+    assert "Hidden" not in played.whole(0)
+    assert "Knows." in played.asked[1].system
 
 
 def test_a_playbook_that_is_not_public_is_unknown_to_others():
-    play = run(PAIR, "`Knower.Hidden()`\nyld call", *["x"] * 3, entry="Main")
-    assert "there is no playbook Knower.Hidden" in play.instruction(1)
+    played = run(PAIR, "`Knower.Hidden()`\nyld call", *["x"] * 3, entry="Main")
+    assert "there is no playbook Knower.Hidden" in played.instruction(1)
 
 
 def test_a_person_answers_where_an_agent_waits_for_them():
-    play = run(
+    played = run(
         TWO,
         '`Step["P:01"]` `$a = WaitForMessage("human")`\nyld call',
         '`Step["P:02"]` `Step["P:03"]` `Return[$a]`',
         user=("yes",),
     )
-    assert play.value == "yes"
+    assert played.value == "yes"
 
 
 # Python
@@ -282,20 +291,22 @@ GIVE = '`Step["P:02"]` `Return[$r]`'
 
 def test_markdown_calls_python_that_calls_markdown(tmp_path: Path):
     body = (
-        "import json\n@playbook\nasync def f(n: int) -> list:\n    print('before', n)\n    a = await Ask('one')\n    print('between')\n"
-        "    b = await Ask(q='two')\n    try:\n        await Ask()\n    except Exception as error:\n        print(error)\n    return [a, b, n]"
+        "import json\n@playbook\nasync def f(n: int) -> list:\n    print('before', n)\n"
+        "    a = await Ask('one')\n    print('between')\n"
+        "    b = await Ask(q='two')\n    try:\n        await Ask()\n"
+        "    except Exception as error:\n        print(error)\n    return [a, b, n]"
     )
-    play = run(
+    played = run(
         python(body), CALL, '`Step["Ask:01"]` `Return[$q]`', '`Step["Ask:01"]` `Return[$q]`', GIVE, folder=tmp_path
     )
-    assert play.value == ["one", "two", 2]
-    assert play.said == ["before 2", "between", "Ask($q) needs q"]
+    assert played.value == ["one", "two", 2]
+    assert played.said == ["before 2", "between", "Ask($q) needs q"]
 
 
 def test_functions_of_one_block_call_each_other_and_a_plain_one_calls_a_playbook(tmp_path: Path):
     body = "@playbook\ndef g(x):\n    return x * 10\n@playbook\ndef f(n):\n    return g(n) + Ask('?')"
-    play = run(python(body), CALL, '`Step["Ask:01"]` `Return[5]`', GIVE, folder=tmp_path)
-    assert play.value == 25
+    played = run(python(body), CALL, '`Step["Ask:01"]` `Return[5]`', GIVE, folder=tmp_path)
+    assert played.value == 25
 
 
 @pytest.mark.parametrize(
@@ -316,9 +327,9 @@ def test_functions_of_one_block_call_each_other_and_a_plain_one_calls_a_playbook
     ],
 )
 def test_a_function_that_fails_is_a_fact(tmp_path: Path, body: str, told: str):
-    play = run(python(body), CALL, '`Step["P:02"]` yld return', folder=tmp_path)
-    assert play.value is None
-    assert told in play.instruction(1)
+    played = run(python(body), CALL, '`Step["P:02"]` yld return', folder=tmp_path)
+    assert played.value is None
+    assert told in played.instruction(1)
 
 
 def test_a_function_that_calls_forever_is_stopped(tmp_path: Path):
@@ -326,8 +337,8 @@ def test_a_function_that_calls_forever_is_stopped(tmp_path: Path):
     desk = Desk([CALL, *calls, '`Step["P:02"]` yld return'])
     call = '\n\x1estackmem {"call": "Ask", "values": ["x"], "named": {}}\n'
     desk._shell = lambda _: ToolAnswer({"stdout": call, "stderr": "", "exit_code": 0})
-    play = run(python("@playbook\ndef f(n): return n"), desk=desk)
-    assert "f made over 200 calls" in play.instruction(len(play.asked) - 1)
+    played = run(python("@playbook\ndef f(n): return n"), desk=desk)
+    assert "f made over 200 calls" in played.instruction(len(played.asked) - 1)
 
 
 @pytest.mark.parametrize("file", ["run.py", "order.json"])
@@ -398,3 +409,16 @@ def test_what_would_be_almost_nothing_is_left_out():
     assert brief("x" * 100, 50) == ""
     assert brief("short", 50) == "short"
     assert shortened("y" * 3_000, 1_000).count("y") < 1_000
+
+
+def test_a_call_that_nothing_stands_behind_any_more_fails():
+    here = Here(World(read_program(TWO), "main.pb", ""), AgentState(read_program(TWO).agents[0]), [])
+    frame = Frame(here.agent.agent.playbooks[0], {})
+    queue = [Queued(CallTo("Nope")), Queued(CallTo("Say"))]
+    lines = run_in_memory(run_queue(here, frame, queue, play), lambda _: None).value
+    assert lines == ["what? Nope() failed: it is unknown", "what? Say() failed: Say(message) needs message"]
+
+
+def test_an_artifact_is_saved_by_names_of_parameters():
+    played = run(TWO, '`Step["P:01"]` `SaveArtifact(name="n", summary="s", content="c")`\nyld call', END)
+    assert played.done.chunks == {"n": "c"}

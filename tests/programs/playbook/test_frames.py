@@ -440,3 +440,10 @@ def test_the_state_is_json():
     state = json.loads(play.tail(1).partition("```json\n")[2].partition("\n```")[0])
     assert state["call_stack"] == [{"playbook": "P", "line_number": "01", "source_line_number": 4}]
     assert state["variables"] == {"$a": "é"}
+
+
+def test_a_line_under_a_number_that_is_no_line_has_no_loop_around_it():
+    text = one("- 01:EXE", "  - 02.01:EXE", "- 03:RET", more="### Notes\n- N1 be kind")
+    play = run(text, '`Step["P:01"]` `Step["P:02.01"]` `Step["P:03"]` yld return')
+    assert steps(play) == ["P:01", "P:02.01", "P:03"]
+    assert "- N1 be kind" in play.whole(0)

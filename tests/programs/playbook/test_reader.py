@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.programs.playbook.faults import PlaybookError
+from stackmem.programs.playbook.literals import LiteralFault, Reader
 from stackmem.programs.playbook.nodes import Required
 from stackmem.programs.playbook.reader import read_program
 
@@ -18,6 +19,10 @@ Describes it.
 
 - a list
 - of two
+
+```js
+code
+```
 
 ```python
 @playbook(public=True, triggers=["T2:EVT when it rains", "when it snows"])
@@ -75,11 +80,11 @@ be quick
 def test_a_whole_program_is_read():
     one, two = read_program(WHOLE).agents
     assert (one.name, two.name) == ("MyAgent", "Second")
-    assert one.says == "Describes it.\n\n- a list\n- of two"
+    assert one.says == "Describes it.\n\n- a list\n- of two\n\ncode"
     f, g, welcome, other = one.playbooks
     assert [param.name for param in f.params] == ["a", "b", "c"]
     assert [param.default for param in f.params] == [Required, "x", None]
-    assert (f.says, f.returns, f.public, f.line) == ("Adds.", "int", True, 14)
+    assert (f.says, f.returns, f.public, f.line) == ("Adds.", "int", True, 18)
     assert [(each.label, each.code) for each in f.triggers] == [("T2", "EVT"), ("T2", "CND")]
     assert (g.public, g.params) == (False, ())
     assert welcome.public
@@ -173,3 +178,8 @@ def test_any_text_is_a_program_or_has_one_fault(text):
         found = error.message and error.line
     assert found
     assert found >= 1
+
+
+def test_a_call_is_read_only_where_one_stands():
+    with pytest.raises(LiteralFault, match="is no call"):
+        Reader("x").call()
