@@ -28,11 +28,12 @@ def announcer() -> Announcer:
 
 
 class _Announcements:
-    """Remembers which loops are open, and that an agent has not said yet what it plans."""
+    """Remembers which loops are open, that an agent has not said yet what it plans, and what runs side by side."""
 
     def __init__(self) -> None:
         self._loops: dict[str, str] = {}
         self._plan_is_due = False
+        self._in_group = False
 
     def __call__(self, happening: Happening) -> tuple[str, ...]:
         match happening:
@@ -49,7 +50,9 @@ class _Announcements:
                 hints = (f"  Using: {_json(happening.using)}",) if happening.using else ()
                 return (f"  Goal: {happening.task}", *hints, f"  Parameters: {_json(happening.inputs)}")
             case Group():
-                return tuple(line for each in happening.effects for line in self(each))
+                lines = [self(each) for each in happening.effects]
+                self._in_group = True
+                return tuple(f"  [{number}]{line[1:]}" for number, told in enumerate(lines, 1) for line in told)
             case FramePushed():
                 self._plan_is_due = happening.program is not UNSET and happening.program.kind == "work"
                 return ()
@@ -57,9 +60,11 @@ class _Announcements:
                 self._plan_is_due = False
                 return tuple(f"Plan: {part.text}" for part in happening.parts if isinstance(part, Text) and part.text)
             case tuple():
+                self._in_group = False
                 return tuple(line for each in happening if isinstance(each, FrameAnswer) for line in self(each))
             case ToolAnswered():
-                return _answer(happening)
+                mark = f"  [{happening.branch + 1}]" if self._in_group else " "
+                return tuple(f"{mark}{line[1:]}" for line in _answer(happening))
             case FrameAnswer():
                 self._plan_is_due = False
                 failed = f" ({happening.failed}: {happening.detail})" if happening.failed else ""

@@ -4,6 +4,7 @@ import pytest
 
 from stackmem.core.events import FramePushed, ModelReplied, ProgramFrame
 from stackmem.core.messages import Text, Usage
+from stackmem.core.program_events import ToolAnswered
 from stackmem.programs.apl.language import LANGUAGE
 from stackmem.programs.apl.lint_report import lint_report
 from stackmem.programs.effects import FrameAnswer, Group, Halted, InvokeTool, RunFrame
@@ -55,8 +56,10 @@ def test_an_agent_that_only_calls_has_no_plan():
 def test_what_runs_side_by_side_is_announced_in_the_order_asked():
     tell = LANGUAGE.announcer()
     asked = Group((InvokeTool("read_file", {"path": "a"}), InvokeTool("read_file", {"path": "b"})))
-    assert tell(asked) == ('  Parameters: {"path": "a"}', '  Parameters: {"path": "b"}')
+    assert tell(asked) == ('  [1] Parameters: {"path": "a"}', '  [2] Parameters: {"path": "b"}')
+    assert tell(ToolAnswered("late", branch=1)) == ("  [2] Result: late",)
     assert tell((FrameAnswer("one"), FrameAnswer("two"))) == ("  Result: one", "  Result: two")
+    assert tell(ToolAnswered("alone")) == ("  Result: alone",)
 
 
 def finding(line: int, severity: str, title: str, suggestion: str = "") -> Finding:
