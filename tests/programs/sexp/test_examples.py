@@ -1,0 +1,107 @@
+"""The workflows of examples/sexp: each runs offline by its script, is sound, and can be replayed."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.stage import ROOT
+
+EXAMPLES = ROOT / "examples" / "sexp"
+SAYS = {
+    "repair-loop": ["Tests pass after 2 rounds: Words are joined with one dash.", '+    return "-".join(title.lower()'],
+    "count-words": ["notes/b-build.txt | 28 | Flaky test gets its clock", "notes/a-list.txt | 4 | short", "total 57"],
+    "review-vote": ["reject - Callers that check a length now read one too far.", "approved"],
+}  # fmt: skip
+FLAGS = {"count-words": ["--input", "most:=10"]}
+
+
+def run(stage, name: str, place: Path, *more: str):
+    return stage.run("run", place, "--model", f"script:{place / 'script.yaml'}", *FLAGS.get(name, []), *more)
+
+
+def test_every_example_is_known():
+    assert sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()) == sorted(SAYS)
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_an_example_runs_by_its_script_and_is_replayed(name, stage, tmp_path):
+    place = shutil.copytree(EXAMPLES / name, tmp_path / name)
+    ran = run(stage, name, place)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert [text for text in SAYS[name] if text not in ran.stdout] == []
+    replayed = stage.run("replay", stage.only_run())
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+
+
+def test_the_examples_have_no_errors(stage):
+    ran = stage.run("lint", *sorted(EXAMPLES.rglob("*.sexp")))
+    assert ran.returncode == 0, ran.stdout
+    assert {line.split()[2] for line in ran.stdout.splitlines()} <= {"sexp/unbound"}
+
+
+def test_a_module_that_is_whole_is_left_alone(stage, tmp_path):
+    place = shutil.copytree(EXAMPLES / "repair-loop", tmp_path / "repair-loop")
+    (place / "slug.py").write_text("def slug(title):\n    return '-'.join(title.lower().split())\n", encoding="utf-8")
+    ran = run(stage, "repair-loop", place)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[:2] == ["Nothing to repair.", "0"]
+
+
+def test_an_outline_performs_nothing_and_names_the_input(stage, tmp_path):
+    place = shutil.copytree(EXAMPLES / "count-words", tmp_path / "count-words")
+    ran = stage.run("run", place, "--dry-run")
+    assert ran.returncode == 0
+    assert ran.stdout.splitlines()[-1] == "needs the input most"
+    assert stage.run("run", place, "--input", "least=3").returncode == 2
+
+
+def test_context_is_found_in_files_that_are_not_ignored(stage, tmp_path):
+    place = tmp_path / "here"
+    (place / "deep").mkdir(parents=True)
+    for name, text in {
+        "main.sexp": '(list (get_context (query "Zebra stripes"))'
+        ' (get_context (query "zebra") (matching_strategy "metadata"))'
+        ' (get_context (query "?!")) (get_context (query (string-append "xylo" "phone"))))',
+        "deep/often.txt": "zebra stripes zebra stripes",
+        "deep/once.txt": "one zebra among many other words that are not looked for at all",
+        "zebra_notes.md": "nothing of interest",
+        "secret.txt": "zebra stripes",
+        ".gitignore": "secret.txt\n",
+        "long.txt": "zebra " * 50_000,
+    }.items():
+        (place / name).write_text(text, encoding="utf-8")
+    (place / "bytes.bin").write_bytes(b"zebra\0stripes")
+    ran = stage.run("run", place, "--json")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    content, metadata, empty, none = json.loads(ran.stdout.splitlines()[-1])["value"]
+    assert content[0] == "deep/often.txt"
+    assert sorted(content) == ["deep/often.txt", "deep/once.txt", "main.sexp"]
+    assert metadata == ["zebra_notes.md"]
+    assert empty == none == []
+    assert stage.run("replay", stage.only_run()).returncode == 0
+
+
+def talk(stage, typed: str, *words: object) -> list[str]:
+    """What a session says to what is typed."""
+    session = stage.start("repl", *words, "--quiet", stdin=subprocess.PIPE)
+    out, err = session.communicate(typed, timeout=100)
+    assert session.returncode == 0, err
+    return out.splitlines()
+
+
+def test_a_session_is_a_run_that_is_replayed(stage, tmp_path):
+    typed = "(define (double x)\n  (* 2 x))\n(double 21)\n(foo)\n(double it)\n"
+    lines = talk(stage, typed, "--workspace", tmp_path)
+    assert lines[:3] == ["double", "42", "Unbound symbol or unrecognized operator: foo"]
+    assert lines[-1] == "84"
+    assert stage.run("replay", stage.only_run()).returncode == 0
+
+
+def test_a_session_begins_with_a_file_its_libraries_and_variables(stage, tmp_path):
+    (tmp_path / "start.sexp").write_text("(bind three 3)", encoding="utf-8")
+    (tmp_path / "lib.sexp").write_text("(define (triple x) (* 3 x))", encoding="utf-8")
+    words = (tmp_path / "start.sexp", "--lib", tmp_path / "lib.sexp", "--input", "n:=5")
+    assert talk(stage, "(list three (triple n))\n(exit)\n(never)\n", *words) == ["(3 15)"]
