@@ -148,6 +148,27 @@ def test_a_copied_link_of_the_build_folder_is_not_followed_out(tmp_path):
 # Exercism
 
 
+@pytest.mark.parametrize("lines", ["COPY a/ .\nCOPY b/l/ l/\n", "COPY a/ .\nCOPY b/ .\n", "COPY a/ .\nCOPY b/l/f l\n"])
+def test_nothing_is_copied_through_a_link_that_was_copied_before(tmp_path, lines):
+    task = make_task(tmp_path / "made")
+    build = task / "environment"
+    (build / "b" / "l").mkdir(parents=True)
+    (build / "b" / "l" / "f").write_text("1\n")
+    (build / "a").mkdir()
+    (tmp_path / "outside").mkdir()
+    (build / "a" / "l").symlink_to(tmp_path / "outside")
+    (build / "Dockerfile").write_text(f"FROM x\nWORKDIR /workspace\n{lines}")
+    assert "which is a link" in only("harbor", task, tmp_path / "tasks").why
+    assert files(tmp_path / "outside") == files(tmp_path / "tasks") == set()
+
+
+def test_a_pattern_that_only_docker_knows_is_a_note(tmp_path):
+    task = make_task(tmp_path / "made")
+    (task / "environment").mkdir()
+    (task / "environment" / "Dockerfile").write_text("FROM x\nWORKDIR /workspace\nCOPY a** .\n")
+    assert "copies a**, which is not there" in only("harbor", task, tmp_path / "tasks").notes[0]
+
+
 def test_an_exercise_has_its_stub_to_work_on_and_its_tests_hidden(tmp_path):
     found = only("exercism", OUTSIDE / "exercism", tmp_path)
     task = read_task(found.folder)
@@ -169,7 +190,7 @@ def exercise(tmp_path, **changes) -> Path:
     config["files"] |= changes
     (folder / ".meta" / "config.json").write_text(json.dumps(config))
     for name in (name for names in changes.values() for name in names):
-        if not name.startswith(("/", "..")):
+        if not name.startswith(("/", "..", "outside")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).touch()
     return folder
@@ -223,15 +244,24 @@ def test_without_an_example_there_is_no_solution_and_that_is_said(tmp_path):
         ({"solution": ["x.js"]}, "it is in JavaScript, whose test runner comes over the network"),
         ({"solution": ["x.java"]}, "it is in Java"),
         ({"solution": ["x.cob"]}, "in no known language"),
-        ({"test": ["../../../etc/passwd"]}, "is no file in"),
+        ({"test": ["../../../etc/passwd"]}, "give paths inside the folder"),
+        ({"test": ["../exercise/tide_table_test.py"]}, "give paths inside the folder"),
         ({"test": ["/etc/passwd"]}, "give paths inside the folder"),
-        ({"example": ["../outside.py"]}, "is no file in"),
+        ({"example": ["../outside.py"]}, "give paths inside the folder"),
+        ({"example": ["outside.py/x"]}, "is no file in"),
     ],
 )
 def test_an_exercise_that_cannot_be_had_is_one_sentence(tmp_path, changes, says):
     found = only("exercism", exercise(tmp_path, **changes), tmp_path / "tasks")
     assert isinstance(found, Refused)
     assert says in found.why
+    assert os.listdir(tmp_path / "tasks") == []
+
+
+def test_instructions_in_another_encoding_are_one_sentence(tmp_path):
+    folder = exercise(tmp_path)
+    (folder / ".docs" / "instructions.md").write_bytes(b"caf\xe9")
+    assert "is not UTF-8" in only("exercism", folder, tmp_path / "tasks").why
     assert os.listdir(tmp_path / "tasks") == []
 
 

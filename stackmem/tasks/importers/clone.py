@@ -99,7 +99,8 @@ class Clone:
         settings = [word for setting in _SAFE for word in ("-c", setting)]
         environment = {
             "PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_TERMINAL_PROMPT": "0", "GIT_INDEX_FILE": str(self._index),
+            "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_INDEX_FILE": str(self._index),
         }  # fmt: skip
         if self._own is not None:
             environment |= {

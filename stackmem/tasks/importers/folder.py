@@ -55,6 +55,8 @@ def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> Imported | 
         folder.rename(target)
     except UsageError as error:
         return Refused(plain, str(error).replace(f"{scratch}/", ""))
+    except UnicodeDecodeError as error:
+        return Refused(plain, f"one of its texts is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8")
     except (OSError, shutil.Error) as error:
         return Refused(plain, f"it cannot be copied ({error}); make room or rights in {out}")
     finally:
@@ -102,9 +104,10 @@ def beneath(folder: Path, named: object) -> Path:
         UsageError: It is not, or leads out.
 
     """
-    if not isinstance(named, str) or not named or "\0" in named or PurePosixPath(named).is_absolute():
+    given = PurePosixPath(named) if isinstance(named, str) and named and "\0" not in named else None
+    if given is None or given.is_absolute() or ".." in given.parts:
         raise UsageError(f"{folder} names {named!r} as a file; give paths inside the folder")
-    path = folder / named
+    path = folder / given
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         raise UsageError(f"{named!r} is no file in {folder}; the folder is not whole")
     return path

@@ -63,12 +63,13 @@ def _workspace(environment: Path, recipe: Recipe) -> list[str]:
     notes = []
     work = environment / "workspace"
     for source, target in recipe.copies:
-        found = sorted(environment.glob(source.lstrip("/"))) if source.strip("./") else [environment]
+        found = _matching(environment, source)
         safe = [one for one in found if one.resolve().is_relative_to(environment.resolve())]
         if not safe:
             notes.append(f"environment/Dockerfile copies {source}, which is not there")
         for one in safe:
             place = work / target
+            _refuse_through_links(work, place, one)
             if one.is_dir():
                 ignored = shutil.ignore_patterns("workspace", "Dockerfile") if one == environment else None
                 shutil.copytree(one, place, symlinks=True, dirs_exist_ok=True, ignore=ignored)
@@ -78,6 +79,27 @@ def _workspace(environment: Path, recipe: Recipe) -> list[str]:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(one, place, follow_symlinks=False)
     return notes
+
+
+def _matching(environment: Path, source: str) -> list[Path]:
+    if not source.strip("./"):
+        return [environment]
+    try:
+        return sorted(environment.glob(source.lstrip("/")))
+    except (ValueError, NotImplementedError):  # Docker's patterns are not quite Python's
+        return []
+
+
+def _refuse_through_links(work: Path, place: Path, source: Path) -> None:
+    """What one line copies may be a link; the next line must not write through it."""
+    inside = [path for path in (place, *place.parents) if path.is_relative_to(work)]
+    below = [place / one.relative_to(source) for one in source.rglob("*")] if source.is_dir() else [place / source.name]
+    for path in (*inside, *below):
+        if path.is_symlink():
+            raise UsageError(
+                f"environment/Dockerfile copies onto {path.relative_to(work)}, which is a link; put the files "
+                "themselves into environment/workspace"
+            )
 
 
 def _names(file: Path, place: str) -> bool:
