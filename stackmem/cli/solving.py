@@ -131,5 +131,8 @@ def readable(text: str) -> str:
 
 
 def say(text: str) -> None:
+    """A line on stderr, which nobody need read; written directly, as a long program says a hundred thousand."""
     with suppress(OSError):
-        typer.echo(text, err=True)
+        if sys.stderr is not None:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
