@@ -1,19 +1,33 @@
 """The files of this repository, as the whole-house tests look at them."""
 
+import os
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # Made by set-up, tools and runs; none of it is in the repository.
 MADE = {
     ".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis",
-    ".import_linter_cache", "runs", "dist",
+    ".import_linter_cache", ".coverage", "runs", "dist",
 }  # fmt: skip
 
 
 def files(pattern: str, under: Path = ROOT) -> list[Path]:
     """Files of the repository that match, sorted, without what was made by tools and runs."""
-    found = [path for path in under.rglob(pattern) if path.is_file()]
-    return sorted(path for path in found if not _made(path.relative_to(ROOT)))
+    return [path for path in _files(under) if fnmatchcase(path.name, pattern)]
+
+
+@cache
+def _files(under: Path) -> list[Path]:
+    found = []
+    for place, folders, names in os.walk(under):
+        # What was made is not even looked at: it may be many times the repository.
+        folders[:] = [folder for folder in folders if not _made((Path(place) / folder).relative_to(ROOT))]
+        found += [
+            path for name in names if not _made((path := Path(place) / name).relative_to(ROOT)) and path.is_file()
+        ]
+    return sorted(found)
 
 
 def _made(relative: Path) -> bool:

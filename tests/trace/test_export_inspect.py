@@ -1,6 +1,7 @@
 """Inspect's log: written by its own library and read back by it, a span for each frame."""
 
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -11,7 +12,8 @@ from stackmem.trace.export.inspect_log import inspect_log, write_inspect
 from tests.build import do, play, pop, reply, started
 from tests.trace.stories import PLAYED, cut_short, hostile, records, told
 
-inspect_ai = pytest.importorskip("inspect_ai", reason="the extra inspect is not installed")
+# Found and not imported: that takes seconds, in every process that collects tests.
+pytestmark = pytest.mark.skipif(find_spec("inspect_ai") is None, reason="the extra inspect is not installed")
 
 RUNS = {**{name: lambda name=name: told(name) for name in PLAYED}, "cut": cut_short, "hostile": hostile}
 
