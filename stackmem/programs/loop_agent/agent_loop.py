@@ -8,7 +8,7 @@ Rule 3: the payload changes before the step of the same response is carried out.
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any
 
 from stackmem.core.json_schema import first_fault
 from stackmem.core.program_events import StepEntered
@@ -111,6 +111,7 @@ def _carried_out(session: Session, response: Response) -> Doing:
 
 
 def _stepped(session: Session, response: Response) -> Doing:
+    """The end, or None; every kind of step returns, so that the type checker counts them."""
     step = response.step
     match step:
         case Success():
@@ -118,28 +119,21 @@ def _stepped(session: Session, response: Response) -> Doing:
         case Chat():
             return (yield from _chat(session, step, response))
         case Malformed():
-            _malformed(session, step.fault)
+            return _malformed(session, step.fault)
         case Failed():
             session.tell_failure(step.fault)
-            _settled(session, ok=False)
+            return _settled(session, ok=False)
         case Again():
-            _again(session, response)
+            return _again(session, response)
         case Expand():
-            expand(session, step)
+            return expand(session, step)
         case Actions():
-            ok = yield from run_calls(session, step)
-            _settled(session, ok=ok)
+            return _settled(session, ok=(yield from run_calls(session, step)))
         case ForEach() | While():
-            ok = yield from run_loop(session, step)
-            _settled(session, ok=ok)
+            return _settled(session, ok=(yield from run_loop(session, step)))
         case Ask():
             finish = yield from run_sub_agent(session, step)
-            if isinstance(finish, Finish):
-                return finish
-            _settled(session, ok=bool(finish))
-        case _:
-            assert_never(step)
-    return None
+            return finish if isinstance(finish, Finish) else _settled(session, ok=bool(finish))
 
 
 def _is_bare(response: Response) -> bool:

@@ -22,14 +22,14 @@ def ask_form(message: str, form: Form) -> Doing:
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]
     found: dict[str, Any] = {}
     for question in form.questions:
-        asked = "\n".join([*head, shown(question)])
+        asked = "\n".join([*head, shown(question, buttons=form.is_choice)])
         head = []
         for _ in range(MOST_TRIES):
             text: str = yield AskUser(asked)
             answer = answered(question, text)
             if not answer.fault:
                 break
-            asked = f"That does not do: {answer.fault}.\n{shown(question)}"
+            asked = f"That does not do: {answer.fault}.\n{shown(question, buttons=form.is_choice)}"
         else:
             told = f"the question {question.id!r} had {MOST_TRIES} answers that do not do; the last: {answer.fault}"
             raise Ended("Invalid Answer", told)

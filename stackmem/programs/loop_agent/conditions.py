@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, assert_never
+from typing import Any
 
 from msgspec import Struct
 
@@ -85,8 +85,6 @@ class _Evaluator:
                 return self._chain(node, names)
             case Postfix():
                 return self._postfix(node, names)
-            case _:
-                assert_never(node)
 
     def visit(self, times: int = 1) -> None:
         self._visits += times
@@ -146,8 +144,6 @@ class _Evaluator:
                         raise Fault("Expression evaluation failed: only methods can be called")
                     value = self._called(owner, method, step.arguments, names)
                     method = ""
-                case _:
-                    assert_never(step)
         return value
 
     def _called(self, owner: Any, method: str, given: tuple[Node | Arrow, ...], names: dict[str, Any]) -> Any:

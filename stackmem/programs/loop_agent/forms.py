@@ -145,11 +145,15 @@ def _options(type_: dict[str, Any], place: str) -> tuple[Option, ...]:
     return tuple(found)
 
 
-def shown(question: Question) -> str:
-    """The question as a person reads it."""
+def shown(question: Question, *, buttons: bool = False) -> str:
+    """The question as a person reads it; ``buttons`` puts its options side by side."""
     lines = [question.label + (" *" if question.required else "")]
     if question.help:
         lines.append(question.help)
+    if buttons:
+        return "\n".join(
+            [*lines, "  ".join(f"[{place}] {each.label}" for place, each in enumerate(question.options, 1))]
+        )
     lines += [f"  {number}. {option.label}" for number, option in enumerate(question.options, 1)]
     lines.append(f"({_hint(question)})")
     return "\n".join(lines)

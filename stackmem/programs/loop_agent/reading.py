@@ -60,8 +60,6 @@ def kind_of(value: Any) -> str:
             return "an object"
         case list():
             return "a list"
-        case None:
-            return "null"
         case _:
             return f"{value!r}"[:80]
 

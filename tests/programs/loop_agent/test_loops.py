@@ -172,7 +172,9 @@ def test_results_that_are_too_long_stand_in_a_file_and_a_line_each_errors_first(
 
 
 def test_a_file_that_cannot_be_written_is_said():
-    tool = lambda call: ToolAnswer(None, "refused", "full") if call.tool == "write_file" else ToolAnswer("x" * 30_001)  # noqa: E731
+    def tool(call: InvokeTool) -> ToolAnswer:
+        return ToolAnswer(None, "refused", "full") if call.tool == "write_file" else ToolAnswer("x" * 30_001)
+
     assert "no file (full)" in play(one(), done(), agent=ITEMS, tool=tool).last
 
 
@@ -180,7 +182,8 @@ def test_while_polls_until_its_condition_holds_no_more():
     states = iter(["pending", "pending", "ready"])
     loop = while_(
         "payload.state !== 'ready'", delayBetweenIterationsMs=3000,
-        action={"name": "poll", "params": {"n": "attempt.attemptNumber", "of": "attempt.totalAttempts"}, "outputMapping": "state"},
+        action={"name": "poll", "outputMapping": "state",
+                "params": {"n": "attempt.attemptNumber", "of": "attempt.totalAttempts"}},
     )  # fmt: skip
     played = play(loop, done(), tool=lambda _: ToolAnswer(next(states)))
     assert [call.arguments for call in played.calls] == [{"n": n, "of": 100} for n in (1, 2, 3)]

@@ -97,7 +97,8 @@ def test_a_summary_that_fails_leaves_the_conversation_and_waits_five_turns():
     small = LONG.replace("100000", "4000") + TOOL % ""
     answer = lambda _: ToolAnswer("word " * 600)  # noqa: E731
     failed = Completion("", failed="refused")
-    played = play(*[actions("poll")] * 5, failed, *[change(newElements={"a": n}) for n in range(5)], Completion("S"), done(),
+    changes = [change(newElements={"a": n}) for n in range(5)]
+    played = play(*[actions("poll")] * 5, failed, *changes, Completion("S"), done(),
                   agent=small, tool=answer)  # fmt: skip
     assert [each.name for each in played.asked].count("summary") == 2
     assert "word " * 600 in played.prompt(7)

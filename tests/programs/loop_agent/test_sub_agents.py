@@ -102,7 +102,8 @@ def test_thinkers_without_tools_run_side_by_side_without_frames():
 
 def test_helpers_with_tools_run_one_after_another_and_see_the_payload_as_it_was():
     loop = step("ForEach", forEach={
-        "collectionPath": "facts", "executionMode": "parallel", "subAgent": {"name": "helper", "message": "item", "context": "{{item}}"},
+        "collectionPath": "facts", "executionMode": "parallel",
+        "subAgent": {"name": "helper", "message": "item", "context": "{{item}}"},
     })  # fmt: skip
     agent = PARENT.replace("facts: []", "facts: [1, 2]")
     played = play(

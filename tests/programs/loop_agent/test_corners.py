@@ -1,0 +1,282 @@
+"""What is odd, long or hostile, piece by piece."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stackmem.programs.effects import ToolAnswer
+from stackmem.programs.loop_agent import paths
+from stackmem.programs.loop_agent.commands import actionable
+from stackmem.programs.loop_agent.conditions import unparsable, verdict
+from stackmem.programs.loop_agent.crush import crushed
+from stackmem.programs.loop_agent.json_text import read_object
+from stackmem.programs.loop_agent.mapping import mapping_fault
+from stackmem.programs.loop_agent.merging import Merged, Write
+from stackmem.programs.loop_agent.payload import changed
+from stackmem.programs.loop_agent.references import Names, resolved
+from stackmem.programs.loop_agent.response import understood
+
+from .stage import AGENT, ask, done, for_each, play
+
+SEEN = {"payload": {"a": 1, "big": 10**400, "l": list(range(200)), "t": "x" * 60_000}, "results": [], "errors": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a" * 1_001, "exceeds the maximum length of 1000"),
+        ("(" * 41 + "1" + ")" * 41, "nested deeper than 40"),
+        ("[" * 60 + "]" * 60, "nested deeper than 40"),
+        ("payload.l.some(x => payload.l.some(y => payload.l.some(z => x + y + z < 0)))", "more than 10,000 steps"),
+        ("payload.l.map(x => payload.l.map(y => payload.l))", "more than 10,000 steps"),
+        ("payload.t + payload.t", "more than 100,000 characters"),
+        ("(1, 2", "Unbalanced"),
+        ("payload.l.map((a, 1) => a)", "not a parseable single expression"),
+        (7, "must be a non-empty string"),
+    ],
+)
+def test_hostile_conditions_are_refused_or_bounded(text, told):
+    assert told in verdict(text, SEEN).fault
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("!" * 900 + "1", True),
+        ("+".join("1" * 400) + " === 400", True),
+        ("payload.a.a === undefined && 4 / 2 + '' === '2'", True),
+        ("payload.big > 1", True),
+        ("payload.big * payload.big === Infinity", True),
+        ("payload.big + '' === 'Infinity'", True),
+        ("-payload.big < 0", True),
+        ("'1.2.3' == 1", False),
+        ("payload.a.toString() + payload.l.indexOf === '1undefined'", True),
+        ("9007199254740992 + 9007199254740992 > 0", True),
+        ("1e300 * 1e300 === Infinity", True),
+        ("Infinity % 2 === Infinity % 2", False),
+        ("3.5.toString() === '3.5'", True),
+        ("payload.l.some(x => x) && (payload.a) === 1", True),
+        ("payload.l.map((x) => x).length === 200", True),
+    ],
+)
+def test_long_and_large_conditions_have_an_answer(text, holds):
+    assert (verdict(text, SEEN).fault, verdict(text, SEEN).holds) == ("", holds)
+
+
+WORDS = [
+    *[
+        "payload",
+        "results",
+        "errors",
+        "item",
+        "x",
+        ".length",
+        ".a",
+        ".l",
+        ".t",
+        "[0]",
+        "(",
+        ")",
+        "[",
+        "]",
+        "!",
+        "-",
+        "+",
+        "typeof",
+        "&&",
+        "||",
+        "==",
+        "===",
+        "!=",
+        "!==",
+        "<",
+        ">",
+        "<=",
+        ">=",
+        "1",
+    ],
+    *[
+        "0",
+        "2.5",
+        "'a'",
+        "null",
+        "undefined",
+        "true",
+        "NaN",
+        ",",
+        "=>",
+        ".map(",
+        ".filter(",
+        ".some(",
+        ".reduce(",
+        ".includes(",
+        "x=>x",
+        "(a,b)=>a+b",
+    ],
+    *[
+        "__proto__",
+        ".constructor",
+        ";",
+        "{",
+        "}",
+        "=",
+        ".",
+        "*",
+        "/",
+        "%",
+        "'",
+        "\\",
+        ".toString()",
+        ".trim()",
+        "__import__",
+        ".__class__",
+        "`",
+        "1e999",
+        '"',
+        "//",
+    ],
+    *["/*", "#", "@", "☃", "(((((((", "]]]]"],
+]
+
+
+def fuzzed(count, seed):
+    dice = random.Random(seed)
+    for _ in range(count):
+        text = "".join(dice.choice(WORDS) + " " * (dice.random() < 0.3) for _ in range(dice.randint(1, 14)))
+        found = verdict(text, SEEN)
+        assert isinstance(found.holds, bool)
+        assert not (found.fault and found.holds)
+        assert not unparsable(text) or found.fault
+
+
+def test_no_expression_of_three_thousand_crashes():
+    fuzzed(3_000, 1)
+
+
+@pytest.mark.campaign
+def test_no_expression_of_a_hundred_thousand_crashes():
+    fuzzed(100_000, 2)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=80))
+def test_any_text_is_a_condition_or_a_fault(text):
+    assert isinstance(verdict(text, SEEN).fault, str)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "x", "__DELETE__", "..."]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECT = st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
+REQUESTS = ("newElements", "updateElements", "removeElements", "replaceElements", "a")
+WRAPPED = st.fixed_dictionaries({}, optional=dict.fromkeys(REQUESTS, OBJECT))
+
+
+@settings(max_examples=300, deadline=None)
+@given(OBJECT, WRAPPED)
+def test_any_change_leaves_the_payload_alone_and_counts_what_it_did(payload, request):
+    before = repr(payload)
+    change = changed(payload, request)
+    assert repr(payload) == before
+    assert isinstance(change.result, dict)
+    assert len(change.diff) == sum(map(change.count, ("add", "update", "delete")))
+    assert change.deeds or change.result == payload
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=200) | st.builds(lambda text: f'{{"nextStep": {{"type": "{text}"}}}}', st.text(max_size=9)))
+def test_any_reply_comes_to_something(text):
+    assert understood(text).step is not None
+
+
+@settings(max_examples=200, deadline=None)
+@given(JSON, JSON)
+def test_any_reference_comes_to_something(value, item):
+    warnings = []
+    resolved(value, Names({"item": item, "payload": {"a": item}}, ("item",)), warnings)
+    assert len(warnings) <= 50
+
+
+def test_a_reply_is_read_in_time_that_grows_with_its_length():
+    assert "nested deeper than 100 levels (line 1, column 101)" in read_object("[" * 900_000).fault
+    assert read_object('"' + "\\" * 900_000).value is None
+    assert read_object("/" * 900_000).value is None
+    assert read_object('{"a": "' + "x" * 900_000 + '"}').fault == ""
+    assert read_object('{"a": ' + "9" * 5_000 + "}").fault != ""
+
+
+def test_paths_are_spelled_and_read():
+    assert paths.parsed("a.b[0]['x y'].c") == ("a", "b", 0, "x y", "c")
+    assert paths.parsed('$.a["b"]') == ("a", "b")
+    assert paths.parsed("$") == paths.parsed("") == ()
+    assert [paths.parsed(text) for text in (".a", "a.", "a[", "a[x]", "a[0]b")] == [None] * 5
+    assert paths.spelled(("a", 0, "b")) == "a[0].b"
+    assert paths.put({}, ("a", 0, "b"), 1) == {"a": [{"b": 1}]}
+    assert paths.put([1], (5,), 2) == [1, 2]
+    assert paths.put({"a": 5}, ("a", "b"), 1) == {"a": {"b": 1}}
+    assert Names({"x": 1}).find("[0]") is paths.MISSING
+
+
+def test_a_mapping_is_a_path_or_an_object_of_paths():
+    assert mapping_fault("payload.a") == mapping_fault({"": "a"}) == mapping_fault("{{index}}") == ""
+    assert [bool(mapping_fault(bad)) for bad in ("", [], {"a": 1}, "{bad", "payload.")] == [True] * 5
+
+
+def test_what_is_merged_twice_is_told_once_and_not_for_ever():
+    merged = Merged({"l": 5}, (), together=True)
+    for index in range(200):
+        merged.merge(index, (Write(("x", str(index % 99)), index), Write(("l",), [index], appended=True)))
+    assert len(merged.warnings) == 50
+    assert merged.payload["l"] == list(range(200))
+
+
+def test_a_table_takes_the_place_of_rows_only_where_it_is_shorter():
+    rows = [{"name": f"n{n}", "size": n} for n in range(60)]
+    assert crushed(rows).splitlines()[1] == '"n0" | 0'
+    nested = crushed({"rows": rows, "total": 60})
+    assert nested.startswith("rows: [60 rows; columns: name | size")
+    assert nested.endswith("\ntotal: 60")
+    assert crushed(json.dumps(rows)) == crushed(rows)
+    for plain in ("x" * 900, 10**700, "[" + "x" * 900, [1] * 900, [{}] * 300, [{"a": 1}], {"a": "x" * 900}, 5, rows[:2],
+                  [{"a": "x" * 600}, {"b": 1}], [{"a": "x" * 600}, 1]):  # fmt: skip
+        assert crushed(plain) is None
+
+
+def test_a_letter_that_is_too_long_for_a_link_names_its_artifact():
+    long = {"type": "compose:email", "label": "Write", "body": "x" * 2_000}
+    assert actionable([long])[0].line == "[compose] Write: too long for a link"
+    assert actionable([{**long, "artifactId": "a-1"}])[0].line.endswith("; see the artifact a-1")
+
+
+def test_one_choice_is_asked_as_buttons():
+    form = {"questions": [{"id": "c", "label": "Which?", "type": {"type": "buttongroup", "options": ["x", "y"]}}]}
+    played = play({"message": "Choose", "responseForm": form}, done(), answers=("2",))
+    assert played.questions == ["Choose\nWhich?\n[1] x  [2] y"]
+    assert '{"c": "y"}' in played.last
+
+
+def test_a_file_that_two_agents_name_is_read_once():
+    subs = "".join(f"- {{name: {name}, file: other.agent.yaml}}\n" for name in ("one", "two"))
+    lead = f"name: lead\nprompt: p\nsub_agents:\n{subs}"
+    played = play(ask("two"), done(), done(), agent=lead, sources={"other.agent.yaml": "name: other\nprompt: q\n"})
+    loads = [each for each in played.done.happened if type(each).__name__ == "LoadSource"]
+    assert len(loads) == 1
+
+
+def test_a_value_that_is_missing_is_told_with_its_kind():
+    assert (
+        "messageIndex must be a whole number, is a list"
+        in understood('{"nextStep": {"type": "Retry", "messageIndex": []}}').step.fault
+    )
+    assert "is an object" in understood('{"nextStep": {"type": "Retry", "messageIndex": {}}}').step.fault
+
+
+def test_loops_over_what_a_result_gave_do_not_blow_up():
+    agent = AGENT + "payload: {items: [1, 2]}\n"
+    played = play(for_each(), done(), agent=agent, tool=lambda _: ToolAnswer({"deep": [[[1]]]}))
+    assert '{"deep": [[[1]]]}' in played.last
