@@ -23,39 +23,44 @@ def _limit(word: str) -> Any:
     )  # fmt: skip
 
 
+Level = Annotated[
+    str | None,
+    typer.Option("--isolation", metavar="LEVEL", help="Another isolation level than the run had.", show_default=False),
+]
+Says = Annotated[
+    list[str] | None, typer.Option("--say", metavar="TEXT", help="An answer to a program's question; repeatable.")
+]
+AnswersFile = Annotated[
+    str | None, typer.Option("--answers", metavar="FILE", help="Answers to a program's questions, a YAML list.")
+]
+Edited = Annotated[
+    str | None,
+    typer.Option(
+        "--program",
+        metavar="FILE",
+        help="A program edited since: a new run of it, given the recorded answers while it asks the same.",
+    ),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="The model of a program's run that had none.", show_default=False),
+]
+
+
 def command(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")],
     max_steps: str | None = _limit("steps"),
     max_usd: str | None = _limit("usd"),
     max_tokens: str | None = _limit("tokens"),
     max_seconds: str | None = _limit("seconds"),
-    isolation: Annotated[
-        str | None,
-        typer.Option(
-            "--isolation", metavar="LEVEL", help="Another isolation level than the run had.", show_default=False
-        ),
-    ] = None,
+    isolation: Level = None,
     runs_dir: str | None = flag("runs_dir"),
     json: Annotated[bool, typer.Option("--json", help="Print one result object on stdout, and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    say_: Annotated[
-        list[str] | None, typer.Option("--say", metavar="TEXT", help="An answer to a program's question; repeatable.")
-    ] = None,
-    answers: Annotated[
-        str | None, typer.Option("--answers", metavar="FILE", help="Answers to a program's questions, a YAML list.")
-    ] = None,
-    program: Annotated[
-        str | None,
-        typer.Option(
-            "--program",
-            metavar="FILE",
-            help="A program edited since: a new run of it, given the recorded answers while it asks the same.",
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="NAME", help="The model of a program's run that had none.", show_default=False),
-    ] = None,
+    say_: Says = None,
+    answers: AnswersFile = None,
+    program: Edited = None,
+    model: ModelName = None,
     yes: Annotated[bool, typer.Option("--yes", help="Make calls again that may have been made already.")] = False,
 ) -> None:
     """Go on with a run that was killed, interrupted or ended by a limit."""
