@@ -94,6 +94,12 @@ def _outlined(agent: Agent, source: str) -> Iterator[str]:
         yield f"  payload: {', '.join(agent.payload)}"
 
 
+def models(launch: Launch) -> Reading:
+    """The models that the agents name."""
+    loaded: Loaded = yield from _loaded(launch)
+    return tuple(agent.model for _, agent in every_agent(loaded, launch.path) if agent.model)
+
+
 def settings_of(text: str) -> dict[str, Any]:
     """The run's settings that a definition asks for, by their names: its limits in dollars and seconds."""
     agent, _ = load_agent(text)
@@ -112,4 +118,5 @@ LANGUAGE = Language(
     outline=outline,
     lint=lint,
     announcer=announcer,
+    models=models,
 )

@@ -158,6 +158,7 @@ def test_the_outline_lists_agents_actions_and_sub_agents():
         "full (main.agent.yaml), model some-model", "  action Run: shell", "  sub-agent s: inline, messages bookend",
         "  payload: out", "s (main.agent.yaml)",
     )  # fmt: skip
+    assert read_with(LANGUAGE.models(launch), load) == ("some-model",)
     with pytest.raises(Halted):
         read_with(LANGUAGE.outline(Launch(PATH, "name: a")), load)
     with pytest.raises(UsageError, match="known: none"):
