@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import threading
 from collections.abc import Callable
@@ -29,6 +30,9 @@ class Connections:
         self._stops: list[tuple[asyncio.Event, Future[None]]] = []
 
     def __enter__(self) -> Self:
+        quiet = logging.getLogger("mcp")  # it would print a traceback for each line of a server that talks nonsense
+        quiet.addHandler(logging.NullHandler())
+        quiet.propagate = False
         self._thread.start()
         return self
 
@@ -38,6 +42,8 @@ class Connections:
         for _stop, done in self._stops:
             with suppress(Exception):  # a server that ends badly has ended
                 done.result(_STOP_SECONDS)
+        with suppress(Exception):
+            asyncio.run_coroutine_threadsafe(_end_all(), self._loop).result(2 * _STOP_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_STOP_SECONDS)
 
@@ -57,6 +63,7 @@ class Connections:
             client, found = ready.result(_START_SECONDS)
         except Exception as error:
             told = " ".join(str(_cause(error)).split())[:300] or type(error).__name__
+            done.cancel()
             where = server.url or " ".join(server.command)
             raise UsageError(
                 f"the server {name} ({where[:200]}) does not answer ({told}); mend or remove it"
@@ -94,9 +101,18 @@ async def _serve(server: Server, ready: Future[tuple[Any, list[Any]]], stop: asy
         await stop.wait()
 
 
+async def _end_all() -> None:
+    """End what did not end when it was told to: a server that never got as far as to answer would outlive us."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+
+
 def _fail(ready: Future[tuple[Any, list[Any]]], ended: Future[None]) -> None:
     error = None if ended.cancelled() else ended.exception()
-    if not ready.done():
+    if not ready.done() and not ready.cancelled():
         ready.set_exception(error or UsageError("it ended before it answered"))
 
 
