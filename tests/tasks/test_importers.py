@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import tomllib
 from pathlib import Path
@@ -309,6 +310,30 @@ def test_reading_a_clone_changes_nothing_in_it(tmp_path, clone):
     before = state()
     assert isinstance(only("swebench", record(tmp_path), tmp_path / "tasks", clone), Imported)
     assert state() == before
+
+
+def test_the_folder_of_the_tasks_may_be_named_as_seen_from_here(tmp_path, clone):
+    found = only("swebench", record(tmp_path), Path(os.path.relpath(tmp_path / "tasks")), clone)
+    assert isinstance(found, Imported)
+
+
+def test_a_clone_that_lacks_something_is_one_sentence_and_its_own_program_is_not_run(tmp_path, clone):
+    partial = tmp_path / "partial"
+    shutil.copytree(clone, partial)
+    git = ("git", "-C", str(partial))
+    blob = subprocess.run([*git, "rev-parse", "HEAD:README.md"], capture_output=True, text=True, check=True).stdout[:-1]
+    (partial / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    for name, value in (
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", str(partial)),
+        ("remote.origin.uploadpack", f"touch {tmp_path / 'run'};"),
+    ):
+        subprocess.run([*git, "config", name, value], check=True)
+    found = only("swebench", record(tmp_path), tmp_path / "tasks", partial)
+    assert isinstance(found, Refused)
+    assert "lacks the object" in found.why
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_file_that_a_patch_removes_is_removed(tmp_path, clone):

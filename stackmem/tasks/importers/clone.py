@@ -1,7 +1,8 @@
 """A commit of somebody's clone as files, and what a patch makes of it; the clone itself is only read.
 
-Nothing that a repository may configure is run: files are taken as the objects they are, without filters or hooks, and
-what a patch makes is kept in an object store of our own.
+Nothing that a repository may configure is run: files are taken as the objects they are, without filters or hooks,
+what is missing is not fetched (a clone may say by which program), and what a patch makes is kept in an object store of
+our own.
 """
 
 from __future__ import annotations
@@ -88,11 +89,14 @@ class Clone:
         found, at = {}, 0
         while at < len(told):
             end = told.index(b"\n", at)
-            name, kind, size = told[at:end].decode().split()
+            name, kind, *size = told[at:end].decode().split()
+            if kind == "missing":
+                raise UsageError(f"the clone {self._place} lacks the object {name}; fetch all of it there")
             if kind != "blob":
                 raise UsageError(f"the object {name} of {self._place} is no file's content")
-            found[name] = told[end + 1 : end + 1 + int(size)]
-            at = end + 2 + int(size)
+            length = int(size[0])
+            found[name] = told[end + 1 : end + 1 + length]
+            at = end + 2 + length
         return found
 
     def _git(self, *arguments: str, given: bytes = b"") -> bytes:

@@ -46,7 +46,7 @@ def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> Imported | 
     scratch: Path | None = None
     try:
         out.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{plain[:40]}-", dir=out))
+        scratch = Path(tempfile.mkdtemp(prefix=f".{plain[:40]}-", dir=out.absolute()))
         folder = scratch / plain
         folder.mkdir()
         notes = fill(folder)
