@@ -11,7 +11,7 @@ from tests.house.sources import ROOT
 
 HEAVY = {
     "anthropic", "openai", "pydantic", "tiktoken", "jinja2", "rich", "msgspec", "ruamel", "pytest", "numpy",
-    "scipy", "matplotlib", "distributed", "dask", "inspect_ai", "mcp", "sqlite3", "asyncio", "multiprocessing",
+    "scipy", "distributed", "dask", "inspect_ai", "mcp", "sqlite3", "asyncio", "multiprocessing",
 }  # fmt: skip
 HELP_SECONDS = 0.150
 # A bare interpreter started in 11 to 15 ms where the 150 ms were set; on a slower or busy machine both grow together.
