@@ -127,3 +127,9 @@ def test_a_scheduler_that_is_not_there_is_one_sentence():
     for address in ("tcp://127.0.0.1:1", "nonsense://x", ""):
         with pytest.raises(UsageError, match="no Dask scheduler answers there"):
             DaskEngine(address, 1, connect_seconds=1)
+
+
+def test_without_the_extra_one_sentence_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)  # what an interpreter without the package would find
+    with pytest.raises(UsageError, match=re.escape("pip install 'stackmem[dask]'")):
+        DaskEngine(None, 1)

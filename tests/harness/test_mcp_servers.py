@@ -124,3 +124,10 @@ def test_a_broken_file_of_servers_says_what_is_wrong(tmp_path: Path, text: str, 
 def test_without_servers_nothing_is_started(tmp_path: Path) -> None:
     with own_servers(os.environ, tmp_path) as warnings:
         assert (warnings, TOOLS) == ((), {})
+
+
+def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)  # what an interpreter without the package would find
+    write_own('[files]\ncommand = ["true"]\n')
+    with pytest.raises(UsageError, match=r"pip install 'stackmem\[mcp\]'"), own_servers(os.environ, tmp_path):
+        pass
