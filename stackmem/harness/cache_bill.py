@@ -14,6 +14,7 @@ from stackmem.measure.prefix import Block, Count, text_of
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.tokens import count, learned_factor, o200k_tokens
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.program import Completions, sources_of
 
 
 class CacheBill(Struct, frozen=True):
@@ -50,7 +51,8 @@ def cache_bill(run_dir: Path, model: str) -> CacheBill:
 
 def moments_of(run_dir: Path) -> Iterator[Moment]:
     """The moments of a run, those it shares with its parents first."""
-    return moments((record.at, record.event) for record in RunReader(run_dir))
+    timed = ((record.at, record.event) for record in RunReader(run_dir))
+    return moments(timed, Completions(sources_of(run_dir)).take)
 
 
 def counter_for(run: Callable[[], Iterator[Moment]], row: ModelRow) -> tuple[Count, str]:

@@ -80,7 +80,7 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
         spelled = before.begun.strategy
         strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
         sent = min(moment.at, moment.at - moment.seconds + wait_seconds(before.failures))
-        view = asked_view(strategy, before, reply)
+        view = moment.view or asked_view(strategy, before, reply)
         cached = cache.answer(Request(sent, view))
         yield CachedStep(
             step=moment.after.step,

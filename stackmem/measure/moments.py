@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from stackmem.core.events import (
     VerifyReturned,
 )
 from stackmem.core.machine import evolve
+from stackmem.core.messages import View
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 
@@ -34,6 +35,7 @@ class Moment(Struct, frozen=True):
         number: Of its record, counted from 1 over the whole history.
         at: When it was recorded, in seconds since 1970.
         seconds: Since the record before it; 0.0 for the first, and where the clock went back.
+        view: The prompt that a reply answers, where a program asked for it; None elsewhere.
 
     """
 
@@ -43,6 +45,7 @@ class Moment(Struct, frozen=True):
     event: Event
     before: State
     after: State
+    view: View | None = None
 
     @property
     def spender(self) -> Spender:
@@ -58,8 +61,19 @@ class Moment(Struct, frozen=True):
                 return "harness"
 
 
-def moments(timed: Iterable[tuple[float, Event]]) -> Iterator[Moment]:
+def unasked(event: Event, before: State, after: State) -> View | None:
+    """No prompt is a program's."""
+    return None
+
+
+def moments(
+    timed: Iterable[tuple[float, Event]], asked: Callable[[Event, State, State], View | None] = unasked
+) -> Iterator[Moment]:
     """The moments of a run, given each event with the time of its record, oldest first.
+
+    Args:
+        asked: The prompt that an event answers, where a program asked for it; told of every event and the states
+            around it.
 
     Raises:
         TraceError: The events cannot have been recorded by a run in this order; names the record.
@@ -76,5 +90,13 @@ def moments(timed: Iterable[tuple[float, Event]]) -> Iterator[Moment]:
             raise TraceError(
                 f"record {number} cannot follow from those before it; stackmem replay says what should stand there"
             ) from error
-        yield Moment(number, at, max(0.0, at - last) if last is not None else 0.0, event, state, after)
+        yield Moment(
+            number,
+            at,
+            max(0.0, at - last) if last is not None else 0.0,
+            event,
+            state,
+            after,
+            asked(event, state, after),
+        )
         state, last = after, at

@@ -27,11 +27,12 @@ class RunReader:
     Attributes:
         torn_bytes: As ``TraceReader``, of the run's own file.
         digest: Digest of the last record read.
+        folder: The run's.
 
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
+        self.folder = run_dir
         self.torn_bytes = 0
         self.digest = ""
 
@@ -42,7 +43,7 @@ class RunReader:
             TraceError: A line is broken, or a parent is missing or has changed (named).
 
         """
-        for folder, at, digest in sources(self._run_dir):
+        for folder, at, digest in sources(self.folder):
             yield from self._up_to(folder, at, digest)
 
     def _up_to(self, folder: Path, at: int, digest: str) -> Iterator[Record]:

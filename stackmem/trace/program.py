@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelReplied, RunStarted
+from stackmem.core.events import Event, ModelReplied, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
 from stackmem.core.program_events import ProgramStarted
@@ -19,7 +19,7 @@ from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
-from stackmem.programs.course import Course, Outside
+from stackmem.programs.course import Course, Outside, Upcoming
 from stackmem.programs.language import Launch
 
 from .languages import open_language
@@ -108,6 +108,42 @@ def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
     return Launch(event.path, text, event.inputs, event.module_path, start.workspace, event.options, own)
 
 
+class Completions:
+    """The exact prompts of the completions that a program asks for, as its run's records are read one after another.
+
+    ``take`` gives the prompt that a record answers; None where it answers none of the program's.
+    """
+
+    def __init__(self, text_of: TextOf) -> None:
+        self._text_of = text_of
+        self._course: Course | None = None
+
+    def take(self, event: Event, before: State, after: State) -> View | None:
+        """Take the next record.
+
+        Raises:
+            TraceError: The program's language or a source is not here.
+
+        """
+        course = self._course
+        if course is None:
+            if isinstance(event, ProgramStarted):
+                strategy = open_strategy(before.begun.strategy)
+                self._course = course_of(event, before.begun, strategy, self._text_of, keep=True)
+            return None
+        found = _answered(course.upcoming(before), event)
+        course.saw(event, after)
+        return found
+
+
+def _answered(upcoming: Upcoming, event: Event) -> View | None:
+    if not isinstance(upcoming, Outside) or not isinstance(event, ModelReplied):
+        return None
+    branch = None if event.branch is UNSET else event.branch
+    views = (effect.view for place, effect in upcoming.asked if place == branch and isinstance(effect, AskModel))
+    return next(views, None)
+
+
 def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
     """The prompt of a completion that a program asked for, and that record ``seq`` answers.
 
@@ -115,19 +151,11 @@ def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
         TraceError: The records up to there are no program's run, or today's interpreter asks for something else.
 
     """
-    state, text_of = State(), sources_of(folder)
-    course: Course | None = None
+    state, completions = State(), Completions(sources_of(folder))
     for record in records:
-        event = record.event
-        upcoming = course.upcoming(state) if course is not None else None
-        if record.seq == seq and isinstance(upcoming, Outside) and isinstance(event, ModelReplied):
-            branch = None if event.branch is UNSET else event.branch
-            for asked, effect in upcoming.asked:
-                if asked == branch and isinstance(effect, AskModel):
-                    return effect.view
-        state = evolve(state, event)
-        if course is not None:
-            course.saw(event, state)
-        elif isinstance(event, ProgramStarted):
-            course = course_of(event, state.begun, open_strategy(state.begun.strategy), text_of)
+        after = evolve(state, record.event)
+        found = completions.take(record.event, state, after)
+        if record.seq == seq and found is not None:
+            return found
+        state = after
     raise TraceError(f"record {seq} answers no completion that the program asks for today; stackmem replay tells more")

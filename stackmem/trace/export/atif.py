@@ -25,7 +25,7 @@ from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.state import Notice, State
 from stackmem.trace.record import Record
 
-from .shown import arguments, compact, function, model_of, opening_text, said, stamp, thought, view_of
+from .shown import arguments, asked_text, compact, function, model_of, opening_text, said, stamp, thought, view_of
 from .story import Attempt, Call, Moment, Scope, call_ids, moments, slices
 
 Json = dict[str, Any]
@@ -112,6 +112,10 @@ class _Book:
             failed = {"seq": moment.seq, "failure": event.kind}
             self._add(moment.frame.id, "system", f"The provider failed: {event.detail}", moment.at, failed)
             return
+        if moment.view is not None:
+            if moment.view.system:
+                self._add(moment.frame.id, "system", moment.view.system, moment.since)
+            self._add(moment.frame.id, "user", asked_text(moment.view), moment.since)
         about = {"step": piece.step, "seq": moment.seq, "stop": event.stop}
         step = self._add(moment.frame.id, "agent", said(event.parts), moment.at, about)
         step["model_name"] = model_of(event, moment.before)

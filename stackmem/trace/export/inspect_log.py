@@ -129,7 +129,7 @@ class _Book:
         from inspect_ai.model import GenerateConfig, ModelOutput
 
         moment, event = piece.moment, piece.event
-        view, model = view_of(moment.before), model_of(event, moment.before)
+        view, model = moment.view or view_of(moment.before), model_of(event, moment.before)
         about: dict[str, Any] = {"step": piece.step, "seq": moment.seq, "strategy": moment.before.begun.strategy}
         error = None
         match event:

@@ -16,7 +16,7 @@ from stackmem.core.messages import ToolCall
 from stackmem.core.state import Notice, Result, State
 from stackmem.trace.record import Record
 
-from .shown import arguments, compact, model_of, opening_text, said, thought, view_of
+from .shown import arguments, asked_text, compact, model_of, opening_text, said, thought, view_of
 from .story import Moment, added_usd, call_ids, moments
 
 Json = dict[str, Any]
@@ -41,6 +41,9 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
                 messages.append(_message("system", view_of(moment.after).system, moment))
                 messages.append(_message("user", _opening(moment.after), moment))
             case ModelReplied():
+                if moment.view is not None:
+                    asked = [("system", moment.view.system), ("user", asked_text(moment.view))]
+                    messages += [_message(role, text, moment) for role, text in asked if text]
                 message, open_calls = _reply(moment, moment.event)
                 messages.append(message)
             case FramePushed():

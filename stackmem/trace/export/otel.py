@@ -28,7 +28,7 @@ from stackmem.core.messages import Text, ToolCall
 from stackmem.trace.record import Record
 
 from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span
-from .shown import arguments, compact, model_of, opening_text, provider, view_of
+from .shown import arguments, asked_text, compact, model_of, opening_text, provider, view_of
 from .story import Attempt, Call, Moment, Scope, moments, slices
 
 SPANS_PER_REQUEST = 1_000
@@ -156,6 +156,8 @@ class _Spans:
                     attributes["stackmem.usd"] = piece.usd
                 if isinstance(reply, ContextCompacted):
                     attributes["gen_ai.conversation.compacted"] = True
+                if self._content and moment.view is not None:
+                    attributes["gen_ai.input.messages"] = compact([_said("user", asked_text(moment.view))])
                 if self._content:
                     attributes["gen_ai.output.messages"] = compact([_reply(reply)])
             case ModelFailed() as failure:

@@ -38,7 +38,8 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
     """A line for each frame that had a reply, in the order in which they ended.
 
     A sample is the frame's last prompt, as it was sent, with the reply to it: a strategy that rewrites earlier prompts
-    is shown as it last wrote them. Where replies left the prompt (cut, or summed up), the last with them is one too.
+    is shown as it last wrote them. Where replies left the prompt (cut, or summed up), the last with them is one too; so
+    is each completion that a program asked for.
     A span is marked ``elsewhere`` where another sample is the reply's own: an earlier one, or one of the frame above.
 
     Raises:
@@ -54,8 +55,8 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
         match moment.event:
             case ModelReplied():
                 before = last.get(moment.frame.id)
-                shown = sum(message.role == "assistant" for message in view_of(moment.before).messages)
-                if before is not None and shown <= before.shown:
+                shown = sum(message.role == "assistant" for message in (moment.view or view_of(moment.before)).messages)
+                if before is not None and (shown <= before.shown or moment.view is not None):
                     cuts += 1
                     ended.append(replace(before, cut=cuts))
                 last[moment.frame.id] = _Ended(moment, shown)
@@ -73,11 +74,11 @@ def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: s
     """One line; ``spanned`` holds the steps that have their span, and is told of this sample's."""
     before, event = ended.last.before, ended.last.event
     frame, start = before.running, before.begun
-    view = view_of(before)
+    view = ended.last.view or view_of(before)
     written = [*view.messages]
     if isinstance(event, ModelReplied):
         written.append(Message("assistant", tuple(event.parts)))
-    text, found = _text(view.system, view.tools, written, _steps(before), refused)
+    text, found = _text(view.system, view.tools, written, _steps(ended.last, written), refused)
     own = {turn.step for turn in frame.turns if isinstance(turn, Reply)} | {before.step + 1}
     spans = [{**span, "elsewhere": span["step"] not in own or span["step"] in spanned} for span in found]
     spanned |= {span["step"] for span in spans if not span["elsewhere"]}
@@ -99,8 +100,14 @@ def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: s
     }
 
 
-def _steps(state: State) -> list[int]:
-    """The steps of the replies that a prompt may show, oldest first: those of the frames above come before its own."""
+def _steps(last: Moment, written: list[Message]) -> list[int]:
+    """The steps of the replies that a prompt may show, oldest first: those of the frames above come before its own.
+
+    Of what a program shows in a prompt of its own nobody can tell: 0.
+    """
+    state = last.before
+    if last.view is not None:
+        return [*(0 for message in written if message.role == "assistant"), state.step + 1][1:]
     return [*(turn.step for frame in state.stack for turn in frame.turns if isinstance(turn, Reply)), state.step + 1]
 
 
@@ -149,7 +156,8 @@ def _text(
         write("\n".join(filter(None, map(_spelled, message.parts))))
         if message.role == "assistant":
             step = next(numbers)
-            spans.append({"start": start, "end": length, "step": step, "refused": step in refused})
+            if step:
+                spans.append({"start": start, "end": length, "step": step, "refused": step in refused})
         write("\n")
     return "".join(pieces), spans
 

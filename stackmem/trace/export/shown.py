@@ -54,6 +54,14 @@ def _no_news(shown: Heap, heap: Heap) -> str:
     return ""
 
 
+def asked_text(view: View) -> str:
+    """What a program asked in a completion: the messages of its prompt, each under its role where there are several."""
+    told = ["\n".join(part.text for part in message.parts if isinstance(part, Text)) for message in view.messages]
+    if len(told) == 1:
+        return told[0]
+    return "\n\n".join(f"[{message.role}]\n{text}" for message, text in zip(view.messages, told, strict=True))
+
+
 def opening_text(view: View) -> str:
     """What opens a frame: its first message, or the answer to the push where the frame goes on from its parent's."""
     last = view.messages[-1]

@@ -31,9 +31,11 @@ from stackmem.core.events import (
     VerifyReturned,
 )
 from stackmem.core.machine import evolve
-from stackmem.core.messages import ToolCall
+from stackmem.core.messages import ToolCall, View
 from stackmem.core.state import Frame, Notice, Result, State
 from stackmem.errors import TraceError
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.program import Completions, sources_of
 from stackmem.trace.record import Record
 
 OfCalls = (
@@ -50,6 +52,7 @@ class Moment(Struct, frozen=True):
         since: When the fact before it was written, which is when whatever led to this one began.
         frame: The frame it happened in: the one that was running.
         told: What it added to the conversation of the frame that runs after it.
+        view: The prompt that it answers, where a program asked for it; None elsewhere.
 
     """
 
@@ -61,6 +64,7 @@ class Moment(Struct, frozen=True):
     after: State
     frame: Frame
     told: tuple[Result | Notice, ...]
+    view: View | None = None
 
 
 class Attempt(Struct, frozen=True):
@@ -125,10 +129,15 @@ Slice = Attempt | Call | Scope | Moment
 def moments(records: Iterable[Record]) -> Iterator[Moment]:
     """Every record with the states around it.
 
+    Args:
+        records: A ``RunReader`` knows where the sources of a program are; of other records no ``view`` is told.
+
     Raises:
-        TraceError: The trace does not begin with the start of a run, or a record cannot follow the others.
+        TraceError: The trace does not begin with the start of a run, or a record cannot follow the others; the
+            language or a source of its program is not here.
 
     """
+    completions = Completions(sources_of(records.folder)) if isinstance(records, RunReader) else None
     state, since, told = State(), 0.0, {"frame-0": 0}
     for record in records:
         if state.start is None and not isinstance(record.event, RunStarted):
@@ -146,7 +155,8 @@ def moments(records: Iterable[Record]) -> Iterator[Moment]:
             news = [turn for turn in turns if isinstance(turn, Result | Notice)]
             told[running.id] = len(running.turns)
         frame = state.stack[-1] if state.stack else running or after.popped[-1].frame
-        yield Moment(record.seq, at, since or at, record.event, state, after, frame, tuple(news))
+        view = completions.take(record.event, state, after) if completions is not None else None
+        yield Moment(record.seq, at, since or at, record.event, state, after, frame, tuple(news), view)
         state, since = after, at
 
 
