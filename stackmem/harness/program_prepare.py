@@ -144,7 +144,8 @@ def reachable(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
     """The folders of the host, beside the program's own, that its sources may be read from."""
     config = request.options.get("config")
     named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))
-    return tuple(map(Path, named))
+    libraries = [Path(str(path)).parent for path in request.options.get("lib") or ()]
+    return (*map(Path, named), *libraries)
 
 
 def with_config(options: dict[str, Any], language: Language, cwd: Path, program: Path) -> dict[str, Any]:

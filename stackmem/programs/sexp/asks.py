@@ -81,6 +81,10 @@ class Logged(Struct, frozen=True):
     text: str
 
 
+class Breath(Struct, frozen=True):
+    """Sent None; a long evaluation asks for nothing now and then, so that it can be stopped."""
+
+
 class TextRequest(Struct, frozen=True):
     """A library or a schema, relative to the source that names it; sent ``(path, text)``."""
 
@@ -100,7 +104,7 @@ class Refused(Struct, frozen=True):
     error: SexpEvaluationError
 
 
-Ask = SubtaskRequest | ToolRequest | ContextRequest | Logged | TextRequest | Together
+Ask = SubtaskRequest | ToolRequest | ContextRequest | Logged | Breath | TextRequest | Together
 
 
 class Host(Protocol):

@@ -32,13 +32,25 @@ class Budget(Struct, frozen=True):
     source: int = 1_000_000
 
 
+BREATH = 2_000_000
+"""Steps, less than a second or two of them."""
+
+
 class Meter:
     """What one evaluation has used of its budget."""
 
-    __slots__ = ("budget", "steps")
+    __slots__ = ("_breath", "budget", "steps")
 
     def __init__(self, budget: Budget) -> None:
         self.budget, self.steps = budget, 0
+        self._breath = BREATH
+
+    def needs_breath(self) -> bool:
+        """Whether so much was done since the last time that somebody may want to stop it."""
+        if self.steps < self._breath:
+            return False
+        self._breath = self.steps + BREATH
+        return True
 
     def charge(self, steps: int) -> None:
         """Count work that is more than a node's: long lists and texts cost what their length costs.

@@ -9,6 +9,7 @@ from stackmem.core.json_schema import first_fault, read_json
 
 from .asks import (
     Ask,
+    Breath,
     ContextGenerationInput,
     ContextRequest,
     Kind,
@@ -151,6 +152,8 @@ class _Collaborators:
                 return self._context(ask.wanted)
             case Logged():
                 self._log(ask.text)
+                return None
+            case Breath():
                 return None
             case TextRequest():
                 if self._read_text is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .asks import Breath
 from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, UnboundSymbolError
 from .machine import Call, Doing, Env, Handler, Machine, Tail, source_of, values_of
@@ -178,6 +179,8 @@ def loop_form(machine: Machine, form: Form, env: Env) -> Doing:
             value = yield (form.items[2], env)
         else:
             machine.meter.charge(compiled[1])
+            if machine.meter.needs_breath():
+                yield Breath()
             value = compiled[0](env)
     return value
 

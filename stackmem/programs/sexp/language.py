@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
 
 from stackmem.core.program_events import StepEntered
@@ -61,7 +62,7 @@ def _run(launch: Launch) -> Program:
     for nodes in parts:
         value = yield from _driven(evaluation.run(nodes, env), host)
     if launch.options.get("repl"):
-        return (yield from _talk(evaluation, env, host))
+        return (yield from _talk(evaluation, env, host, posixpath.join(launch.workspace, "repl")))
     result: Value = as_json(value, budget)
     return result
 
@@ -128,8 +129,13 @@ def _left(ask: Ask, answer: Any) -> Doing:
             yield left(one.place, value)
 
 
-def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow) -> Doing:
-    """Ask for an expression, evaluate it, say its value; a fault is said, too, and everything bound stays."""
+def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: str) -> Doing:
+    """Ask for an expression, evaluate it, say its value; a fault is said, too, and everything bound stays.
+
+    Args:
+        place: What the lines are called; files that they name lie beside it.
+
+    """
     while True:
         text: str = yield AskUser(PROMPT)
         if text.strip() in (LEAVE, "exit"):
@@ -138,7 +144,7 @@ def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow) -> Doing
             continue
         evaluation.machine.meter.steps = 0
         try:
-            value = yield from _driven(evaluation.run(read(text, "repl"), env), host)
+            value = yield from _driven(evaluation.run(read(text, place), env), host)
             env.define("it", value)
             said = written(value, 30_000)
         except (SexpSyntaxError, SexpEvaluationError, TaskError) as error:

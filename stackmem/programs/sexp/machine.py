@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+from .asks import Breath
 from .budget import Budget, Meter, exhausted
 from .environment import SexpEnvironment
 from .errors import Place, SexpEvaluationError, TaskError, UnboundSymbolError, told
@@ -88,7 +89,10 @@ class Machine:
         """The node's value; yields what handlers ask of the outside."""
         waiting: list[Doing | None] = []  # None stands for a call of a closure that is open
         following: Any = (node, env)
+        meter = self.meter
         while True:
+            if meter.needs_breath():
+                yield Breath()
             error: BaseException | None = None
             value: Any = None
             try:

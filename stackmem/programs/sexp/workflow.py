@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from stackmem.core.messages import ToolSpec
+from stackmem.core.program_events import StepEntered
 
 from ..effects import (
     ChunkAnswer,
@@ -28,6 +29,7 @@ from ..effects import (
 from ..frame_text import shown
 from .asks import (
     Ask,
+    Breath,
     ContextGenerationInput,
     ContextManagement,
     ContextRequest,
@@ -103,6 +105,9 @@ class Workflow:
                 return (yield from self._context(ask.wanted))
             case Logged():
                 yield Say(ask.text)
+                return None
+            case Breath():
+                yield StepEntered("evaluation", "goes on")
                 return None
             case TextRequest():
                 source: Source = yield LoadSource(ask.path, ask.beside)

@@ -51,6 +51,11 @@ def test_a_loop_goes_round_a_million_times() -> None:
     assert refused(text) == "steps"
 
 
+def test_a_long_loop_needs_nothing_of_the_outside() -> None:
+    text = "(progn (bind c 0) (loop 700000 (if true (set! c (+ c 1)) 0)) c)"
+    assert evaluate(text, None, Budget(steps=10_000_000)) == 700_000
+
+
 def test_a_source_of_ten_megabytes_is_refused_before_it_is_read() -> None:
     with pytest.raises(SexpSyntaxError, match="10,000,000 characters; the most is 1,000,000"):
         evaluate("(list " + "1 " * 4_999_996 + ") ")

@@ -104,4 +104,14 @@ def test_a_session_begins_with_a_file_its_libraries_and_variables(stage, tmp_pat
     (tmp_path / "start.sexp").write_text("(bind three 3)", encoding="utf-8")
     (tmp_path / "lib.sexp").write_text("(define (triple x) (* 3 x))", encoding="utf-8")
     words = (tmp_path / "start.sexp", "--lib", tmp_path / "lib.sexp", "--input", "n:=5")
+    elsewhere = tmp_path / "elsewhere.d"
+    elsewhere.mkdir()
+    (elsewhere / "here.sexp").write_text("(define here 9)", encoding="utf-8")
+    words = (*words, "--workspace", elsewhere)
+    far = tmp_path / "far"
+    far.mkdir()
+    (far / "far.sexp").write_text("(bind distance 7)", encoding="utf-8")
+    words = (*words, "--lib", far / "far.sexp")
+    assert talk(stage, "(list distance)\n", *words) == ["(7)"]
+    assert talk(stage, '(load "here.sexp")\n(list here three)\n', *words) == ["here", "(9 3)"]
     assert talk(stage, "(list three (triple n))\n(exit)\n(never)\n", *words) == ["(3 15)"]

@@ -358,6 +358,13 @@ def test_budgets_are_set_at_the_head_of_a_file() -> None:
         assert halted.report.startswith("'budgets' takes (steps N) with N from 1 to 1,000,000,000")
 
 
+def test_a_long_evaluation_can_be_stopped_on_its_way() -> None:
+    for text in ("(loop 2100000 1)", "(loop 700000 (if true (list 1) 2))"):
+        done = run(f"(budgets (steps 20000000)) (length (parallel {text} 1))")
+        breaths = [note for note in done.happened if isinstance(note, StepEntered) and note.call == "goes on"]
+        assert breaths
+
+
 def test_libraries_are_loaded_before_the_program() -> None:
     sources = {"l.sexp": "(define (double x) (* 2 x))"}
     assert run("(double who)", options={"lib": ["l.sexp"]}, inputs={"who": 4}, sources=sources).value == 8
