@@ -348,7 +348,15 @@ def test_without_a_patch_there_is_no_solution_and_that_is_said(tmp_path, clone):
     assert any("it has no patch" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("text", ["{}", "[{}]", '{"a": {"instance_id": "a"}}', "[7]", "null"])
+@pytest.mark.parametrize("text", ["[]", "{}", ""])
+def test_a_file_without_a_record_is_one_sentence(tmp_path, clone, text):
+    path = tmp_path / "records.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="holds no record"):
+        list(import_tasks("swebench", path, tmp_path / "tasks", clone))
+
+
+@pytest.mark.parametrize("text", ["[{}]", '{"a": {"instance_id": "a"}}', "[7]", "null"])
 def test_what_is_no_record_is_refused(tmp_path, clone, text):
     path = tmp_path / "records.json"
     path.write_text(text)

@@ -67,7 +67,10 @@ def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[Imported
     """
     if repo is None:
         raise UsageError("a SWE-bench record needs the repository; name a local clone of it with --repo")
-    for record in _records(path):
+    records = _records(path)
+    if not records:
+        raise UsageError(f"{path} holds no record; name a .json or .jsonl of records")
+    for record in records:
         try:
             instance = msgspec.convert(record, Instance)
         except msgspec.ValidationError as error:
