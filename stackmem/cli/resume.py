@@ -87,15 +87,22 @@ def command(
     with own_servers(os.environ, Path.cwd()) as warnings:
         for warning in warnings:
             say(warning)
-        if program is not None:
+        if program is not None and model is not None:
             from stackmem.errors import UsageError
 
-            from .continuing import continue_and_show
+            raise UsageError("--model does not go with --program; resume the new run with it, should it need one")
 
-            if model is not None:
-                raise UsageError("--model does not go with --program; resume the new run with it, should it need one")
-            continue_and_show(folder, program, wanted, (say_ or [], answers), as_json=json, quiet=quiet)
-        _resume_and_show(folder, wanted, told, (say_ or [], answers), as_json=json, quiet=quiet)
+        def play() -> None:
+            given = (say_ or [], answers)
+            if program is not None:
+                from .continuing import continue_and_show
+
+                continue_and_show(folder, program, wanted, given, as_json=json, quiet=quiet)
+            _resume_and_show(folder, wanted, told, given, as_json=json, quiet=quiet)
+
+        from .repeating import asking
+
+        asking(play, wanted, asks=not json)
 
 
 def _where(stopped: Stopped) -> str:

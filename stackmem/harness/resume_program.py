@@ -22,6 +22,10 @@ from .own_tools import TOOLS
 from .program_tools import BUILT_IN, READS
 
 
+class MayRepeat(UsageError):  # noqa: N818 - a question, not a crash
+    """A call may have been made when the run stopped, and only a person can say whether it may be made again."""
+
+
 class Taken(Struct, frozen=True):
     """The program with its run reopened.
 
@@ -56,23 +60,23 @@ def refuse_unsafe(upcoming: Upcoming, lost: str, idempotent: frozenset[str], *, 
         yes: The person says that everything may.
 
     Raises:
-        UsageError: A call may have had effects, and nobody says that it may be repeated.
+        MayRepeat: A call may have had effects, and nobody says that it may be repeated.
 
     """
     for call in () if yes else _calls(upcoming):
         shown = f"{call.tool} {str(call.arguments)[:200]}"
         if call.tool not in BUILT_IN:
             if call.tool not in idempotent:
-                raise UsageError(f"the run stopped in a call that may have been made: {shown}; --yes makes it again")
+                raise MayRepeat(f"the run stopped in a call that may have been made: {shown}; --yes makes it again")
         elif lost and call.tool == "shell":
-            raise UsageError(f"the run stopped in a command ({lost}): {shown}; look at the files, then say --yes")
+            raise MayRepeat(f"the run stopped in a command ({lost}): {shown}; look at the files, then say --yes")
 
 
 def refuse_unsafe_call(upcoming: object, idempotent: frozenset[str], *, yes: bool) -> None:
     """As ``refuse_unsafe``, of an agent's call of an own tool."""
     if isinstance(upcoming, UseOwnTool) and not yes and upcoming.name not in idempotent:
         shown = f"{upcoming.name} {str(upcoming.arguments)[:200]}"
-        raise UsageError(f"the run stopped in a call that may have been made: {shown}; --yes makes it again")
+        raise MayRepeat(f"the run stopped in a call that may have been made: {shown}; --yes makes it again")
 
 
 def idempotent() -> frozenset[str]:

@@ -1,0 +1,53 @@
+"""A call that may have been made is made again when the person at the terminal says so."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from stackmem.cli.repeating import asking
+from stackmem.harness.resume_program import MayRepeat
+
+
+class Run:
+    """Refuses until it is told that it may."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, str | None] = {}
+        self.played = 0
+
+    def __call__(self) -> None:
+        if "yes" not in self.wanted:
+            raise MayRepeat("the run stopped in a call that may have been made: send {}; --yes makes it again")
+        self.played += 1
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The end of a terminal that is typed at."""
+    ours, theirs = os.openpty()
+    monkeypatch.setattr(sys, "stdin", os.fdopen(theirs, encoding="utf-8"))
+    return ours
+
+
+def test_a_yes_at_the_terminal_makes_the_call_again(typed: int) -> None:
+    os.write(typed, b"y\n")
+    run = Run()
+    asking(run, run.wanted, asks=True)
+    assert run.played == 1
+
+
+def test_a_no_at_the_terminal_leaves_the_run_as_it_was(typed: int) -> None:
+    os.write(typed, b"n\n")
+    run = Run()
+    with pytest.raises(MayRepeat, match="send"):
+        asking(run, run.wanted, asks=True)
+    assert run.played == 0
+
+
+def test_nobody_is_asked_where_one_object_is_wanted_on_stdout(typed: int) -> None:
+    run = Run()
+    with pytest.raises(MayRepeat):
+        asking(run, run.wanted, asks=False)
