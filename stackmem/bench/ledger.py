@@ -100,7 +100,11 @@ def read_plan(folder: Path) -> Plan | None:
 
     """
     try:
-        return msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)
+        plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)
+        for subject in plan.subjects:
+            if subject.family and not (subject.task == subject.family and subject.family.isidentifier()):
+                raise msgspec.ValidationError(f"{subject.task[:60]!a} is no world")  # it would name a folder elsewhere
+        return plan
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

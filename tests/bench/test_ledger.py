@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stackmem.bench.ledger import LEDGER, PLAN, Ledger, latest_rows, read_plan, read_rows
 from stackmem.bench.plan import Plan, Subject, Variant, trials
@@ -80,6 +81,14 @@ def test_another_broken_line_is_named(tmp_path, line):
         file.write(line + b"\n")
     with pytest.raises(TraceError, match=r"line 2 of .* is no row; take it out"):
         begun(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere", "a b", "x/../y"])
+def test_a_plan_whose_world_names_a_folder_elsewhere_is_refused(tmp_path, name):
+    hostile = replace(PLANNED, subjects=(Subject(name, name, horizon=10, noise=1.0),))
+    (tmp_path / PLAN).write_bytes(msgspec.json.encode(hostile))
+    with pytest.raises(TraceError, match="is no world"):
+        read_plan(tmp_path)
 
 
 def test_a_plan_may_grow(tmp_path):
