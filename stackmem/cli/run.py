@@ -82,6 +82,7 @@ def command(
     heap_chars: str | None = flag("heap_chars"),
     heap_chunks: str | None = flag("heap_chunks"),
     depth: str | None = flag("depth"),
+    literal_mib: str | None = flag("literal_mib"),
     fsync: str | None = flag("fsync"),
     apply: bool | None = flag("apply"),
     yes: bool | None = flag("yes"),

@@ -48,13 +48,19 @@ _TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
 
 
 class Parts(Struct):
-    """A run put together, not yet begun."""
+    """A run put together, not yet begun.
+
+    Attributes:
+        literal_bytes: Most bytes that a program is given of a file, or of an output of a command.
+
+    """
 
     start: RunStarted
     strategy: MemoryStrategy
     world: World
     workspace: Workspace | MemoryWorkspace
     scrubber: Scrubber
+    literal_bytes: int
 
 
 class Places(Struct, frozen=True):
@@ -192,7 +198,7 @@ def assemble(
         own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
     )
-    return Parts(start, plan.strategy, world, workspace, scrubber)
+    return Parts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
 
 
 def _opened(

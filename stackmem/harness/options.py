@@ -158,6 +158,11 @@ _TABLE = (
     Option("heap_chunks", "count", 64, "Chunks that the heap holds.", project=True, high=1_000),
     Option("depth", "count", 5, "Frames that may be pushed on top of the root.", project=True, high=100),
     Option(
+        "literal_mib", "count", 10,
+        "MiB of a file, and of each output of a command, that a program is given whole; what is larger fails.",
+        project=True, low=1, high=1_000,
+    ),
+    Option(
         "fsync", "choice", "step",
         "When the trace is forced to the disk: before each request, as frames begin and end, or as the system likes.",
         choices=("step", "frame", "none"),

@@ -19,7 +19,7 @@ from stackmem.workspace.workspace import Workspace
 from .find_context import find_context
 
 LITERAL_BYTES = 10 * 1024 * 1024
-"""Most bytes of a file that is read, and of each of a command's two outputs."""
+"""``Bench.literal_bytes`` where no setting says otherwise."""
 LONGEST_SECONDS = 3_600.0
 READS = ("read_file", "list_files", "find_context")
 """Built-in tools that change nothing: they may run side by side, and are asked again after a crash."""
@@ -42,6 +42,7 @@ class Bench(Struct):
         snapshot: Keeps the workspace as it is now, and names it.
         scrub: Takes secrets out of what becomes a fact.
         rules: A new conversation about what ``.gitignore`` leaves out.
+        literal_bytes: Most bytes of a file that is read, and of each of a command's two outputs.
 
     """
 
@@ -50,6 +51,7 @@ class Bench(Struct):
     scrub: Callable[[str], str]
     command_seconds: float
     rules: Callable[[], IgnoreRules]
+    literal_bytes: int = LITERAL_BYTES
 
 
 def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
@@ -71,7 +73,7 @@ def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
             case "shell":
                 return _shell(given, call.timeout_seconds, bench)
             case "read_file":
-                return _read(files.read_whole(given["path"], LITERAL_BYTES), given["path"], bench)
+                return _read(files.read_whole(given["path"], bench.literal_bytes), given["path"], bench)
             case "list_files":
                 return ToolAnswered([bench.scrub(name) for name in files.names(given.get("path") or ".")])
             case "make_directory":
@@ -114,11 +116,12 @@ def _shell(given: dict[str, Any], seconds: float | None, bench: Bench) -> ToolAn
         lines.append(f"cd -- {shlex.quote(folder)} || exit 1")
     command = "\n".join([*lines, given["command"]])
     limit = bench.command_seconds if seconds is None else seconds
-    ended = bench.workspace.run_apart(command, limit, LITERAL_BYTES)
+    ended = bench.workspace.run_apart(command, limit, bench.literal_bytes)
     value: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": ended.exit_code}
     for name, capture in (("stdout", ended.capture), ("stderr", ended.errors)):
-        if capture is not None and capture.total > LITERAL_BYTES:
-            told = f"{name} is {capture.total:,} bytes, the limit is {LITERAL_BYTES:,}; write it to a file instead"
+        if capture is not None and capture.total > bench.literal_bytes:
+            most = f"the limit is {bench.literal_bytes:,}"
+            told = f"{name} is {capture.total:,} bytes, {most}; write it to a file instead"
             return ToolAnswered(None, "too_large", told, tree=bench.snapshot())
         head = b"" if capture is None else capture.parts()[0]
         value[name] = bench.scrub(head.decode("utf-8", "backslashreplace"))
@@ -142,8 +145,9 @@ def _plain(value: Any) -> str:
 
 
 def _read(raw: bytes, path: str, bench: Bench) -> ToolAnswered:
-    if len(raw) > LITERAL_BYTES:
-        return ToolAnswered(None, "too_large", f"{path} is over {LITERAL_BYTES:,} bytes; take a part by a command")
+    if len(raw) > bench.literal_bytes:
+        told = f"{path} is over {bench.literal_bytes:,} bytes; take a part by a command"
+        return ToolAnswered(None, "too_large", told)
     try:
         return ToolAnswered(bench.scrub(raw.decode()))
     except UnicodeDecodeError as error:

@@ -164,7 +164,7 @@ def outer_world(parts: Parts, places: Places, request: ProgramRequest, person: P
     rules = partial(IgnoreRules, places.run / HISTORY, workspace.root)
     return ProgramWorld(
         world=world,
-        bench=Bench(workspace, world.snapshot, world.scrub, world.command_seconds, rules),
+        bench=Bench(workspace, world.snapshot, world.scrub, world.command_seconds, rules, parts.literal_bytes),
         load=keeping(loader, lambda text: keep_source(places.run, text), world.scrub),
         ask_user=person.ask,
         own_tools=dict(TOOLS),
