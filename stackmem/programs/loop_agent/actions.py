@@ -31,7 +31,7 @@ def ready(session: Session, call: ActionCall) -> Ready | Outcome:
     """The action with its parameters checked, or why it is not run."""
     action = found(call.name, session.agent.actions, "action")
     if isinstance(action, str):
-        return Outcome(call.name, ok=False, code="UNKNOWN_ACTION", told=action)
+        return Outcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", told=action)
     if action.max_runs is not None and session.runs.get(action.name, 0) >= action.max_runs:
         return Outcome(action.name, ok=False, code="MAX_RUNS", told=f"it may run {action.max_runs} times, and has")
     fault = first_fault(call.params, action.params) if action.params else ""
@@ -80,7 +80,9 @@ def run_batch(session: Session, calls: tuple[ActionCall, ...], most: int) -> Doi
         for (index, prepared), answer in zip(waiting, answers, strict=True):
             outcomes[index] = outcome = _outcome(prepared.action.name, answer)
             session.ran(prepared.action, ok=outcome.ok)
-            if not outcome.ok and attempt < prepared.action.retries and answer.failed not in _HOPELESS:
+            allowed = prepared.action.max_runs
+            spent = allowed is not None and session.runs[prepared.action.name] >= allowed
+            if not outcome.ok and attempt < prepared.action.retries and not spent and answer.failed not in _HOPELESS:
                 again.append((index, prepared))
         if again:
             yield Wait(min(2.0**attempt, _LONGEST_WAIT))

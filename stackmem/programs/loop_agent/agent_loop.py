@@ -17,11 +17,12 @@ from ..effects import AskUser, Complete, Completion, Say
 from ..values import assigned
 from . import payload as payloads
 from .asking import ask_form
+from .forms import shown
 from .operations import Ask, ForEach, While
 from .prompt import system_prompt, tail
 from .response import Actions, Again, Chat, Expand, Failed, Malformed, Response, Success, understood
 from .session import MOST_BARE, RAN_DRY, Doing, Ended, Finish, Session
-from .steps import expand, run_calls, run_loop, run_sub_agent
+from .steps import run_calls, run_loop, run_sub_agent
 from .sub_agents import agent_of
 from .tending import recover, tend
 
@@ -94,14 +95,14 @@ def _carried_out(session: Session, response: Response) -> Doing:
     step = response.step
     if not isinstance(step, Malformed):
         session.malformed = 0
-    if not isinstance(step, Failed | Actions | Ask | ForEach | While):
+    if isinstance(step, Again | Chat):
         session.failed = 0
-    if not (isinstance(step, Again) and _is_bare(response)):
-        session.bare = 0
-    if response.warnings:
-        session.tell("Notes on your response:\n" + "\n".join(f"- {told}" for told in response.warnings))
+    session.tell_notes("your response", response.warnings)
+    before = session.payload
     if response.change:
         yield from _change(session, response.change)
+    does = response.automatic or response.actionable or response.scratchpad or session.payload is not before
+    session.bare = session.bare + 1 if isinstance(step, Again) and not does else 0
     for command in response.automatic:
         yield Say(command.line)
     if not isinstance(step, Chat):
@@ -124,9 +125,9 @@ def _stepped(session: Session, response: Response) -> Doing:
             session.tell_failure(step.fault)
             return _settled(session, ok=False)
         case Again():
-            return _again(session, response)
+            return _again(session)
         case Expand():
-            return expand(session, step)
+            return _settled(session, ok=session.conversation.expand(step.index, session.turn))
         case Actions():
             return _settled(session, ok=(yield from run_calls(session, step)))
         case ForEach() | While():
@@ -134,10 +135,6 @@ def _stepped(session: Session, response: Response) -> Doing:
         case Ask():
             finish = yield from run_sub_agent(session, step)
             return finish if isinstance(finish, Finish) else _settled(session, ok=bool(finish))
-
-
-def _is_bare(response: Response) -> bool:
-    return not (response.change or response.automatic or response.actionable or response.scratchpad)
 
 
 def _settled(session: Session, *, ok: bool) -> None:
@@ -159,14 +156,11 @@ def _malformed(session: Session, fault: str) -> None:
     session.tell(f"Your response could not be used: {fault}. Respond again with one JSON object and nothing else.")
 
 
-def _again(session: Session, response: Response) -> None:
-    if not _is_bare(response):
-        session.tell("Done. Go on.")
-        return
-    session.bare += 1
+def _again(session: Session) -> None:
     if session.bare >= MOST_BARE:
-        raise Ended("stalled", f"{MOST_BARE} responses in a row asked for nothing but another turn")
-    session.tell("Nothing was asked for. Choose a step that does something, or end with taskComplete.")
+        raise Ended("stalled", f"{MOST_BARE} responses in a row did nothing but ask for another turn")
+    nothing = "Nothing was done. Choose a step that does something, or end with taskComplete."
+    session.tell(nothing if session.bare else "Done. Go on.")
 
 
 def _success(session: Session, step: Success) -> Finish | None:
@@ -176,16 +170,18 @@ def _success(session: Session, step: Success) -> Finish | None:
         if session.runs.get(action.name, 0) < action.min_runs
     ]
     if short:
-        _malformed(session, f"the task is not complete: these actions must run first: {', '.join(short)}")
+        session.tell_failure(f"the task is not complete: these actions must run first: {', '.join(short)}")
+        _settled(session, ok=False)
         return None
     return Finish(step.message, session.payload)
 
 
 def _chat(session: Session, step: Chat, response: Response) -> Doing:
-    if session.depth:
-        return Finish(step.message, session.payload, chat=True)
     for command in response.actionable:
         yield Say(command.line)
+    if session.depth:
+        asked = [shown(question) for question in step.form.questions] if step.form else []
+        return Finish("\n".join([step.message, *asked]), session.payload, chat=True)
     if step.form is None:
         answer: Any = yield AskUser(step.message)
         session.tell(f"The person replied:\n{answer}")
@@ -205,5 +201,4 @@ def _change(session: Session, request: dict[str, Any]) -> Doing:
         notes += [f"the payload does not fit its schema now: {fault}"] if fault else []
     if change.requires_feedback:
         notes += [f"please look at this again: {flag}" for flag in change.flags]
-    if notes:
-        session.tell("Notes on your payload change:\n" + "\n".join(f"- {told}" for told in notes))
+    session.tell_notes("your payload change", notes)

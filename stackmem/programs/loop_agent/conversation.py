@@ -13,10 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.messages import Breakpoint, Message, Text
+from stackmem.core.text import clip_chars
 
 from .definition import Expiry
 
 Kind = Literal["request", "reply", "note", "summary", "action-result", "sub-agent-result", "loop-result", "expanded"]
+REPLY_CHARS = 30_000
 RESULTS: tuple[Kind, ...] = ("action-result", "sub-agent-result", "loop-result", "expanded")
 
 
@@ -69,7 +71,8 @@ class Conversation:
         self._numbers = 0
 
     def reply(self, text: str, turn: int) -> None:
-        self.entries.append(Entry("reply", text if text.strip() else "(an empty reply)", turn))
+        """Add what the model said; of a very long reply head and tail."""
+        self.entries.append(Entry("reply", clip_chars(text, REPLY_CHARS) if text.strip() else "(an empty reply)", turn))
 
     def tell(self, text: str, turn: int) -> None:
         self.entries.append(Entry("note", text, turn))

@@ -87,10 +87,13 @@ def while_(value: dict[str, Any], place: str) -> While:
         Misfit: Something in it does not fit.
 
     """
+    item = _variable(value, "itemVariable", place, "attempt")
+    if item.lower() == "index":
+        raise Misfit(f"{place}.itemVariable must not be index, which counts the iterations")
     return While(
         condition=needed(value, "condition", str, place),
         does=_does(value, place),
-        item=_variable(value, "itemVariable", place, "attempt"),
+        item=item,
         most=count(value, "maxIterations", place, 100, 0, MOST_ROUNDS),
         continue_on_error=member(value, "continueOnError", bool, place, default=False),
         delay_ms=count(value, "delayBetweenIterationsMs", place, 0, 0, MOST_DELAY_MS),

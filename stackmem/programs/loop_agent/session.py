@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
+
+from stackmem.core.text import mark_cut
 
 from .conversation import Conversation
 from .definition import Action, Agent
@@ -15,6 +17,8 @@ Doing = Generator[Any, Any, Any]
 MOST_DEPTH = 8
 RAN_DRY = 3
 MOST_BARE = 5
+_MOST_NOTES = 50
+_NOTE_CHARS = 400
 
 
 class Ended(Exception):  # noqa: N818 - the agent's own end, not a crash
@@ -99,9 +103,16 @@ class Session:
     def tell(self, text: str) -> None:
         self.conversation.tell(text, self.turn)
 
+    def tell_notes(self, about: str, notes: Sequence[str]) -> None:
+        """Tell remarks, if there are any; the model's own words in them are cut."""
+        if notes:
+            shown = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MOST_NOTES]]
+            left = len(notes) - len(shown)
+            self.tell("\n".join([f"Notes on {about}:", *shown, *([f"- and {left:,} more"] if left else [])]))
+
     def tell_failure(self, fault: str) -> None:
         self.fault = fault
-        self.tell(f"The step failed: {fault}.")
+        self.tell(f"The step failed: {mark_cut(fault, 1_000)}.")
 
     def ran(self, action: Action, *, ok: bool) -> None:
         self.runs[action.name] = self.runs.get(action.name, 0) + 1

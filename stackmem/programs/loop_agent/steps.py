@@ -14,7 +14,7 @@ from .naming import found
 from .operations import Ask, ForEach
 from .operations import While as WhileLoop
 from .references import Names
-from .response import Actions, Expand
+from .response import Actions
 from .result_text import LoopDone, action_text, loop_lines, loop_rows, loop_text
 from .session import Doing, Finish, Session, Shown
 from .sub_agents import Asked, ask_agent
@@ -48,9 +48,7 @@ def _took(session: Session, merged: Merged, warnings: list[str]) -> Doing:
     if merged.payload is not session.payload:
         session.payload = merged.payload
         yield assigned("payload", session.payload)
-    told = [*warnings, *merged.warnings]
-    if told:
-        session.tell("Notes:\n" + "\n".join(f"- {each}" for each in told))
+    session.tell_notes("where the results went", [*warnings, *merged.warnings])
 
 
 def run_sub_agent(session: Session, step: Ask) -> Doing:
@@ -101,8 +99,3 @@ def _shown(session: Session, done: LoopDone) -> Doing:
     file = f".stackmem/loop/{next(session.family.numbers)}.jsonl"
     answer: ToolAnswer = yield InvokeTool("write_file", {"path": file, "content": loop_rows(done), "parents": True})
     return loop_lines(done, file if not answer.failed else f"no file ({answer.detail})")
-
-
-def expand(session: Session, step: Expand) -> None:
-    """Show a result whole, or say why that cannot be."""
-    session.conversation.expand(step.index, session.turn)

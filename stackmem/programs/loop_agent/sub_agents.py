@@ -54,7 +54,7 @@ def ask_agent(session: Session, ask: Ask, payload: Any, path: str, *, apart: boo
     """
     known = agent_of(session, ask.name)
     if isinstance(known, str):
-        return Asked(Outcome(ask.name, ok=False, code="UNKNOWN_AGENT", told=known))
+        return Asked(Outcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", told=known))
     name, source, agent, mode = known
     if session.depth + 1 >= MOST_DEPTH:
         told = f"agents may ask one another {MOST_DEPTH} deep; do this yourself"

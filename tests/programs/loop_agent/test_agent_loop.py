@@ -74,12 +74,40 @@ def test_empty_replies_are_failed_steps_and_ten_in_a_row_end_the_agent():
 def test_bare_retries_end_as_stalled_after_five():
     played = play(*[step("Retry")] * 5)
     assert played.halted[0] == "stalled"
-    assert "Nothing was asked for" in played.last
+    assert "Nothing was done." in played.last
 
 
 def test_a_retry_that_keeps_something_is_not_bare():
     played = play(*[{**step("Retry"), "scratchpad": "x"}] * 6, done())
     assert played.value == {}
+
+
+def test_a_change_that_changes_nothing_is_bare_too():
+    assert play(*[change(updateElements={"notes": {}})] * 5, agent=NOTES).halted[0] == "stalled"
+
+
+def test_expansions_that_fail_are_failed_steps():
+    played = play(*[step("Retry", messageIndex=3)] * 10)
+    assert played.halted[0] == "Failed"
+    assert "Do not request this expansion again" in played.last
+
+
+def test_an_end_that_is_not_allowed_yet_is_a_failed_step():
+    agent = "name: a\nprompt: p\nactions: [{name: Poll, tool: poll, min_runs: 1}]\n"
+    assert "these actions must run first: Poll (0 of 1)" in play(*[done()] * 10, agent=agent).halted[1]
+
+
+def test_retries_stop_at_the_most_runs():
+    agent = "name: a\nprompt: p\nactions: [{name: Poll, tool: poll, retries: 5, max_runs: 2}]\n"
+    assert len(play(actions("poll"), done(), agent=agent, tool=lambda _: ToolAnswer(None, "error", "no")).calls) == 2
+
+
+def test_very_long_replies_and_words_do_not_fill_the_prompt():
+    played = play("x" * 900_000, {"k" * 90_000: 1, **change(**{"y" * 90_000: 1})}, actions("z" * 90_000), done())
+    assert len(played.last) < 320_000
+    assert len(play("x" * 900_000, done()).last) < 40_000
+    many = change(updateElements={f"k{number}": 1 for number in range(80)})
+    assert "- and 30 more" in play(many, done()).last
 
 
 def test_iterations_are_limited():

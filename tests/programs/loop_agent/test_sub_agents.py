@@ -53,6 +53,14 @@ def test_a_sub_agents_chat_is_its_result_and_marked():
     assert played.questions == []
 
 
+def test_a_sub_agents_form_is_text_for_its_parent():
+    form = {"questions": [{"id": "n", "label": "How many?", "type": "number"}]}
+    link = {"type": "open:url", "label": "See", "url": "https://a.b"}
+    played = play(ask("helper"), {"responseForm": form, "actionableCommands": [link]}, done(), agent=PARENT)
+    assert "How many?\nHow many?\n(a number; may be empty)" in played.last
+    assert played.done.said[0] == "[open] See: https://a.b"
+
+
 def test_a_sub_agent_that_fails_is_told_and_the_parent_goes_on():
     played = play(ask("helper"), "no", "no", "no", done(), agent=PARENT)
     assert "## helper ✗\n**Result:** MALFORMED RESPONSE — 3 responses in a row" in played.last
