@@ -81,6 +81,8 @@ class Fold:
         self._last_at = record.at
         if isinstance(event, RunStarted | RunForked):
             self._start(after, record.at)
+        if isinstance(event, RunResumed):  # it may have a model now that it had not before
+            self.page.model, self.page.window_tokens = after.begun.model, after.begun.window_tokens
         if isinstance(event, RunForked):
             self.page.forked = f"{event.parent} at record {event.at}"
         if isinstance(event, ChunkRead) and event.name in before.heap.chunks:

@@ -26,6 +26,7 @@ from stackmem.harness.run_program import Person, run_program
 from stackmem.harness.settings import Settings, resolve
 from stackmem.models.registry import Model, Scripted, open_model
 from stackmem.programs.language import Launch, Reading
+from stackmem.report.view import read_runs
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record
 from stackmem.trace.steps import total_usd
@@ -159,3 +160,11 @@ def test_a_language_that_says_which_models_it_asks_has_them_opened_before_the_ru
     with pytest.raises(UsageError, match="no model 'nosuch/model'"):
         run_program(ready, dict(os.environ), Person(lambda _: None))
     assert not [path for path in (desk.root / "runs").glob("*") if path.is_dir()]
+
+
+def test_a_run_that_was_given_a_model_is_shown_with_it(desk: Desk) -> None:  # noqa: F811
+    first = desk.run("ask what?\nsay $it")
+    replies = script(desk.root / "late.yaml", {"text": "skipped"}, {"text": "said"})
+    resume(folder_of(first), {"model": f"script:{replies}"}, dict(os.environ))
+    page = read_runs((folder_of(first),)).runs[0]
+    assert (page.model, page.unrendered, len(page.steps)) == (f"script:{replies}", "", 1)
