@@ -161,7 +161,7 @@ def test_no_expression_of_a_hundred_thousand_crashes():
     fuzzed(100_000, 2)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=80))
 def test_any_text_is_a_condition_or_a_fault(text):
     assert isinstance(verdict(text, SEEN).fault, str)
@@ -177,7 +177,7 @@ REQUESTS = ("newElements", "updateElements", "removeElements", "replaceElements"
 WRAPPED = st.fixed_dictionaries({}, optional=dict.fromkeys(REQUESTS, OBJECT))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(OBJECT, WRAPPED)
 def test_any_change_leaves_the_payload_alone_and_counts_what_it_did(payload, request):
     before = repr(payload)
@@ -188,7 +188,7 @@ def test_any_change_leaves_the_payload_alone_and_counts_what_it_did(payload, req
     assert change.deeds or change.result == payload
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=200) | st.builds(lambda text: f'{{"nextStep": {{"type": "{text}"}}}}', st.text(max_size=9)))
 def test_any_reply_comes_to_something(text):
     assert understood(text).step is not None
