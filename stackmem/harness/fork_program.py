@@ -12,6 +12,7 @@ from stackmem.trace.open_run import Run
 from stackmem.trace.program import SOURCES, sources_of
 from stackmem.trace.replay import verify
 
+from .nobody import with_model
 from .play import Loop, Opened
 from .request import ProgramRequest, Request, read_request
 from .run_program import Person, outer_world, program_loop
@@ -24,7 +25,7 @@ def request_to_fork(run: Run, moment: Moment) -> Request:
         UsageError: It is a program's, and at that moment the program had not begun.
 
     """
-    request = read_request(run.folder)
+    request = with_model(read_request(run.folder), moment.settled, None)
     if request.program is not None and moment.settled.program is None:
         raise UsageError("at its start the program has not begun; run it anew with stackmem run")
     return request

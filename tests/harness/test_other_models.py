@@ -18,6 +18,8 @@ from stackmem.core.machine import fold
 from stackmem.core.messages import Message, Text, Usage, View
 from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.errors import UsageError
+from stackmem.harness.changes import Changes
+from stackmem.harness.fork import fork
 from stackmem.harness.other_models import Models, open_other
 from stackmem.harness.program_prepare import Asked, outlined, prepare_program
 from stackmem.harness.replay import replay_run
@@ -168,3 +170,11 @@ def test_a_run_that_was_given_a_model_is_shown_with_it(desk: Desk) -> None:  # n
     resume(folder_of(first), {"model": f"script:{replies}"}, dict(os.environ))
     page = read_runs((folder_of(first),)).runs[0]
     assert (page.model, page.unrendered, len(page.steps)) == (f"script:{replies}", "", 1)
+
+
+def test_a_fork_of_a_run_that_was_given_a_model_has_it(desk: Desk) -> None:  # noqa: F811
+    first = desk.run("ask what?\nask more?\nsay $it")
+    replies = script(desk.root / "late.yaml", *({"text": text} for text in ("skipped", "a", "b")))
+    resume(folder_of(first), {"model": f"script:{replies}"}, dict(os.environ))
+    forked = fork(folder_of(first), 1, Changes(), dict(os.environ))
+    assert (forked.result.outcome, forked.result.model) == ("finished", f"script:{replies}")
