@@ -51,7 +51,7 @@ class SexpEvaluator:
         log: Callable[[str], object] = id,
         read_text: Callable[[str, str], tuple[str, str]] | None = None,
     ) -> None:
-        """Keep the collaborators; nothing is asked of them yet.
+        """Keep the collaborators; nothing is asked of them yet. None has no tasks, no tools, no memory.
 
         Args:
             budget: Of each evaluation.
@@ -109,13 +109,13 @@ class _Collaborators:
         self._log, self._read_text = log, read_text
 
     def kind(self, name: str) -> Kind:
-        template = _asked(f"looking up the task '{name}'", lambda: self._tasks.find_template(name))
+        template = _asked(f"looking up the task '{name}'", lambda: self._template(name))
         if template is not None and (_part(template, "type") or "atomic") == "atomic":
             return "task"
         return "tool" if self._executor(name) is not None else ""
 
     def parameters(self, name: str) -> tuple[str, ...] | None:
-        template = self._tasks.find_template(name) if self.kind(name) == "task" else None
+        template = self._template(name) if self.kind(name) == "task" else None
         params = _part(template, "params") or _part(template, "parameters")
         return tuple(map(str, params)) if isinstance(params, dict | list | tuple) else None
 
@@ -128,8 +128,11 @@ class _Collaborators:
             return told(error)
         return "the task system refuses it" if refused else ""
 
+    def _template(self, name: str) -> Any:
+        return None if self._tasks is None else self._tasks.find_template(name)
+
     def _executor(self, name: str) -> Any:
-        tools = self._handler.tool_executors
+        tools = getattr(self._handler, "tool_executors", None) or {}
         if name in tools:
             return tools[name]
         plain = name.replace(":", "_")
@@ -172,7 +175,7 @@ class _Collaborators:
     def _task(self, request: SubtaskRequest) -> Any:
         found = _asked(f"the task '{request.name}'", lambda: self._tasks.execute_atomic_template(request))
         result = _result(request.name, found)
-        wanted = _part(self._tasks.find_template(request.name), "output_format")
+        wanted = _part(self._template(request.name), "output_format")
         schema = _part(wanted, "schema")
         if not isinstance(schema, dict) or _part(result, "status") == "FAILED":
             return result

@@ -194,6 +194,8 @@ def _members(item: Any) -> list[Any]:
 
 
 def _is_symbol(text: str) -> bool:
+    if text in ("nil", "true", "false") or text.lstrip("+-.")[:1].isdigit():
+        return False
     return bool(text) and not any(char.isspace() or char in "()[]'\";`," for char in text)
 
 

@@ -37,6 +37,24 @@ def test_the_root_scope_is_the_one_that_was_given() -> None:
     assert env.get_local_bindings() == {"x": 5, "y": 2}
 
 
+def test_without_collaborators_the_language_is_whole() -> None:
+    evaluator = SexpEvaluator(None, None, None)
+    assert evaluator.evaluate_string("(map (lambda (x) (* x x)) (list 1 2 3))") == [1, 4, 9]
+    with pytest.raises(UnboundSymbolError):
+        evaluator.evaluate_string("(work (a 1))")
+    with pytest.raises(SexpEvaluationError, match="Error in finding context"):
+        evaluator.evaluate_string('(get_context (query "x"))')
+    with pytest.raises(SexpEvaluationError, match="Failed to register template 't'"):
+        evaluator.evaluate_string('(defatom t (params) (instructions "x"))')
+
+
+def test_a_mapping_is_written_as_pairs_that_read_as_they_are() -> None:
+    table = {"a": 1, "b c": 2, "nil": 3, "7": 4, "-": 5}
+    shown = '((a 1) ("b c" 2) ("nil" 3) ("7" 4) (- 5))'
+    assert World().value("(string-append x)", x=table) == shown
+    assert World().value(f'(get-field \'{shown} "nil")') == 3
+
+
 def test_without_a_scope_there_is_an_empty_one() -> None:
     assert SexpEvaluator(Tasks(), Tools(), Memory()).evaluate_string("(+ 1 2)") == 3
 
