@@ -7,8 +7,10 @@ Rule 2: what runs side by side is recorded as it arrives; the interpreter is ans
 from __future__ import annotations
 
 import random
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from queue import SimpleQueue
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -94,11 +96,11 @@ def _facts(upcoming: Upcoming, state: State, outer: ProgramWorld, interrupts: In
             with interrupts.allowed():
                 event = next(found, None)
         except KeyboardInterrupt:
-            event = RunEnded("interrupted", so_far(state))
-            found = iter(())
+            yield RunEnded("interrupted", so_far(state))
+            return
         except (WorkspaceError, OSError) as error:
-            event = RunEnded("workspace_error", outer.world.scrub(str(error)))
-            found = iter(())
+            yield RunEnded("workspace_error", outer.world.scrub(str(error)))
+            return
         if event is None:
             return
         yield event
@@ -131,15 +133,31 @@ def _may_run_beside(effect: Asked, outer: ProgramWorld) -> bool:
 
 
 def _side_by_side(pairs: list[tuple[int | None, Asked]], most: int, outer: ProgramWorld) -> Iterator[Event]:
-    pool = ThreadPoolExecutor(min(most, len(pairs), 32))
+    """Each answer as it arrives; a call that never returns does not keep the process from ending."""
+    left = deque(pairs)
+    arrived: SimpleQueue[Event | BaseException] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            try:
+                branch, effect = left.popleft()
+            except IndexError:
+                return
+            try:
+                arrived.put(_answer(branch, effect, outer))
+            except BaseException as error:  # noqa: BLE001 - it is raised where the answers are waited for
+                arrived.put(error)
+
+    for _ in range(min(most, len(pairs), 32)):
+        threading.Thread(target=work, name="beside", daemon=True).start()
     try:
-        running: set[Future[Event]] = {pool.submit(_answer, branch, effect, outer) for branch, effect in pairs}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
+        for _ in pairs:
+            found = arrived.get()
+            if isinstance(found, BaseException):
+                raise found
+            yield found
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        left.clear()
 
 
 def _answer(branch: int | None, effect: Asked, outer: ProgramWorld) -> Event:

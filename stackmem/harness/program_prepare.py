@@ -170,9 +170,13 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
     must_be_text(str(path), "the program's path")
     if path.is_dir():
         path = _main_of(path, language)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{named} is no regular file; name a program, or a folder with one")
     if not path.is_file():
-        raise UsageError(f"there is no program {named}; give a file, or a folder with {' or '.join(_mains())}")
+        raise UsageError(f"there is no program {named}; give a file, or a folder with one of {', '.join(_mains())}")
     found = language or language_of(path.name)
+    if found is None and language_of(path.name, linting=True) is not None:
+        raise UsageError(f"{path.name} is part of programs and is no program; stackmem lint looks at it")
     if found is None:
         told = ", ".join(sorted(INTERPRETERS))
         raise UsageError(f"{path.name} cannot be run: its name ends with none of {told}; say --language NAME")
@@ -180,11 +184,16 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
 
 
 def _mains() -> list[str]:
-    return [open_language(name).main for name in sorted(set(INTERPRETERS.values()))]
+    return [main for name in sorted(set(INTERPRETERS.values())) for main in _mains_of(open_language(name))]
+
+
+def _mains_of(language: Language) -> tuple[str, ...]:
+    """The names of a folder's program in one language, the usual one first."""
+    return tuple(dict.fromkeys([language.main, *(f"main{suffix}" for suffix in language.suffixes)]))
 
 
 def _main_of(folder: Path, language: str | None) -> Path:
-    mains = [open_language(language).main] if language else _mains()
+    mains = list(_mains_of(open_language(language))) if language else _mains()
     found = [folder / name for name in mains if (folder / name).is_file()]
     if len(found) > 1:
         raise UsageError(f"{folder} holds {' and '.join(path.name for path in found)}; name the one that is to be run")
