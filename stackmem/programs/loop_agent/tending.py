@@ -15,7 +15,13 @@ from .session import Doing, Ended, Session
 def tend(session: Session) -> Doing:
     """Remove and shorten what is due, and sum up where the conversation is long."""
     conversation = session.conversation
-    for index in pruned(conversation, session.turn):
+    before = sum(entry.final for entry in conversation.entries)
+    asking = pruned(conversation, session.turn)
+    changed = sum(entry.final for entry in conversation.entries) - before + len(asking)
+    if changed:
+        told = f"{changed} result{'s' if changed > 1 else ''} left the prompt or became shorter"
+        yield StepEntered(f"{session.path}/turn {session.turn}", told)
+    for index in asking:
         entry = conversation.entries[index]
         wanted = (entry.expires.prompt if entry.expires else "") or folding.COMPACT
         summary = yield from _summary(session, f"{wanted}\n\n{entry.text}")

@@ -3,6 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stackmem.core.messages import ToolResult
+from stackmem.core.program_events import StepEntered
+from stackmem.memory.expandable import Expandable
 from stackmem.programs.effects import Completion, ToolAnswer
 from stackmem.programs.loop_agent import folding
 from stackmem.programs.loop_agent.conversation import Conversation
@@ -28,6 +31,19 @@ def test_a_result_is_removed_when_it_is_due():
     played = play(actions("poll"), *[step("Retry")] * 3, done(), agent=agent("turns: 2"), tool=long_answer)
     assert ["z" * 9_000 in played.prompt(number) for number in range(1, 5)] == [True, True, False, False]
     assert "[#1] [Removed: 9," in played.last
+    told = [each.call for each in played.done.happened if isinstance(each, StepEntered)]
+    assert told.count("1 result left the prompt or became shorter") == 1
+
+
+def test_the_strategy_and_the_agent_shorten_by_the_same_code():
+    strategy = Expandable(chars=50)
+    for size in (10, 120, 5_000):
+        conversation = Conversation("task")
+        conversation.result("action-result", "r" * size, 1)
+        entry = conversation.entries[1]
+        short = compacted(entry, 50).text
+        other = strategy.shorten(ToolResult("c", entry.text), 1).text
+        assert short == other == entry.text or short[:50] == other[:50] == entry.text[:50]
 
 
 def test_a_compacted_result_can_be_expanded_once():
