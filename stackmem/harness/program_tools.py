@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stackmem.core.program_events import ToolAnswered, ToolFailure
 from stackmem.history.ignored import IgnoreRules
@@ -17,22 +18,24 @@ from stackmem.workspace.refusals import Refused
 from stackmem.workspace.workspace import Workspace
 
 from .find_context import find_context
+from .python_process import PythonCalls
 
 LITERAL_BYTES = 10 * 1024 * 1024
 """``Bench.literal_bytes`` where no setting says otherwise."""
 LONGEST_SECONDS = 3_600.0
 READS = ("read_file", "list_files", "find_context")
 """Built-in tools that change nothing: they may run side by side, and are asked again after a crash."""
-BUILT_IN = ("shell", "read_file", "write_file", "list_files", "make_directory", "find_context")
+BUILT_IN = ("shell", "run_python", "read_file", "write_file", "list_files", "make_directory", "find_context")
 
 _TAKES: dict[str, dict[str, tuple[type, bool]]] = {
+    "run_python": {"folder": (str, True), "program": (str, True), "order": (str, True), "answers": (list, True)},
     "shell": {"command": (str, True), "working_directory": (str, False), "env": (dict, False)},
     "read_file": {"path": (str, True)},
     "write_file": {"path": (str, True), "content": (str, True), "parents": (bool, False)},
     "list_files": {"path": (str, False)},
     "make_directory": {"path": (str, True)},
 }
-_TYPES = {str: "a text", dict: "an object", bool: "true or false"}
+_TYPES = {list: "a list", str: "a text", dict: "an object", bool: "true or false"}
 
 
 class Bench(Struct):
@@ -43,6 +46,7 @@ class Bench(Struct):
         scrub: Takes secrets out of what becomes a fact.
         rules: A new conversation about what ``.gitignore`` leaves out.
         literal_bytes: Most bytes of a file that is read, and of each of a command's two outputs.
+        python: Processes of functions that wait for an answer.
 
     """
 
@@ -52,6 +56,7 @@ class Bench(Struct):
     command_seconds: float
     rules: Callable[[], IgnoreRules]
     literal_bytes: int = LITERAL_BYTES
+    python: PythonCalls = field(default_factory=PythonCalls)
 
 
 def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
@@ -72,6 +77,10 @@ def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
         match call.tool:
             case "shell":
                 return _shell(given, call.timeout_seconds, bench)
+            case "run_python":
+                limit = call.timeout_seconds or bench.command_seconds
+                said = bench.python.use(given, limit, bench.workspace, bench.scrub)
+                return replace(said, tree=bench.snapshot())
             case "read_file":
                 return _read(files.read_whole(given["path"], bench.literal_bytes), given["path"], bench)
             case "list_files":

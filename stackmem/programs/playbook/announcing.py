@@ -39,7 +39,7 @@ class _Announcements:
                 return (self._line(f"  ${happening.name} ({happening.kind}{size})"),)
             case UserAnswered():
                 return (self._line(f"  the user said {brief(happening.text, 200)!r}"),)
-            case InvokeTool() if happening.tool == "shell":
+            case InvokeTool() if happening.tool == "run_python" and not happening.arguments["answers"]:
                 return (self._line("  runs Python"),)
             case Complete():
                 said = [part.text for part in happening.messages[-1].parts if hasattr(part, "text")]

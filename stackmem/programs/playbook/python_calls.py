@@ -1,8 +1,4 @@
-"""Functions of Python blocks: run in the sandbox by a command, talked to in lines of JSON.
-
-The process prints a request where the function calls a playbook, and ends; it is started again with the answers so
-far, and takes them in their order without asking.
-"""
+"""Functions of Python blocks: each runs in a process of its own in the sandbox, and waits where it calls a playbook."""
 
 from __future__ import annotations
 
@@ -20,49 +16,49 @@ SECONDS = 30.0
 MOST_CALLS = 200
 _MARK = "\x1estackmem "
 _ERROR_CHARS = 2_000
-RUNNER = '''\
-"""Runs one function; see docs/programs/playbooks.md."""
-import asyncio, inspect, json, os, sys
-with open(sys.argv[1], encoding="utf-8") as file: order = json.load(file)
-try:
-    for path in sys.argv[:2]: os.remove(path)
-    os.removedirs(os.path.dirname(sys.argv[1]))
-except OSError: pass
-out, answers = sys.stdout, list(order["answers"])
+RUNNER = """\
+import asyncio, inspect, io, json, os, sys, time
+place = sys.argv[1]
+with open(place + "/order.json", encoding="utf-8") as file: order = json.load(file)
+true_out, held, asked, coroutine = sys.stdout, io.StringIO(), 0, False
 mark = "\\x1estackmem "
 class Failed(Exception): pass
-def tell(**said):
-    out.write("\\n" + mark + json.dumps(said) + "\\n"); out.flush()
+class Shown(io.TextIOBase):
+    def write(self, text): return held.write(text)
+    def writable(self): return True
+sys.stdout = sys.stderr = Shown()
+def take():
+    text = held.getvalue(); held.seek(0); held.truncate(); return text
 def finish(**said):
-    tell(**said); sys.stdout.flush(); sys.stderr.flush()
-    os._exit(0)
+    true_out.write("\\n" + mark + json.dumps({**said, "output": take()}) + "\\n"); true_out.flush(); os._exit(0)
+def ask(name, values, named):
+    global asked
+    try: text = json.dumps({"call": name, "values": values, "named": named, "output": take()}, allow_nan=False)
+    except (TypeError, ValueError) as error: raise Failed(f"arguments of {name} are no JSON values: {error}")
+    with open(f"{place}/ask.tmp", "w", encoding="utf-8") as file: file.write(text)
+    os.replace(f"{place}/ask.tmp", f"{place}/ask-{asked}.json")
+    answer, pause = f"{place}/answer-{asked}.json", 0.001
+    asked += 1
+    while True:
+        try:
+            with open(answer, encoding="utf-8") as file: got = json.load(file)
+            break
+        except (OSError, ValueError): time.sleep(pause); pause = min(0.05, pause * 1.5)
+    if "failed" in got: raise Failed(got["failed"])
+    return got["value"]
 def caller(name):
     def call(*values, **named):
-        if answers:
-            got = answers.pop(0)
-            out.write("\\n" + mark + json.dumps({"answered": True}) + "\\n")
-            if "failed" in got: raise Failed(got["failed"])
-            return Awaitable.of(got["value"])
-        try: json.dumps([values, named])
-        except (TypeError, ValueError) as error: raise Failed(f"arguments of {name} are no JSON values: {error}")
-        finish(call=name, values=values, named=named)
-    return call
-class Awaitable:
-    """Gives results that can be awaited in functions that are `async`."""
-    @staticmethod
-    def of(value):
-        if not order["is_async"]: return value
+        value = ask(name, values, named)
+        if not coroutine: return value
         async def given(): return value
         return given()
+    return call
 def playbook(*given, **_):
     return given[0] if given and callable(given[0]) else (lambda function: function)
-space = {"__name__": "playbook", "playbook": playbook}
-space.update({name: caller(name) for name in order["names"]})
+space = {"__name__": "playbook", "playbook": playbook, **{name: caller(name) for name in order["names"]}}
 try:
     exec(compile(order["source"], "playbook.py", "exec"), space)
-    order["is_async"] = inspect.iscoroutinefunction(space[order["function"]])
-    for name in order["names"]:
-        if name != order["function"] and name not in order["defined"]: space[name] = caller(name)
+    coroutine = inspect.iscoroutinefunction(space[order["function"]])
     value = space[order["function"]](**order["arguments"])
     if inspect.iscoroutine(value): value = asyncio.run(value)
     text = json.dumps(value, allow_nan=False)
@@ -72,7 +68,7 @@ except BaseException as error:
     traceback.print_exc()
     finish(failed=f"{type(error).__name__}: {error}")
 finish(value=json.loads(text))
-'''
+"""
 
 
 def run_function(here: Here, book: Playbook, arguments: dict[str, Any], play: Any) -> Doing:
@@ -93,53 +89,46 @@ def _exchange(here: Here, book: Playbook, arguments: dict[str, Any], play: Any) 
     folder = f".stackmem/python/{here.world.python_calls}"
     answers: list[dict[str, Any]] = []
     while len(answers) <= MOST_CALLS:
-        for name, content in (("run.py", RUNNER), ("order.json", _order(here, book, arguments, answers))):
-            file = {"path": f"{folder}/{name}", "content": content, "parents": True}
-            wrote: ToolAnswer = yield InvokeTool("write_file", file)
-            if wrote.failed:
-                return Failure(wrote.detail)
-        command = f"python3 -u {folder}/run.py {folder}/order.json"
-        ran: ToolAnswer = yield InvokeTool("shell", {"command": command}, SECONDS)
-        output, said = _read(ran, len(answers))
-        if output.strip():
-            yield Say(output.strip("\n"))
+        given = {"folder": folder, "program": RUNNER, "order": _order(here, book, arguments), "answers": list(answers)}
+        ran: ToolAnswer = yield InvokeTool("run_python", given, SECONDS)
+        said = _read(ran)
+        if said["output"].strip():
+            yield Say(said["output"].strip("\n"))
         if "call" not in said:
             return said["value"] if "value" in said else Failure(said["failed"])
         answers.append((yield from _answer(here, said, play)))
     return Failure(f"{book.name} made over {MOST_CALLS} calls")
 
 
-def _order(here: Here, book: Playbook, arguments: dict[str, Any], answers: list[dict[str, Any]]) -> str:
+def _order(here: Here, book: Playbook, arguments: dict[str, Any]) -> str:
     agent = here.agent.agent
     named = [each.name for each in agent.playbooks if not each.python or each.python != book.python]
     others = [each.name for owner, each in here.world.program.all() if owner.name != agent.name and each.public]
     names = list(dict.fromkeys([*named, *others]))
-    given = {"source": book.python, "function": book.name, "arguments": arguments, "answers": answers, "names": names}
-    return json.dumps({**given, "is_async": False, "defined": []})
+    given = {"source": book.python, "function": book.name, "arguments": arguments, "names": names}
+    return json.dumps(given)
 
 
-def _read(ran: ToolAnswer, answered: int) -> tuple[str, dict[str, Any]]:
-    """What the process printed since its last answer, stderr behind it, and what it said last."""
+def _read(ran: ToolAnswer) -> dict[str, Any]:
+    """What the process said last: ``call``, ``value`` or ``failed``, and the ``output`` before that."""
     value = ran.value if isinstance(ran.value, dict) else {}
+    if "call" in value:
+        return {**value, "output": str(value.get("output", ""))}
     said: dict[str, Any] = {}
-    parts: list[list[str]] = [[]]
+    lines = []
     for line in str(value.get("stdout", "")).split("\n"):
         if not line.startswith(_MARK):
-            parts[-1].append(line)
+            lines.append(line)
             continue
         try:
-            said = json.loads(line.removeprefix(_MARK))
-        except ValueError:
+            said = dict(json.loads(line.removeprefix(_MARK)))
+        except (ValueError, TypeError):
             said = {"failed": "its last line is no JSON"}
-        if not isinstance(said, dict) or said.get("answered"):
-            said = {}
-            parts.append([])
-    output = "\n".join("\n".join(part).strip("\n") for part in parts[answered:])
-    errors = str(value.get("stderr", ""))
-    output = "\n".join(text.strip("\n") for text in (output, errors) if text.strip())
-    if ran.failed or not {"value", "failed", "call"} & said.keys():
+    parts = [str(said.get("output", "")), "\n".join(lines), str(value.get("stderr", ""))]
+    output = "\n".join(text.strip("\n") for text in parts if text.strip())
+    if ran.failed or not {"value", "failed"} & said.keys():
         said = {"failed": shortened(ran.detail or "it ended without a result", _ERROR_CHARS)}
-    return output, said
+    return {**said, "output": output}
 
 
 def _answer(here: Here, said: dict[str, Any], play: Any) -> Doing:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +89,33 @@ class Desk:
             case InvokeTool(tool="read_file"):
                 text = self.files.get(effect.arguments["path"])
                 return ToolAnswer(None, "missing", "it does not exist") if text is None else ToolAnswer(text)
-            case InvokeTool(tool="shell"):
-                return self._shell(effect.arguments["command"])
+            case InvokeTool(tool="run_python"):
+                return self._python(effect.arguments)
         raise AssertionError(effect)
 
-    def _shell(self, command: str) -> ToolAnswer:
+    def _python(self, given: dict[str, Any]) -> ToolAnswer:
+        """Start the function anew with all answers so far, until it asks for one more or ends."""
         assert self._folder is not None
-        for name, text in self.files.items():
-            (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self._folder / name).write_text(text, encoding="utf-8")
-        command = command.replace("python3", sys.executable, 1)
-        ran = subprocess.run(command, shell=True, cwd=self._folder, capture_output=True, text=True, check=False)
-        value = {"stdout": ran.stdout, "stderr": ran.stderr, "exit_code": ran.returncode}
-        failed = "exit" if ran.returncode else ""
-        return ToolAnswer(value, failed, f"exit {ran.returncode}" if failed else "")
+        place = self._folder / given["folder"]
+        place.mkdir(parents=True, exist_ok=True)
+        answers = given["answers"]
+        told = {"run.py": given["program"], "order.json": given["order"]}
+        told |= {f"answer-{number}.json": json.dumps(answer) for number, answer in enumerate(answers)}
+        for name, text in told.items():
+            (place / name).write_text(text, encoding="utf-8")
+        asks = place / f"ask-{len(answers)}.json"
+        command = [sys.executable, str(place / "run.py"), str(place)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not asks.exists():
+            time.sleep(0.01)
+        if asks.exists():
+            process.kill()
+            process.communicate()
+            return ToolAnswer(json.loads(asks.read_text("utf-8")))
+        out, err = process.communicate()
+        failed = "exit" if process.returncode else ""
+        value = {"stdout": out, "stderr": err, "exit_code": process.returncode}
+        return ToolAnswer(value, failed, f"exit {process.returncode}" if failed else "")
 
 
 def launch(text: str, **options: Any) -> Launch:

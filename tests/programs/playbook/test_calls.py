@@ -319,9 +319,10 @@ def test_functions_of_one_block_call_each_other_and_a_plain_one_calls_a_playbook
         ("@playbook\ndef f(n): raise SystemExit(3)", "failed: SystemExit: 3"),
         ("import os\n@playbook\ndef f(n): os._exit(3)", "failed: exit 3"),
         ("import os\n@playbook\ndef f(n): os._exit(0)", "failed: it ended without a result"),
+        ("import os\n@playbook\ndef f(n): os.write(1, b'\\x1estackmem 5\\n'); os._exit(0)", "its last line is no JSON"),
         ("@playbook\ndef f(n): Ask(object())", "are no JSON values"),
         (
-            "@playbook\ndef f(n): print('\\x1estackmem {', flush=True); import os; os._exit(0)",
+            "@playbook\ndef f(n): import os; os.write(1, b'\\x1estackmem {\\n'); os._exit(0)",
             "its last line is no JSON",
         ),
     ],
@@ -335,16 +336,18 @@ def test_a_function_that_fails_is_a_fact(tmp_path: Path, body: str, told: str):
 def test_a_function_that_calls_forever_is_stopped(tmp_path: Path):
     calls = ['`Step["Ask:01"]` `Return[1]`'] * 201
     desk = Desk([CALL, *calls, '`Step["P:02"]` yld return'])
-    call = '\n\x1estackmem {"call": "Ask", "values": ["x"], "named": {}}\n'
-    desk._shell = lambda _: ToolAnswer({"stdout": call, "stderr": "", "exit_code": 0})
+    answer = desk.answer
+    call = ToolAnswer({"call": "Ask", "values": ["x"], "named": {}})
+    desk.answer = lambda effect: call if isinstance(effect, InvokeTool) else answer(effect)
     played = run(python("@playbook\ndef f(n): return n"), desk=desk)
     assert "f made over 200 calls" in played.instruction(len(played.asked) - 1)
 
 
-@pytest.mark.parametrize("file", ["run.py", "order.json"])
-def test_a_function_whose_files_cannot_be_written_fails(tmp_path: Path, file: str):
+def test_a_function_whose_files_cannot_be_written_fails(tmp_path: Path):
     desk = Desk([CALL, '`Step["P:02"]` yld return'], folder=tmp_path)
-    desk.refused = {f".stackmem/python/1/{file}"}
+    answer = desk.answer
+    refused = ToolAnswer(None, "refused", "no room")
+    desk.answer = lambda effect: refused if isinstance(effect, InvokeTool) else answer(effect)
     assert "failed: no room" in run(python("@playbook\ndef f(n): return n"), desk=desk).instruction(1)
 
 
