@@ -121,24 +121,39 @@ def _as_json(value: Any) -> ToolAnswered:
 
 
 class _Printing:
-    """Sends to stderr what is printed while tools run: stdout is the program's, and with ``--json`` the result's."""
+    """Sends to stderr what a tool's thread prints: stdout is the program's, and with ``--json`` the result's."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running = 0
+        self._own = threading.local()
         self._stdout: Any = None
 
     def __enter__(self) -> None:
+        self._own.tool = True
         with self._lock:
             if not self._running:
-                self._stdout, sys.stdout = sys.stdout, sys.stderr
+                self._stdout = sys.stdout
+                routed: Any = _Routed(self._stdout, self._own)
+                sys.stdout = routed
             self._running += 1
 
     def __exit__(self, *_: object) -> None:
+        self._own.tool = False
         with self._lock:
             self._running -= 1
             if not self._running:
                 sys.stdout = self._stdout
+
+
+class _Routed:
+    """The stdout of all threads but those that run a tool, which have stderr; one of them may never end."""
+
+    def __init__(self, stdout: Any, own: threading.local) -> None:
+        self._stdout, self._own = stdout, own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr if getattr(self._own, "tool", False) else self._stdout, name)
 
 
 _PRINTING = _Printing()

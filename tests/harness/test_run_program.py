@@ -21,7 +21,7 @@ from stackmem.harness.changes import Changes
 from stackmem.harness.exports import export_run
 from stackmem.harness.fork import fork
 from stackmem.harness.own_tools import TOOLS, register, tool
-from stackmem.harness.program_prepare import Asked, prepare_program
+from stackmem.harness.program_prepare import Asked, find_program, prepare_program
 from stackmem.harness.redact import redact_run
 from stackmem.harness.replay import replay_run
 from stackmem.harness.resume import resume
@@ -361,3 +361,24 @@ def test_a_source_is_kept_under_its_digest_with_nothing_beside_it(tmp_path: Path
     found = {path.name: path.read_text("utf-8") for path in (tmp_path / "sources").iterdir()}
     assert found.keys() == digests
     assert sorted(found.values()) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("part.tool.apl", "is no program; stackmem lint"), ("pipe.tiny", "no regular file"), ("none.tiny", "no program")],
+)
+def test_what_is_no_program_is_said_in_words(desk: Desk, name: str, told: str) -> None:
+    desk.write("", "part.tool.apl")
+    os.mkfifo(desk.folder / "pipe.tiny")
+    with pytest.raises(UsageError, match=told):
+        prepare_program(Asked(name), desk.flags, dict(os.environ), desk.folder)
+
+
+def test_a_folders_program_may_have_any_ending_of_its_language_but_only_one_may_be_there(desk: Desk) -> None:
+    desk.write("# Main\n", "main.playbook.md")
+    assert find_program(".", None, desk.folder)[0].name == "main.playbook.md"
+    desk.write("say x")
+    with pytest.raises(UsageError, match="name the one"):
+        find_program(".", None, desk.folder)
+    with pytest.raises(UsageError, match="Module Entry Point Not Found"):
+        find_program(".", "apl", desk.folder)

@@ -1,0 +1,59 @@
+"""A program's run that is stopped while something is asked of the world."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stackmem.core.events import RunEnded
+from stackmem.harness.replay import replay_run
+from stackmem.trace.open_run import Run
+from tests.programs import tiny
+
+from .test_run_program import Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    tiny.install()
+    yield Desk(tmp_path)
+    tiny.remove()
+
+
+STOPPED = """
+import os, signal, sys, threading, time
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from stackmem.harness.own_tools import tool
+from stackmem.harness.program_prepare import Asked, prepare_program
+from stackmem.harness.run_program import Person, run_program
+from tests.programs import tiny
+tiny.install()
+
+@tool(parallel=True)
+def never() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    while True:
+        time.sleep(0.05)
+
+flags = {{"runs_dir": {runs!r}, "sandbox_dir": {work!r}}}
+ready = prepare_program(Asked({program!r}), flags, dict(os.environ), Path({cwd!r}))
+print(run_program(ready, dict(os.environ), Person(lambda question: None)).run.outcome)
+"""
+
+
+@pytest.mark.parametrize("text", ["use never {}", "both use never {} & list ."])
+def test_one_ctrl_c_ends_a_program_whose_tool_never_returns(desk: Desk, text: str) -> None:
+    code = STOPPED.format(
+        root=str(Path(__file__).parents[2]), runs=desk.flags["runs_dir"], work=desk.flags["sandbox_dir"],
+        program=str(desk.write(text)), cwd=str(desk.folder),
+    )  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "interrupted\n", done.stderr
+    run = next((desk.root / "runs").iterdir())
+    assert replay_run(run).outcome == "interrupted"
+    assert sum(isinstance(record.event, RunEnded) for record in Run(run).records()) == 1
