@@ -37,7 +37,7 @@ def test_calls_nest_a_hundred_thousand_deep_where_the_depth_says_so() -> None:
 
 
 def test_an_error_at_the_bottom_of_a_deep_call_can_be_caught_at_its_top() -> None:
-    assert evaluate(COUNT.format("(foo)") + "(try (f 50000) (catch (e) (get-field e 'line)))", None, DEEP) == 1
+    assert evaluate(COUNT.format("(foo)") + "(try (f 20000) (catch (e) (get-field e 'line)))", None, DEEP) == 1
 
 
 def test_calls_nest_a_thousand_deep_by_default() -> None:
@@ -63,7 +63,7 @@ def test_a_source_of_ten_megabytes_is_refused_before_it_is_read() -> None:
 
 def test_a_larger_source_is_read_where_the_budget_says_so() -> None:
     budget = Budget(source=2_000_000, steps=1_000_000)
-    assert evaluate("(length (list " + "1 " * 600_000 + "))", None, budget) == 600_000
+    assert evaluate("(length (list " + "1 " * 510_000 + "))", None, budget) == 510_000
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_larger_source_is_read_where_the_budget_says_so() -> None:
 def test_what_grows_without_end_is_ended(text: str, what: str) -> None:
     long = [[number, 0] for number in range(2, 1_000)]
     env = {"s": " b" * 1_200_000, "long": long, "other": [list(pair) for pair in long]}
-    assert refused(text, env) == what
+    assert refused(text, env, Budget(steps=200_000) if what == "steps" else None) == what
 
 
 def test_what_an_evaluation_holds_is_bounded() -> None:
@@ -173,8 +173,8 @@ def test_a_value_that_is_shared_without_end_is_not_written_out_as_json() -> None
     value: list[Any] = [1]
     for _ in range(60):
         value = [value, value]
-    with pytest.raises(TaskError, match="items in one value"):
-        as_json(value, Budget())
+    with pytest.raises(TaskError, match="more than 100,000 items in one value"):
+        as_json(value, Budget(items=100_000))
 
 
 def test_deep_values_go_out_as_text_below_what_json_carries() -> None:
