@@ -35,6 +35,7 @@ _CODE = re.compile(
     r"""(?::\s*([A-Za-z]{3})\w*)?\s*["'“”]?\s*(?=\])"""
 )
 _VAR = re.compile(rf"""\s*["']?\$?([A-Za-z_]\w*)["']?\s*{_TYPED}\s*,""")
+_STOP = re.compile(r"[`\n]|<br", re.I)
 _END = re.compile(r"\\?`(?!``)|[ \t]{1,2}\\?`(?![`\s]|\s*[$A-Za-z_][\w.: ]*[\[(=])")
 _AFTER = re.compile(
     r"\s*(?:[-*]\s+)?(?:trig\?[ \t]*:?[ \t]*no\.?|`?yld[ \t]+return`?\.?|(?:```|~~~)\w*|<br\s*/?>)\s*", re.I
@@ -112,12 +113,14 @@ class _Reply:
 
     def _rest(self, *, trig: bool) -> None:
         """The items of the line from here, and what stands between them."""
-        prose, after_step, start = "", False, True
+        parts: list[str] = []
+        after_step, start = False, True
         while self.at < len(self.text):
             space = _SPACE.match(self.text, self.at)
             if space:
                 start = start or "<" in space[0]
-                prose, self.at = f"{prose} ", space.end()
+                parts.append(" ")
+                self.at = space.end()
             if self.at >= len(self.text) or self.text[self.at] == "\n":
                 self.at += 1
                 break
@@ -130,14 +133,12 @@ class _Reply:
                 return
             after_step = took and (after_step or isinstance(self._items[-1], AtStep))
             if not took:
-                prose += self.text[self.at]
-                self.at += 1
-                after_step = False
-                if prose[-1] != "`":  # run to the next thing that could be an item
-                    stop = re.compile(r"[`\n]|<br", re.I).search(self.text, self.at)
-                    upto = stop.start() if stop else len(self.text)
-                    prose, self.at = prose + self.text[self.at : upto], upto
+                stop = _STOP.search(self.text, self.at + 1)  # the next thing that could be an item
+                upto = self.at + 1 if self.text[self.at] == "`" else stop.start() if stop else len(self.text)
+                parts.append(self.text[self.at : upto])
+                self.at, after_step = upto, False
             start = False
+        prose = "".join(parts)
         if prose.strip(" `\n|\t") and not (trig and prose.strip(" .`").lower() == "no"):
             self._items.append(Said("prose", " ".join(prose.split())))
 

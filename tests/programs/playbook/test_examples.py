@@ -54,7 +54,7 @@ def test_the_program_on_the_page_is_the_example():
     assert (EXAMPLES / "greeting" / "main.pb").read_text("utf-8") in PAGE
 
 
-def test_the_figures_on_the_page_are_measured():
+def test_a_thousand_steps_keep_the_prompt_bounded_and_the_figures_on_the_page_are_measured():
     text = one(*(f"- {n:04}:EXE count to {n}" for n in range(1, 1001)))
     for value in ("{0}", '"{1}"'):
         told = [value.format(n, "v" * (n % 700)) for n in range(1, 1000)]
@@ -65,10 +65,14 @@ def test_the_figures_on_the_page_are_measured():
         ]
         played = run(text, *walk, '`Step["P:1000"]` `Return[1]`')
         tails = [len(played.tail(index)) for index in range(1_000)]
+        assert len({(each.system, each.messages[0].parts[0].text) for each in played.asked}) == 1
+        assert all([point.message for point in each.breakpoints] == [-1, 0] for each in played.asked)
         assert f"| {tails[0]:,} | {tails[9]:,} | {tails[99]:,} | {tails[999]:,} |" in PAGE
         head = len(played.whole(0)) - tails[0]
         assert f"| {head:,} | {head:,} | {head:,} | {head:,} |" in PAGE
     assert f"is {max(tails):,} characters" in PAGE
+    assert '"older_not_shown"' in played.tail(999)
+    assert '"chars": 699' in played.tail(700)
 
 
 def test_a_plain_program_is_compiled_once(tmp_path: Path):
