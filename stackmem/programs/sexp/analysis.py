@@ -192,7 +192,7 @@ class Analysis:
             self.error(node, "arity", f"'{name}' takes {wanted} arguments, got {len(args)}")
             return
         match name:
-            case "quote":
+            case "quote" | "defatom":
                 return
             case "let" | "let*":
                 self._let(node, name, scope)
@@ -213,8 +213,6 @@ class Analysis:
                 self._try(node, scope)
             case "director-evaluator-loop" | "iterative-loop":
                 self._loop(node, SHAPES[name], scope)
-            case "defatom":
-                self._defatom(node)
             case "get_context" | "get-context":
                 self._pairs(node, name, scope)
             case _:
@@ -282,12 +280,6 @@ class Analysis:
         missing = [name for name in known if name not in seen]
         if missing:
             self.error(node, "clause", f"'{shape.name}' lacks {', '.join(missing)}")
-
-    def _defatom(self, node: Form) -> None:
-        for option in node.items[4:]:
-            items = option.items if isinstance(option, Form) else []
-            if _name(items[0] if items else None) == "model":
-                self.warn(option, "model not switched", "the run's own model does every task; choose it with --model")
 
     def _invocation(self, node: Form, name: str, scope: Scope) -> None:
         self._pairs(node, name, scope)

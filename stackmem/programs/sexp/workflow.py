@@ -193,7 +193,9 @@ class Workflow:
     def _framed(self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any]) -> Effects:
         schema = (template.get("output_format") or {}).get("schema")
         returns = "" if template["description"].startswith("Dynamically defined task") else template["description"]
-        answer: FrameAnswer = yield RunFrame(template["name"], text, given, returns, schema)
+        answer: FrameAnswer = yield RunFrame(
+            template["name"], text, given, returns, schema, model=template.get("model", "")
+        )
         if answer.failed:
             reason = "output_format_failure" if answer.failed == "misfit" else "subtask_failure"
             return failed_result(reason, answer.detail or answer.failed, notes, answer.result)
@@ -207,7 +209,9 @@ class Workflow:
         schema = (template.get("output_format") or {}).get("schema")
         if not beside:
             yield EnterFrame(template["name"], text)
-        answer: Completion = yield Complete(prompt("\n\n".join(parts)), SYSTEM, schema, name=template["name"])
+        answer: Completion = yield Complete(
+            prompt("\n\n".join(parts)), SYSTEM, schema, name=template["name"], model=template.get("model", "")
+        )
         if not beside:
             yield LeaveFrame(answer.detail if answer.failed else answer.text)
         if answer.failed:

@@ -98,7 +98,6 @@ def test_nothing_is_said_of_what_is_right(text: str) -> None:
         ('(defatom when (params) (instructions "x"))', "1:1 warning sexp/shadowed-addition"),
         ('(defatom if (params) (instructions "x"))', "1:1 warning sexp/shadowed-addition"),
         ('(defatom shell (params) (instructions "x"))', "1:1 warning sexp/shadowed-tool"),
-        ('(defatom t (params) (instructions "x") (model "m"))', "1:40 warning sexp/model-not-switched"),
         ('(load "nowhere.sexp")', "1:1 error sexp/unreadable-library"),
         ('(load "broken.sexp")', "1:1 error sexp/unreadable-library"),
     ],

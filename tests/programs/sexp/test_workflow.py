@@ -105,6 +105,13 @@ def test_a_completion_that_failed_is_a_failed_result(failed: str, reason: str) -
     assert effects(done, LeaveFrame)[0].result == "why"
 
 
+def test_a_task_may_name_a_model_of_its_own() -> None:
+    own = '(defatom t (params) (instructions "x") (model "m/large")) (t)'
+    assert effects(run(own, FrameAnswer("")), RunFrame)[0].model == "m/large"
+    judge = own.replace("(model", '(subtype "evaluator") (model')
+    assert effects(run(judge, Completion("")), Complete)[0].model == "m/large"
+
+
 def test_a_typed_task_has_its_value() -> None:
     typed = '(defatom t (params) (instructions "x") (output_format ((schema "{\\"type\\": \\"object\\"}"))))'
     done = run(f"{typed} (task-content (t))", FrameAnswer('{"a": 1}', {"a": 1}))
