@@ -65,6 +65,15 @@ def drive(
         TraceError: A fact could not be kept; all before it are.
 
     """
+    try:
+        return _driven(first, state, course, outer, record, interrupts)
+    finally:
+        outer.bench.python.stop()
+
+
+def _driven(
+    first: Upcoming, state: State, course: Course, outer: ProgramWorld, record: Record, interrupts: Interrupts
+) -> State:
     upcoming = first
     while upcoming is not None:
         for event in _facts(upcoming, state, outer, interrupts):
