@@ -108,6 +108,7 @@ class Course:
         self._strategy, self._open_strategy = strategy, open_strategy
         self._text_of, self._tell, self._keep = text_of, tell, keep
         self._questions: list[Question] = []
+        self._due: set[int | None] = set()  # branches of the round under way that are not answered yet
         self._group = False
         self._frame = ""
         self._written = 0
@@ -179,7 +180,7 @@ class Course:
         if not self._questions:
             self._question(state)
         waiting = [question for question in self._questions if not question.done]
-        for question in waiting:
+        for question in () if self._due else waiting:  # a round is judged when all of it has come
             over = given_up(question, state)
             if over is not None:
                 return over
@@ -215,6 +216,7 @@ class Course:
             elif not isinstance(effect, RunFrame):
                 found.append((question.branch, effect))
         most = self.asked.most if isinstance(self.asked, Group) else 1
+        self._due = self._due or {branch for branch, _ in found}
         return Outside(tuple(found), max(1, most))
 
     def _bounded(self, state: State, outside: Outside) -> Upcoming:
@@ -293,6 +295,7 @@ class Course:
         waiting = [question for question in self._questions if not question.done]
         for question in waiting:
             if answers(question, event):
+                self._due.discard(question.branch)
                 take(question, event, self._text_of)
                 return
         if isinstance(event, ToolAnswered) and waiting:  # a long input of a frame was written, or could not be
@@ -321,6 +324,7 @@ class Course:
 
     def _taken_up(self) -> None:
         """Forget what led to the end; a program that halted goes back to the last thing that it asked the world."""
+        self._due = set()
         for question in self._questions:
             question.failures = ()
         if self._keep and isinstance(self.asked, Ended) and self.asked.fault is not None:

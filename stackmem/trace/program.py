@@ -105,7 +105,8 @@ def course_of(
 def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
     """What the interpreter is given, from what was recorded."""
     own = tuple(tool for tool in start.tools if tool.name in start.registered)
-    return Launch(event.path, text, event.inputs, event.module_path, start.workspace, event.options, own)
+    options = {"window_tokens": start.window_tokens, **event.options}
+    return Launch(event.path, text, event.inputs, event.module_path, start.workspace, options, own)
 
 
 class Completions:

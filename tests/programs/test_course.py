@@ -268,6 +268,18 @@ def test_a_failing_provider_is_asked_again_and_then_ends_the_run_resumable() -> 
     ended.replay()
 
 
+def test_a_round_whose_completions_all_fail_for_good_ends_the_run_once_all_of_it_has_come() -> None:
+    hopeless = ModelFailed("authentication", "no key")
+    ended = Played("both ask a & ask b & ask c", (hopeless, hopeless, "C")).play()
+    assert ended.state.outcome == "model_error"
+    assert ended.kinds().count("ModelFailed") == 2
+    ended.replay()
+    ended.replies = ["A", "B"]
+    ended.add(RunResumed(Limits(), "bubblewrap", "0"))
+    assert ended.play().course.value == ["A", "B", "C"]
+    ended.replay()
+
+
 def test_the_limit_of_steps_holds_for_completions_in_a_group() -> None:
     played = Played("both ask a & ask b & ask c", ("1", "2", "3"), limits=Limits(steps=2)).play()
     assert (played.state.outcome, played.state.step) == ("limit:steps", 2)
