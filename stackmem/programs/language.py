@@ -33,8 +33,8 @@ class Launch(Struct, frozen=True):
         inputs: As the person gave them; the language checks names and fills defaults.
         module_path: The program's folder as its tools see it.
         workspace: The workspace as its tools see it.
-        options: What flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``debug``, ``while_limit``, and the model's ``window_tokens``;
-            an absent one was not given.
+        options: What flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``debug``, ``while_limit``,
+            and the model's ``window_tokens``; an absent one was not given.
         tools: The person's own tools.
 
     """
