@@ -34,6 +34,7 @@ Alone = Annotated[
     bool, typer.Option("--non-interactive", help="Never ask at the terminal; end with exit code 8 instead.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Stop at each step, in languages with a debugger.")]
+Snoop = Annotated[bool, typer.Option("--snoop", help="Print the messages of agents to each other.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check inputs and tools, print the steps, and perform nothing.")
 ]
@@ -42,7 +43,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one result object on s
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 _OWN = (
     "program", "given", "inputs", "text", "workspace", "mount", "language", "config", "entry", "lib", "say", "answers",
-    "non_interactive", "debug", "dry_run", "full", "json", "quiet",
+    "non_interactive", "debug", "snoop", "dry_run", "full", "json", "quiet",
 )  # fmt: skip
 
 
@@ -61,6 +62,7 @@ def command(
     answers: AnswersFile = None,
     non_interactive: Alone = False,
     debug: Debug = False,
+    snoop: Snoop = False,
     dry_run: DryRun = False,
     full: Full = False,
     model: str | None = flag("model"),

@@ -50,7 +50,7 @@ def typed_from(given: dict[str, Any]) -> Typed:
     """The command's own arguments from all of them, by the names of its parameters."""
     options = {
         "request": given["text"], "config": given["config"], "entry": given["entry"], "lib": given["lib"],
-        "debug": given["debug"] or None,
+        "debug": given["debug"] or None, "snoop": given["snoop"] or None,
     }  # fmt: skip
     return Typed(
         program=given["program"],
