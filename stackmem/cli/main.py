@@ -172,6 +172,7 @@ def _hush() -> None:
 def _settle() -> None:
     """Where nobody reads progress any more, what is left of it is dropped: the interpreter would exit with 120."""
     try:
-        sys.stderr.flush()
+        if sys.stderr is not None:
+            sys.stderr.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -29,7 +29,7 @@ class ProgramScreen:
     def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool) -> None:
         self._announcer = announcer
         self._progress = Progress()
-        self._folds = not full and sys.stdout.isatty()
+        self._folds = not full and sys.stdout is not None and sys.stdout.isatty()
         self._as_json = as_json
         self.quiet = quiet
         self.told_halt = False

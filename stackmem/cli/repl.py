@@ -41,6 +41,7 @@ def command(
     import sys
     from pathlib import Path
 
+    from stackmem.errors import UsageError
     from stackmem.harness.program_inputs import read_inputs
     from stackmem.harness.program_prepare import Asked, prepare_program
     from stackmem.harness.run_program import Person, run_program
@@ -62,6 +63,8 @@ def command(
         say(warning)
     ask_about_size(ready.prepared, as_json=False)
     screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=False, as_json=False)
+    if not _ready_to_read():
+        raise UsageError("there is no standard input to read expressions from; open it, or use `stackmem run FILE`")
     if sys.stdin.isatty():
         _remember(Path.home() / ".local" / "state" / "stackmem" / "repl-history")
     result = run_program(ready, os.environ, Person(_read, screen, screen.observe, stop_at_once))
@@ -70,19 +73,42 @@ def command(
 
 def _read(question: str) -> str:
     """One expression, over as many lines as it takes."""
-    import sys
-
     from stackmem.programs.sexp.reader import is_unfinished
 
     text = ""
     while True:
-        print(f"{question} " if not text else "... ", end="", file=sys.stderr, flush=True)  # noqa: T201
-        try:
-            text += input() + "\n"
-        except EOFError:
+        line = _line(f"{question} " if not text else "... ")
+        text += line
+        if not line:
             return text if text.strip() else "(exit)"
         if not is_unfinished(text):
             return text
+
+
+def _line(ask: str) -> str:
+    """What is typed, with its line's end; "" at the end of input. Streams that are closed or full are done without."""
+    import sys
+    from contextlib import suppress
+
+    with suppress(OSError):
+        if sys.stderr is not None:
+            sys.stderr.write(ask)
+            sys.stderr.flush()
+    if sys.stdin.isatty() and sys.stdout is not None and sys.stderr is not None:
+        with suppress(EOFError):
+            return input() + "\n"
+        return ""
+    return sys.stdin.readline()
+
+
+def _ready_to_read() -> bool:
+    """Whether anything can be typed at all; bytes that are no UTF-8 are read as U+FFFD, as no trace can hold them."""
+    import io
+    import sys
+
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    return sys.stdin is not None
 
 
 def _remember(path: Path) -> None:

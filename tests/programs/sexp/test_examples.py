@@ -1,6 +1,7 @@
 """The workflows of examples/sexp: each runs offline by its script, is sound, and can be replayed."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -115,3 +116,29 @@ def test_a_session_begins_with_a_file_its_libraries_and_variables(stage, tmp_pat
     assert talk(stage, "(list distance)\n", *words) == ["(7)"]
     assert talk(stage, '(load "here.sexp")\n(list here three)\n', *words) == ["here", "(9 3)"]
     assert talk(stage, "(list three (triple n))\n(exit)\n(never)\n", *words) == ["(3 15)"]
+
+
+def test_bytes_that_are_no_text_are_typed_as_replacements_and_nothing_is_lost(stage, tmp_path):
+    typed = tmp_path / "typed"
+    typed.write_bytes(b'"\xff\xed\xa0\x80 \xc3\xa9"\n(+ 1 1)\n')
+    for handling in ("strict", "surrogateescape"):  # the first where a language is set, the second where none is
+        environment = {"PYTHONIOENCODING": f"utf-8:{handling}"}
+        with typed.open("rb") as stdin:
+            words = ("--quiet", "--workspace", tmp_path / handling)
+            (tmp_path / handling).mkdir()
+            session = stage.start("repl", *words, stdin=stdin, env=environment)
+            out, err = session.communicate(timeout=100)
+        assert (session.returncode, out.splitlines()) == (0, ['"\ufffd\ufffd\ufffd\ufffd é"', "2"]), err
+    for run in stage.runs.iterdir():
+        assert stage.run("replay", run).returncode == 0
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_session_with_a_stream_that_is_closed_ends_without_a_traceback(closed, stage, tmp_path):
+    words = ("repl", "--quiet", "--workspace", tmp_path)
+    session = stage.start(*words, stdin=subprocess.PIPE, preexec_fn=lambda: os.close(closed))
+    out, err = session.communicate("(+ 1 1)\n" if closed else None, timeout=100)
+    assert "Traceback" not in err
+    assert session.returncode == (0 if closed else 2), err
+    assert closed or "no standard input" in err
+    assert out == ("2\n" if closed == 2 else "")
