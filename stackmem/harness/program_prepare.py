@@ -86,9 +86,12 @@ def prepare_program(
     text = read_program(path)
     mounts = tuple(str(_folder(named, cwd, "--mount")) for named in asked.mounts)
     folder = path.parent if asked.workspace is None else _folder(asked.workspace, cwd, "--workspace")
-    resolved = resolve(flags, environ, cwd, user_path(environ), {})
+    wanted = language.settings(text) if language.settings else {}
+    source = must_be_text(path.name, "the program's name")
+    resolved = resolve(flags, environ, cwd, user_path(environ), wanted, source)
     if not resolved.given("heap_chars"):
-        resolved = resolve({**flags, "heap_chars": str(HEAP_CHARS)}, environ, cwd, user_path(environ), {})
+        flags = {**flags, "heap_chars": str(HEAP_CHARS)}
+        resolved = resolve(flags, environ, cwd, user_path(environ), wanted, source)
     settings = resolved.settings
     model = settings.model or default_model(environ)
     if model == "demo":

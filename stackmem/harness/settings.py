@@ -114,6 +114,7 @@ def resolve(
     cwd: Path,
     home_config: Path | None,
     task: Mapping[str, object],
+    task_source: str = "task.toml",
 ) -> Resolved:
     """The settings in force.
 
@@ -121,7 +122,8 @@ def resolve(
         flags: Option name to text, value, or list of texts; None and an empty list are a flag that was not given.
         cwd: Where the person stands; absolute.
         home_config: The user's own file (``user_path``); it need not exist.
-        task: Option name to value; None is not set.
+        task: Option name to value; None is not set. task_source: The file that says so; texts are converted in others
+            than ``task.toml``.
 
     Raises:
         UsageError: A source has an unknown name, a value that is not accepted, or is not allowed to set it.
@@ -135,7 +137,7 @@ def resolve(
         _variables(environ, cwd, home),
         _filed(project, "project", home),
         _filed(own, "user", home),
-        _task(task, cwd, home),
+        _task(task, cwd, home, task_source),
     )
     found: dict[str, Value] = {}
     for layer in layers:
@@ -178,10 +180,10 @@ def _filed(file: SettingsFile | None, layer: Literal["project", "user"], home: s
         yield Value(key, read_value(OPTIONS[key], raw, place), source, layer)
 
 
-def _task(task: Mapping[str, object], cwd: Path, home: str) -> Iterator[Value]:
+def _task(task: Mapping[str, object], cwd: Path, home: str, source: str) -> Iterator[Value]:
     for name, raw in task.items():
         if name not in TASK_OPTIONS:
-            raise UsageError(f"task.toml: {name[:60]!a} may not be set by a task; {nearest(name, TASK_OPTIONS)}")
+            raise UsageError(f"{source}: {name[:60]!a} may not be set by a task; {nearest(name, TASK_OPTIONS)}")
         if raw is not None:
-            place = Place("task.toml", folder=cwd, home=home, key=name, textual=False)
-            yield Value(name, read_value(OPTIONS[name], raw, place), "task.toml", "task")
+            place = Place(source, folder=cwd, home=home, key=name, textual=source != "task.toml")
+            yield Value(name, read_value(OPTIONS[name], raw, place), source, "task")

@@ -80,6 +80,8 @@ class Language(Struct, frozen=True):
         announcer: A new announcer for one run.
         models: The names of all models beside the run's own that the program asks, as a tuple, where they can be known
             beforehand; a run that cannot have one of them does not begin.
+        settings: What a program's text asks of the run, option name to text, where nothing else speaks: ``max_usd``,
+            ``max_seconds``. It never raises; a text that is broken asks nothing.
         lint_report: The findings of one file ``(path, findings)`` in the language's own layout; None has none.
         suffixes: Files that can be run. lint_suffixes: File names' ends that can only be linted.
         main: The name looked for in a folder.
@@ -100,6 +102,7 @@ class Language(Struct, frozen=True):
     lint_suffixes: tuple[str, ...] = ()
     config: str = ""
     models: Callable[[Launch], Reading] | None = None
+    settings: Callable[[str], dict[str, str]] | None = None
 
 
 INTERPRETERS: dict[str, str] = {

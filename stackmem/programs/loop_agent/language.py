@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import posixpath
 from collections.abc import Iterator
-from typing import Any
 
 from stackmem.core.json_schema import first_fault
 from stackmem.core.program_events import PhaseEnded
@@ -100,7 +99,7 @@ def models(launch: Launch) -> Reading:
     return tuple(agent.model for _, agent in every_agent(loaded, launch.path) if agent.model)
 
 
-def settings_of(text: str) -> dict[str, Any]:
+def settings_of(text: str) -> dict[str, str]:
     """The run's settings that a definition asks for, by their names: its limits in dollars and seconds."""
     agent, _ = load_agent(text)
     if agent is None:
@@ -119,4 +118,5 @@ LANGUAGE = Language(
     lint=lint,
     announcer=announcer,
     models=models,
+    settings=settings_of,
 )

@@ -46,9 +46,6 @@ def _checked(agent: Agent) -> Iterator[Fault]:
         if action.tool not in BUILT_IN:
             told = f"{action.name} needs the tool {action.tool}, which is not built in; it must be one of your own"
             yield Fault(agent.places.get("actions", Place(1, 1)), "unknown-tool", told, warning=True)
-    if agent.limits.usd is not None or agent.limits.seconds is not None:
-        told = "`usd` and `seconds` are limits of the whole run; give --max-usd and --max-seconds when it is run"
-        yield Fault(agent.places.get("limits", Place(1, 1)), "limit-of-the-run", told, warning=True)
     place = agent.places.get("prompt", Place(1, 1))
     for example in _EXAMPLE.findall(agent.prompt):
         value = read_object(example).value
@@ -57,6 +54,9 @@ def _checked(agent: Agent) -> Iterator[Fault]:
     for sub in agent.sub_agents:
         if sub.inline is not None:
             yield from _checked(sub.inline)
+            if sub.inline.limits.usd is not None or sub.inline.limits.seconds is not None:
+                told = f"`usd` and `seconds` of {sub.name} limit nothing; only those of the agent that is run do"
+                yield Fault(sub.inline.places.get("limits", sub.place), "limit-of-the-run", told, warning=True)
 
 
 def _example(agent: Agent, text: str, place: Place) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ _KINDS = {
     "text": "a text", "object": "a mapping", "list": "a list", "flag": "true or false",
     "count": "a whole number from 0", "number": "a number above 0",
 }  # fmt: skip
+MOST = 1_000_000_000
 
 
 class Shape:
@@ -103,7 +104,7 @@ class Shape:
         value = tree.value if isinstance(tree, Scalar) else None
         if tree is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST:
             self._misfit(key, tree, "number", None)
             return None
         return float(value)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.core.program_events import ToolAnswered
+from stackmem.errors import UsageError
 from stackmem.harness.own_tools import TOOLS, tool
 from stackmem.harness.program_prepare import Asked, prepare_program
 from stackmem.harness.replay import replay_run
@@ -73,3 +74,29 @@ def test_two_hundred_items_run_side_by_side_and_replay(tmp_path):
 @pytest.mark.campaign
 def test_ten_thousand_items_run_side_by_side_and_replay(tmp_path):
     check(10_000, tmp_path)
+
+
+def prepared(root: Path, **flags: str):
+    (root / "main.agent.yaml").write_text("name: a\nprompt: p\nlimits: {usd: 0.5, seconds: 90}\n", encoding="utf-8")
+    return prepare_program(
+        Asked(str(root), interactive=False), {"model": "demo", **flags}, dict(os.environ), root
+    ).prepared.resolved
+
+
+def test_the_limits_of_a_definition_hold_for_the_run_where_nothing_else_speaks(tmp_path):
+    resolved = prepared(tmp_path)
+    assert (resolved.settings.max_usd, resolved.settings.max_seconds) == (0.5, 90.0)
+    assert resolved.value("max_usd").source == "main.agent.yaml"
+    assert resolved.limits("known").usd == 0.5
+    assert resolved.limits("unknown").usd is None
+
+
+def test_a_flag_is_heard_before_the_limits_of_a_definition(tmp_path):
+    resolved = prepared(tmp_path, max_usd="2", max_seconds="none")
+    assert (resolved.settings.max_usd, resolved.settings.max_seconds) == (2.0, None)
+
+
+def test_a_limit_that_the_run_cannot_have_is_refused_with_its_file(tmp_path):
+    (tmp_path / "main.agent.yaml").write_text("name: a\nprompt: p\nlimits: {usd: 2000000}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"main\.agent\.yaml: max_usd is '2000000\.0'; write a number above 0"):
+        prepare_program(Asked(str(tmp_path)), {}, dict(os.environ), tmp_path)
