@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +15,8 @@ from .crush import crushed
 MOST_CHARS = 30_000
 _HEAD_CHARS = 80
 TOLD_AFTER = 3
+FILE_BYTES = 4 * 1024 * 1024
+"""Of one file of results: what one call can write, with room to spare."""
 
 
 class Outcome(Struct, frozen=True):
@@ -90,33 +93,35 @@ def loop_text(done: LoopDone, *, crush: bool) -> str | None:
     return "\n\n".join(parts)
 
 
-def loop_lines(done: LoopDone, file: str) -> str:
-    """A loop's results, a line an iteration, errors first, as far as they fit; the rest is in ``file``."""
+def loop_lines(done: LoopDone, where: str) -> str:
+    """A loop's results, a line an iteration, errors first, as far as they fit; ``where`` says where all of them are."""
     rows = [(outcome.ok, index, outcome) for index, outcome in enumerate(done.outcomes)]
     rows.sort(key=lambda row: row[:2])
-    lines, size = [_head(done), f"All results stand in full in {file}, one JSON object a line."], 0
+    lines, size = [_head(done), where], 0
     for place, (ok, index, outcome) in enumerate(rows):
         brief = " ".join(plain(outcome.value if ok else (outcome.told or outcome.code))[: _HEAD_CHARS * 2].split())
         line = f"{index} {'ok' if ok else 'error'} {brief[:_HEAD_CHARS]}"
         size += len(line) + 1
         if size > MOST_CHARS:
-            lines.append(f"({len(rows) - place:,} more in the file)")
+            lines.append(f"({len(rows) - place:,} more)")
             break
         lines.append(line)
     return "\n".join(lines)
 
 
-def loop_rows(done: LoopDone) -> str:
-    """A loop's results as JSON Lines."""
-    return "".join(
-        json.dumps(
-            {"index": index, "ok": outcome.ok, "code": outcome.code, "told": outcome.told, "value": outcome.value},
-            ensure_ascii=False,
-            default=str,
-        )
-        + "\n"
-        for index, outcome in enumerate(done.outcomes)
-    )
+def loop_rows(done: LoopDone, most: int = FILE_BYTES) -> Iterator[str]:
+    """A loop's results as JSON Lines, in files of at most ``most`` bytes each; a longer row is a file by itself."""
+    rows, size = list[str](), 0
+    for index, outcome in enumerate(done.outcomes):
+        told = {"index": index, "ok": outcome.ok, "code": outcome.code, "told": outcome.told, "value": outcome.value}
+        row = json.dumps(told, ensure_ascii=False, default=str) + "\n"
+        length = len(row.encode("utf-8", "surrogatepass"))
+        if rows and size + length > most:
+            yield "".join(rows)
+            rows, size = [], 0
+        rows.append(row)
+        size += length
+    yield "".join(rows)
 
 
 def _head(done: LoopDone) -> str:

@@ -96,6 +96,20 @@ def _shown(session: Session, done: LoopDone) -> Doing:
     text = loop_text(done, crush=session.params["crushActionResults"])
     if text is not None:
         return text
-    file = f".stackmem/loop/{next(session.family.numbers)}.jsonl"
-    answer: ToolAnswer = yield InvokeTool("write_file", {"path": file, "content": loop_rows(done), "parents": True})
-    return loop_lines(done, file if not answer.failed else f"no file ({answer.detail})")
+    stem = f".stackmem/loop/{next(session.family.numbers)}"
+    files, lost = list[str](), ""
+    for number, rows in enumerate(loop_rows(done), 1):
+        file = f"{stem}.jsonl" if number == 1 else f"{stem}.{number}.jsonl"
+        answer: ToolAnswer = yield InvokeTool("write_file", {"path": file, "content": rows, "parents": True})
+        if answer.failed:
+            lost = lost or f" What belongs in {file} could not be written ({answer.detail})."
+        else:
+            files.append(file)
+    return loop_lines(done, _where(files, lost))
+
+
+def _where(files: list[str], lost: str) -> str:
+    if not files:
+        return lost.strip()
+    kept = files[0] if len(files) == 1 else f"{len(files)} files, from {files[0]} to {files[-1]}"
+    return f"{'Results' if lost else 'All results'} stand in full in {kept}, one JSON object a line.{lost}"

@@ -167,7 +167,7 @@ def test_results_that_are_too_long_stand_in_a_file_and_a_line_each_errors_first(
     assert rows[7] == {"index": 7, "ok": False, "code": "ERROR", "told": "no", "value": None}
     shown = played.prompt(1).split("one JSON object a line.\n")[1]
     assert shown.startswith("7 error no\n0 ok xxx")
-    assert "more in the file)" in shown
+    assert " more)" in shown
     assert len(played.prompt(1)) < 80_000
 
 
@@ -175,7 +175,26 @@ def test_a_file_that_cannot_be_written_is_said():
     def tool(call: InvokeTool) -> ToolAnswer:
         return ToolAnswer(None, "refused", "full") if call.tool == "write_file" else ToolAnswer("x" * 30_001)
 
-    assert "no file (full)" in play(one(), done(), agent=ITEMS, tool=tool).last
+    assert "What belongs in .stackmem/loop/1.jsonl could not be written (full)." in (
+        play(one(), done(), agent=ITEMS, tool=tool).last
+    )
+
+
+def test_results_of_many_mebibytes_stand_in_several_files_that_can_each_be_written():
+    written = list[InvokeTool]()
+
+    def tool(call: InvokeTool) -> ToolAnswer:
+        if call.tool == "write_file":
+            written.append(call)
+            return ToolAnswer(None, "refused", "full") if call.arguments["path"].endswith(".3.jsonl") else ToolAnswer()
+        return ToolAnswer("é" * 1_500_000)
+
+    last = play(one(), done(), agent=ITEMS, tool=tool).last
+    rows = [json.loads(line) for call in written for line in call.arguments["content"].splitlines()]
+    assert [row["index"] for row in rows] == [0, 1, 2]
+    assert all(len(call.arguments["content"].encode()) < 4 * 1024 * 1024 for call in written)
+    assert "Results stand in full in 2 files, from .stackmem/loop/1.jsonl to .stackmem/loop/1.2.jsonl" in last
+    assert "What belongs in .stackmem/loop/1.3.jsonl could not be written (full)." in last
 
 
 def test_while_polls_until_its_condition_holds_no_more():
