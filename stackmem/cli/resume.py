@@ -117,7 +117,8 @@ def _where(stopped: Stopped) -> str:
     asked = stopped.course.asked if stopped.course is not None else None
     under_way = f", whose call of {asked.tool} is made again" if isinstance(asked, InvokeTool) else ""
     last = ", at what it asked last" if program.halted is not None else ""
-    return f"{at}, in {readable(program.path)}{under_way}{last}; its variables are those of the recorded answers"
+    step = f", in {readable(program.path)}" if program.path else ""
+    return f"{at}{step}{under_way}{last}; its variables are those of the recorded answers"
 
 
 def _resume_and_show(
