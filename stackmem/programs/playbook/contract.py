@@ -16,6 +16,7 @@ from .step_lines import number_of
 
 MOST_ITEM_CHARS = 200_000
 MOST_REPLY_CHARS = 1_000_000
+MOST_ITEMS = 5_000
 _SPACE = re.compile(r"(?:[ \t]|<br\s*/?>)+", re.I)
 _LEAD = re.compile(r"[ \t]*(?:(?:[-*•>]|\d+\.)[ \t]+)*")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w.-]*[ \t]*$")
@@ -28,13 +29,13 @@ _HEAD = re.compile(r"\\?`\s*(Step|Var|Trigger|Return)\s*\[", re.I)
 _BARE_HEAD = re.compile(r"(Step|Var|Trigger|Return)\[")
 _TYPED = r"(?::\s*[A-Za-z_][\w\[\], |]*?)?"
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?"
-_CALL = re.compile(rf"\\?`\s*(?:\$?([A-Za-z_]\w*)\s*{_TYPED}\s*=\s*)?(?={_NAME}\s*\()")
+_CALL = re.compile(rf"\\?`\s*(?:\$?([A-Za-z_]\w{{0,99}})\s*{_TYPED}\s*=\s*)?(?={_NAME}\s*\()")
 _LIKE_CALL = re.compile(r"\\?`(?:[^`\n(]{0,200}[\w\]]\s?\(|\s*\$\w+\s*=)")
 _CODE = re.compile(
     rf"""\s*["'“”]?\s*({_NAME})\s*:\s*T?(\d{{1,9}}(?:\.\d{{1,9}}){{0,19}})\s*"""
     r"""(?::\s*([A-Za-z]{3})\w*)?\s*["'“”]?\s*(?=\])"""
 )
-_VAR = re.compile(rf"""\s*["']?\$?([A-Za-z_]\w*)["']?\s*{_TYPED}\s*,""")
+_VAR = re.compile(rf"""\s*["']?\$?([A-Za-z_]\w{{0,99}})["']?\s*{_TYPED}\s*,""")
 _STOP = re.compile(r"[`\n]|<br", re.I)
 _END = re.compile(r"\\?`(?!``)|[ \t]{1,2}\\?`(?![`\s]|\s*[$A-Za-z_][\w.: ]*[\[(=])")
 _AFTER = re.compile(
@@ -71,10 +72,15 @@ class _Reply:
     def items(self) -> tuple[Item, ...]:
         while self.at < len(self.text) and not self._over():
             self._line()
+        if len(self._items) > MOST_ITEMS:
+            told = f"the reply has over {MOST_ITEMS:,} items; write less, and end it with a yield"
+            return (Unreadable(told, self.text[:200]),)
         return tuple(self._items)
 
     def _over(self) -> bool:
-        return bool(self._items) and isinstance(self._items[-1], Yielded | Returned | Unreadable)
+        return bool(self._items) and (
+            isinstance(self._items[-1], Yielded | Returned | Unreadable) or len(self._items) > MOST_ITEMS
+        )
 
     def _line_end(self) -> int:
         end = self.text.find("\n", self.at)

@@ -22,7 +22,7 @@ from .performing import heard, run_queue
 from .prompt import ask
 from .python_calls import run_function
 from .session_log import brief
-from .state import Exit, Frame, resolved
+from .state import Exit, Frame, excess, resolved
 from .turns import Turn, lines_expected, take
 from .wording import value_text
 
@@ -92,7 +92,11 @@ def _turns(here: Here, frame: Frame, called: str) -> Doing:
         frame.misses = 0
         lines = yield from run_queue(here, frame, turn.queue, play)
         if isinstance(turn.end, Returned):
-            return resolved(turn.end.value, here.agent.variables)
+            value = resolved(turn.end.value, here.agent.variables)
+            if why := excess(value):
+                instruction = _going_on(frame, [*lines, f"what? it was not returned: {why}"])
+                continue
+            return value
         match turn.end.to if turn.end else "call":
             case "user":
                 said = yield from heard(here, f"({frame.place}) your answer")

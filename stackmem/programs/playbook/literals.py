@@ -10,6 +10,8 @@ from msgspec import Struct
 
 MOST_DEPTH = 50
 MOST_DIGITS = 400
+_MOST_INT = 1 << 63
+"""What every JSON reader takes."""
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?(?![\w.])")
 _VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 _CALLED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*\(")
@@ -17,6 +19,7 @@ _KEYWORD = re.compile(r"\$?([A-Za-z_]\w*)\s*=(?!=)")
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 _WORD = re.compile(r"[A-Za-z]+(?!\w)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
+_PAIR = re.compile(r"\\u([dD][89abAB][0-9A-Fa-f]{2})\\u([dD][c-fC-F][0-9A-Fa-f]{2})")
 _HEX = {"x": 2, "u": 4, "U": 8}
 
 
@@ -107,8 +110,8 @@ class Reader:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is no number", self.at)
         plain = found[0].replace("_", "")
         value = float(plain) if any(mark in plain for mark in ".eE") else int(plain)
-        if not math.isfinite(value):
-            raise LiteralFault(f"{found[0][:40]} is too large", self.at)
+        if not (-_MOST_INT <= value < _MOST_INT if isinstance(value, int) else math.isfinite(value)):
+            raise LiteralFault(f"{found[0][:40]} is too large; write it as a text", self.at)
         self.at = found.end()
         return value
 
@@ -144,6 +147,10 @@ class Reader:
                 if code < 0x110000 and not 0xD800 <= code < 0xE000:
                     self.at += len(digits)
                     return chr(code)
+                pair = _PAIR.match(self.text, self.at - 2) if char == "u" else None
+                if pair:
+                    self.at = pair.end()
+                    return chr(0x10000 + ((int(pair[1], 16) - 0xD800) << 10) + int(pair[2], 16) - 0xDC00)
             return f"\\{char}"
         if char in ("\\", "'", '"', "`", "/"):
             return char

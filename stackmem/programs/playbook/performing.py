@@ -14,10 +14,12 @@ from .here import Doing, Failure, Here
 from .items import Queued
 from .literals import CallTo
 from .session_log import brief
-from .state import LARGE_CHARS, AgentState, Frame, resolved
+from .state import LARGE_CHARS, AgentState, Frame, excess, resolved
 from .wording import call_text
 
 HUMAN = "human"
+FRAME_CHARS = 300_000
+"""Most characters of all that is loaded in one frame."""
 
 
 def run_queue(here: Here, frame: Frame, queue: list[Queued], play: Any) -> Doing:
@@ -109,6 +111,8 @@ def _value(here: Here, frame: Frame, value: Any, play: Any) -> Doing:
             return made if isinstance(made, Failure) else dict(zip(value, made, strict=True))
     found = resolved(value, here.agent.variables)
     missing = variables_in(found)
+    if not missing and (why := excess(found)):
+        return Failure(why)
     return Failure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
 
 
@@ -131,9 +135,13 @@ def _built_in(here: Here, frame: Frame, name: str, given: dict[str, Any]) -> Doi
             text, failed = yield from load(here.world, here.agent, given["artifact_name"])
             if failed:
                 return Failure(failed)
-            frame.loaded.pop(given["artifact_name"], None)
-            frame.loaded[given["artifact_name"]] = text
-            return given["artifact_name"]
+            name = given["artifact_name"]
+            others = sum(len(content) for other, content in frame.loaded.items() if other != name)
+            if others + len(text) > FRAME_CHARS:
+                return Failure(f"this frame has loaded {others:,} of at most {FRAME_CHARS:,} characters; return first")
+            frame.loaded.pop(name, None)
+            frame.loaded[name] = text
+            return name
         case "SendMessage":
             return (yield from _send(here, given["target_agent_id"], shown(given["message"])))
         case _:
@@ -141,9 +149,9 @@ def _built_in(here: Here, frame: Frame, name: str, given: dict[str, Any]) -> Doi
 
 
 def _say(here: Here, message: Any) -> Doing:
-    text, unknown = yield from with_artifacts(here.world, shown(message))
-    if unknown:
-        return Failure(f"there is no artifact {unknown[0]!r}; save it before it is shown")
+    text, failed = yield from with_artifacts(here.world, shown(message))
+    if failed:
+        return Failure(failed)
     yield Say(text)
     return None
 

@@ -11,6 +11,7 @@ from .here import Doing, Failure, Here
 from .literals import CallTo
 from .nodes import Playbook
 from .session_log import shortened
+from .state import excess
 
 SECONDS = 30.0
 MOST_CALLS = 200
@@ -95,7 +96,10 @@ def _exchange(here: Here, book: Playbook, arguments: dict[str, Any], play: Any) 
         if said["output"].strip():
             yield Say(said["output"].strip("\n"))
         if "call" not in said:
-            return said["value"] if "value" in said else Failure(said["failed"])
+            if "value" not in said:
+                return Failure(said["failed"])
+            why = excess(said["value"])
+            return Failure(f"{book.name} returned too much: {why}") if why else said["value"]
         answers.append((yield from _answer(here, said, play)))
     return Failure(f"{book.name} made over {MOST_CALLS} calls")
 
@@ -122,7 +126,7 @@ def _read(ran: ToolAnswer) -> dict[str, Any]:
             continue
         try:
             said = dict(json.loads(line.removeprefix(_MARK)))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             said = {"failed": "its last line is no JSON"}
     parts = [str(said.get("output", "")), "\n".join(lines), str(value.get("stderr", ""))]
     output = "\n".join(text.strip("\n") for text in parts if text.strip())

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..artifacts import Artifact
 from ..frame_text import shown
 from .literals import CallTo, Variable
 from .nodes import Agent, Playbook, Program, StepLine
@@ -18,19 +19,13 @@ LARGE_CHARS = 500
 SHOWN_NAMES = 100
 """So many variables, and so many artifacts, are shown in the state; the newest ones."""
 _START_CHARS = 80
+MOST_DEEP = 50
+MOST_VALUE_CHARS = 10 << 20
+_PART_CHARS = 10
 
 
 class Exit(Exception):  # noqa: N818 - ``yld exit``, on its way out through the frames
     """The program ends here."""
-
-
-class Artifact(Struct, frozen=True):
-    """A text under a name; ``file`` is where a long one lies in the workspace."""
-
-    name: str
-    summary: str
-    chars: int
-    file: str = ""
 
 
 class Frame(Struct, eq=False):
@@ -106,9 +101,11 @@ class World:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two JSON values are one; ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
+    if one is other:
+        return True
     match one, other:
         case bool(), _:
-            return one is other
+            return False
         case _, bool():
             return False
         case list(), list():
@@ -133,6 +130,30 @@ def resolved(value: Any, variables: dict[str, Any], kept: Iterable[str] = ()) ->
             return CallTo(value.name, values, tuple((k, resolved(v, variables, kept)) for k, v in value.named))
         case _:
             return value
+
+
+def excess(value: Any) -> str:
+    """What is too much of a value that is put together of variables, or nothing: its depth, or its size.
+
+    A list that holds itself twice is small in memory and without bound where it is written down.
+    """
+    size, left = 0, [(value, 0)]
+    while left:
+        each, depth = left.pop()
+        size += _PART_CHARS + (len(each) if isinstance(each, str) else 0)
+        if depth > MOST_DEEP:
+            return f"the value is nested over {MOST_DEEP} deep"
+        if size > MOST_VALUE_CHARS:
+            return f"the value has over {MOST_VALUE_CHARS:,} characters; save it as an artifact in parts"
+        match each:
+            case list():
+                left.extend((inner, depth + 1) for inner in each)
+            case dict():
+                size += sum(map(len, each))
+                left.extend((inner, depth + 1) for inner in each.values())
+            case CallTo():
+                left.extend((inner, depth) for inner in (*each.values, *(inner for _, inner in each.named)))
+    return ""
 
 
 def in_state(value: Any) -> Any:

@@ -22,7 +22,7 @@ from .items import AtStep, Fired, Item, Queued, Reply, Returned, Said, SetVar, U
 from .literals import CallTo, Variable
 from .nodes import Playbook, StepLine, Trigger
 from .session_log import brief
-from .state import Frame, resolved, same
+from .state import Frame, excess, resolved, same
 from .wording import call_text, item_text
 
 
@@ -119,6 +119,9 @@ class _Reading:
         if self.turn.fault:
             return
         value = resolved(item.value, self._agent.variables)
+        if isinstance(item.value, list | dict) and (why := excess(value)):
+            self.turn.fault = why
+            return
         kept = self._frame.returned
         if not self._stepped and item.name in kept and not same(kept[item.name], value):
             self.turn.fault = f"${item.name} was just returned by a call and keeps that value; use it as it is"
@@ -187,6 +190,7 @@ class _Reading:
             self.turn.text = call_text(item.call)
             return
         call = resolved(self._named(item.call, pending), self._agent.variables, pending)
+        self.turn.fault = excess(call)
         self.turn.queue.append(Queued(call, item.into, item.fired))
 
     def _named(self, call: CallTo, pending: list[str]) -> CallTo:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.programs.artifacts import plain_name
 from stackmem.programs.effects import ChunkAnswer, EnterFrame, InvokeTool, KeepChunk, LeaveFrame, ToolAnswer
 from stackmem.programs.in_memory import run_in_memory
-from stackmem.programs.playbook.artifacts import plain_name
 from stackmem.programs.playbook.frames import play
 from stackmem.programs.playbook.here import Here
 from stackmem.programs.playbook.items import Queued
@@ -52,7 +52,7 @@ def test_a_long_artifact_is_a_file_and_is_loaded_by_head_and_tail():
         "yld call",
         END,
     )
-    assert played.files == {"artifacts/_.._big": text}
+    assert played.files == {"artifacts/_._.._big": text}
     assert played.said == [text]
     loaded = played.asked[1].messages[0].parts[1].text
     assert len(loaded) < 30_200
@@ -101,7 +101,7 @@ FAILING = {
     "a name that is none": ('`SaveArtifact(5, "s", "c")`', "the name of an artifact must be a text"),
     "two names that become one": (
         '`SaveArtifact("a b", "s", "c")` `SaveArtifact("a_b", "s", "c")`',
-        "'a_b' and 'a b' would be one file",
+        "'a_b' and 'a b' would be one artifact",
     ),
     "a message to nobody": ('`SendMessage("Bob", "hi")`', "there is no agent 'Bob'; known: human, A"),
     "a message from nobody": ('`WaitForMessage("Bob")`', "there is no agent 'Bob'"),
@@ -178,7 +178,9 @@ def test_a_file_that_is_gone_is_told():
     assert played.said == ["(Artifact[big]: it is gone)"]
 
 
-@pytest.mark.parametrize(("name", "plain"), [("a b/c", "a_b_c"), ("..", "_"), ("../x", "_x"), ("é", "_"), (".a", "a")])
+@pytest.mark.parametrize(
+    ("name", "plain"), [("a b/c", "a_b_c"), ("..", "_."), ("../x", "_._x"), ("é", "_"), (".a", "_a")]
+)
 def test_a_name_never_leads_out_of_its_folder(name, plain):
     assert plain_name(name) == plain
 
