@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from stackmem.core.text import whole, whole_value
+
 from ..effects import InvokeTool, Say, ToolAnswer
 from .calling import Target, bound, find
 from .here import Doing, Failure, Here
@@ -117,7 +119,10 @@ def _read(ran: ToolAnswer) -> dict[str, Any]:
     """What the process said last: ``call``, ``value`` or ``failed``, and the ``output`` before that."""
     value = ran.value if isinstance(ran.value, dict) else {}
     if "call" in value:
-        return {**value, "output": str(value.get("output", ""))}
+        try:
+            return {**whole_value(value), "output": whole(str(value.get("output", "")))}
+        except ValueError:
+            return {"failed": "what it calls a playbook with is nested too deep", "output": ""}
     said: dict[str, Any] = {}
     lines = []
     for line in str(value.get("stdout", "")).split("\n"):
@@ -125,9 +130,9 @@ def _read(ran: ToolAnswer) -> dict[str, Any]:
             lines.append(line)
             continue
         try:
-            said = dict(json.loads(line.removeprefix(_MARK)))
+            said = whole_value(dict(json.loads(line.removeprefix(_MARK))))
         except (ValueError, TypeError, RecursionError):
-            said = {"failed": "its last line is no JSON"}
+            said = {"failed": "its last line is no JSON, or is nested too deep"}
     parts = [str(said.get("output", "")), "\n".join(lines), str(value.get("stderr", ""))]
     output = "\n".join(text.strip("\n") for text in parts if text.strip())
     if ran.failed or not {"value", "failed"} & said.keys():

@@ -82,4 +82,22 @@ def test_the_size_of_a_value_counts_names_of_members_too():
 
 
 def test_an_answer_of_a_function_that_is_nested_without_end_is_none():
-    assert _read(ToolAnswer({"stdout": _MARK + "[" * 200_000}))["failed"] == "its last line is no JSON"
+    told = "its last line is no JSON, or is nested too deep"
+    assert _read(ToolAnswer({"stdout": _MARK + "[" * 200_000}))["failed"] == told
+    deep = [[]]
+    for _ in range(100):
+        deep = [deep]
+    assert _read(ToolAnswer({"call": "P", "values": deep}))["failed"].endswith("nested too deep")
+
+
+def test_half_a_character_from_a_function_becomes_a_mark():
+    assert _read(ToolAnswer({"stdout": _MARK + '{"value": "\\ud800"}'}))["value"] == "\ufffd"
+    asked = _read(ToolAnswer({"call": "P", "values": ["\ud800"], "output": "\ud800"}))
+    assert (asked["values"], asked["output"]) == (["\ufffd"], "\ufffd")
+
+
+def test_a_function_that_returns_too_much_has_failed(tmp_path):
+    body = "    x = []\n    for _ in range(55): x = [x]\n    return x"
+    text = f"# A\n```python\n@playbook\ndef f():\n{body}\n```\n## P\n### Steps\n- 01:EXE\n- 02:EXE\n- 03:RET\n"
+    played = run(text, '`Step["P:01"]` `$x = f()`\nyld call', END, folder=tmp_path)
+    assert "f() failed: f returned too much: the value is nested over 50 deep" in played.instruction(1)
