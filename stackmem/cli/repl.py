@@ -11,6 +11,8 @@ from .options import flag
 if TYPE_CHECKING:
     from pathlib import Path
 
+_MOST_CHARS = 1_000_000
+"""What is typed beyond it is not waited for: no source may be longer, and the reader says so."""
 _OWN = ("program", "given", "lib", "workspace", "quiet")
 
 
@@ -73,16 +75,20 @@ def command(
 
 def _read(question: str) -> str:
     """One expression, over as many lines as it takes."""
-    from stackmem.programs.sexp.reader import is_unfinished
+    from stackmem.programs.sexp.reader import Typed
 
-    text = ""
+    lines: list[str] = []
+    typed = Typed()
+    chars = 0
     while True:
-        line = _line(f"{question} " if not text else "... ")
-        text += line
+        line = _line(f"{question} " if not lines else "... ")
+        lines.append(line)
+        chars += len(line)
         if not line:
+            text = "".join(lines)
             return text if text.strip() else "(exit)"
-        if not is_unfinished(text):
-            return text
+        if not typed.is_unfinished_with(line) or chars > _MOST_CHARS:
+            return "".join(lines)
 
 
 def _line(ask: str) -> str:

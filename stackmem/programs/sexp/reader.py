@@ -21,6 +21,7 @@ _TOKEN = re.compile(
     r"""|(?P<text>"(?:[^"\\]|\\.)*")|(?P<word>[^\s()\[\]'";`,]+)""",
     re.DOTALL,
 )
+_REST_OF_TEXT = re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
@@ -48,14 +49,32 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
 
 def is_unfinished(text: str) -> bool:
     """Whether more lines could make it whole: a parenthesis or a text is open."""
-    at = deep = 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
-            return text[at] == '"'
-        deep += (token.lastgroup == "open") - (token.lastgroup == "close")
-        at = token.end()
-    return deep > 0
+    return Typed().is_unfinished_with(text)
+
+
+class Typed:
+    """Lines as they are typed, each looked at once."""
+
+    def __init__(self) -> None:
+        self._deep = 0
+        self._in_text = False
+
+    def is_unfinished_with(self, line: str) -> bool:
+        """Whether after this line, too, a parenthesis or a text is open."""
+        at = 0
+        if self._in_text:
+            rest = _REST_OF_TEXT.match(line)
+            if rest is None:
+                return True
+            at, self._in_text = rest.end(), False
+        while at < len(line):
+            token = _TOKEN.match(line, at)
+            if token is None:
+                self._in_text = line[at] == '"'
+                return self._in_text
+            self._deep += (token.lastgroup == "open") - (token.lastgroup == "close")
+            at = token.end()
+        return self._deep > 0
 
 
 class _Reader:

@@ -8,7 +8,7 @@ from stackmem.programs.effects import LoadSource, Source
 from stackmem.programs.in_memory import read_with
 from stackmem.programs.language import Finding
 from stackmem.programs.sexp.language import LANGUAGE
-from stackmem.programs.sexp.reader import is_unfinished
+from stackmem.programs.sexp.reader import Typed, is_unfinished
 
 FILES = {
     "lib.sexp": '(define (double x) (* 2 x)) (bind shared 1) (load "more.sexp") (load "gone.sexp")'
@@ -124,3 +124,14 @@ def test_a_function_that_is_defined_twice_has_no_known_arity() -> None:
 )
 def test_a_line_that_others_may_follow_is_known(text: str, unfinished: bool) -> None:
     assert is_unfinished(text) is unfinished
+
+
+def test_typed_lines_are_each_looked_at_once_and_come_to_what_the_whole_text_does():
+    text = '(list "one\n (two\\\n" 3\n; (\n \'(4\n))\n'
+    typed, so_far = Typed(), ""
+    for line in text.splitlines(keepends=True):
+        so_far += line
+        assert typed.is_unfinished_with(line) is is_unfinished(so_far)
+    assert not is_unfinished(text)
+    flood = Typed()
+    assert all(flood.is_unfinished_with('("text" 1\n') for _ in range(50_000))
