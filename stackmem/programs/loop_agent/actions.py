@@ -10,6 +10,7 @@ from stackmem.core.json_schema import first_fault
 
 from ..effects import Group, InvokeTool, ToolAnswer, Wait
 from .definition import Action
+from .excess import excess
 from .naming import found
 from .operations import ActionCall
 from .result_text import Outcome
@@ -34,7 +35,7 @@ def ready(session: Session, call: ActionCall) -> Ready | Outcome:
         return Outcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", told=action)
     if action.max_runs is not None and session.runs.get(action.name, 0) >= action.max_runs:
         return Outcome(action.name, ok=False, code="MAX_RUNS", told=f"it may run {action.max_runs} times, and has")
-    fault = first_fault(call.params, action.params) if action.params else ""
+    fault = excess(call.params) or (first_fault(call.params, action.params) if action.params else "")
     if fault:
         return Outcome(action.name, ok=False, code="BAD_PARAMETERS", told=fault)
     arguments = dict(call.params)

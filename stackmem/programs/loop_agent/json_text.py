@@ -16,6 +16,7 @@ from msgspec import Struct
 
 MOST_CHARS = 1_000_000
 MOST_DEPTH = 100
+_MOST_DIGITS = 300
 
 _FENCE = re.compile(r"\A```[A-Za-z0-9]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\Z", re.DOTALL)
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|[\[\]{},]|[^"/\[\]{},]+|/', re.DOTALL)
@@ -62,7 +63,7 @@ def read_object(text: str) -> Found:
 
 def _loaded(text: str) -> tuple[Any, str]:
     try:
-        value = json.loads(text, parse_constant=_refused, parse_float=_float)
+        value = json.loads(text, parse_constant=_refused, parse_float=_float, parse_int=_int)
         json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         return None, f"it is not one JSON object: {error.msg} at line {error.lineno}, column {error.colno}"
@@ -82,6 +83,12 @@ def _float(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"the number {text[:40]} is too large")
     return number
+
+
+def _int(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"the number {text[:40]}... has {len(text):,} digits, at most {_MOST_DIGITS:,} are read")
+    return int(text)
 
 
 def _too_deep(text: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from .paths import MISSING, Path, looked_up, spelled
+from .excess import excess
+from .paths import MISSING, MOST_STEPS, Path, looked_up, spelled
 from .payload import written
 from .permissions import Rule
 
@@ -72,6 +73,10 @@ class Merged:
             self._put((*write.path, place), item)
 
     def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
+        fault = excess(value) or ("the place is too deep" if len(path) > MOST_STEPS else "")
+        if fault:
+            self._warn(f"nothing was written to '{spelled(path)[:80]}': {fault}")
+            return
         change = written(self.payload, path, value, self._rules, gone=gone)
         self.payload = change.result
         for refused in change.blocked:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 Path = tuple[str | int, ...]
+MOST_STEPS = 100
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]|\[\"([^\"\]]+)\"\]|\['([^'\]]+)'\]")
 
@@ -18,7 +19,7 @@ MISSING = Missing()
 
 
 def parsed(text: str) -> Path | None:
-    """The path that ``text`` spells, or None; the empty text and ``$`` are the whole value."""
+    """The path of ``text``, or None, also beyond 100 steps; the empty text and ``$`` are the whole value."""
     text = text.strip()
     if text in ("", "$", "*"):
         return ()
@@ -30,6 +31,8 @@ def parsed(text: str) -> Path | None:
             return None
         found.append(int(step[2]) if step[2] is not None else next(each for each in step.groups() if each is not None))
         at = step.end()
+        if len(found) > MOST_STEPS:
+            return None
     return tuple(found)
 
 

@@ -137,8 +137,7 @@ class _Work:
             self.set("add", path, _unmarked(value))
         elif isinstance(have, list):
             items = value if isinstance(value, list) else [value]
-            for item in items:
-                self.set("add", (*path, len(looked_up(self.result, path))), _unmarked(item))
+            self._extended(path, items)
         elif isinstance(have, dict) and isinstance(value, dict):
             for name, member in value.items():
                 self.added((*path, name), member)
@@ -169,15 +168,31 @@ class _Work:
             self.set("update", path, _unmarked(value))
 
     def _positional(self, path: Path, values: list[Any], length: int) -> None:
-        marked = []
+        marked, more = list[int](), list[Any]()
         for index, item in enumerate(values):
             if isinstance(item, str) and item == DELETE:
                 marked.append(index)
             elif index < length:
                 self.updated((*path, index), item)
             else:
-                self.set("add", (*path, len(looked_up(self.result, path))), _unmarked(item))
+                more.append(item)
+        self._extended(path, more)
         self._delete_items(path, marked)
+
+    def _extended(self, path: Path, items: list[Any]) -> None:
+        """Append all at once: one by one, a long list would be copied as often as it has items."""
+        have = looked_up(self.result, path)
+        kept = list(have)
+        for item in items:
+            place, value = (*path, len(kept)), _unmarked(item)
+            refused = denied(self.rules, place, "add")
+            if refused:
+                self.blocked.append(refused)
+                continue
+            kept.append(value)
+            self.deeds.append(Deed("add", place, None, value))
+        if len(kept) > len(have):
+            self.result = put(self.result, path, kept)
 
     def taken(self, path: Path, mark: Any) -> None:
         have = looked_up(self.result, path)

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from .excess import MOST_CHARS
 from .paths import MISSING, looked_up, parsed
 
 _BRACES = re.compile(r"\{\{\s*([^{}]{1,500}?)\s*\}\}")
@@ -60,7 +61,7 @@ def _text(text: str, names: Names, warnings: list[str]) -> Any:
         found = names.find(whole[1])
         return _unresolved(whole[1], warnings) if found is MISSING else found
     if "{{" in text:
-        return _BRACES.sub(lambda match: _inside(match[1], names, warnings), text)
+        return _filled(text, names, warnings)
     bare = text.strip()
     if not _WORD.fullmatch(bare):
         return text
@@ -73,6 +74,24 @@ def _text(text: str, names: Names, warnings: list[str]) -> Any:
         return found
     _unresolved(bare, warnings)
     return text
+
+
+def _filled(text: str, names: Names, warnings: list[str]) -> str:
+    """The text with its references filled in, as long as it stays within what a value may be."""
+    size = len(text)
+
+    def one(match: re.Match[str]) -> str:
+        nonlocal size
+        if size > MOST_CHARS:
+            return match[0]
+        told = _inside(match[1], names, warnings)
+        size += len(told)
+        if size > MOST_CHARS:
+            warnings.append(f"a text would have more than {MOST_CHARS:,} characters; the rest of its references stay")
+            return match[0]
+        return told
+
+    return _BRACES.sub(one, text)
 
 
 def _inside(text: str, names: Names, warnings: list[str]) -> str:

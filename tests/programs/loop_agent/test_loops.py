@@ -314,3 +314,34 @@ def test_ten_thousand_items_sixteen_at_a_time_with_failures_cost_one_decision_an
     assert (widest, len(prompts)) == (16, 2)
     kept = sizes[1] - sizes[0] - sum(map(len, written))
     assert kept < 200_000, "after the loop its results are text in one file, and nothing else of them stays"
+
+
+def test_a_payload_that_is_doubled_by_its_own_loop_is_stopped_in_a_sentence():
+    params = {"a": "payload.x", "b": "payload.x"}
+    loop = while_("true", maxIterations=60, continueOnError=True)
+    loop["nextStep"]["while"]["action"] = {"name": "Poll", "params": params, "outputMapping": {"got": "x"}}
+    agent = AGENT + "payload: {x: [1, 2, 3, 4, 5, 6, 7, 8]}\n"
+    last = play(loop, done(), agent=agent).last
+    assert "error a value has more than 2,000,000 characters" in last
+
+
+def test_a_payload_that_its_own_loop_nests_is_stopped_in_a_sentence():
+    loop = while_("true", maxIterations=200, continueOnError=True)
+    loop["nextStep"]["while"]["action"] = {
+        "name": "Poll", "params": {"a": "payload.x"}, "outputMapping": {"got": "x.y"}
+    }  # fmt: skip
+    played = play(loop, done(), agent=AGENT + "payload: {x: [1]}\n")
+    assert "nested deeper than 150 levels" in played.last
+
+
+def test_a_path_of_thirty_thousand_steps_is_no_path():
+    loop = one(outputMapping="a." * 30_000 + "b")
+    assert "is no path in the payload" in play(loop, done(), agent=ITEMS).last
+
+
+def test_a_text_of_references_stays_within_what_a_value_may_be():
+    loop = for_each(action={"name": "Fetch Page", "params": {"n": "{{payload.t}}" * 5_000}}, maxIterations=1)
+    agent = AGENT + "payload: {items: [1], t: " + "x" * 100_000 + "}\n"
+    played = play(loop, done(), agent=agent, tool=lambda _: ToolAnswer("ok"))
+    assert all(len(call.arguments["n"]) < 2_100_000 for call in played.calls)
+    assert "a text would have more than 2,000,000 characters" in played.last
