@@ -109,6 +109,7 @@ class Course:
         self._text_of, self._tell, self._keep = text_of, tell, keep
         self._questions: list[Question] = []
         self._due: set[int | None] = set()  # branches of the round under way that are not answered yet
+        self._midway = False  # some of them are
         self._group = False
         self._frame = ""
         self._written = 0
@@ -221,6 +222,8 @@ class Course:
 
     def _bounded(self, state: State, outside: Outside) -> Upcoming:
         """What is asked, unless a limit of the run is spent or must be looked at first."""
+        if self._midway and self._due:
+            return outside  # it was begun within the limits, and is asked as a whole
         if limits.needs_clock(state) and not state.clock_fresh:
             return ReadClock()
         requests = [effect for _, effect in outside.asked if isinstance(effect, AskModel)]
@@ -296,6 +299,7 @@ class Course:
         for question in waiting:
             if answers(question, event):
                 self._due.discard(question.branch)
+                self._midway = bool(self._due)
                 take(question, event, self._text_of)
                 return
         if isinstance(event, ToolAnswered) and waiting:  # a long input of a frame was written, or could not be
@@ -324,7 +328,7 @@ class Course:
 
     def _taken_up(self) -> None:
         """Forget what led to the end; a program that halted goes back to the last thing that it asked the world."""
-        self._due = set()
+        self._due, self._midway = set(), False
         for question in self._questions:
             question.failures = ()
         if self._keep and isinstance(self.asked, Ended) and self.asked.fault is not None:

@@ -30,7 +30,7 @@ def own_tools():
     TOOLS.update(kept)
 
 
-def ran(count: int, root: Path):
+def ran(count: int, root: Path, **more: str):
     @tool(parallel=True)
     def fetch_page(n: int) -> str:
         """Fetch a page."""
@@ -46,7 +46,7 @@ def ran(count: int, root: Path):
     (folder / "main.agent.yaml").write_text(AGENT, encoding="utf-8")
     script = root / "script.yaml"
     script.write_text(json.dumps({"replies": [{"text": json.dumps(each)} for each in replies]}), encoding="utf-8")
-    flags = {"model": f"script:{script}", "runs_dir": str(root / "runs"), "sandbox_dir": str(root / "work")}
+    flags = {"model": f"script:{script}", "runs_dir": str(root / "runs"), "sandbox_dir": str(root / "work"), **more}
     asked = Asked(str(folder), inputs={"items": list(range(count))}, interactive=False)
     return run_program(prepare_program(asked, flags, dict(os.environ), root), dict(os.environ), Person(lambda _: None))
 
@@ -100,3 +100,8 @@ def test_a_limit_that_the_run_cannot_have_is_refused_with_its_file(tmp_path):
     (tmp_path / "main.agent.yaml").write_text("name: a\nprompt: p\nlimits: {usd: 2000000}\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"main\.agent\.yaml: max_usd is '2000000\.0'; write a number above 0"):
         prepare_program(Asked(str(tmp_path)), {}, dict(os.environ), tmp_path)
+
+
+def test_a_round_under_a_limit_of_seconds_replays(tmp_path):
+    result = ran(8, tmp_path, max_seconds="600")
+    assert replay_run(Path(result.run.run_dir)).outcome == "finished"
