@@ -83,6 +83,8 @@ def _made(here: Here, frame: Frame, call: CallTo, play: Any) -> Doing:
         made = yield from _value(here, frame, value, play)
         if isinstance(made, Failure):
             return made
+        if why := excess(made):
+            return Failure(why)
         arguments[name] = made
     if target.book is None:
         return (yield from _built_in(here, frame, target.name, arguments))
@@ -111,8 +113,6 @@ def _value(here: Here, frame: Frame, value: Any, play: Any) -> Doing:
             return made if isinstance(made, Failure) else dict(zip(value, made, strict=True))
     found = resolved(value, here.agent.variables)
     missing = variables_in(found)
-    if not missing and (why := excess(found)):
-        return Failure(why)
     return Failure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
 
 

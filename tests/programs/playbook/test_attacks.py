@@ -101,3 +101,10 @@ def test_a_function_that_returns_too_much_has_failed(tmp_path):
     text = f"# A\n```python\n@playbook\ndef f():\n{body}\n```\n## P\n### Steps\n- 01:EXE\n- 02:EXE\n- 03:RET\n"
     played = run(text, '`Step["P:01"]` `$x = f()`\nyld call', END, folder=tmp_path)
     assert "f() failed: f returned too much: the value is nested over 50 deep" in played.instruction(1)
+
+
+def test_an_argument_that_grows_when_an_earlier_call_has_run_fails_its_call():
+    text = TWO + "## F\n### Steps\n- 01:RET\n"
+    deep = f"{'[' * 49}{']' * 49}"
+    played = run(text, '`Step["P:01"]` `$r = F()` `Say([[[$r]]])`\nyld call', f'`Step["F:01"]` `Return[{deep}]`', END)
+    assert "Say([[[$r]]]) failed: the value is nested over 50 deep" in played.instruction(2)
