@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from stackmem.core.text import whole
 from stackmem.errors import UsageError
 
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
@@ -108,7 +109,7 @@ class Source:
         value = parent.get(key, default)
         if not isinstance(value, str):
             raise self.error(*self.at(parent, key), f"{key!r} is a text, not {kind_of(value)}; put it in quotes")
-        return str(value)
+        return whole(str(value))
 
     def strings(self, parent: Any, key: str) -> tuple[str, ...]:
         """One text or a list of them."""
@@ -116,7 +117,7 @@ class Source:
         items = [value] if isinstance(value, str) else value
         if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
             raise self.error(*self.at(parent, key), f"{key!r} is a text or a list of texts, none empty")
-        return tuple(str(item) for item in items)
+        return tuple(whole(str(item)) for item in items)
 
     def number(self, parent: Any, key: str) -> float:
         value = parent[key]
@@ -142,7 +143,7 @@ class Source:
             case None | bool():
                 return value
             case str() | int():  # the loader's own subclasses become Python's
-                return str(value) if isinstance(value, str) else int(value)
+                return whole(str(value)) if isinstance(value, str) else int(value)
             case float() if math.isfinite(value):
                 return float(value)
             case list():

@@ -47,6 +47,11 @@ def test_values_are_pythons_own_types():
     assert [type(value) for value in args.values()] == [str, int, float, list, dict]
 
 
+def test_half_a_character_is_replaced_and_two_halves_are_one():
+    reply = only_reply('- text: "a \\ud83d b"\n  call: heap_alloc\n  args: {content: "\\ud83d\\ude00"}\n')
+    assert (reply.text, reply.calls[0].args) == ("a \N{REPLACEMENT CHARACTER} b", {"content": "\N{GRINNING FACE}"})
+
+
 def test_several_calls_stand_in_their_order():
     reply = only_reply("- text: both\n  calls:\n  - {call: a}\n  - {call: b, args: {x: 1}}\n")
     assert (reply.text, [call.tool for call in reply.calls]) == ("both", ["a", "b"])
