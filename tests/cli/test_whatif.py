@@ -6,9 +6,8 @@ import pytest
 
 from stackmem.harness.whatif import spelled_strategies, what_if
 from stackmem.memory import STRATEGIES, open_strategy
-from tests.measure.test_whatif import by_a_program
-from tests.stage import Stage
-from tests.trace.stories import keep, records, told
+from tests.stage import ROOT, Stage
+from tests.trace.stories import keep, told
 from tests.trace.test_import import FILES, SAMPLES
 
 
@@ -118,8 +117,9 @@ def test_a_trace_whose_first_record_was_cut_short_is_one_sentence(stage, command
 
 
 def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):
-    keep(stage.runs / "program", records(moment.event for moment in by_a_program()))
-    ran = stage.run("whatif", "program", "--strategies", "full,stack")
+    program = ROOT / "examples" / "sexp" / "repair-loop"
+    assert stage.run("run", str(program), "--model", f"script:{program / 'script.yaml'}").returncode == 0
+    ran = stage.run("whatif", "last", "--strategies", "full,stack")
     assert ran.returncode == 0, ran.stderr
     full, stack = ran.stdout.splitlines()[6:8]
     assert full.split(maxsplit=1) == ["full", "does not apply: the frames of a program have tasks of their own"]
