@@ -280,3 +280,15 @@ def test_loops_over_what_a_result_gave_do_not_blow_up():
     agent = AGENT + "payload: {items: [1, 2]}\n"
     played = play(for_each(), done(), agent=agent, tool=lambda _: ToolAnswer({"deep": [[[1]]]}))
     assert '{"deep": [[[1]]]}' in played.last
+
+
+def test_what_is_too_much_is_not_merged_and_told():
+    merged = Merged({"notes": "short"}, (), together=False)
+    merged.merge(1, (Write(("notes",), "x" * 2_000_001), Write(("deep",) * 101, 1)))
+    assert merged.payload == {"notes": "short"}
+    assert [told.split(":")[0] for told in merged.warnings] == [
+        "nothing was written to 'notes'",
+        f"nothing was written to '{'deep.' * 16}'",
+    ]
+    assert "2,000,000 characters" in merged.warnings[0]
+    assert "too deep" in merged.warnings[1]
