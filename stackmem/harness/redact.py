@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -11,11 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.events import Redaction
-from stackmem.core.program_events import ProgramStarted
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
+from stackmem.trace.program import keep_source, sources_of
 from stackmem.trace.redact import Mask, mask_of, masked, redact, touched
 from stackmem.trace.replay import verify
 from stackmem.trace.store import TraceWriter
@@ -55,11 +55,14 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
     load_plugins()
     if not patterns:
         raise UsageError("no pattern says what is to be replaced; give --pattern REGULAR-EXPRESSION")
-    if any(isinstance(record.event, ProgramStarted) for record in islice(RunReader(run_dir), 3)):
-        raise UsageError("a program's run cannot be redacted, as its sources are part of it; show its export instead")
     mask = mask_of(patterns)
     reader = RunReader(run_dir)
-    found = touched(reader, mask)
+    text_of = sources_of(run_dir)
+
+    def source_of(digest: str, packaged: bool) -> str:
+        return digest if packaged else hashlib.sha256(mask(text_of(digest)).encode()).hexdigest()
+
+    found = touched(reader, mask, source_of)
     if not found:
         raise UsageError(f"nothing in {run_dir.name} matches; the run can be shown as it is, or try another --pattern")
     redaction = Redaction(reader.digest, found)
@@ -79,8 +82,15 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
 def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> None:
     times: list[float] = [0.0]
     writer = TraceWriter(target / TRACE, now=lambda: times[0])
+    text_of = sources_of(run_dir)
+
+    def source_of(digest: str, packaged: bool) -> str:
+        text = text_of(digest)
+        return keep_source(target, text if packaged else mask(text))
+
+    sources = (source_of, sources_of(target))
     try:
-        for record in redact(RunReader(run_dir), mask, redaction, lambda: writer.digest):
+        for record in redact(RunReader(run_dir), mask, redaction, lambda: writer.digest, sources):
             times[0] = record.at
             writer.append(record.event)
         writer.sync()
@@ -98,7 +108,7 @@ def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> Non
 
 def _verified(target: Path) -> State:
     try:
-        return verify(RunReader(target)).state
+        return verify(RunReader(target), sources_of(target)).state
     except RulesDiffer as error:
         raise UsageError(
             f"with the matches replaced the run is another one ({error}); use a narrower pattern"

@@ -4,6 +4,7 @@ Rule 1: a match becomes as many characters ``x``, so that lengths and budgets ho
 Rule 2: what came from outside is rewritten, what the rules derive is derived again: prompts, digests, wording. If a
     fact then changes (two names became one), there is no copy.
 Rule 3: the copy keeps no files; what a snapshot held is not searched, it is left out.
+Rule 4: of a program's run the sources are rewritten too, see ``redact_program``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.effects import AskModel, Compact, Effect
+from stackmem.core.effects import Effect
 from stackmem.core.events import (
     RULES,
-    ContextCompacted,
     Event,
-    ModelFailed,
-    ModelReplied,
     Redaction,
     RunEnded,
     RunForked,
@@ -33,12 +31,26 @@ from stackmem.core.events import (
 )  # fmt: skip
 from stackmem.core.frames import so_far
 from stackmem.core.machine import advance, evolve
+from stackmem.core.program_events import ProgramStarted, ToolAnswered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import RulesDiffer, UsageError
+from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
+from stackmem.programs.course import Course, Outside, Upcoming
 
+from .program import TextOf, course_of, no_sources
 from .record import Record
+from .redact_program import (
+    Names,
+    SourceOf,
+    derived_again,
+    is_stop,
+    masked_fact,
+    outside_answer,
+    stopped,
+    unchanged,
+    with_prompt,
+)
 
 Mask = Callable[[str], str]
 
@@ -73,7 +85,12 @@ def mask_of(patterns: Iterable[str]) -> Mask:
 
 
 def masked(value: Any, mask: Mask) -> Any:
-    """A value with every text in it masked, keys of mappings too; our own fields of an event are left."""
+    """A value with every text in it masked, keys of mappings too; our own fields of an event are left.
+
+    Raises:
+        UsageError: Two keys of a mapping become one.
+
+    """
     match value:
         case str():
             return mask(value)
@@ -81,7 +98,12 @@ def masked(value: Any, mask: Mask) -> Any:
             names = [name for name in value.__struct_fields__ if name not in _OURS]
             return replace(value, **{name: masked(getattr(value, name), mask) for name in names})
         case dict():
-            return {masked(name, mask): masked(inner, mask) for name, inner in value.items()}
+            found = {masked(name, mask): masked(inner, mask) for name, inner in value.items()}
+            if len(found) < len(value):
+                raise UsageError(
+                    "two names of one object are alike once replaced; use a pattern that leaves them apart"
+                )
+            return found
         case tuple():
             return tuple(masked(inner, mask) for inner in value)
         case list():
@@ -90,36 +112,63 @@ def masked(value: Any, mask: Mask) -> Any:
             return value
 
 
-def touched(records: Iterable[Record], mask: Mask) -> tuple[int, ...]:
-    """Sequence numbers of the records that hold a match."""
-    return tuple(record.seq for record in records if masked(record.event, mask) != record.event)
+def touched(records: Iterable[Record], mask: Mask, source_of: SourceOf = unchanged) -> tuple[int, ...]:
+    """Sequence numbers of the records that hold a match, or name a source that does."""
+    return tuple(record.seq for record in records if _masked_fact(record.event, mask, source_of) != record.event)
 
 
 def redact(
-    records: Iterable[Record], mask: Mask, redaction: Redaction, last_digest: Callable[[], str]
+    records: Iterable[Record],
+    mask: Mask,
+    redaction: Redaction,
+    last_digest: Callable[[], str],
+    sources: tuple[SourceOf, TextOf] = (unchanged, no_sources),
 ) -> Iterator[Record]:
     """The records of the copy.
 
     Args:
         last_digest: Digest of the copy's record before the one that is asked for.
+        sources: Of a program's run: the copy's digest of a source, kept by then, and the copy's text by that digest.
 
     Raises:
         UsageError: A derived fact changes; names the record.
         RulesDiffer: The run was made under other rules, so that nothing can be derived as it was.
 
     """
-    state, strategy = State(), None
+    state, strategy, course, names = State(), None, None, Names()
     for record in records:
-        event = _without_files(masked(record.event, mask))
+        event = _without_files(_masked_fact(record.event, mask, sources[0]))
         if isinstance(event, RunStarted):
             strategy, event = _begun(event), replace(event, redacted=redaction)
         elif isinstance(event, RunForked):
             strategy = _begun(event.start)
             event = replace(event, digest=last_digest(), start=replace(event.start, redacted=redaction))
+        elif isinstance(event, ProgramStarted) and strategy is not None:
+            pass
+        elif course is not None and not isinstance(event, RunResumed):
+            event = _in_program(event, state, course, mask, record.seq)
+            names.refuse_alike(record.event, event, record.seq)
         elif strategy is not None and not isinstance(event, RunResumed):
-            event = _following(event, state, strategy, record.seq)
+            event = _following(event, state, advance(state, strategy), record.seq)
         yield replace(record, event=event)
         state = evolve(state, event)
+        if course is not None:
+            course.saw(event, state)
+        elif isinstance(event, ProgramStarted) and strategy is not None:
+            course = _course(event, state, strategy, sources[1])
+
+
+def _masked_fact(event: Event, mask: Mask, source_of: SourceOf) -> Event:
+    return masked_fact(event, lambda value: masked(value, mask), source_of)
+
+
+def _course(event: ProgramStarted, state: State, strategy: MemoryStrategy, text_of: TextOf) -> Course:
+    try:
+        return course_of(event, state.begun, strategy, text_of)
+    except TraceError as error:
+        raise UsageError(
+            f"with the matches replaced the program is none any more ({error}); use a narrower pattern"
+        ) from error
 
 
 def _begun(start: RunStarted) -> MemoryStrategy:
@@ -132,7 +181,7 @@ def _begun(start: RunStarted) -> MemoryStrategy:
 
 def _without_files(event: Event) -> Event:
     match event:
-        case RunStarted() | ToolReturned() | VerifyReturned():
+        case RunStarted() | ToolReturned() | VerifyReturned() | ToolAnswered():
             return replace(event, tree="")
         case RunForked():
             return replace(event, start=replace(event.start, tree=""))
@@ -140,17 +189,26 @@ def _without_files(event: Event) -> Event:
             return event
 
 
-def _following(event: Event, state: State, strategy: MemoryStrategy, number: int) -> Event:
+def _in_program(event: Event, state: State, course: Course, mask: Mask, number: int) -> Event:
+    """The event as it follows from the copy's program, or in a frame of the agent from the rules."""
+    upcoming = course.upcoming(state)
+    if isinstance(event, RunEnded) and is_stop(event, upcoming, state):
+        return stopped(event, upcoming, state)
+    if isinstance(upcoming, Outside):
+        return outside_answer(event, upcoming, state, number)
+    inside = state.end is None and bool(state.stack) and state.running.program == "steps"
+    if inside and not isinstance(upcoming, Effect):
+        return derived_again(event, upcoming, lambda value: masked(value, mask), number)
+    return _following(event, state, upcoming, number)
+
+
+def _following(event: Event, state: State, derived: Upcoming, number: int) -> Event:
     """The event as it follows from the copy's state."""
-    derived = advance(state, strategy)
     if isinstance(derived, Effect):
-        ask = derived.ask if isinstance(derived, Compact) else derived
-        if isinstance(event, ModelReplied | ModelFailed | ContextCompacted) and isinstance(ask, AskModel):
-            return replace(event, prompt_digest=ask.view.digest)
         if isinstance(event, RunEnded) and event.ending == "interrupted":
             return replace(event, result=so_far(state))
-        return event
-    if derived is None or _unworded(derived) != _unworded(event):
+        return with_prompt(event, derived)
+    if derived is None or isinstance(derived, Outside) or _unworded(derived) != _unworded(event):
         told = type(derived).__name__ if derived is not None else "nothing"
         raise UsageError(
             f"record {number}: {type(event).__name__} would become {told} ({_brief(derived)}), as matches that differ "
@@ -164,6 +222,6 @@ def _unworded(event: Event) -> Event:
     return replace(event, **words)
 
 
-def _brief(derived: Event | None) -> str:
+def _brief(derived: Event | Outside | None) -> str:
     text = msgspec.json.encode(derived).decode()
     return text if len(text) <= 160 else text[:159] + "…"

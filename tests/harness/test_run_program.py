@@ -22,7 +22,6 @@ from stackmem.harness.exports import export_run
 from stackmem.harness.fork import fork
 from stackmem.harness.own_tools import TOOLS, register, tool
 from stackmem.harness.program_prepare import Asked, find_program, prepare_program
-from stackmem.harness.redact import redact_run
 from stackmem.harness.replay import replay_run
 from stackmem.harness.resume import resume
 from stackmem.harness.run_program import Person, ProgramResult, run_program
@@ -278,12 +277,6 @@ def test_an_archive_of_a_programs_run_has_its_sources_and_can_be_replayed(desk: 
     into = desk.root / "elsewhere"
     into.mkdir()
     assert replay_run(unpack(desk.root / "run.zip", into)).outcome == "finished"
-
-
-def test_a_programs_run_is_not_redacted_nor_executed_again_in_pieces(desk: Desk) -> None:
-    result = desk.run("say x\nshell ls")
-    with pytest.raises(UsageError, match="cannot be redacted"):
-        redact_run(folder_of(result), ["x"])
 
 
 def test_own_tools_that_may_run_beside_others_do_and_their_answers_keep_the_order(desk: Desk) -> None:

@@ -104,6 +104,8 @@ def _effect(line: str) -> Any:
     }
     if word == "use":
         return InvokeTool(name, json.loads(more or "{}"))
+    if word not in effects:
+        raise Halted("Unknown Word", f"HALTED\n{word} is no step")
     return effects[word]
 
 

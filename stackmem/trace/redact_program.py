@@ -1,0 +1,160 @@
+"""What a redacted copy does with the facts of a program's run.
+
+Rule 1: the texts that the program was made of are masked like all else, but for those that stackmem brings itself.
+Rule 2: what the interpreter derives is derived again from the masked texts; its words may be cut elsewhere, so that
+    only its kind, its frame and its sizes must be as they were.
+Rule 3: where a derived text still holds a match, it was put together of parts that hold none: there is no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.effects import AskModel, Compact, Effect
+from stackmem.core.events import ContextCompacted, Event, ModelFailed, ModelReplied, RunEnded
+from stackmem.core.frames import so_far
+from stackmem.core.program_events import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
+from stackmem.core.state import State
+from stackmem.core.text import mark_cut
+from stackmem.errors import UsageError
+from stackmem.programs.course import Outside, Upcoming
+from stackmem.programs.effects import AskUser
+
+from .program_replay import answers
+
+SourceOf = Callable[[str, bool], str]
+"""The digest that a source has in the copy, by its digest; True where its text is left as it is."""
+Masked = Callable[[Any], Any]
+
+PACKAGED = "stackmem:"
+_SAME = frozenset({"frame", "forced", "verified", "kind", "ending"})
+_QUESTION_CHARS = 4_000
+
+
+def unchanged(digest: str, packaged: bool) -> str:
+    """For records that name no sources."""
+    return digest
+
+
+def masked_fact(event: Event, masked: Masked, source_of: SourceOf) -> Event:
+    """A fact of a run with every text in it masked; words of ours that only a program's facts have are left."""
+    if isinstance(event, SourceLoaded) and event.path.startswith(PACKAGED):
+        return replace(event, digest=source_of(event.digest, True)) if event.digest else event
+    found: Event = masked(event)
+    match found, event:
+        case ProgramStarted(), ProgramStarted():
+            options = {name: masked(value) for name, value in event.options.items()}
+            digest = source_of(event.digest, False)
+            return replace(found, language=event.language, options=options, digest=digest)
+        case SourceLoaded(), SourceLoaded(digest=digest) if digest:
+            return replace(found, digest=source_of(digest, False))
+        case ToolAnswered(), ToolAnswered():
+            return replace(found, failed=event.failed)
+        case _:
+            return found
+
+
+def outside_answer(event: Event, outside: Outside, state: State, number: int) -> Event:
+    """The answer of the world, for the prompt that the copy's program asks with.
+
+    Raises:
+        UsageError: With the matches replaced the program asks for something else.
+
+    """
+    if isinstance(event, RunEnded):
+        return stopped(event, outside, state)
+    asked = next((effect for branch, effect in outside.asked if answers(branch, effect, event)), None)
+    if asked is None:
+        raise UsageError(
+            f"record {number}: with the matches replaced the program asks for something else than "
+            f"{type(event).__name__} answers; use a narrower pattern"
+        )
+    return with_prompt(event, asked)
+
+
+def with_prompt(event: Event, asked: object) -> Event:
+    """A model's answer with the digest of the prompt that is asked in the copy; any other answer as it is."""
+    ask = asked.ask if isinstance(asked, Compact) else asked
+    if isinstance(event, ModelReplied | ModelFailed | ContextCompacted) and isinstance(ask, AskModel):
+        return replace(event, prompt_digest=ask.view.digest)
+    return event
+
+
+def stopped(event: RunEnded, upcoming: Upcoming, state: State) -> RunEnded:
+    """How a run that was stopped from outside ends in the copy."""
+    if event.ending == "interrupted":
+        return replace(event, result=so_far(state))
+    if event.ending == "input_needed" and isinstance(upcoming, Outside):
+        questions: Iterable[str] = (effect.question for _, effect in upcoming.asked if isinstance(effect, AskUser))
+        return replace(event, result=next((mark_cut(each, _QUESTION_CHARS) for each in questions), event.result))
+    return event
+
+
+def derived_again(event: Event, derived: Event | None, masked: Masked, number: int) -> Event:
+    """What the program derives in the copy, in place of the fact that it derived then.
+
+    Raises:
+        UsageError: It is another fact, or one that still holds a match.
+
+    """
+    if derived is None or _shape(derived) != _shape(event):
+        told = "nothing" if derived is None else type(derived).__name__
+        raise UsageError(
+            f"record {number}: with the matches replaced the program goes another way ({type(event).__name__} would "
+            f"become {told}); use a pattern that leaves its words and names apart"
+        )
+    seen = replace(derived, digests=dict.fromkeys(derived.digests, "")) if isinstance(derived, PhaseEnded) else derived
+    if masked(seen) != seen:
+        raise UsageError(
+            f"record {number}: {type(event).__name__} would still hold a match, which the program puts together of "
+            "parts that hold none; use a --pattern for the parts"
+        )
+    return derived
+
+
+class Names:
+    """The names of a program's chunks and variables, each of which is another one's in the copy, too."""
+
+    def __init__(self) -> None:
+        self._was: dict[tuple[type, str], str] = {}
+
+    def refuse_alike(self, event: Event, now: Event, number: int) -> None:
+        """Take note of a name.
+
+        Raises:
+            UsageError: It has become one with another.
+
+        """
+        if not isinstance(event, ChunkKept | VariableSet) or not isinstance(now, ChunkKept | VariableSet):
+            return
+        if self._was.setdefault((type(now), now.name), event.name) != event.name:
+            raise UsageError(
+                f"record {number}: {type(event).__name__} would have the name {now.name[:80]!a} of another one, as "
+                "matches that differ are alike once replaced; use a pattern that leaves names apart"
+            )
+
+
+def is_stop(event: Event, upcoming: Upcoming, state: State) -> bool:
+    """Whether the fact is a run's end that came from outside, between two facts of its program."""
+    if not isinstance(event, RunEnded) or state.end is not None or isinstance(upcoming, Effect | Outside):
+        return False
+    return event.ending in ("interrupted", "workspace_error") and not isinstance(upcoming, RunEnded)
+
+
+def _shape(value: Any) -> Any:
+    """What of a derived fact must hold: kinds, ids and sizes, and no text or digest."""
+    match value:
+        case str():
+            return ""
+        case Struct():
+            names = value.__struct_fields__
+            inner = {name: getattr(value, name) for name in names}
+            return type(value), {name: one if name in _SAME else _shape(one) for name, one in inner.items()}
+        case dict() | tuple():
+            return len(value)
+        case _:
+            return value
