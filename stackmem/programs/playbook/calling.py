@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +21,8 @@ _BUILT_IN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "WaitForMessage": (("source_agent_id",), ("source",)),
 }
 """Name to its parameters, and to the short names that are taken for them."""
+_MOST_TOLD = 30
+_MOST_NAME = 80
 
 
 class Target(Struct, frozen=True):
@@ -39,12 +42,16 @@ def find(program: Program, agent: str, name: str) -> Target | None:
     if name in _BUILT_IN:
         return Target(name)
     owner, _, inner = name.rpartition(".")
-    agents = [each for each in program.agents if (each.name == owner if owner else True)]
-    for each in sorted(agents, key=lambda one: one.name != agent):
-        book = each.find(inner)
-        if book is not None and (each.name == agent or book.public):
-            return Target(book.name, each.name, book)
-    return None
+    book = program.book(owner or agent, inner)
+    if book is not None and (book.public or owner in ("", agent)):
+        return Target(inner, owner or agent, book)
+    return None if owner else _public(program, agent, inner)
+
+
+def _public(program: Program, agent: str, name: str) -> Target | None:
+    """The first agent's, in the order of the file, that is public."""
+    others = program.public.get(name, ())
+    return next((Target(name, each, book) for each, book in others if each != agent), None)
 
 
 def bound(target: Target, call: CallTo) -> dict[str, Any] | str:
@@ -83,7 +90,7 @@ def fault_of(world: World, agent: AgentState, call: CallTo, pending: Collection[
     for each in _calls_in(call):
         target = find(world.program, agent.agent.name, each.name)
         if target is None:
-            return f"there is no playbook {each.name}; known: {', '.join(known_names(world.program, agent.agent.name))}"
+            return unknown_name(world.program, agent.agent.name, each.name)
         given = bound(target, each)
         if isinstance(given, str):
             return given
@@ -96,10 +103,18 @@ def fault_of(world: World, agent: AgentState, call: CallTo, pending: Collection[
     return ""
 
 
-def known_names(program: Program, agent: str) -> list[str]:
-    own = [f"{book.name}" for each, book in program.all() if each.name == agent]
-    others = [f"{each.name}.{book.name}" for each, book in program.all() if each.name != agent and book.public]
-    return [*own, *others, *_BUILT_IN]
+def unknown_name(program: Program, agent: str, name: str) -> str:
+    """That nothing has this name, and what has one; of many the first."""
+    known = list(islice(_names(program, agent), _MOST_TOLD + 1))
+    told = [*known[:_MOST_TOLD], *(["…"] if len(known) > _MOST_TOLD else []), *_BUILT_IN]
+    return f"there is no playbook {name[:_MOST_NAME]}; known: {', '.join(told)}"
+
+
+def _names(program: Program, agent: str) -> Iterator[str]:
+    """What an agent may call, its own first."""
+    yield from program.names(agent)
+    for named in program.public.values():
+        yield from (f"{each}.{book.name}" for each, book in named if each != agent)
 
 
 def _calls_in(value: Any) -> Iterator[CallTo]:

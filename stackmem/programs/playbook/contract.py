@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 from .items import AtStep, Fired, Item, Queued, Reply, Returned, Said, SetVar, Unreadable, Yielded
+from .line_order import number_of
 from .literals import CallTo, LiteralFault, Reader, Variable
-from .step_lines import number_of
 
 MOST_ITEM_CHARS = 200_000
 MOST_REPLY_CHARS = 1_000_000

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
+from .line_order import LineOrder, target_of
 from .nodes import Number, Playbook, StepLine
-from .step_lines import number_of
 
-_LOOP = re.compile(r"\s*(?:while|for|until|repeat|loop)\b", re.I)
-_TARGET = re.compile(r"(?:^|[\s:])(\d{1,9}(?:\.\d{1,9}){0,19})\b")
+_BRANCHES = ("CND", "LOP", "ELS")
 
 
 def expected(book: Playbook, at: StepLine | None) -> tuple[StepLine, ...]:
     """The lines that may come behind ``at``, in the order of the file; at the start the first one alone."""
     if at is None:
         return book.steps[:1]
-    allowed = {at.number}
-    index = book.steps.index(at)
-    following = book.steps[index + 1 : index + 2]
-    allowed |= {step.number for step in following}
-    children = _children(book, at.number)
-    allowed |= {step.number for step in children[:1]}
-    if at.code in ("CND", "LOP", "ELS") or not children:
-        allowed |= _siblings(book, at)
-    if target := target_of(at):
-        allowed.add(target)
-    allowed |= {number for number in _ancestors(at.number) if is_loop(book, number)}
-    return tuple(step for step in book.steps if step.number in allowed)
+    order = book.order
+    places = {order.place[number] for number in _allowed(order, at) if number in order.place}
+    return tuple(book.steps[index] for index in sorted(places))
 
 
-def _children(book: Playbook, number: Number) -> list[StepLine]:
-    return [step for step in book.steps if step.number[:-1] == number]
+def _allowed(order: LineOrder, at: StepLine) -> Iterator[Number]:
+    yield at.number
+    behind = order.place[at.number] + 1
+    if behind < len(order.steps):
+        yield order.steps[behind].number
+    inside = order.first_inside(at.number)
+    if inside is not None:
+        yield inside
+    if at.code in _BRANCHES or inside is None:
+        yield from _beside(order, at)
+    target = target_of(at)
+    if target:
+        yield target
+    yield from filter(order.is_loop, _ancestors(at.number))
 
 
 def _ancestors(number: Number) -> list[Number]:
@@ -38,36 +40,15 @@ def _ancestors(number: Number) -> list[Number]:
     return [number[:length] for length in range(len(number) - 1, 0, -1)]
 
 
-def _next_sibling(book: Playbook, number: Number) -> Number | None:
-    block = [step.number for step in book.steps if step.number[:-1] == number[:-1]]
-    later = block[block.index(number) + 1 :] if number in block else [each for each in block if each > number]
-    return later[0] if later else None
-
-
-def _siblings(book: Playbook, at: StepLine) -> set[Number]:
-    """The next sibling of a CND; of the last line of a block, that of the first ancestor which has one."""
-    found: set[Number] = set()
-    own = _next_sibling(book, at.number)
+def _beside(order: LineOrder, at: StepLine) -> Iterator[Number]:
+    """The next line of the block behind a CND; behind the last of a block, that of the first ancestor which has one."""
+    own = order.next_beside(at.number)
     if own is not None:
-        return {own} if at.code in ("CND", "LOP", "ELS") else found
+        if at.code in _BRANCHES:
+            yield own
+        return
     for number in _ancestors(at.number):
-        following = _next_sibling(book, number)
+        following = order.next_beside(number)
         if following is not None:
-            return {following}
-    return found
-
-
-def target_of(step: StepLine) -> Number | None:
-    """Where a JMP leads."""
-    found = _TARGET.search(step.text) if step.code == "JMP" else None
-    return number_of(found[1]) if found else None
-
-
-def is_loop(book: Playbook, number: Number) -> bool:
-    """Whether the line is the head of a loop: it says so, or a JMP of its block leads back to it."""
-    head = book.step(number)
-    if head is None:
-        return False
-    if head.code == "LOP" or (head.code == "CND" and _LOOP.match(head.text)):
-        return True
-    return any(step.number[: len(number)] == number and target_of(step) == number for step in book.steps)
+            yield following
+            return

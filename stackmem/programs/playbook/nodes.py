@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal
 
 from msgspec import Struct
+
+from .line_order import LineOrder
 
 Number = tuple[int, ...]
 """A line's place: ``02.01`` is ``(2, 1)``; leading zeros say nothing."""
@@ -64,13 +67,13 @@ class Remark(Struct, frozen=True):
     line: int
 
 
-class Playbook(Struct, frozen=True):
+class Playbook(Struct, frozen=True, dict=True):
     """One H2, or one ``@playbook`` function.
 
     Attributes:
         steps: In the order of the file. A function has none.
-        source: The part of the program that the model is shown; of a function its signature and docstring.
         python: The fenced block that defines the function; empty of prose.
+        python_line: Of the program's file, where the block begins.
         plain: Its steps are sentences without codes: it must be compiled before it can run.
 
     """
@@ -83,9 +86,9 @@ class Playbook(Struct, frozen=True):
     steps: tuple[StepLine, ...] = ()
     triggers: tuple[Trigger, ...] = ()
     notes: tuple[Remark, ...] = ()
-    source: str = ""
     public: bool = False
     python: str = ""
+    python_line: int = 0
     plain: bool = False
 
     @property
@@ -95,11 +98,15 @@ class Playbook(Struct, frozen=True):
     def begins(self) -> bool:
         return any(trigger.code == "BGN" for trigger in self.triggers)
 
+    @cached_property
+    def order(self) -> LineOrder:
+        return LineOrder(self.steps)
+
     def step(self, number: Number) -> StepLine | None:
-        return next((step for step in self.steps if step.number == number), None)
+        return self.order.step(number)
 
 
-class Agent(Struct, frozen=True):
+class Agent(Struct, frozen=True, dict=True):
     """One H1."""
 
     name: str
@@ -107,17 +114,43 @@ class Agent(Struct, frozen=True):
     line: int
     playbooks: tuple[Playbook, ...] = ()
 
+    @cached_property
+    def named(self) -> dict[str, Playbook]:
+        return {playbook.name: playbook for playbook in self.playbooks}
+
     def find(self, name: str) -> Playbook | None:
-        return next((playbook for playbook in self.playbooks if playbook.name == name), None)
+        return self.named.get(name)
 
 
-class Program(Struct, frozen=True):
+class Program(Struct, frozen=True, dict=True):
     agents: tuple[Agent, ...]
 
     def all(self) -> Iterator[tuple[Agent, Playbook]]:
         for agent in self.agents:
             for playbook in agent.playbooks:
                 yield agent, playbook
+
+    @cached_property
+    def _agents(self) -> dict[str, Agent]:
+        return {agent.name: agent for agent in self.agents}
+
+    @cached_property
+    def public(self) -> dict[str, list[tuple[str, Playbook]]]:
+        """Name to the public playbooks that have it, each with its agent, in the order of the file."""
+        found: dict[str, list[tuple[str, Playbook]]] = {}
+        for agent, playbook in self.all():
+            if playbook.public:
+                found.setdefault(playbook.name, []).append((agent.name, playbook))
+        return found
+
+    def book(self, agent: str, name: str) -> Playbook | None:
+        found = self._agents.get(agent)
+        return found.find(name) if found else None
+
+    def names(self, agent: str) -> tuple[str, ...]:
+        """The names of an agent's playbooks."""
+        found = self._agents.get(agent)
+        return tuple(found.named) if found else ()
 
     @property
     def plain(self) -> bool:

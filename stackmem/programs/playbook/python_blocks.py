@@ -55,7 +55,6 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, mark: ast.expr, bloc
         params.append(Param(arg.arg, kind, Required if default is None else _literal(default)))
     marks = {word.arg: word.value for word in mark.keywords} if isinstance(mark, ast.Call) else {}
     says = ast.get_docstring(node) or ""
-    signature = f"{node.name}({', '.join(param.name for param in params)})"
     return Playbook(
         node.name,
         tuple(params),
@@ -63,9 +62,9 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, mark: ast.expr, bloc
         says.strip().split("\n")[0],
         line,
         triggers=_triggers(marks.get("triggers"), line),
-        source=f"Python function {signature}\n{says}".rstrip(),
         public=isinstance(marks.get("public"), ast.Constant) and bool(_literal(marks["public"])),
         python=block,
+        python_line=first_line,
     )
 
 

@@ -30,14 +30,13 @@ class _Draft(Struct):
     """A playbook under way."""
 
     book: Playbook
-    start: int
     section: str = ""
-    seen: tuple[str, ...] = ()
-    steps: tuple[StepLine, ...] = ()
-    sentences: tuple[str, ...] = ()
-    triggers: tuple[Trigger, ...] = ()
-    notes: tuple[Remark, ...] = ()
-    first_plain: int = 0
+    seen: list[str] = []
+    says: list[str] = []
+    steps: list[StepLine] = []
+    triggers: list[Trigger] = []
+    notes: list[Remark] = []
+    first_plain: int = 0  # the line of its first step without a code
 
 
 class Item(Struct, frozen=True):
@@ -62,7 +61,8 @@ def read_program(text: str) -> Program:
 
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"maxNesting": 2 * _MOST_DEPTH + 4})
+    """Blocks alone: what stands inside a line is for the model."""
+    return MarkdownIt("commonmark", {"maxNesting": 2 * _MOST_DEPTH + 4}).disable("inline")
 
 
 class _Reader:
@@ -71,6 +71,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._lines = _without_front_matter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
         self._agents: list[Agent] = []
+        self._names: set[str] = set()
         self._made: list[Playbook] = []
         self._public: list[tuple[str, int]] = []
         self._draft: _Draft | None = None
@@ -81,7 +82,7 @@ class _Reader:
         index = 0
         while index < len(tokens):
             index = self._block(tokens, index)
-        self._close_agent(len(self._lines))
+        self._close_agent()
         if not self._agents:
             raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`")
         return Program(tuple(self._agents))
@@ -108,18 +109,19 @@ class _Reader:
 
     def _heading(self, level: int, text: str, line: int) -> None:
         if level == 1:
-            self._close_agent(line)
+            self._close_agent()
             name = _camel(text)
             if not name:
                 raise PlaybookError("Missing Agent", "Agent name is required; write `# Name`", line + 1)
-            if any(agent.name == name for agent in self._agents):
+            if name in self._names:
                 raise PlaybookError("Duplicate Agent", f"two agents are called {name}; rename one", line + 1)
+            self._names.add(name)
             self._agents.append(Agent(name, "", line + 1))
         elif not self._agents:
             raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`", line + 1)
         elif level == 2:
-            self._close_playbook(line)
-            self._draft = _Draft(_headed(text, line + 1), line)
+            self._close_playbook()
+            self._draft = _Draft(_headed(text, line + 1))
         elif level == 3 and self._draft is not None:
             name = text.rstrip(":").strip().lower()
             if name not in SECTIONS:
@@ -127,7 +129,8 @@ class _Reader:
                 raise PlaybookError("Unknown Section", told, line + 1)
             if name in self._draft.seen:
                 raise PlaybookError("Duplicate Section", f"### {text[:80]} stands twice; join the two", line + 1)
-            self._draft.section, self._draft.seen = name, (*self._draft.seen, name)
+            self._draft.section = name
+            self._draft.seen.append(name)
         else:
             raise PlaybookError("Unknown Heading", f"{'#' * level} {text[:80]} has no meaning here", line + 1)
 
@@ -148,12 +151,11 @@ class _Reader:
             if self._agents:
                 self._says.append(text.strip())
         elif not draft.section:
-            said = f"{draft.book.says}\n\n{text.strip()}".strip()
-            draft.book = replace(draft.book, says=said)
+            draft.says.append(text.strip())
         elif draft.section == "notes":
-            draft.notes = (*draft.notes, note_line(text, line + 1, len(draft.notes) + 1))
+            draft.notes.append(note_line(text, line + 1, len(draft.notes) + 1))
         elif draft.section == "steps":
-            self._plain(draft, text, line + 1)
+            draft.first_plain = draft.first_plain or line + 1
         else:
             raise PlaybookError("Bad Trigger", "triggers are a list; begin the line with `- `", line + 1)
 
@@ -165,24 +167,19 @@ class _Reader:
         for item in _items(tokens):
             match draft.section:
                 case "triggers":
-                    draft.triggers = (*draft.triggers, trigger_line(item.text, item.line, len(draft.triggers) + 1))
+                    draft.triggers.append(trigger_line(item.text, item.line, len(draft.triggers) + 1))
                 case "notes":
-                    draft.notes = (*draft.notes, note_line(item.text, item.line, len(draft.notes) + 1))
+                    draft.notes.append(note_line(item.text, item.line, len(draft.notes) + 1))
                 case _ if is_coded(item.text):
-                    draft.steps = (*draft.steps, step_line(item.text, item.line, item.place))
+                    draft.steps.append(step_line(item.text, item.line, item.place))
                 case _:
-                    self._plain(draft, item.text, item.line)
+                    draft.first_plain = draft.first_plain or item.line
 
-    @staticmethod
-    def _plain(draft: _Draft, text: str, line: int) -> None:
-        draft.sentences = (*draft.sentences, text)
-        draft.first_plain = draft.first_plain or line
-
-    def _close_playbook(self, end: int) -> None:
+    def _close_playbook(self) -> None:
         draft, self._draft = self._draft, None
         if draft is None:
             return
-        if draft.steps and draft.sentences:
+        if draft.steps and draft.first_plain:
             told = "this step has no code, and others have; give it one"
             raise PlaybookError("Step Without Code", told, draft.first_plain)
         seen: dict[Number, StepLine] = {}
@@ -191,16 +188,16 @@ class _Reader:
                 told = f"line {step.label} of {draft.book.name} stands twice; number it anew"
                 raise PlaybookError("Duplicate Line", told, step.line)
             seen[step.number] = step
-        source = "\n".join(self._lines[draft.start : end]).strip()
         self._made.append(
             replace(
-                draft.book, steps=draft.steps, triggers=draft.triggers, notes=draft.notes,
-                source=_without_blocks(source), plain=bool(draft.sentences),
+                draft.book, says="\n\n".join(draft.says).strip(), steps=tuple(draft.steps),
+                triggers=tuple(draft.triggers), notes=tuple(draft.notes),
+                plain=bool(draft.first_plain),
             )
         )  # fmt: skip
 
-    def _close_agent(self, end: int) -> None:
-        self._close_playbook(end)
+    def _close_agent(self) -> None:
+        self._close_playbook()
         if not self._agents:
             return
         agent = self._agents[-1]
@@ -264,11 +261,6 @@ def _public_names(text: str, line: int) -> list[tuple[str, int]]:
     if not all(isinstance(name, str) for name in names):
         raise PlaybookError("Invalid JSON", "the public block is a list of objects with a name each", line)
     return [(str(name), line) for name in names]
-
-
-def _without_blocks(source: str) -> str:
-    """A playbook's text as the model reads it: Python and public blocks are no steps."""
-    return re.sub(r"\n*^```(?:python|py|public\.json)\s*$.*?^```\s*$", "", source, flags=re.S | re.M).strip()
 
 
 def _end(tokens: list[Token], index: int) -> int:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 
 from .faults import PlaybookError
+from .line_order import number_of
 from .nodes import CODES, Number, Remark, StepLine, Trigger
 
 _CODED = re.compile(r"(?:(?:[A-Za-z_]\w*:)?(\d+(?:\.\d+)*)\s*:\s*|)([A-Z]{3})(?:(?=[\s:.,(])[:\s]*(.*)|$)", re.S)
 _TRIGGER = re.compile(r"(?:T?(\d+)\s*:\s*|)(BGN|CND|EVT)\b[:\s]*(.*)", re.S)
 _NOTE = re.compile(r"(N\d+)\b[:.\s]*(.*)", re.S)
 _MOST_DIGITS = 9
-
-
-def number_of(label: str) -> Number:
-    """``02.01`` as ``(2, 1)``."""
-    return tuple(int(part) for part in label.split("."))
+_MOST_PARTS = 20
 
 
 def label_of(number: Number) -> str:
@@ -42,8 +39,10 @@ def step_line(text: str, line: int, by_place: Number) -> StepLine:
     label, code, says = (found[1], found[2], found[3] or "") if found else ("", text[:40], "")
     if code not in CODES:
         raise PlaybookError("Unknown Code", f"{code} is no code of a step; known: {', '.join(CODES)}", line)
-    if label and any(len(part) > _MOST_DIGITS for part in label.split(".")):
-        raise PlaybookError("Bad Number", f"{label[:40]} is no number of a line; use at most 9 digits", line)
+    parts = (label or "").split(".")
+    if len(parts) > _MOST_PARTS or any(len(part) > _MOST_DIGITS for part in parts):
+        told = f"{label[:40]} is no number of a line; use at most {_MOST_PARTS} parts of {_MOST_DIGITS} digits"
+        raise PlaybookError("Bad Number", told, line)
     number = number_of(label) if label else by_place
     return StepLine(number, label or label_of(number), code, says.strip(), line)
 
