@@ -3,7 +3,8 @@
 Rule 1: results stand in the order of the items, whatever ran beside what.
 Rule 2: iterations that run together see the payload as it was before the loop; what they change is merged in the
         order of the items.
-Rule 3: without ``continueOnError`` nothing begins after the batch in which something failed.
+Rule 3: an outcome is let go once it is written down and merged; a condition that looks at ``results`` keeps them.
+Rule 4: without ``continueOnError`` nothing begins after the batch in which something failed.
 """
 
 from __future__ import annotations
@@ -17,49 +18,62 @@ from stackmem.core.program_events import StepEntered, StepLeft
 from ..effects import Wait
 from .actions import mapping_of, run_batch
 from .conditions import unparsable, verdict
+from .loop_results import LoopDone, LoopResults
 from .mapping import writes_of
 from .merging import Merged, Write
 from .naming import found
 from .operations import ActionCall, Ask, ForEach, While
 from .paths import MISSING, looked_up, parsed
 from .references import Names, resolved
-from .result_text import LoopDone, Outcome
+from .result_text import Outcome
 from .session import Doing, Session
 from .side_by_side import side_by_side
 from .static_list import static_list
 from .sub_agents import Asked, ask_agent, offers_tools
 
 
-class _Round:
-    """What the iterations of one loop share."""
+class _Rounds:
+    """What the iterations of one loop share.
+
+    Attributes:
+        failed: Which one failed first; None where none has.
+
+    """
 
     def __init__(self, session: Session, does: ActionCall | Ask, path: str, *, together: bool = False) -> None:
         self.session, self.does, self.path = session, does, path
         self.warnings: list[str] = []
-        self.outcomes: list[Outcome] = []
+        self.failed: int | None = None
         self.merged = Merged(session.payload, session.agent.allowed, together=together)
+        crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
+        self.results = LoopResults(session.family.numbers, crush=crush, shown=shown)
 
     def act(self, names: Names) -> Any:
         """What is done, with its references resolved."""
         if isinstance(self.does, ActionCall):
-            return replace(self.does, params=resolved(self.does.params, names, self.warnings))
-        message = resolved(self.does.message, names, self.warnings)
+            return replace(self.does, params=self._resolved(self.does.params, names))
+        message = self._resolved(self.does.message, names)
         return replace(
             self.does,
             message=message if isinstance(message, str) else str(message),
-            template=resolved(self.does.template, names, self.warnings),
-            context=resolved(self.does.context, names, self.warnings),
+            template=self._resolved(self.does.template, names),
+            context=self._resolved(self.does.context, names),
         )
 
-    def took(self, index: int, names: Names, outcome: Outcome, writes: tuple[Write, ...]) -> None:
+    def _resolved(self, value: Any, names: Names) -> Any:
+        return resolved(value, names, self.warnings, self.merged.give)
+
+    def took(self, index: int, names: Names, outcome: Outcome, writes: tuple[Write, ...]) -> Doing:
         """Note an outcome, and merge what it writes."""
-        self.outcomes.append(outcome)
+        if not outcome.ok and self.failed is None:
+            self.failed = index
         if outcome.ok and isinstance(self.does, ActionCall):
             mapping = mapping_of(self.session, self.does)
             if mapping is not None:
                 writes = (*writes, *writes_of(mapping, outcome.value, names, self.warnings))
         self.merged.merge(index, writes)
         self.session.payload = self.merged.payload
+        yield from self.results.take(outcome)
 
     def one(self, names: Names, index: int) -> Doing:
         """One iteration by itself; gives its outcome."""
@@ -68,13 +82,14 @@ class _Round:
             outcomes = yield from run_batch(self.session, (act,), 1)
             asked = Asked(outcomes[0])
         else:
+            self.merged.give(self.session.payload)
             asked = yield from ask_agent(self.session, act, self.session.payload, f"{self.path}[{index}]")
-        self.took(index, names, asked.outcome, asked.writes)
+        yield from self.took(index, names, asked.outcome, asked.writes)
         return asked.outcome
 
     def done(self, kind: str, over: str, stopped: str) -> LoopDone:
         warnings = tuple(dict.fromkeys([*self.warnings, *self.merged.warnings]))
-        return LoopDone(kind, over, tuple(self.outcomes), stopped, warnings)
+        return LoopDone(kind, over, self.results, stopped, warnings)
 
 
 def collection_of(payload: Any, named: str) -> list[Any] | None:
@@ -95,7 +110,7 @@ def for_each(session: Session, loop: ForEach, path: str) -> Doing:
         return f'Collection path "{loop.collection}" not an array'
     items = list(items[: loop.most])
     yield StepEntered(path, f"ForEach over {len(items)} of {loop.collection}"[:300])
-    rounds = _Round(session, loop.does, path, together=loop.parallel)
+    rounds = _Rounds(session, loop.does, path, together=loop.parallel)
     width = _width(session, loop)
     before, stopped = session.payload, ""
     for start in range(0, len(items), width):
@@ -107,12 +122,11 @@ def for_each(session: Session, loop: ForEach, path: str) -> Doing:
             yield from _batch(rounds, named, start, loop, before)
         else:
             yield from rounds.one(_names(session, loop, items[start], start, session.payload), start)
-        failed = next((index for index in batch if not rounds.outcomes[index].ok), None)
-        if failed is not None and not loop.continue_on_error:
-            stopped = f"iteration {failed + 1} failed" if len(rounds.outcomes) < len(items) else ""
+        if rounds.failed is not None and not loop.continue_on_error:
+            stopped = f"iteration {rounds.failed + 1} failed" if rounds.results.count < len(items) else ""
             if stopped:
                 break
-    yield StepLeft(path, "list", len(rounds.outcomes))
+    yield StepLeft(path, "list", rounds.results.count)
     return rounds.done("ForEach", loop.collection, stopped)
 
 
@@ -121,7 +135,7 @@ def _width(session: Session, loop: ForEach) -> int:
     return loop.width if loop.parallel else 1
 
 
-def _batch(rounds: _Round, named: list[Names], start: int, loop: ForEach, before: Any) -> Doing:
+def _batch(rounds: _Rounds, named: list[Names], start: int, loop: ForEach, before: Any) -> Doing:
     session, acts = rounds.session, [rounds.act(names) for names in named]
     asked: list[Asked]
     if isinstance(loop.does, ActionCall):
@@ -147,7 +161,7 @@ def _batch(rounds: _Round, named: list[Names], start: int, loop: ForEach, before
         ]
         asked = yield from side_by_side(branches, loop.width)
     for index, (names, each) in enumerate(zip(named, asked, strict=True), start):
-        rounds.took(index, names, each.outcome, each.writes)
+        yield from rounds.took(index, names, each.outcome, each.writes)
 
 
 def _names(session: Session, loop: ForEach, item: Any, index: int, payload: Any) -> Names:
@@ -161,7 +175,8 @@ def while_(session: Session, loop: While, path: str) -> Doing:
     if fault:
         return f"{fault} (condition: {loop.condition[:200]})"
     yield StepEntered(path, f"While {loop.condition}"[:300])
-    rounds, stopped, results, errors = _Round(session, loop.does, path), "", list[Any](), list[Any]()
+    rounds, stopped, results, errors = _Rounds(session, loop.does, path), "", list[Any](), list[Any]()
+    looks_back = "results" in loop.condition, "errors" in loop.condition
     for index in range(loop.most):
         attempt = {"attemptNumber": index + 1, "totalAttempts": loop.most}
         seen = {loop.item: attempt, "payload": session.payload, "results": results, "errors": errors}
@@ -176,13 +191,12 @@ def while_(session: Session, loop: While, path: str) -> Doing:
             yield Wait(loop.delay_ms / 1_000)
         values = {loop.item: attempt, "index": index, "payload": session.payload, "data": session.data or {}}
         outcome = yield from rounds.one(Names(values, (loop.item, "index")), index)
-        results.append(outcome.value)
-        if not outcome.ok:
-            errors.append(outcome.told or outcome.code)
-            if not loop.continue_on_error:
-                stopped = f"iteration {index + 1} failed"
-                break
+        results += [outcome.value] if looks_back[0] else []
+        errors += [outcome.told or outcome.code] if looks_back[1] and not outcome.ok else []
+        if not outcome.ok and not loop.continue_on_error:
+            stopped = f"iteration {index + 1} failed"
+            break
     else:
         rounds.warnings.append(f"it ran as often as it may ({loop.most}); its condition was not looked at again")
-    yield StepLeft(path, "list", len(rounds.outcomes))
+    yield StepLeft(path, "list", rounds.results.count)
     return rounds.done("While", loop.condition, stopped)

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from .draft import Draft
 from .excess import excess
 from .paths import MISSING, MOST_STEPS, Path, looked_up, spelled
-from .payload import written
+from .payload import write_one
 from .permissions import Rule
 
 
@@ -24,6 +25,8 @@ class Write(Struct, frozen=True):
 
 def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
     """What leads from one to the other."""
+    if before is after:  # what an agent left alone is not looked through
+        return
     if isinstance(before, dict) and isinstance(after, dict):
         for name in before:
             if name not in after:
@@ -46,10 +49,18 @@ class Merged:
     def __init__(self, payload: Any, rules: tuple[Rule, ...], *, together: bool) -> None:
         """A payload to merge into; only what ran ``together`` can be at odds."""
         self._together = together
-        self.payload = payload
+        self._draft = Draft(payload)
         self.warnings: list[str] = []
         self._rules = rules
         self._first: dict[Path, tuple[int, Write]] = {}
+
+    @property
+    def payload(self) -> Any:
+        return self._draft.value
+
+    def give(self, value: Any) -> None:
+        """Note that an iteration was given ``value``, which may be a part of the payload."""
+        self._draft.give(value)
 
     def merge(self, index: int, writes: Iterator[Write] | tuple[Write, ...]) -> None:
         for write in writes:
@@ -77,9 +88,7 @@ class Merged:
         if fault:
             self._warn(f"nothing was written to '{spelled(path)[:80]}': {fault}")
             return
-        change = written(self.payload, path, value, self._rules, gone=gone)
-        self.payload = change.result
-        for refused in change.blocked:
+        for refused in write_one(self._draft, path, value, self._rules, gone=gone):
             self._warn(refused)
 
     def _warn(self, told: str) -> None:

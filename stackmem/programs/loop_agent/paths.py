@@ -49,44 +49,16 @@ def looked_up(value: Any, path: Path) -> Any:
     for step in path:
         if isinstance(value, dict) and str(step) in value:
             value = value[str(step)]
-        elif isinstance(value, list) and _index(step) is not None and (_index(step) or 0) < len(value):
-            value = value[_index(step) or 0]
         else:
-            return MISSING
+            index = index_of(step) if isinstance(value, list) else None
+            if index is None or index >= len(value):
+                return MISSING
+            value = value[index]
     return value
 
 
-def put(value: Any, path: Path, new: Any) -> Any:
-    """``value`` with ``new`` at the path; what lies on the way is made, what is no object or list is replaced."""
-    if not path:
-        return new
-    step, rest = path[0], path[1:]
-    index = _index(step)
-    if isinstance(value, list) and index is not None:
-        items = list(value)
-        if index < len(items):
-            items[index] = put(items[index], rest, new)
-        else:
-            items.append(put(None, rest, new))
-        return items
-    if isinstance(step, int) and not isinstance(value, dict):
-        return [put(None, rest, new)]
-    members = dict(value) if isinstance(value, dict) else {}
-    members[str(step)] = put(members.get(str(step)), rest, new)
-    return members
-
-
-def removed(value: Any, path: Path) -> Any:
-    """``value`` without what stands at the path."""
-    step, rest = path[0], path[1:]
-    if rest:
-        return put(value, (step,), removed(looked_up(value, (step,)), rest))
-    if isinstance(value, dict):
-        return {name: member for name, member in value.items() if name != step}
-    return [item for index, item in enumerate(value) if index != step]
-
-
-def _index(step: str | int) -> int | None:
+def index_of(step: str | int) -> int | None:
+    """Which item of a list a step names; None where it names none."""
     if isinstance(step, int):
         return step
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None

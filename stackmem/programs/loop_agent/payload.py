@@ -13,7 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from .analysis import Deed, flags_of
-from .paths import MISSING, Path, looked_up, put, removed, spelled
+from .draft import Draft
+from .paths import MISSING, Path, looked_up, spelled
 from .permissions import Operation, Rule, denied
 
 DELETE = "__DELETE__"
@@ -64,7 +65,7 @@ def changed(
     payload: Any, request: dict[str, Any], rules: tuple[Rule, ...] = (), *, ignore_stray: bool = False
 ) -> Change:
     """The payload with a request applied that has no fault of form."""
-    work = _Work(payload if isinstance(payload, dict) else {}, rules)
+    work = _Work(Draft(payload if isinstance(payload, dict) else {}), rules)
     new, update, remove, replace = (dict(request.get(word) or {}) for word in WORDS[:-1])
     if not ignore_stray:
         work.adopt_stray(request, new, update, (remove, replace))
@@ -82,24 +83,28 @@ def changed(
     return Change(work.result, deeds, tuple(dict.fromkeys(work.warnings)), flags_of(deeds), tuple(work.blocked))
 
 
-def written(payload: Any, path: Path, value: Any, rules: tuple[Rule, ...], *, gone: bool = False) -> Change:
-    """The payload with one value at one place, or without what stands there."""
-    work = _Work(payload, rules)
-    there = looked_up(payload, path) is not MISSING
+def write_one(draft: Draft, path: Path, value: Any, rules: tuple[Rule, ...], *, gone: bool = False) -> tuple[str, ...]:
+    """Set one value at one place, or take away what stands there; what was not allowed."""
+    work = _Work(draft, rules)
+    there = looked_up(draft.value, path) is not MISSING
     if there or not gone:
         work.set("delete" if gone else "update" if there else "add", path, value)
-    return Change(work.result, tuple(work.deeds), blocked=tuple(work.blocked))
+    return tuple(work.blocked)
 
 
 class _Work:
-    """A payload that is being changed; every step makes a new value and shares what stays."""
+    """A payload that is being changed."""
 
-    def __init__(self, payload: Any, rules: tuple[Rule, ...]) -> None:
-        self.result = payload
+    def __init__(self, draft: Draft, rules: tuple[Rule, ...]) -> None:
+        self.draft = draft
         self.rules = rules
         self.deeds: list[Deed] = []
         self.warnings: list[str] = []
         self.blocked: list[str] = []
+
+    @property
+    def result(self) -> Any:
+        return self.draft.value
 
     def set(self, operation: Operation, path: Path, value: Any) -> None:
         refused = denied(self.rules, path, operation)
@@ -107,7 +112,10 @@ class _Work:
             self.blocked.append(refused)
             return
         before = looked_up(self.result, path)
-        self.result = removed(self.result, path) if operation == "delete" else put(self.result, path, value)
+        if operation == "delete":
+            self.draft.take(path)
+        else:
+            self.draft.put(path, value)
         self.deeds.append(Deed(operation, path, None if before is MISSING else before, value))
 
     def adopt_stray(
@@ -192,7 +200,7 @@ class _Work:
             kept.append(value)
             self.deeds.append(Deed("add", place, None, value))
         if len(kept) > len(have):
-            self.result = put(self.result, path, kept)
+            self.draft.put(path, kept)
 
     def taken(self, path: Path, mark: Any) -> None:
         have = looked_up(self.result, path)
@@ -211,8 +219,17 @@ class _Work:
             self.warnings.append(f"'{spelled(path)}' in removeElements was kept: only \"{DELETE}\" removes")
 
     def _delete_items(self, path: Path, marked: list[int]) -> None:
+        """Take items away at once, for the same reason; last ones first, as one by one they would have to be."""
+        have, gone = looked_up(self.result, path), set[int]()
         for index in reversed(marked):
-            self._delete((*path, index), looked_up(self.result, (*path, index)))
+            place = (*path, index)
+            if index >= len(have) or denied(self.rules, place, "delete"):
+                self._delete(place, looked_up(self.result, place))
+                continue
+            gone.add(index)
+            self.deeds.append(Deed("delete", place, have[index]))
+        if gone:
+            self.draft.put(path, [item for index, item in enumerate(have) if index not in gone])
 
     def _delete(self, path: Path, have: Any) -> None:
         if have is MISSING:

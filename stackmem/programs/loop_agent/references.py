@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -42,15 +43,22 @@ class Names(Struct, frozen=True):
         return MISSING if head is None else looked_up(self.values[head], path[1:])
 
 
-def resolved(value: Any, names: Names, warnings: list[str]) -> Any:
-    """``value`` with every reference in it resolved, at any depth; keys stay."""
+def resolved(value: Any, names: Names, warnings: list[str], give: Callable[[Any], object] = id) -> Any:
+    """``value`` with every reference in it resolved, at any depth; keys stay.
+
+    Args:
+        give: Told of each value that stands in the result as it is, and belongs to somebody else.
+
+    """
     match value:
         case str():
-            return _text(value, names, warnings)
+            found = _text(value, names, warnings)
+            give(found)
+            return found
         case list():
-            return [resolved(each, names, warnings) for each in value]
+            return [resolved(each, names, warnings, give) for each in value]
         case dict():
-            return {name: resolved(each, names, warnings) for name, each in value.items()}
+            return {name: resolved(each, names, warnings, give) for name, each in value.items()}
         case _:
             return value
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..effects import InvokeTool, ToolAnswer
 from ..values import assigned
 from .actions import mapping_of, run_actions
 from .conversation import Kind
 from .definition import Expiry
+from .loop_results import LoopDone
 from .loops import for_each, while_
 from .mapping import writes_of
 from .merging import Merged
@@ -15,7 +15,7 @@ from .operations import Ask, ForEach
 from .operations import While as WhileLoop
 from .references import Names
 from .response import Actions
-from .result_text import LoopDone, action_text, loop_lines, loop_rows, loop_text
+from .result_text import action_text
 from .session import Doing, Finish, Session, Shown
 from .sub_agents import Asked, ask_agent
 
@@ -83,33 +83,11 @@ def run_loop(session: Session, step: ForEach | WhileLoop) -> Doing:
         yield assigned("payload", session.payload)
     turns = session.agent.loop_result_turns
     shown = f"its results are shown for {turns} turn(s) only" if turns else "its results are not shown"
-    line = f"{done.completed}: {len(done.outcomes)} processed, {done.errors} errors; {shown}."
+    results = done.results
+    line = f"{done.completed}: {results.count} processed, {results.errors} errors; {shown}."
     session.conversation.result("loop-result", line, session.turn)
     if turns:
-        text = yield from _shown(session, done)
+        text: str = yield from results.told(done.head)
         session.loops.append(Shown(text, turns))
     session.fault = done.completed
-    return not done.errors or any(outcome.ok for outcome in done.outcomes)
-
-
-def _shown(session: Session, done: LoopDone) -> Doing:
-    text = loop_text(done, crush=session.params["crushActionResults"])
-    if text is not None:
-        return text
-    stem = f".stackmem/loop/{next(session.family.numbers)}"
-    files, lost = list[str](), ""
-    for number, rows in enumerate(loop_rows(done), 1):
-        file = f"{stem}.jsonl" if number == 1 else f"{stem}.{number}.jsonl"
-        answer: ToolAnswer = yield InvokeTool("write_file", {"path": file, "content": rows, "parents": True})
-        if answer.failed:
-            lost = lost or f" What belongs in {file} could not be written ({answer.detail})."
-        else:
-            files.append(file)
-    return loop_lines(done, _where(files, lost))
-
-
-def _where(files: list[str], lost: str) -> str:
-    if not files:
-        return lost.strip()
-    kept = files[0] if len(files) == 1 else f"{len(files)} files, from {files[0]} to {files[-1]}"
-    return f"{'Results' if lost else 'All results'} stand in full in {kept}, one JSON object a line.{lost}"
+    return results.errors < max(results.count, 1)

@@ -216,9 +216,6 @@ def test_paths_are_spelled_and_read():
     assert paths.parsed("$") == paths.parsed("") == ()
     assert [paths.parsed(text) for text in (".a", "a.", "a[", "a[x]", "a[0]b")] == [None] * 5
     assert paths.spelled(("a", 0, "b")) == "a[0].b"
-    assert paths.put({}, ("a", 0, "b"), 1) == {"a": [{"b": 1}]}
-    assert paths.put([1], (5,), 2) == [1, 2]
-    assert paths.put({"a": 5}, ("a", "b"), 1) == {"a": {"b": 1}}
     assert Names({"x": 1}).find("[0]") is paths.MISSING
 
 
