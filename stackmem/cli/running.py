@@ -139,7 +139,9 @@ class Answers:
         if not self._interactive or not sys.stdin.isatty():
             return None
         with suppress(EOFError, typer.Abort):
-            return str(typer.prompt(readable(question), err=True, prompt_suffix="\n> "))
+            # The default lets an empty line be an answer: what need not be answered is left out by it.
+            asked = readable(question)
+            return str(typer.prompt(asked, default="", show_default=False, err=True, prompt_suffix="\n> "))
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def read_answers(file: str | None, cwd: Path) -> list[str]:
 
 
 def read_yaml(file: str, cwd: Path, flag: str) -> Any:
-    """What a YAML file holds, as plain values.
+    """What a YAML file holds, as plain values; a date or time is its text.
 
     Raises:
         UsageError: It cannot be read, or is no YAML.
@@ -81,10 +82,19 @@ def read_yaml(file: str, cwd: Path, flag: str) -> Any:
 
     text = _text(file, cwd, flag)
     try:
-        return json.loads(json.dumps(YAML(typ="safe", pure=True).load(text)))
+        return json.loads(json.dumps(YAML(typ="safe", pure=True).load(text), default=_moment))
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
         told = " ".join(str(error).split())[:300]
         raise UsageError(f"{flag} {file} is no YAML of plain values ({told}); mend it") from error
+
+
+def _moment(value: Any) -> str:
+    """What YAML takes for a date where it stands without quotes."""
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is no plain value")
 
 
 def _text(file: str, cwd: Path, flag: str) -> str:

@@ -1,6 +1,7 @@
 """The loop agent by its cases: decisions, payloads, references, conditions, forms, and the life of results."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from stackmem.programs.loop_agent.definition import Expiry
 from stackmem.programs.loop_agent.forms import answered, read_form, shown
 from stackmem.programs.loop_agent.life_cycle import boundary, pruned, recovered
 from stackmem.programs.loop_agent.permissions import parsed_rule
+from stackmem.programs.loop_agent.reading import Misfit
 from stackmem.programs.loop_agent.references import Names, resolved
 from stackmem.programs.loop_agent.response import understood
 
@@ -95,7 +97,12 @@ def test_a_payload_change(case):
 
 @pytest.mark.parametrize("case", cases("forms"))
 def test_an_answer_to_a_form(case):
-    form = read_form({"questions": [{"id": "q", "label": "Q", **case["question"]}]})
+    given = {"questions": [{"id": "q", "label": "Q", **case["question"]}]}
+    if "misfit" in case:
+        with pytest.raises(Misfit, match=rf"^responseForm\.questions\[0\]\.{re.escape(case['misfit'])}"):
+            read_form(given)
+        return
+    form = read_form(given)
     found = answered(form.questions[0], case["answer"])
     assert "Q" in shown(form.questions[0])
     if "fault" in case:

@@ -1,6 +1,7 @@
 """Forms that a model asks its person to fill in: read, shown as text, and their answers checked.
 
-An answer is a text: what was typed at a terminal, or an entry of an answers file (a list there is JSON here).
+An answer is a text: what was typed at a terminal, or an entry of an answers file (a list or object there is JSON here).
+A form that no answer could fit, such as one whose least number is above its largest, is a misfit.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import re
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from .reading import Misfit, member, needed
+from .reading import Misfit, count, member, needed
 
 TYPES = (
     "text", "textarea", "email", "number", "currency", "date", "datetime", "time", "daterange", "slider",
@@ -21,7 +23,8 @@ TYPES = (
 _CHOICES = ("buttongroup", "radio", "dropdown", "checkbox")
 _NUMBERS = ("number", "currency", "slider")
 _WIDTHS = ("narrow", "medium", "wide", "full", "auto")
-_WORDS = ("prefix", "suffix", "placeholder", "maxLength")
+_WORDS = ("prefix", "suffix", "placeholder")
+_MOST_CHARS = 1_000_000
 _MOST_QUESTIONS = 100
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(:[0-5]\d)?")
@@ -115,21 +118,42 @@ def _question(value: Any, place: str) -> Question:
     width = member(value, "widthHint", str, place, "auto")
     if width not in _WIDTHS:
         raise Misfit(f"{place}.widthHint must be one of {', '.join(_WIDTHS)}")
-    more = {name: type_[name] for name in _WORDS if type_.get(name) is not None}
-    for name in ("min", "max", "step"):
-        if member(type_, name, float, f"{place}.type", None) is not None:
-            more[name] = type_[name]
-    return Question(
+    question = Question(
         id=needed(value, "id", str, place),
         label=needed(value, "label", str, place),
         type=kind,
-        more=more,
+        more=_members(type_, f"{place}.type"),
         options=_options(type_, f"{place}.type") if kind in _CHOICES else (),
-        multiple=kind == "checkbox" and member(type_, "multiple", bool, f"{place}.type", default=True),
+        multiple=kind in _CHOICES and member(type_, "multiple", bool, f"{place}.type", default=kind == "checkbox"),
         required=member(value, "required", bool, place, default=False),
-        default=value.get("defaultValue"),
         help=member(value, "helpText", str, place, ""),
     )
+    return replace(question, default=_default(question, value.get("defaultValue"), place))
+
+
+def _members(type_: dict[str, Any], place: str) -> dict[str, Any]:
+    """The type's own members, those that are there."""
+    more = {name: member(type_, name, str, place, "") for name in _WORDS}
+    more["maxLength"] = count(type_, "maxLength", place, 0, 0, _MOST_CHARS)
+    found = {name: value for name, value in more.items() if value}
+    for name in ("min", "max", "step"):
+        if member(type_, name, float, place, None) is not None:
+            found[name] = type_[name]
+    if found.get("min", -math.inf) > found.get("max", math.inf):
+        raise Misfit(f"{place}.min is above max, so that no answer fits")
+    if found.get("step", 1) <= 0:
+        raise Misfit(f"{place}.step must be above 0")
+    return found
+
+
+def _default(question: Question, given: Any, place: str) -> Any:
+    """What stands for an empty answer; it must fit as any answer. Nothing is no default."""
+    if given is None or given in ("", []):
+        return None
+    answer = answered(question, given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
+    if answer.fault:
+        raise Misfit(f"{place}.defaultValue does not fit: {answer.fault}")
+    return answer.value
 
 
 def _options(type_: dict[str, Any], place: str) -> tuple[Option, ...]:
@@ -146,16 +170,16 @@ def _options(type_: dict[str, Any], place: str) -> tuple[Option, ...]:
 
 
 def shown(question: Question, *, buttons: bool = False) -> str:
-    """The question as a person reads it; ``buttons`` puts its options side by side."""
+    """The question as a person reads it; ``buttons`` puts its options side by side, with as few words as buttons."""
     lines = [question.label + (" *" if question.required else "")]
     if question.help:
         lines.append(question.help)
     if buttons:
-        return "\n".join(
-            [*lines, "  ".join(f"[{place}] {each.label}" for place, each in enumerate(question.options, 1))]
-        )
-    lines += [f"  {number}. {option.label}" for number, option in enumerate(question.options, 1)]
-    lines.append(f"({_hint(question)})")
+        lines.append("  ".join(f"[{number}] {option.label}" for number, option in enumerate(question.options, 1)))
+    else:
+        lines += [f"  {number}. {option.label}" for number, option in enumerate(question.options, 1)]
+    if not buttons or question.multiple or question.default is not None:
+        lines.append(f"({_hint(question)})")
     return "\n".join(lines)
 
 
@@ -188,7 +212,7 @@ class Answer(Struct, frozen=True):
 def answered(question: Question, text: str) -> Answer:
     """What a text says to a question."""
     plain = text.strip()
-    if not plain or plain == "null":
+    if plain in ("", "null", "[]"):
         if question.default is not None:
             return Answer(question.default)
         return Answer(fault="an answer is needed") if question.required else Answer()
@@ -233,13 +257,15 @@ def _number(question: Question, text: str) -> Answer:
 
 def _chosen(question: Question, text: str) -> Answer:
     words: list[Any] = [text]
-    if question.multiple:
+    if text.startswith("["):
+        try:
+            words = json.loads(text)
+        except (ValueError, RecursionError):
+            return Answer(fault="it is no list of values")
+        if len(words) != 1 and not question.multiple:
+            return Answer(fault="one value is wanted")
+    elif question.multiple and _option(question.options, text) is None:
         words = [word.strip() for word in text.split(",")]
-        if text.startswith("["):
-            try:
-                words = json.loads(text)
-            except (ValueError, RecursionError):
-                return Answer(fault="it is no list of values")
     found = []
     for word in words:
         option = _option(question.options, word)
