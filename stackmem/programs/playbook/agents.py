@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..effects import Halted
 from .faults import halted
 from .here import Doing, Here, Waiting
 from .nodes import Playbook
@@ -77,11 +78,14 @@ def _turn(thread: _Thread) -> Doing:
         thread.send = "\n".join(thread.here.agent.inbox.pop(thread.waits.source))
         thread.waits = None
     try:
-        while True:
-            asked = thread.doing.send(thread.send)
-            if isinstance(asked, Waiting):
-                thread.waits = asked
-                return
-            thread.send = yield asked
+        asked = thread.doing.send(thread.send)
+        while not isinstance(asked, Waiting):
+            try:
+                answer = yield asked
+            except Halted as refused:
+                asked = thread.doing.throw(refused)  # the line that asked for it says where it stands
+            else:
+                asked = thread.doing.send(answer)
+        thread.waits = asked
     except StopIteration as stop:
         thread.value, thread.done = stop.value, True

@@ -15,7 +15,7 @@ from ..frame_text import shown
 from ..values import assigned, digest_of
 from .contract import read_reply
 from .faults import halted
-from .here import Doing, Here, line_of
+from .here import Doing, Here
 from .items import Returned
 from .nodes import Playbook
 from .performing import heard, run_queue
@@ -83,6 +83,7 @@ def _turns(here: Here, frame: Frame, called: str) -> Doing:
         if answer.failed:
             turn = Turn(fault=f"the reply was {answer.failed}; write a shorter one, by the contract", text=answer.text)
         else:
+            here.world.frame = frame
             turn = yield from take(here, frame, read_reply(answer.text))
         for note in turn.notes:
             here.agent.log.add("MEDIUM", f"note: {note}")
@@ -135,5 +136,4 @@ def _missed(here: Here, frame: Frame, turn: Turn, reply: str) -> str:
 
 
 def _halt(here: Here, frame: Frame, kind: str, told: str, text: str) -> Halted:
-    at = f"{here.world.path}:{line_of(frame)}"
-    return halted(kind, told, f"{at} ({frame.place})", text)
+    return halted(kind, told, here.world.where(frame), text)

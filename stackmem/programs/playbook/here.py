@@ -6,8 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..effects import EnterFrame, LeaveFrame
-from .state import AgentState, Frame, World
+from ..effects import EnterFrame, Halted, LeaveFrame
+from .faults import halted
+from .state import AgentState, World
 from .watching import WATCHERS, Moment, Place
 
 Doing = Any
@@ -33,6 +34,7 @@ class Here(Struct, frozen=True):
     Attributes:
         opened: The frames that are open for the agent whose turn it is, outermost first.
         debug: Watchers are told.
+        called_at: File and line of the call; empty where the program begins.
 
     """
 
@@ -40,11 +42,24 @@ class Here(Struct, frozen=True):
     agent: AgentState
     opened: list[EnterFrame]
     debug: bool = False
+    called_at: str = ""
+
+    def of(self, agent: str, called_at: str) -> Here:
+        """Where a playbook of ``agent`` is executed that is called from here."""
+        return Here(self.world, self.world.agents[agent], self.opened, self.debug, called_at)
 
     def enter(self, name: str, intent: str) -> Doing:
-        """Open a frame on the shared stack."""
+        """Open a frame on the shared stack.
+
+        Raises:
+            Halted: There are too many; it names the line of the call.
+
+        """
         frame = EnterFrame(name, intent)
-        yield frame
+        try:
+            yield frame
+        except Halted as refused:
+            raise halted(refused.kind, refused.report, self.called_at or self.world.path, f"call of {name}") from None
         self.opened.append(frame)
 
     def leave(self, result: str) -> Doing:
@@ -68,12 +83,8 @@ class Here(Struct, frozen=True):
             return
         frames = list(reversed(self.agent.frames))
         places = [
-            Place(frame.book.name, line if line and not index else line_of(frame), dict(self.agent.variables))
+            Place(frame.book.name, line if line and not index else frame.line, dict(self.agent.variables))
             for index, frame in enumerate(frames)
         ]
         for watcher in list(WATCHERS):
             watcher(Moment(kind, self.agent.agent.name, self.world.path, tuple(places), text))
-
-
-def line_of(frame: Frame) -> int:
-    return frame.at.line if frame.at else frame.book.line

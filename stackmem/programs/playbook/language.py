@@ -12,7 +12,7 @@ from .agents import run_agents
 from .announcing import announcer
 from .compiling import compiled, compiled_path, digest_of
 from .entry import entries_of
-from .faults import PlaybookError
+from .faults import PlaybookError, halted
 from .frames import play
 from .linter import lint
 from .react import with_default_steps
@@ -36,7 +36,11 @@ def start(launch: Launch) -> Program:
     entries = entries_of(program, named, launch.inputs)
     contract: Source = yield LoadSource(CONTRACT)
     world = World(program, posixpath.basename(launch.path), contract.text, snoop=bool(launch.options.get("snoop")))
-    return (yield from run_agents(world, entries, play, debug=bool(launch.options.get("debug"))))
+    try:
+        return (yield from run_agents(world, entries, play, debug=bool(launch.options.get("debug"))))
+    except RecursionError as error:
+        told = "calls nest deeper than can be followed; nest less, or loop instead"
+        raise halted("Limit Reached", told, world.where(world.frame)) from error
 
 
 def outline(launch: Launch) -> Reading:

@@ -14,7 +14,7 @@ from .here import Doing, Failure, Here
 from .items import Queued
 from .literals import CallTo
 from .session_log import brief
-from .state import LARGE_CHARS, AgentState, Frame, excess, resolved
+from .state import LARGE_CHARS, Frame, excess, resolved
 from .wording import call_text
 
 HUMAN = "human"
@@ -88,7 +88,7 @@ def _made(here: Here, frame: Frame, call: CallTo, play: Any) -> Doing:
         arguments[name] = made
     if target.book is None:
         return (yield from _built_in(here, frame, target.name, arguments))
-    return (yield from _played(here, target, arguments, play))
+    return (yield from _played(here, frame, target, arguments, play))
 
 
 def _value(here: Here, frame: Frame, value: Any, play: Any) -> Doing:
@@ -116,10 +116,8 @@ def _value(here: Here, frame: Frame, value: Any, play: Any) -> Doing:
     return Failure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
 
 
-def _played(here: Here, target: Target, arguments: dict[str, Any], play: Any) -> Doing:
-    owner: AgentState = here.world.agents[target.agent]
-    inner = Here(here.world, owner, here.opened, here.debug)
-    return (yield from play(inner, target.book, arguments))
+def _played(here: Here, frame: Frame, target: Target, arguments: dict[str, Any], play: Any) -> Doing:
+    return (yield from play(here.of(target.agent, here.world.where(frame)), target.book, arguments))
 
 
 def _built_in(here: Here, frame: Frame, name: str, given: dict[str, Any]) -> Doing:

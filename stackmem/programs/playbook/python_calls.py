@@ -20,7 +20,7 @@ MOST_CALLS = 200
 _MARK = "\x1estackmem "
 _ERROR_CHARS = 2_000
 RUNNER = """\
-import asyncio, inspect, io, json, os, sys, time
+import asyncio, inspect, io, json, linecache, os, sys, time, traceback
 place = sys.argv[1]
 with open(place + "/order.json", encoding="utf-8") as file: order = json.load(file)
 true_out, held, asked, coroutine = sys.stdout, io.StringIO(), 0, False
@@ -58,18 +58,34 @@ def caller(name):
     return call
 def playbook(*given, **_):
     return given[0] if given and callable(given[0]) else (lambda function: function)
+runner, home = finish.__code__.co_filename, os.getcwd() + os.sep
+def theirs(path):
+    return path == order["file"] or (path != runner and os.path.abspath(path).startswith(home) and path[:1] != "<")
+def shown(error):
+    rows = [row for row in error.stack or () if theirs(row.filename)]
+    error.stack = traceback.StackSummary.from_list(rows) if rows else None
+    inner = (error.__cause__, error.__context__, *(getattr(error, "exceptions", None) or ()))
+    for each in inner:
+        if each is not None: shown(each)
+def tell(error):
+    told = traceback.TracebackException(type(error), error, error.__traceback__)
+    shown(told)
+    sys.stderr.write("".join(told.format()))
 space = {"__name__": "playbook", "playbook": playbook, **{name: caller(name) for name in order["names"]}}
 try:
-    exec(compile(order["source"], "playbook.py", "exec"), space)
+    text = "\\n" * (order["line"] - 1) + order["source"]
+    linecache.cache[order["file"]] = (len(text), None, text.splitlines(True), order["file"])
+    exec(compile(text, order["file"], "exec"), space)
     coroutine = inspect.iscoroutinefunction(space[order["function"]])
     value = space[order["function"]](**order["arguments"])
     if inspect.iscoroutine(value): value = asyncio.run(value)
-    text = json.dumps(value, allow_nan=False)
+    try: text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Failed(f"{order['function']} returned no JSON value: {error}") from None
 except SystemExit as error: finish(failed=f"SystemExit: {error.code}")
 except BaseException as error:
-    import traceback
-    traceback.print_exc()
-    finish(failed=f"{type(error).__name__}: {error}")
+    tell(error)
+    finish(failed=str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}")
 finish(value=json.loads(text))
 """
 
@@ -102,7 +118,7 @@ def _exchange(here: Here, book: Playbook, arguments: dict[str, Any], play: Any) 
                 return Failure(said["failed"])
             why = excess(said["value"])
             return Failure(f"{book.name} returned too much: {why}") if why else said["value"]
-        answers.append((yield from _answer(here, said, play)))
+        answers.append((yield from _answer(here, book, said, play)))
     return Failure(f"{book.name} made over {MOST_CALLS} calls")
 
 
@@ -111,7 +127,10 @@ def _order(here: Here, book: Playbook, arguments: dict[str, Any]) -> str:
     named = [each.name for each in agent.playbooks if not each.python or each.python != book.python]
     others = [each.name for owner, each in here.world.program.all() if owner.name != agent.name and each.public]
     names = list(dict.fromkeys([*named, *others]))
-    given = {"source": book.python, "function": book.name, "arguments": arguments, "names": names}
+    given = {
+        "source": book.python, "function": book.name, "arguments": arguments, "names": names,
+        "file": here.world.path, "line": book.python_line,
+    }  # fmt: skip
     return json.dumps(given)
 
 
@@ -140,7 +159,7 @@ def _read(ran: ToolAnswer) -> dict[str, Any]:
     return {**said, "output": output}
 
 
-def _answer(here: Here, said: dict[str, Any], play: Any) -> Doing:
+def _answer(here: Here, book: Playbook, said: dict[str, Any], play: Any) -> Doing:
     """The playbook that the function calls, made, as it is told."""
     values, named = said.get("values"), said.get("named")
     call = CallTo(
@@ -152,8 +171,7 @@ def _answer(here: Here, said: dict[str, Any], play: Any) -> Doing:
     given = bound(target, call) if isinstance(target, Target) and target.book else f"there is no playbook {call.name}"
     if isinstance(given, str) or target is None or target.book is None:
         return {"failed": given}
-    inner = Here(here.world, here.world.agents[target.agent], here.opened, here.debug)
-    made = yield from play(inner, target.book, given)
+    made = yield from play(here.of(target.agent, f"{here.world.path}:{book.line} ({book.name})"), target.book, given)
     return {"failed": made.why} if isinstance(made, Failure) else {"value": made}
 
 

@@ -52,6 +52,10 @@ class Frame(Struct, eq=False):
     summary: str = ""
 
     @property
+    def line(self) -> int:
+        return self.at.line if self.at else self.book.line
+
+    @property
     def place(self) -> str:
         return f"{self.book.name}:{self.at.label}" if self.at else self.book.name
 
@@ -86,7 +90,7 @@ class World:
 
     Attributes:
         artifacts: Those of every agent.
-        open: Name and intent of each frame that is open on the shared stack for the agent that runs.
+        frame: The one whose reply was taken last.
         snoop: Messages between agents are shown to the person.
 
     """
@@ -95,8 +99,13 @@ class World:
         self.program, self.path, self.contract, self.snoop = program, path, contract, snoop
         self.agents = {agent.name: AgentState(agent) for agent in program.agents}
         self.artifacts: dict[str, Artifact] = {}
+        self.frame: Frame | None = None
         self.python_calls = 0
         self.results = 0
+
+    def where(self, frame: Frame | None) -> str:
+        """File and line of what a frame executes; without one the file."""
+        return f"{self.path}:{frame.line} ({frame.place})" if frame else self.path
 
 
 def same(one: Any, other: Any) -> bool:
