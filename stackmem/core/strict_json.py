@@ -1,29 +1,167 @@
-"""JSON as its standard has it: Python's reader would also take NaN and Infinity, and make 1e999 infinite."""
+"""JSON as its standard has it, and the place of what is not.
+
+Rule 1: what Python's reader takes and others do not is refused: NaN, Infinity, and numbers that no float can hold. So
+        is what is nested deeper than later readers bear.
+Rule 2: every refusal knows its first character. Python's reader does the work; only a text that it trips over, or that
+        somebody asks a place of, is walked here, once.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from msgspec import Struct
 
-def strict_value(text: str) -> Any:
+MOST_DEPTH = 100
+_SHORT_DIGITS = 300
+_TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> Any:
     """The value of one JSON text.
 
+    Args:
+        one_each: No key may stand twice in an object; otherwise the last counts.
+        whole: No text in it may hold half of a surrogate pair, which no file can hold.
+
     Raises:
-        ValueError: It is none, or holds a number that no float can; a ``json.JSONDecodeError`` knows the place.
-        RecursionError: It is nested too deeply.
+        json.JSONDecodeError: It is none; a ``ValueError`` that knows the place.
+        RecursionError: The stack of who asks leaves no room for a hundred levels.
 
     """
-    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    pairs = _each_once if one_each else None
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int, object_pairs_hook=pairs)
+    except (_Refused, RecursionError):
+        _refuse_first(text, one_each=one_each, whole=whole)
+        raise
+    if text.count("[") + text.count("{") > MOST_DEPTH or (whole and (_is_half(text) or _ESCAPED_HALF.search(text))):
+        _refuse_first(text, one_each=False, whole=whole)
+    return value
+
+
+def line_and_column(text: str, at: int) -> str:
+    """The place of a character, both from 1: ``line 2, column 5``."""
+    return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
+
+
+def offset_of(text: str, path: tuple[str | int, ...]) -> int:
+    """Where the value at a path of a JSON text begins, or, where there is none, what is nearest above it."""
+    found, above = 0, [list(path[:steps]) for steps in range(len(path) + 1)]
+    for token in _tokens(text):
+        if not token.key and len(token.path) <= len(path) and token.path == above[len(token.path)]:
+            found = token.at
+            if len(token.path) == len(path):
+                break
+    return found
+
+
+class _Refused(ValueError):  # noqa: N818 - it never leaves this file
+    """Python's reader came upon something that is refused."""
+
+
+class _Token(Struct):
+    """A key, a scalar, or a bracket that opens.
+
+    Attributes:
+        path: Of its value, or of the value that a key belongs to; the walk goes on to change it.
+
+    """
+
+    at: int
+    text: str
+    path: list[str | int | None]
+    key: bool
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """The tokens in their order; what stands where none may is passed over."""
+    path: list[str | int | None] = []  # a step for every bracket that is open; None: a key comes next
+    for match in _TOKEN.finditer(text):
+        piece, last = match[0], path[-1] if path else 0
+        if piece in ("]", "}"):
+            del path[-1:]
+        elif piece == "," and path:
+            path[-1] = last + 1 if isinstance(last, int) else None
+        elif last is None and piece[0] == '"':
+            path[-1] = _text(piece)
+            yield _Token(match.start(), piece, path, key=True)
+        elif piece not in (",", ":"):
+            yield _Token(match.start(), piece, path, key=False)
+            if piece in ("[", "{"):
+                path.append(0 if piece == "[" else None)
+
+
+def _refuse_first(text: str, *, one_each: bool, whole: bool) -> None:
+    """Raises ``json.JSONDecodeError`` at the first token that is refused."""
+    keys: dict[int, set[Any]] = {}
+    for token in _tokens(text):
+        told, depth = "", len(token.path)
+        if token.text in ("[", "{"):
+            keys[depth + 1] = set()
+            told = f"nested deeper than {MOST_DEPTH} levels" if depth >= MOST_DEPTH else ""
+        elif token.text[0] == '"':
+            told = "a text holds half of a surrogate pair" if whole and _is_half(_text(token.text)) else ""
+            if token.key and one_each:
+                told = told or (
+                    f"the key {_text(token.text)[:40]!r} stands twice" if token.path[-1] in keys[depth] else ""
+                )
+                keys[depth].add(token.path[-1])
+        else:
+            told = _fault_of_word(token.text)
+        if told:
+            raise json.JSONDecodeError(told, text, token.at)
+
+
+def _fault_of_word(word: str) -> str:
+    try:
+        json.loads(word, parse_constant=_refuse, parse_float=_float, parse_int=_int)
+    except _Refused as refused:
+        return str(refused)
+    except ValueError:
+        return ""
+    return ""
+
+
+def _text(piece: str) -> str:
+    try:
+        return str(json.loads(piece))
+    except ValueError:
+        return piece
+
+
+def _is_half(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Refused
+    return found
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
+    raise _Refused(f"{word} is no JSON")
 
 
-def _finite(text: str) -> float:
-    number = float(text)
+def _float(digits: str) -> float:
+    number = float(digits)
     if math.isinf(number):
-        raise ValueError(f"{text[:20]} is out of range")
+        raise _Refused(f"the number {digits[:20]} is too large")
     return number
+
+
+def _int(digits: str) -> int:
+    if len(digits) > _SHORT_DIGITS:
+        _float(digits)
+    return int(digits)

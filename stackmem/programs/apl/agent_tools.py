@@ -7,13 +7,14 @@ import re
 from typing import Any
 
 from stackmem.core.program_events import StepEntered
+from stackmem.core.strict_json import strict_value
 
 from ..effects import FrameAnswer, RunFrame
 from .code_tools import given
 from .halts import malformed_value, missing_parameter, tool_logic
 from .here import Doing, Here, said
 from .nodes import Output, ToolStep
-from .outputs import read_json, storable
+from .outputs import storable
 from .registry import SPELLINGS, Known
 from .scope import plain_output
 
@@ -107,7 +108,7 @@ def _value(tool: str, answer: FrameAnswer, *, typed: bool) -> Any:
         reason = f"The '{tool}' tool could not proceed because its frame ended early ({answer.failed})."
         raise tool_logic(reason, answer.detail or answer.result)
     try:
-        return storable(answer.value) if typed else read_json(answer.result)
+        return storable(answer.value) if typed else strict_value(answer.result, whole=True)
     except (ValueError, RecursionError) as error:
         if typed:
             raise malformed_value(tool, "its result holds half a character or a number that is none") from error

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
+
+from stackmem.core.strict_json import strict_value
 
 
 class MalformedOutputError(Exception):
@@ -64,30 +65,13 @@ class CommandOutput(str):
         """The JSON value that it is; ``missing`` where it is none."""
         if not self._parsed:
             try:
-                self._parsed = (read_json(self.stdout),)
+                self._parsed = (strict_value(self.stdout, whole=True),)
             except (ValueError, RecursionError):
                 return missing
         return self._parsed[0]
-
-
-def read_json(text: str) -> Any:
-    """Raises ``ValueError`` or ``RecursionError`` where it is no JSON, or JSON that no file can hold."""
-    found = json.loads(text, parse_constant=_refused, parse_float=_finite)
-    return storable(found) if "\\u" in text else found
 
 
 def storable(value: Any) -> Any:
     """The value; raises ``ValueError`` for half a character, and for a number that is none."""
     json.dumps(value, ensure_ascii=False, allow_nan=False, default=str).encode()
     return value
-
-
-def _refused(word: str) -> Any:
-    raise ValueError(word)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(digits)
-    return number

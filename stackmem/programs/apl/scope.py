@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from stackmem.core.strict_json import strict_value
+
 from .halts import Halt, malformed, malformed_value, template_error, tool_logic
 from .nodes import AsType, Input
-from .outputs import CommandOutput, MalformedOutputError, read_json
+from .outputs import CommandOutput, MalformedOutputError
 from .templates import TemplateFault, evaluate, holds, render, render_command
 
 _T = TypeVar("_T")
@@ -135,7 +137,7 @@ def converted(value: Any, kind: AsType, tool: str) -> Any:
             case "str":
                 return str.__str__(text) if text is not None else json.dumps(value, ensure_ascii=False)
             case "json":
-                return read_json(text) if text is not None else value
+                return strict_value(text, whole=True) if text is not None else value
             case "int":
                 return int(text.strip()) if text is not None else _exact_int(value)
             case "float":
@@ -174,7 +176,7 @@ def _list(value: Any) -> list[Any]:
     """A list as it is, JSON that is one, or the lines of a text."""
     if isinstance(value, str):
         try:
-            found = read_json(value)
+            found = strict_value(value, whole=True)
         except (ValueError, RecursionError):
             return [line for line in value.splitlines() if line]
         value = found

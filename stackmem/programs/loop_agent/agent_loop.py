@@ -2,7 +2,7 @@
 
 Rule 1: every decision leads to something that the next prompt holds; a reply that cannot be used is told why.
 Rule 2: nothing goes on forever: three malformed replies, ten failed steps or five empty retries in a row end the
-        agent, and so does each of its limits.
+        agent, and so does each of its limits. What does nothing is no end of a row of failures.
 Rule 3: the payload changes before the step of the same response is carried out.
 """
 
@@ -22,6 +22,7 @@ from .operations import Ask, ForEach, While
 from .prompt import system_prompt, tail
 from .response import Actions, Again, Chat, Expand, Failed, Malformed, Response, Success, understood
 from .session import MOST_BARE, RAN_DRY, Doing, Ended, Finish, Session
+from .spending import refuse_overspent, watch
 from .steps import run_calls, run_loop, run_sub_agent
 from .sub_agents import agent_of
 from .tending import recover, tend
@@ -35,9 +36,11 @@ def run_agent(session: Session) -> Doing:
 
     """
     system = system_prompt(session.agent, session.params, session.parent, _described(session), session.data)
+    yield from watch(session)
     while True:
         session.turn += 1
         _refuse_spent(session)
+        yield from refuse_overspent(session)
         response = yield from _decided(session, system)
         finish: Finish | None = yield from _carried_out(session, response)
         if finish is not None:
@@ -95,14 +98,17 @@ def _carried_out(session: Session, response: Response) -> Doing:
     step = response.step
     if not isinstance(step, Malformed):
         session.malformed = 0
-    if isinstance(step, Again | Chat):
-        session.failed = 0
     session.tell_notes("your response", response.warnings)
     before = session.payload
     if response.change:
         yield from _change(session, response.change)
     does = response.automatic or response.actionable or response.scratchpad or session.payload is not before
-    session.bare = session.bare + 1 if isinstance(step, Again) and not does else 0
+    if isinstance(step, Again) and not does:
+        session.bare += 1
+    elif not isinstance(step, Malformed | Failed):
+        session.bare = 0
+    if isinstance(step, Chat) or (isinstance(step, Again) and does):
+        session.failed = 0
     for command in response.automatic:
         yield Say(command.line)
     if not isinstance(step, Chat):

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from .paths import Path, parsed
+
+_BEHIND_PLACE = re.compile(r"[^\w.\[\]]")
 
 
 class Misfit(Exception):  # noqa: N818 - a finding that is told to the model
-    """A member has the wrong form; the message names its place."""
+    """A member has the wrong form; the message begins with its place, unless another is given.
+
+    Attributes:
+        path: Of the member, such as that of ``nextStep.actions[2].name``; () is the whole reply.
+
+    """
+
+    def __init__(self, told: str, place: str | None = None) -> None:
+        super().__init__(told)
+        self.path: Path = parsed(_BEHIND_PLACE.split(told, 1)[0] if place is None else place) or ()
 
 
 def member(value: dict[str, Any], name: str, kind: type, place: str, default: Any) -> Any:
-    """``value[name]``; the default where it is absent or null.
+    """``value[name]``; the default where it is absent or null. The whole reply has the place "".
 
     Raises:
         Misfit: It is of another kind.
@@ -20,7 +34,7 @@ def member(value: dict[str, Any], name: str, kind: type, place: str, default: An
     if found is None:
         return default
     if not _is(found, kind):
-        raise Misfit(f"{place}.{name} must be {_KINDS[kind]}, is {kind_of(found)}")
+        raise Misfit(f"{place}{'.' if place else ''}{name} must be {_KINDS[kind]}, is {kind_of(found)}")
     return found
 
 

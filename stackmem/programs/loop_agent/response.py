@@ -20,6 +20,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.strict_json import line_and_column, offset_of
+
 from . import commands, payload
 from .forms import Form, read_form
 from .json_text import read_object
@@ -101,15 +103,16 @@ def understood(text: str) -> Response:
     try:
         return _response(found.value, list(found.repairs))
     except Misfit as misfit:
-        return Response(Malformed(str(misfit).removeprefix("reply.")), warnings=found.repairs)
+        place = line_and_column(found.text, offset_of(found.text, misfit.path))
+        return Response(Malformed(f"{misfit} ({place})"), warnings=found.repairs)
 
 
 def _response(value: dict[str, Any], warnings: list[str]) -> Response:
     strange = [name for name in value if name not in _KNOWN]
     if strange:
         warnings.append(f"not known and passed over: {', '.join(name[:40] for name in strange[:10])}")
-    message = member(value, "message", str, "reply", "").strip()
-    reasoning = member(value, "reasoning", str, "reply", "").strip()
+    message = member(value, "message", str, "", "").strip()
+    reasoning = member(value, "reasoning", str, "", "").strip()
     if not isinstance(value.get("confidence", 0), int | float | None):
         warnings.append("confidence is no number")
     change = value.get("payloadChangeRequest")
@@ -119,8 +122,8 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
     form = read_form(value["responseForm"]) if value.get("responseForm") is not None else None
     actionable = commands.actionable(value.get("actionableCommands"))
     automatic = commands.automatic(value.get("automaticCommands"))
-    next_step = member(value, "nextStep", dict, "reply", None)
-    complete = member(value, "taskComplete", bool, "reply", default=False)
+    next_step = member(value, "nextStep", dict, "", None)
+    complete = member(value, "taskComplete", bool, "", default=False)
     if next_step is not None and _type_of(next_step, complete=complete) == "chat":
         step: Step = _chat(message or (form.says if form else "") or reasoning, form)
     elif complete:
@@ -139,7 +142,9 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
 
 
 def _chat(message: str, form: Form | None) -> Step:
-    return Chat(message, form) if message else Malformed("a Chat needs a message")
+    if not message:
+        raise Misfit("a Chat needs a message", "nextStep")
+    return Chat(message, form)
 
 
 def _without_step(
@@ -151,7 +156,9 @@ def _without_step(
         return Chat(message or actionable[0].label)
     if acts:
         return Again()
-    return Chat(reasoning) if reasoning else Malformed(_NOTHING)
+    if not reasoning:
+        raise Misfit(_NOTHING, "")
+    return Chat(reasoning)
 
 
 def _type_of(step: dict[str, Any], *, complete: bool) -> str:
@@ -177,7 +184,7 @@ def _step(step: dict[str, Any]) -> Step:
         case "actions":
             calls = member(step, "actions", list, "nextStep", [])
             if not calls:
-                return Malformed("Actions not specified for action type")
+                raise Misfit("Actions not specified for action type", "nextStep.actions")
             return Actions(tuple(action_call(each, f"nextStep.actions[{index}]") for index, each in enumerate(calls)))
         case "sub-agent":
             return ask(_detail(step, "subAgent"), "nextStep.subAgent")
@@ -189,7 +196,7 @@ def _step(step: dict[str, Any]) -> Step:
             return _retry(step)
         case _:
             known = "Actions, Sub-Agent, Chat, Retry, ForEach, While"
-            return Malformed(f"nextStep.type {type_[:80]!r} is not known; known: {known}")
+            raise Misfit(f"nextStep.type {type_[:80]!r} is not known; known: {known}")
 
 
 def _detail(step: dict[str, Any], name: str) -> dict[str, Any]:
