@@ -9,9 +9,8 @@ import sys
 import msgspec
 import typer
 
-from stackmem.core.effects import UseTool, Verify
 from stackmem.harness.interrupts import Interrupts
-from stackmem.harness.replay_live import LiveTools, brief_call, replay_live
+from stackmem.harness.replay_live import LiveTools, WorkspaceCall, brief_call, replay_live
 from stackmem.harness.replay_model import Rerun, replay_model
 from stackmem.trace.open_run import Run
 
@@ -43,7 +42,7 @@ def rerun_and_show(run: Run, first: int, *, tools: bool, as_json: bool) -> None:
         _show_rerun(found, as_json=as_json)
 
 
-def _tell(effect: UseTool | Verify) -> None:
+def _tell(effect: WorkspaceCall) -> None:
     say(f"executing {one_line(brief_call(effect))}")
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -28,13 +28,19 @@ from stackmem.programs.course import Asked, Course, Outside, Upcoming
 from stackmem.programs.effects import AskUser, InvokeTool, LoadSource, Wait
 
 from .interrupts import Interrupts
-from .own_tools import OwnTool
 from .perform import JITTER, World, perform
 from .program_tools import BUILT_IN, READS, Bench, use_built_in
 
 Record = Callable[[Event, State], None]
 _LONGEST_WAIT = 10_000_000.0
 """Seconds; the system takes no endless wait."""
+
+
+class Answering(Protocol):
+    """A tool of the person's own."""
+
+    def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
+        """What the tool came to."""
 
 
 class ProgramWorld(Struct):
@@ -45,6 +51,7 @@ class ProgramWorld(Struct):
         ask_user: The person's answer, or None where nobody answers.
         own_tools: The person's own tools by name.
         parallel: Names of those that may run side by side.
+        among: Of what is asked at once, what is asked now; None asks all of it.
 
     """
 
@@ -52,8 +59,9 @@ class ProgramWorld(Struct):
     bench: Bench
     load: Callable[[LoadSource], SourceLoaded]
     ask_user: Callable[[str], str | None]
-    own_tools: dict[str, OwnTool] = {}
+    own_tools: Mapping[str, Answering] = {}
     parallel: frozenset[str] = frozenset()
+    among: Callable[[Outside], Outside] | None = None
 
 
 def drive(
@@ -99,6 +107,7 @@ def _facts(upcoming: Upcoming, state: State, outer: ProgramWorld, interrupts: In
         return
     if isinstance(upcoming, Outside):
         outer.world.sync()
+        upcoming = outer.among(upcoming) if outer.among is not None else upcoming
     found = _outside(upcoming, outer) if isinstance(upcoming, Outside) else _machine(upcoming, outer.world)
     while True:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,12 +20,15 @@ from stackmem.trace.open_run import Run
 from stackmem.workspace.tree import remove_tree
 
 from .again import prepare_again
-from .assemble import Places, assemble, plan
+from .assemble import Parts, Places, assemble, plan
+from .drive import ProgramWorld
 from .in_memory import MEMORY, NoHistory, recall
 from .perform import World
 from .plugins import load_plugins
+from .recorded_world import Recorded
 from .refill import must_be_original, refill
-from .request import read_request
+from .request import ProgramRequest, read_request
+from .run_program import Person, outer_world, with_mounts
 from .rundir import HISTORY
 
 
@@ -32,12 +36,26 @@ class Rehearsal(Struct, frozen=True):
     """Attributes:
     places: ``run`` holds nothing but the history of the workspace's files.
     missing: Dependency folders that are nowhere any more; the workspace is without them.
+    program: Of a program's run, what was asked for.
     """
 
-    world: World
+    parts: Parts
     places: Places
     isolation: str
     missing: tuple[str, ...]
+    program: ProgramRequest | None = None
+
+    @property
+    def world(self) -> World:
+        return self.parts.world
+
+    def outer(self, recorded: Recorded) -> ProgramWorld:
+        """The world of the run's program: its workspace is here, and all else answers as it did."""
+        if self.program is None:
+            raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
+        outer = outer_world(self.parts, self.places, self.program, Person(recorded.person))
+        outer.load, outer.own_tools = recorded.load, recorded.tools
+        return outer
 
 
 @contextmanager
@@ -45,7 +63,7 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str]) -> Ite
     """The world of one of the run's states, which is the one after record ``at``.
 
     Raises:
-        UsageError: The run's task is gone, it kept no files, or it is a program's.
+        UsageError: The run's task is gone, or it kept no files.
         TraceError: Its history or its request is missing.
         WorkspaceError: The workspace, or its isolation, cannot be had.
 
@@ -53,12 +71,12 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str]) -> Ite
     load_plugins()
     must_be_original(run, "executed again")
     base, request = state.begun, read_request(run.folder)
-    if request.program is not None:
-        raise UsageError("a program's run is verified whole by stackmem replay; stackmem run runs the program anew")
     nobody = {"model": "human", "base_url": None, "window_tokens": None, "prompt": None, "max_usd": None}
     settings = {**nobody, "strategy": base.strategy, "isolation": base.isolation}
     prepared = prepare_again(request, run.folder.parent, settings, environ)
     planned = plan(prepared, environ)
+    if request.program is not None:
+        planned = with_mounts(planned, request.program, Path(request.subject))
     profile = replace(planned.profile, network=base.network, command_seconds=base.command_seconds)
     scratch = prepared.folders[1] / f"replay-{secrets.token_hex(6)}"
     places = Places(scratch, scratch / "workspace", scratch)
@@ -80,7 +98,7 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str]) -> Ite
             ) from error
         try:
             parts.world.sleep = _no_wait
-            yield Rehearsal(parts.world, places, parts.workspace.level, missing)
+            yield Rehearsal(parts, places, parts.workspace.level, missing, request.program)
         finally:
             parts.workspace.close()
     finally:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.calls import RunCommand, tool_name
-from stackmem.core.effects import Effect, UseTool, Verify
+from stackmem.core.effects import UseTool, Verify
 from stackmem.core.events import Event, ToolReturned, VerifyReturned
-from stackmem.core.machine import advance
-from stackmem.core.state import State
-from stackmem.memory import open_strategy
+from stackmem.core.program_events import ProgramStarted, ToolAnswered
+from stackmem.errors import UsageError
+from stackmem.programs.effects import InvokeTool
 from stackmem.trace.difference import field_diff
-from stackmem.trace.moments import following
 from stackmem.trace.open_run import Run
+from stackmem.trace.program import sources_of
+from stackmem.trace.retold import retold
 from stackmem.trace.snapshot import Snapshot, changes
 
 from .perform import perform
+from .program_tools import BUILT_IN, use_built_in
+from .recorded_world import Recorded
 from .rehearsal import Rehearsal, rehearse
 from .rundir import HISTORY
+
+WorkspaceCall = UseTool | Verify | InvokeTool
+Result = ToolReturned | VerifyReturned | ToolAnswered
+_RESULTS = (ToolReturned, VerifyReturned, ToolAnswered)
+_ABOUT_CHARS = 2_000
 
 
 class LiveTools(Struct, frozen=True):
@@ -47,7 +58,7 @@ class LiveTools(Struct, frozen=True):
 
 
 def replay_live(
-    run: Run, environ: Mapping[str, str], first: int = 1, observe: Callable[[UseTool | Verify], None] | None = None
+    run: Run, environ: Mapping[str, str], first: int = 1, observe: Callable[[WorkspaceCall], None] | None = None
 ) -> LiveTools:
     """Execute the calls from step ``first`` on, up to the first whose result differs.
 
@@ -61,46 +72,71 @@ def replay_live(
 
     """
     begin = run.moment(first - 1)
-    run.moment(first)
-    with rehearse(run, begin.settled, begin.at, environ) as rehearsal:
-        state, calls = State(), 0
-        for record in run.records():
-            upcoming = _call(state) if record.seq > begin.at else None
-            if isinstance(upcoming, UseTool | Verify) and isinstance(record.event, ToolReturned | VerifyReturned):
-                if observe is not None:
-                    observe(upcoming)
-                made = perform(upcoming, rehearsal.world)
-                difference = _difference(run, record.event, made, rehearsal)
-                if difference:
-                    return LiveTools(
-                        run.id, rehearsal.isolation, calls, state.step, record.seq, brief_call(upcoming), difference,
-                        rehearsal.missing,
-                    )  # fmt: skip
-                calls += 1
-            state = following(state, record)
+    if first > 1 or not _of_program(run):  # a program may ask no model at all
+        run.moment(first)
+    with rehearse(run, begin.settled, begin.at, environ) as rehearsal, _tools(rehearsal) as use:
+        calls = 0
+        for told in retold(run.records(), sources_of(run.folder)):
+            asked, seq = told.asked, told.record.seq
+            if seq <= begin.at or not is_call(asked) or not isinstance(told.record.event, _RESULTS):
+                continue
+            if observe is not None:
+                observe(asked)
+            difference = _difference(run, told.record.event, use(asked), rehearsal)
+            if difference:
+                return LiveTools(
+                    run.id, rehearsal.isolation, calls, told.before.step, seq, brief_call(asked), difference,
+                    rehearsal.missing,
+                )  # fmt: skip
+            calls += 1
         return LiveTools(run.id, rehearsal.isolation, calls, missing=rehearsal.missing)
 
 
-def brief_call(effect: UseTool | Verify) -> str:
+@contextmanager
+def _tools(rehearsal: Rehearsal) -> Iterator[Callable[[WorkspaceCall], Event]]:
+    """Executes a call of the agent or of the program."""
+    outer = rehearsal.outer(Recorded()) if rehearsal.program is not None else None
+
+    def use(asked: WorkspaceCall) -> Event:
+        if not isinstance(asked, InvokeTool):
+            return perform(asked, rehearsal.world)
+        if outer is None:
+            raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
+        return use_built_in(asked, outer.bench)
+
+    try:
+        yield use
+    finally:
+        if outer is not None:
+            outer.bench.python.stop()
+
+
+def _of_program(run: Run) -> bool:
+    return any(isinstance(record.event, ProgramStarted) for record in islice(run.records(), 3))
+
+
+def is_call(asked: object) -> TypeGuard[WorkspaceCall]:
+    """Whether it is done in the workspace, and nowhere else."""
+    return isinstance(asked, UseTool | Verify) or (isinstance(asked, InvokeTool) and asked.tool in BUILT_IN)
+
+
+def brief_call(effect: WorkspaceCall) -> str:
     """The call with what it is about, on one line; hostile text is still in it."""
     if isinstance(effect, Verify):
         return f"verify {effect.command}"
+    if isinstance(effect, InvokeTool):
+        given = effect.arguments
+        about = next((given[name] for name in ("command", "path", "folder") if name in given), "")
+        return f"{effect.tool} {str(about)[:_ABOUT_CHARS]}".strip()
     call = effect.call
     about = call.command if isinstance(call, RunCommand) else call.path
     return f"{tool_name(call)} {about}"
 
 
-def _call(state: State) -> Event | Effect | None:
-    """What the pending call asks of the world, if one is pending."""
-    if state.pending is None or not state.stack or state.end is not None:
-        return None
-    return advance(state, open_strategy(state.begun.strategy))
-
-
-def _difference(run: Run, recorded: Event, made: Event, rehearsal: Rehearsal) -> str:
-    if recorded == made or not isinstance(recorded, ToolReturned | VerifyReturned):
-        return ""
-    if not isinstance(made, ToolReturned | VerifyReturned):
+def _difference(run: Run, recorded: Result, made: Event, rehearsal: Rehearsal) -> str:
+    if isinstance(recorded, ToolAnswered) and isinstance(made, ToolAnswered):
+        made = replace(made, branch=recorded.branch)
+    if recorded == made or not isinstance(made, _RESULTS):
         return ""
     told = field_diff(replace(recorded, tree=""), replace(made, tree=""), sides=("recorded", "now"))
     if recorded.tree == made.tree or not recorded.tree:

@@ -1,6 +1,7 @@
 """``replay --model recorded --from N``: the controller once more, with the replies that the run recorded.
 
-Everything but the model is done again: commands, files, checks, and every rule in between.
+Commands, files, checks, and every rule in between are done again; what lies outside of them (the model, the person's
+own tools, her answers, a program's sources) is as it was recorded.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import zip_longest
 
 from msgspec import Struct
 
-from stackmem.core.effects import AskModel
 from stackmem.core.events import (
     ChecksReturned,
     ClockRead,
@@ -31,12 +32,17 @@ from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.trace.diff import counted
 from stackmem.trace.difference import brief, made_otherwise
+from stackmem.trace.moments import Moment
 from stackmem.trace.open_run import Run
+from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
+from stackmem.trace.retold import course_at, retold
 
 from .controller import run as play
+from .drive import drive
 from .interrupts import Interrupts
-from .rehearsal import rehearse
+from .recorded_world import Recorded, RecordedModel, in_recorded_order
+from .rehearsal import Rehearsal, rehearse
 
 _FROM_OUTSIDE = ("interrupted", "workspace_error")
 
@@ -67,18 +73,6 @@ class Rerun(Struct, frozen=True):
     missing: tuple[str, ...] = ()
 
 
-class RecordedModel:
-    """Answers with recorded facts, in their order, whatever it is asked."""
-
-    def __init__(self, facts: list[ModelReplied | ModelFailed]) -> None:
-        self._facts = iter(facts)
-
-    def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """The next fact; kind ``script`` where the run recorded no more."""
-        none = ModelFailed("script", f"the run recorded no reply to this request, for step {request.step}")
-        return next(self._facts, none)
-
-
 def replay_model(
     run: Run,
     environ: Mapping[str, str],
@@ -102,9 +96,8 @@ def replay_model(
     moment = run.moment(first)
     if first < 1:
         raise UsageError("step 0 is the run's start; name a step from 1")
-    tail = [record for record in run.records() if record.seq >= moment.record.seq]
+    recorded, tail = _recorded(run, moment.record.seq)
     _refuse_seams(tail, first)
-    strategy = open_strategy(moment.asked.begun.strategy)
     made: list[tuple[Event, State]] = []
 
     def note(event: Event, after: State) -> None:
@@ -117,7 +110,8 @@ def replay_model(
         world.model = RecordedModel(list(_answers(tail)))
         clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
-        end = play(advance(moment.asked, strategy), moment.asked, strategy, world, note, interrupts)
+        world.own_tool = recorded.own_tool
+        end = _play(run, moment, rehearsal, (recorded, tail, made), note, interrupts)
         if interrupts.signal == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         if interrupts.signal:
@@ -135,6 +129,35 @@ def replay_model(
             recorded_outcome=run.state.outcome,
             missing=rehearsal.missing,
         )
+
+
+def _play(
+    run: Run,
+    moment: Moment,
+    rehearsal: Rehearsal,
+    kept: tuple[Recorded, list[Record], list[tuple[Event, State]]],
+    note: Callable[[Event, State], None],
+    interrupts: Interrupts,
+) -> State:
+    """The controller, or of a program's run the program's loop, from the step to the end."""
+    recorded, tail, made = kept
+    course = course_at(run.records(), sources_of(run.folder), moment.record.seq)
+    if course is None:
+        strategy = open_strategy(moment.asked.begun.strategy)
+        return play(advance(moment.asked, strategy), moment.asked, strategy, rehearsal.world, note, interrupts)
+    outer = rehearsal.outer(recorded)
+    outer.among = partial(in_recorded_order, tail, made)
+    return drive(course.upcoming(moment.asked), moment.asked, course, outer, note, interrupts)
+
+
+def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:
+    """What the run was answered from record ``seq`` on, and the records."""
+    recorded, tail = Recorded(), []
+    for told in retold(run.records(), sources_of(run.folder)):
+        if told.record.seq >= seq:
+            recorded.keep(told)
+            tail.append(told.record)
+    return recorded, tail
 
 
 def _answers(tail: Iterable[Record]) -> Iterator[ModelReplied | ModelFailed]:
