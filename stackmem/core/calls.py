@@ -11,96 +11,76 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from msgspec import Meta, Struct, json
 from msgspec.structs import FieldInfo, fields
 
-from .entries import Store as _Store
 from .entries import StoreEntry
 from .messages import ToolCall, ToolSpec
 from .more_calls import LookupCall, PopLess, Prompted, PushLess
 from .slots import fill
+from .tool_parameters import (
+    ChunkLine,
+    Constraint,
+    Context,
+    Name,
+    PointedObjective,
+    PointedResult,
+    ReturnSpec,
+    Source,
+    Store,
+    Verify,
+)  # fmt: skip
 
 
 class ReadFile(Struct, frozen=True, tag="read_file"):
-    """Read a text file of the workspace, whole or from start_line to end_line (counted from 1, both inclusive).
-    Long results are clipped in the middle; ask for a range to see the rest.
+    """Read a text file, whole or its lines start_line to end_line (from 1, inclusive). A long result is clipped in
+    the middle.
     """
 
-    path: Annotated[str, Meta(description="Path in the workspace.")]
-    start_line: Annotated[int | None, Meta(description="First line to show, from 1.")] = None
-    end_line: Annotated[int | None, Meta(description="Last line to show.")] = None
+    path: str
+    start_line: int | None = None
+    end_line: int | None = None
 
 
 class WriteFile(Struct, frozen=True, tag="write_file"):
-    """Write a file of the workspace, replacing what it held. Its folder must exist."""
+    """Write a whole file; its folder must exist."""
 
-    path: Annotated[str, Meta(description="Path in the workspace.")]
-    content: Annotated[str, Meta(description="The whole new content.")]
+    path: str
+    content: str
 
 
 class ListFiles(Struct, frozen=True, tag="list_files"):
-    """List a folder of the workspace, two levels deep."""
+    """List a folder, two levels deep; without a path, the workspace."""
 
-    path: Annotated[str, Meta(description="Folder; the workspace itself where left out.")] = "."
+    path: str = "."
 
 
 class RunCommand(Struct, frozen=True, tag="run_command"):
-    """Run a shell command in the workspace, sandboxed, for at most {{command_seconds}} seconds; then it and everything
-    it started is gone. Output and errors come back together, clipped in the middle, with the exit code.
+    """Run a bash command line in the workspace. After {{command_seconds}} seconds it and all that it started
+    are killed. Output and errors come together, clipped in the middle, with the exit code.
     """
 
-    command: Annotated[str, Meta(description="A bash command line.")]
+    command: str
 
 
 class PushFrame(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame with a clean conversation for a distinct phase of several steps. The child sees its
-    registers, the context and the heap index, and nothing of your conversation; its result comes back as the result of
-    this call.
-    Store on the heap what it needs, in this same call by `store`, and name the chunks in the objective.
-    At most {{depth}} frames deep. Anything over its budget is refused.
+    """Start a child frame for a phase of several steps. It sees its registers, the context and the heap index, nothing
+    else; its result comes back as the result of this call. Anything over budget is refused.
     """
 
-    name: Annotated[str, Meta(description="Short name: letters, digits, _ . - / (at most {{name_chars}}).")]
-    objective: Annotated[
-        str,
-        Meta(
-            description="R0: what to accomplish and how to verify it, with heap pointers "
-            "(at most {{intent_chars}} characters)."
-        ),
-    ]
-    context: Annotated[
-        str, Meta(description="Paths, constraints, pointers; no large data (at most {{context_chars}} characters).")
-    ]
-    return_spec: Annotated[
-        str, Meta(description="R1: what the result must report (at most {{return_chars}} characters).")
-    ]
-    constraint: Annotated[
-        str,
-        Meta(
-            description="R3: free text, or enforced limits such as 'steps=20 tokens=30k seconds=120' "
-            "(at most {{constraint_chars}} characters)."
-        ),
-    ] = ""
-    verify: Annotated[
-        str,
-        Meta(
-            description="A command run when the frame pops; its exit code is stamped on the result "
-            "(at most {{verify_chars}} characters)."
-        ),
-    ] = ""
-    store: _Store = ()
+    name: Name
+    objective: PointedObjective
+    context: Context
+    return_spec: ReturnSpec
+    constraint: Constraint = ""
+    verify: Verify = ""
+    store: Store = ()
 
 
 class PopFrame(Struct, frozen=True, tag="pop_frame"):
-    """End the running frame: its conversation is discarded and the result goes to its parent. Popping the root ends the
-    run. Store first, or in this same call by `store`, whatever a later frame would have to find out again.
+    """End the running frame: its conversation is discarded, its result goes to the parent. Popping the root ends the
+    run.
     """
 
-    result: Annotated[
-        str,
-        Meta(
-            description="Status in the shape R1 asks for, with heap pointers instead of data "
-            "(at most {{result_chars}} characters; the root's {{root_result_chars}})."
-        ),
-    ]
-    store: _Store = ()
+    result: PointedResult
+    store: Store = ()
 
 
 class EndRun(Struct, frozen=True, tag="pop_frame"):
@@ -108,47 +88,40 @@ class EndRun(Struct, frozen=True, tag="pop_frame"):
 
     result: Annotated[
         str,
-        Meta(
-            description="What was done, how it was verified, what is open (at most {{root_result_chars}} characters)."
-        ),
+        Meta(description="What was done, how it was verified, what is open; at most {{root_result_chars}} characters."),
     ]
 
 
 class HeapAlloc(Struct, frozen=True, tag="heap_alloc"):
-    """Store a new named chunk that every later frame can read. Only its line in the index costs anything per step."""
+    """Store a new chunk."""
 
-    name: Annotated[str, Meta(description="New chunk name: letters, digits, _ . - / (at most {{name_chars}}).")]
-    content: Annotated[str, Meta(description="What to keep.")]
-    description: Annotated[
-        str,
-        Meta(description="One line for the index: what a reader will find (at most {{description_chars}} characters)."),
-    ] = ""
-    source: Annotated[
-        str, Meta(description="Workspace file the content describes; the index marks the chunk STALE once it changes.")
-    ] = ""
+    name: Name
+    content: str
+    description: ChunkLine = ""
+    source: Source = ""
 
 
 class HeapRead(Struct, frozen=True, tag="heap_read"):
-    """Load a chunk's content into this frame's conversation; it stays until the frame pops."""
+    """Load a chunk, or its lines start_line to end_line, into this frame's conversation."""
 
-    name: Annotated[str, Meta(description="Chunk name, as in the index.")]
-    start_line: Annotated[int | None, Meta(description="First line to show, from 1.")] = None
-    end_line: Annotated[int | None, Meta(description="Last line to show.")] = None
+    name: str
+    start_line: int | None = None
+    end_line: int | None = None
 
 
 class HeapWrite(Struct, frozen=True, tag="heap_write"):
-    """Replace the content of an existing chunk. Leave description or source out to keep them; STALE is cleared."""
+    """Replace a chunk's content. A description or source that is left out stays; STALE is cleared."""
 
-    name: Annotated[str, Meta(description="Chunk name, as in the index.")]
-    content: Annotated[str, Meta(description="The whole new content.")]
-    description: Annotated[str | None, Meta(description="New line for the index.")] = None
-    source: Annotated[str | None, Meta(description="New workspace file the content describes.")] = None
+    name: str
+    content: str
+    description: str | None = None
+    source: str | None = None
 
 
 class HeapFree(Struct, frozen=True, tag="heap_free"):
-    """Delete a chunk that no later frame needs; its characters can be used again."""
+    """Delete a chunk."""
 
-    name: Annotated[str, Meta(description="Chunk name, as in the index.")]
+    name: str
 
 
 WorkspaceCall = ReadFile | WriteFile | ListFiles | RunCommand
@@ -262,14 +235,14 @@ def _schema(kind: type[Struct]) -> dict[str, Any]:
     described = get_type_hints(kind, include_extras=True)
     properties: dict[str, Any] = {}
     for name, hint in _hints(kind).items():
-        meta = next(extra for extra in described[name].__metadata__ if isinstance(extra, Meta))
         if hint == tuple[StoreEntry, ...]:
             properties[name] = {"type": "array", "items": _schema(StoreEntry)}
         elif get_origin(hint) is Literal:
             properties[name] = {"type": "string", "enum": list(get_args(hint))}
         else:
             properties[name] = {"type": "integer" if hint in (int, int | None) else "string"}
-        properties[name]["description"] = meta.description
+        for extra in getattr(described[name], "__metadata__", ()):
+            properties[name]["description"] = extra.description
     return {
         "type": "object",
         "properties": properties,

@@ -9,115 +9,78 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from .entries import Store
-
-_Name = Annotated[str, Meta(description="Short name: letters, digits, _ . - / (at most {{name_chars}}).")]
-_Pointed = Annotated[
-    str,
-    Meta(
-        description="R0: what to accomplish and how to verify it, with heap pointers "
-        "(at most {{intent_chars}} characters)."
-    ),
-]
-_Objective = Annotated[
-    str, Meta(description="R0: what to accomplish and how to verify it (at most {{intent_chars}} characters).")
-]
-_Context = Annotated[
-    str, Meta(description="Paths, constraints, pointers; no large data (at most {{context_chars}} characters).")
-]
-_ReturnSpec = Annotated[str, Meta(description="R1: what the result must report (at most {{return_chars}} characters).")]
-_Constraint = Annotated[
-    str,
-    Meta(
-        description="R3: free text, or enforced limits such as 'steps=20 tokens=30k seconds=120' "
-        "(at most {{constraint_chars}} characters)."
-    ),
-]
-_Verify = Annotated[
-    str,
-    Meta(
-        description="A command run when the frame pops; its exit code is stamped on the result "
-        "(at most {{verify_chars}} characters)."
-    ),
-]
-_Task = Annotated[
-    str,
-    Meta(description="What to do and how to verify it, where things are, what to report (at most 4,000 characters)."),
-]
-_Result = Annotated[
-    str, Meta(description="The result (at most {{result_chars}} characters; the root's {{root_result_chars}}).")
-]
+from .tool_parameters import (
+    Constraint,
+    Context,
+    Name,
+    Objective,
+    PointedObjective,
+    PointedResult,
+    Prompt,
+    Result,
+    ReturnSpec,
+    Store,
+    Verify,
+)  # fmt: skip
 
 
 class PushClean(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame with a clean conversation for a distinct phase of several steps. The child sees its
-    registers and the context, and nothing of your conversation; its result comes back as the result of this call.
-    At most {{depth}} frames deep. Anything over its budget is refused.
+    """Start a child frame for a phase of several steps. It sees its registers and the context, nothing else;
+    its result comes back as the result of this call. Anything over budget is refused.
     """
 
-    name: _Name
-    objective: _Objective
-    context: _Context
-    return_spec: _ReturnSpec
-    constraint: _Constraint = ""
-    verify: _Verify = ""
+    name: Name
+    objective: Objective
+    context: Context
+    return_spec: ReturnSpec
+    constraint: Constraint = ""
+    verify: Verify = ""
 
 
 class PushUnstored(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame with a clean conversation for a distinct phase of several steps. The child sees its
-    registers, the context and the heap index, and nothing of your conversation; its result comes back as the result of
-    this call.
-    Store on the heap what it needs before you push, and name the chunks in the objective.
-    At most {{depth}} frames deep. Anything over its budget is refused.
+    """Start a child frame for a phase of several steps. It sees its registers, the context and the heap index, nothing
+    else; its result comes back as the result of this call. Anything over budget is refused.
     """
 
-    name: _Name
-    objective: _Pointed
-    context: _Context
-    return_spec: _ReturnSpec
-    constraint: _Constraint = ""
-    verify: _Verify = ""
+    name: Name
+    objective: PointedObjective
+    context: Context
+    return_spec: ReturnSpec
+    constraint: Constraint = ""
+    verify: Verify = ""
 
 
 class PushContext(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame with a clean conversation for a distinct phase of several steps. The child sees the task of
-    the run, the context and the heap index, and nothing of your conversation; its result comes back as the result of
-    this call.
-    Store on the heap what it needs, in this same call by `store`, and name the chunks in the context.
-    At most {{depth}} frames deep. Anything over its budget is refused.
+    """Start a child frame for a phase of several steps. It sees the task of the run, the context and the heap index,
+    nothing else; its result comes back as the result of this call. Anything over budget is refused.
     """
 
-    name: _Name
-    context: _Context
+    name: Name
+    context: Context
     store: Store = ()
 
 
 class PushBare(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame with a clean conversation for a distinct phase of several steps. The child sees the task of
-    the run, the context and the heap index, and nothing of your conversation; its result comes back as the result of
-    this call.
-    Store on the heap what it needs before you push, and name the chunks in the context.
-    At most {{depth}} frames deep. Anything over its budget is refused.
+    """Start a child frame for a phase of several steps. It sees the task of the run, the context and the heap index,
+    nothing else; its result comes back as the result of this call. Anything over budget is refused.
     """
 
-    name: _Name
-    context: _Context
+    name: Name
+    context: Context
 
 
 class PushFork(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame for a distinct phase of several steps. The child goes on from a copy of your conversation, as
-    it stands now, with registers and a context of its own; you go on with its result alone, which comes back as the
-    result of this call.
-    Store on the heap, in this same call by `store`, what frames other than the child will need.
-    At most {{depth}} frames deep. Anything over its budget is refused.
+    """Start a child frame for a phase of several steps. It goes on from a copy of your conversation as it stands, with
+    registers and a context of its own; you go on with its result alone, which comes back as the result of this call.
+    Anything over budget is refused.
     """
 
-    name: _Name
-    objective: _Pointed
-    context: _Context
-    return_spec: _ReturnSpec
-    constraint: _Constraint = ""
-    verify: _Verify = ""
+    name: Name
+    objective: PointedObjective
+    context: Context
+    return_spec: ReturnSpec
+    constraint: Constraint = ""
+    verify: Verify = ""
     store: Store = ()
 
 
@@ -127,8 +90,8 @@ class Delegate(Struct, frozen=True, tag="delegate"):
     it leaves. At most {{depth}} sub-agents deep.
     """
 
-    name: _Name
-    prompt: _Task
+    name: Name
+    prompt: Prompt
 
 
 class Branch(Struct, frozen=True, tag="branch"):
@@ -137,8 +100,8 @@ class Branch(Struct, frozen=True, tag="branch"):
     At most {{depth}} branches deep.
     """
 
-    name: _Name
-    prompt: _Task
+    name: Name
+    prompt: Prompt
 
 
 class PopClean(Struct, frozen=True, tag="pop_frame"):
@@ -146,21 +109,15 @@ class PopClean(Struct, frozen=True, tag="pop_frame"):
     run.
     """
 
-    result: _Result
+    result: Result
 
 
 class PopUnstored(Struct, frozen=True, tag="pop_frame"):
-    """End the running frame: its conversation is discarded and the result goes to its parent. Popping the root ends the
-    run. Store first whatever a later frame would have to find out again.
+    """End the running frame: its conversation is discarded, its result goes to the parent. Popping the root ends the
+    run.
     """
 
-    result: Annotated[
-        str,
-        Meta(
-            description="Status, with heap pointers instead of data "
-            "(at most {{result_chars}} characters; the root's {{root_result_chars}})."
-        ),
-    ]
+    result: PointedResult
 
 
 class Return(Struct, frozen=True, tag="return"):
@@ -168,7 +125,7 @@ class Return(Struct, frozen=True, tag="return"):
     branch it ends the run.
     """
 
-    result: _Result
+    result: Result
 
 
 class HeapList(Struct, frozen=True, tag="heap_list"):

@@ -105,7 +105,7 @@ def test_a_prompt_is_mostly_read_from_the_cache_after_the_first(strategy: str) -
         events = run(open_model("claude-sonnet-5-5", server.environ), strategy)
     usages = [event.usage for event in events if isinstance(event, ModelReplied)]
     assert usages[0].cache_read == 0
-    assert all(usage.cache_read > 0.3 * usage.prompt for usage in usages[1:])
+    assert all(usage.cache_read > 0.25 * usage.prompt for usage in usages[1:])
     assert sum(usage.cache_read for usage in usages) > 0.7 * sum(usage.prompt for usage in usages)
 
 

@@ -1,5 +1,7 @@
 """The tools as a model is shown them."""
 
+import re
+
 import pytest
 from jsonschema import Draft202012Validator
 from msgspec import json
@@ -43,8 +45,19 @@ def test_a_tool_has_the_parameters_of_the_table(name):
     assert set(schema["properties"]) == {*needed, *optional}
     assert schema["required"] == needed
     assert schema["additionalProperties"] is False
-    assert all(parameter["description"] for parameter in schema["properties"].values())
+    assert all(parameter.get("description", "-") for parameter in schema["properties"].values())
     Draft202012Validator.check_schema(schema)
+
+
+def test_a_parameter_with_a_budget_names_it():
+    told = shown("stackheap")
+    for tool, parameters in {
+        "push_frame": "name objective context return_spec constraint verify",
+        "pop_frame": "result",
+        "heap_alloc": "name description",
+    }.items():
+        for parameter in parameters.split():
+            assert re.search(r"at most [\d,]+", told[tool]["properties"][parameter]["description"])
 
 
 def test_store_is_a_list_of_named_contents():
