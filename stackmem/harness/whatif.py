@@ -226,8 +226,12 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
         found.append(f"{_named(foreign)} as plain calls")
     if any(isinstance(moment.event, RunForked) for moment in run):
         found.append("the parts before and after a fork are one run")
-    if any(isinstance(moment.event, ModelReplied) and by_program(moment) for moment in run):
-        found.append("what the program asked in its own words is left out")
+    asked = [moment.view for moment in run if isinstance(moment.event, ModelReplied) and by_program(moment)]
+    known = sum(view is not None for view in asked)
+    if known:
+        found.append(f"{known:,} {'step' if known == 1 else 'steps'} of the program in its own words")
+    if known < len(asked):
+        found.append(f"{len(asked) - known:,} steps of the program are left out: their prompts are not known")
     return "; ".join(found)
 
 

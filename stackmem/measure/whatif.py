@@ -91,7 +91,9 @@ def as_recorded(run: Sequence[Moment], facts: Facts, terms: Terms) -> Outcome:
     strategies: dict[str, MemoryStrategy] = {}
     for moment in run:
         event, before = moment.event, moment.before
-        if isinstance(event, ModelReplied | ContextCompacted) and not by_program(moment):
+        if isinstance(event, ModelReplied) and by_program(moment):
+            costs.complete(moment)
+        elif isinstance(event, ModelReplied | ContextCompacted):
             spelled = before.begun.strategy
             strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
             view = asked_view(strategy, before, event)
@@ -110,7 +112,9 @@ def outcome(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, 
     costs, retold = _Costs(facts, terms), Retold(start, framed=has_frames(strategy))
     for moment in run:
         used = Usage()
-        if isinstance(moment.event, ModelReplied) and not by_program(moment):
+        if isinstance(moment.event, ModelReplied) and by_program(moment):
+            used = costs.complete(moment)
+        elif isinstance(moment.event, ModelReplied):
             _keep_up(moment, strategy, retold, costs)
             view = strategy.render(retold.state)
             used = costs.ask(moment, view, retold.state, moment.event.usage.output, step=True)
@@ -147,6 +151,16 @@ class _Costs:
         if step:
             self._prompts.append((moment.after.step, used.prompt))
             self._sight.see(moment.after.step, view, state)
+        return used
+
+    def complete(self, moment: Moment) -> Usage:
+        """What a completion used that a program asked for in its own words: they are the same under every strategy."""
+        event, view = moment.event, moment.view
+        if view is None or not isinstance(event, ModelReplied):
+            return Usage()
+        used = self._cache.answer(Request(self._at(moment), view)).usage(event.usage.output)
+        self._usage.append(used)
+        self._prompts.append((moment.after.step, used.prompt))
         return used
 
     def _at(self, moment: Moment) -> float:

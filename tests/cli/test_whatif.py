@@ -123,4 +123,4 @@ def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):
     assert ran.returncode == 0, ran.stderr
     full, stack = ran.stdout.splitlines()[6:8]
     assert full.split(maxsplit=1) == ["full", "does not apply: the frames of a program have tasks of their own"]
-    assert "what the program asked in its own words is left out" in stack
+    assert "of the program in its own words" in stack

@@ -217,13 +217,22 @@ def by_a_program():
     return seen([done[0], program, reply("42", stop="end"), work, done[1], done[2]])
 
 
-def test_what_a_program_asks_in_its_own_words_is_in_no_row():
-    run = by_a_program()
+def test_what_a_program_asks_in_its_own_words_is_the_same_in_every_row():
+    asked = View("", (), Log([Message("user", (Text("What is it? " * 50),))]))
+    run = [replace(one, view=asked) if isinstance(one.event, ModelReplied) and by_program(one) else one
+           for one in by_a_program()]  # fmt: skip
     assert [by_program(moment) for moment in run if isinstance(moment.event, ModelReplied)] == [True, False]
-    assert as_recorded(run, facts_used(run), TERMS).requests == 1
-    assert under(run, "stackheap:index=tail").requests == 1
+    billed = bill(cached_steps(run, 0, letters), PRICE)
+    for found in (as_recorded(run, facts_used(run), TERMS), under(run, "stackheap")):
+        assert (found.requests, found.usage, found.usd) == (2, billed.usage, billed.usd)
+    assert under(run, "stackheap:index=tail").requests == 2
     (first,) = list(views(run, "stackheap"))[1:]
     assert "The part." in shown_text(first)
+
+
+def test_a_completion_whose_prompt_is_not_known_is_in_no_row():
+    run = by_a_program()
+    assert as_recorded(run, facts_used(run), TERMS).requests == under(run, "stackheap:index=tail").requests == 1
 
 
 def test_a_recorded_summary_is_no_part_of_another_strategys_run():
