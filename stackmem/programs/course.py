@@ -17,7 +17,16 @@ from msgspec import UNSET, Struct
 from stackmem.core import limits, machine
 from stackmem.core.effects import AskModel, ReadClock
 from stackmem.core.effects import Effect as MachineEffect
-from stackmem.core.events import Event, FramePopped, FramePushed, ProgramFrame, RunEnded, RunForked, RunResumed
+from stackmem.core.events import (
+    ClockRead,
+    Event,
+    FramePopped,
+    FramePushed,
+    ProgramFrame,
+    RunEnded,
+    RunForked,
+    RunResumed,
+)
 from stackmem.core.frames import so_far
 from stackmem.core.program_events import (
     ChunkDropped,
@@ -61,7 +70,7 @@ from .effects import (
 )  # fmt: skip
 from .frame_text import long_inputs, schema_text, shown, task_text
 from .interpreter import Ended, Interpreter
-from .questions import Question, answers, asked_model, frame_answer, given_up, take
+from .questions import Question, ReadSpending, answers, asked_model, frame_answer, given_up, spending, take
 from .values import digest_of, measured
 
 Asked = AskModel | InvokeTool | LoadSource | AskUser | Wait
@@ -113,10 +122,11 @@ class Course:
         self._group = False
         self._frame = ""
         self._written = 0
+        self._clock_read = False  # since the program asked for it
         self._interpreter = Interpreter(make, tell, keep=keep)
 
     @property
-    def asked(self) -> Effect | Note | Ended:
+    def asked(self) -> Effect | ReadSpending | Note | Ended:
         """What the interpreter waits for, or how it ended."""
         return self._interpreter.asked
 
@@ -142,6 +152,11 @@ class Course:
                     self._interpreter.answer(settled)
                 case EnterFrame() if state.running.depth >= PROGRAM_DEPTH:
                     self._interpreter.refuse(_too_deep())
+                case ReadSpending() if asked.seconds and not self._clock_read:
+                    return ReadClock()
+                case ReadSpending():
+                    self._clock_read = False
+                    self._interpreter.answer(spending(state))
                 case Group() | InvokeTool() | Complete() | RunFrame() | LoadSource():
                     found = self._questioned(state)
                     if found is not None:
@@ -321,6 +336,8 @@ class Course:
                 self._interpreter.answer(None, outside=True)
             case Say() if isinstance(event, Said):
                 self._interpreter.answer(None)
+            case ReadSpending() if isinstance(event, ClockRead):
+                self._clock_read = True
             case _ if type(event) is type(asked):
                 self._interpreter.go_on()
             case _:
@@ -328,7 +345,7 @@ class Course:
 
     def _taken_up(self) -> None:
         """Forget what led to the end; a program that halted goes back to the last thing that it asked the world."""
-        self._due, self._midway = set(), False
+        self._due, self._midway, self._clock_read = set(), False, False
         for question in self._questions:
             question.failures = ()
         if self._keep and isinstance(self.asked, Ended) and self.asked.fault is not None:

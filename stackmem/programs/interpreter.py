@@ -11,6 +11,7 @@ from stackmem.errors import ProgramError, UsageError
 
 from .chunks import chunk_name
 from .effects import Answer, Effect, EnterFrame, Halted, KeepChunk, LeaveFrame, Program, Value
+from .questions import ReadSpending
 
 
 class Ended(Struct, frozen=True):
@@ -46,7 +47,7 @@ class Interpreter:
         self._kept: list[tuple[bool, Answer]] = []
         self.frames: list[EnterFrame] = []
         self.called: dict[str, str] = {}
-        self.asked: Effect | Note | Ended = Ended()
+        self.asked: Effect | ReadSpending | Note | Ended = Ended()
         self._under_way = False
         self._program = self._make()
         self.go_on()
@@ -54,7 +55,7 @@ class Interpreter:
     def listen(self, tell: Callable[[object], object]) -> None:
         """Tell another one from here on; it is told again what is being waited for."""
         self._tell = tell
-        if not isinstance(self.asked, Note | Ended):
+        if not isinstance(self.asked, ReadSpending | Note | Ended):
             tell(self.asked)
 
     def go_on(self) -> None:
@@ -109,10 +110,10 @@ class Interpreter:
     def _at_note(self) -> bool:
         return isinstance(self.asked, Note)
 
-    def _step(self, run: Callable[[], Effect | Note]) -> None:
+    def _step(self, run: Callable[[], Effect | ReadSpending | Note]) -> None:
         try:
             self.asked = run()
-            if not isinstance(self.asked, Note):
+            if not isinstance(self.asked, ReadSpending | Note):
                 self._tell(self.asked)
         except StopIteration as stop:
             self.asked = Ended(stop.value)

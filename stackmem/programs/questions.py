@@ -40,6 +40,35 @@ _WHY = {
 }
 
 
+class ReadSpending(Struct, frozen=True):
+    """Look at what the run has used so far; answered by ``Spending``. Nobody is told of it: it changes nothing.
+
+    Attributes:
+        seconds: The clock is looked at, too, which is a fact of its own.
+
+    """
+
+    seconds: bool = False
+
+
+class Spending(Struct, frozen=True):
+    """What the run has used.
+
+    Attributes:
+        usd: For all that has a price; None as long as nothing has one.
+        seconds: Up to the last look at the clock.
+
+    """
+
+    usd: float | None
+    seconds: float
+
+
+def spending(state: State) -> Spending:
+    known = state.begun.price is not None or state.usd > 0
+    return Spending(state.usd if known else None, state.seconds)
+
+
 class Question(Struct):
     """One effect and what is known of its answer.
 

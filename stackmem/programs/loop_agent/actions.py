@@ -8,13 +8,14 @@ from msgspec import Struct
 
 from stackmem.core.json_schema import first_fault
 
-from ..effects import Group, InvokeTool, ToolAnswer, Wait
+from ..effects import Group, InvokeTool, ToolAnswer
 from .definition import Action
 from .excess import excess
 from .naming import found
 from .operations import ActionCall
 from .result_text import Outcome
 from .session import Doing, Session
+from .spending import pause
 
 MOST_TOGETHER = 10
 _LONGEST_WAIT = 60.0
@@ -86,7 +87,7 @@ def run_batch(session: Session, calls: tuple[ActionCall, ...], most: int) -> Doi
             if not outcome.ok and attempt < prepared.action.retries and not spent and answer.failed not in _HOPELESS:
                 again.append((index, prepared))
         if again:
-            yield Wait(min(2.0**attempt, _LONGEST_WAIT))
+            yield from pause(session, min(2.0**attempt, _LONGEST_WAIT))
         waiting, attempt = again, attempt + 1
     return [outcomes[index] for index in range(len(calls))]
 

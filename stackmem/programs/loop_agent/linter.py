@@ -54,9 +54,6 @@ def _checked(agent: Agent) -> Iterator[Fault]:
     for sub in agent.sub_agents:
         if sub.inline is not None:
             yield from _checked(sub.inline)
-            if sub.inline.limits.usd is not None or sub.inline.limits.seconds is not None:
-                told = f"`usd` and `seconds` of {sub.name} limit nothing; only those of the agent that is run do"
-                yield Fault(sub.inline.places.get("limits", sub.place), "limit-of-the-run", told, warning=True)
 
 
 def _example(agent: Agent, text: str, place: Place) -> Iterator[Fault]:

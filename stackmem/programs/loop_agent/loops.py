@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from stackmem.core.program_events import StepEntered, StepLeft
 
-from ..effects import Wait
 from .actions import mapping_of, run_batch
 from .conditions import unparsable, verdict
 from .loop_results import LoopDone, LoopResults
@@ -28,8 +27,9 @@ from .references import Names, resolved
 from .result_text import Outcome
 from .session import Doing, Session
 from .side_by_side import side_by_side
+from .spending import pause, refuse_overspent
 from .static_list import static_list
-from .sub_agents import Asked, ask_agent, offers_tools
+from .sub_agents import Asked, ask_agent, runs_alone
 
 
 class _Rounds:
@@ -114,8 +114,7 @@ def for_each(session: Session, loop: ForEach, path: str) -> Doing:
     width = _width(session, loop)
     before, stopped = session.payload, ""
     for start in range(0, len(items), width):
-        if start and loop.delay_ms:
-            yield Wait(loop.delay_ms / 1_000)
+        yield from _between(session, loop.delay_ms if start else 0)
         batch = range(start, min(start + width, len(items)))
         if loop.parallel:
             named = [_names(session, loop, items[index], index, before) for index in batch]
@@ -128,6 +127,11 @@ def for_each(session: Session, loop: ForEach, path: str) -> Doing:
                 break
     yield StepLeft(path, "list", rounds.results.count)
     return rounds.done("ForEach", loop.collection, stopped)
+
+
+def _between(session: Session, delay_ms: int) -> Doing:
+    """Before an iteration, or a batch of them."""
+    yield from (pause(session, delay_ms / 1_000) if delay_ms else refuse_overspent(session))
 
 
 def _width(session: Session, loop: ForEach) -> int:
@@ -149,7 +153,7 @@ def _batch(rounds: _Rounds, named: list[Names], start: int, loop: ForEach, befor
         else:
             outcomes = yield from run_batch(session, tuple(acts), loop.width)
             asked = [Asked(outcome) for outcome in outcomes]
-    elif offers_tools(session, loop.does.name):
+    elif runs_alone(session, loop.does.name):
         asked = []
         for index, act in enumerate(acts, start):
             one = yield from ask_agent(session, act, before, f"{rounds.path}[{index}]")
@@ -187,8 +191,7 @@ def while_(session: Session, loop: While, path: str) -> Doing:
             stopped = f"condition '{loop.condition[:200]}' could not be evaluated: {holds.fault}"
         if not holds.holds:
             break
-        if index and loop.delay_ms:
-            yield Wait(loop.delay_ms / 1_000)
+        yield from _between(session, loop.delay_ms if index else 0)
         values = {loop.item: attempt, "index": index, "payload": session.payload, "data": session.data or {}}
         outcome = yield from rounds.one(Names(values, (loop.item, "index")), index)
         results += [outcome.value] if looks_back[0] else []

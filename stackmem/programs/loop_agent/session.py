@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from stackmem.core.text import mark_cut
 
@@ -36,6 +36,7 @@ class Family(Struct, frozen=True):
         run: The loop itself.
         files: The file that names it, and its name there, to the path of an agent's file and the agent.
         numbers: Of the files that results are written to.
+        unpriced: Names of the agents of which it was told that their dollars cannot be counted.
         window: Tokens that the model takes; None is not known.
 
     """
@@ -44,6 +45,7 @@ class Family(Struct, frozen=True):
     files: dict[tuple[str, str], tuple[str, Agent]]
     numbers: Iterator[int]
     window: int | None = None
+    unpriced: set[str] = field(default_factory=set)
 
 
 class Finish(Struct, frozen=True):
@@ -74,6 +76,7 @@ class Session:
         fault: Of the step that failed last.
         source: The file that names it.
         runs, failures: Of each action, by its name.
+        watches: Limits of dollars and seconds that hold here, see ``spending``; those it stands under come first.
 
     """
 
@@ -95,6 +98,7 @@ class Session:
         self.runs: dict[str, int] = {}
         self.failures: dict[str, int] = {}
         self.loops: list[Shown] = []
+        self.watches: tuple[Any, ...] = ()
 
     @property
     def tail_loops(self) -> list[str]:

@@ -20,10 +20,15 @@ from .session import Doing, Finish, Session, Shown
 from .sub_agents import Asked, ask_agent
 
 SUB_AGENT_EXPIRY = Expiry(3, "remove")
+MOST_ACTIONS = 1_000
 
 
 def run_calls(session: Session, step: Actions) -> Doing:
     """Whether any of the actions did what was asked."""
+    if len(step.calls) > MOST_ACTIONS:
+        told = f"{len(step.calls):,} actions were asked for; one response may have {MOST_ACTIONS:,}, a ForEach as many"
+        session.tell_failure(f"{told} as its list has items")
+        return False
     outcomes = yield from run_actions(session, step.calls)
     merged = Merged(session.payload, session.agent.allowed, together=True)
     warnings: list[str] = []

@@ -38,10 +38,13 @@ def agent_of(session: Session, name: str) -> tuple[str, str, Agent, Mode] | str:
     return sub.name, source, agent, sub.messages
 
 
-def offers_tools(session: Session, name: str) -> bool:
-    """Whether a sub-agent has anything that it could use; one that has not may run beside others."""
+def runs_alone(session: Session, name: str) -> bool:
+    """Whether a sub-agent must not run beside others: it has something to use, or its dollars are counted."""
     known = agent_of(session, name)
-    return isinstance(known, str) or bool(known[2].actions or known[2].sub_agents)
+    if isinstance(known, str):
+        return True
+    agent = known[2]
+    return bool(agent.actions or agent.sub_agents) or agent.limits.usd is not None
 
 
 def ask_agent(session: Session, ask: Ask, payload: Any, path: str, *, apart: bool = False) -> Doing:
@@ -64,7 +67,7 @@ def ask_agent(session: Session, ask: Ask, payload: Any, path: str, *, apart: boo
         agent, session.family, {**agent.payload, **payload}, _request(session, ask, mode), params,
         path=f"{path}/{name}", source=source, depth=session.depth + 1, data=ask.template, apart=apart or session.apart,
     )  # fmt: skip
-    child.parent = session.agent.name
+    child.parent, child.watches = session.agent.name, session.watches
     if not child.apart:
         yield EnterFrame(name, ask.message)
     try:

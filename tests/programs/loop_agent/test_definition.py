@@ -102,7 +102,6 @@ def test_a_full_definition_is_read():
         (GOOD + "allowed_paths: ['a..b']", "is no path; write it like"),
         (GOOD + "limits: {usd: 0}", "`usd` of `limits` is a number above 0"),
         (GOOD + f"limits: {{seconds: {'9' * 400}}}", "`seconds` of `limits` is a number above 0"),
-        (GOOD + "sub_agents: [{name: s, inline: {name: b, prompt: p, limits: {usd: 1}}}]", "limit-of-the-run"),
         (GOOD + "limits: {hours: 1}", "`limits` has no `hours`"),
         (GOOD + "expires: {mode: never}", "`mode` of `expires` is one of none, remove, compact"),
         (GOOD + "prompt_params: {includeMagic: true}", "`prompt_params` has no `includeMagic`"),
