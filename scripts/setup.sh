@@ -4,6 +4,8 @@
 #   scripts/setup.sh run    what `stackmem` needs: bubblewrap, .venv, requirements.lock, this package
 #   scripts/setup.sh test   the same, then ps, chromium, libatomic, requirements-dev.lock and the npm packages of the tests
 #
+# WITHOUT=bubblewrap goes on without it: for who has no rights on a machine, and names the isolation level that a run takes.
+#
 # Missing system packages are installed with apt-get as root or through sudo where it asks no password; otherwise the
 # one command that installs them is printed and the exit code is 2. Versions and hashes come from the locks, addresses
 # from the person's own pip and npm configuration.
@@ -43,6 +45,10 @@ venv_works() {
 }
 
 ask_for() {
+    local instead="make solve"
+    [[ "$*" != *-venv* ]] || instead+=" PYTHON=/path/to/a/python3/that/has/venv"
+    [[ "$*" != *bubblewrap* ]] || instead+=" ARGS='--isolation namespaces'"
+    [ "$purpose" = test ] || say "who may not install on this machine: $instead"
     say "missing: ${*:2}; install with this command, then run make again:"
     echo "$1" >&2
     exit 2
@@ -70,7 +76,7 @@ install_system_packages() {
 }
 
 missing_system_packages() {
-    command -v bwrap >/dev/null || echo bubblewrap
+    [ "${WITHOUT:-}" = bubblewrap ] || command -v bwrap >/dev/null || echo bubblewrap
     # A minimal Debian has no ps, which a sandboxed command is tested to be able to use.
     [ "$purpose" = run ] || command -v ps >/dev/null || echo procps
     # The browser that the viewer is tested in.

@@ -34,9 +34,9 @@ def put(machine: Path, tool: str, script: str) -> None:
     program.chmod(0o755)
 
 
-def set_up(machine: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def set_up(machine: Path, *arguments: str, **named: str) -> subprocess.CompletedProcess[str]:
     command = [shutil.which("bash") or "/bin/bash", "scripts/setup.sh", *arguments]
-    environ = {"PATH": str(machine / "bin"), "HOME": os.environ["HOME"]}
+    environ = {"PATH": str(machine / "bin"), "HOME": os.environ["HOME"], **named}
     return subprocess.run(
         command,
         cwd=machine / "checkout",
@@ -73,6 +73,22 @@ def test_a_person_without_rights_is_told_the_one_command(machine, sudo, command)
     assert ran.stderr.splitlines()[-1].startswith(command)
     assert ran.stderr.splitlines()[-1].endswith("bubblewrap'")
     assert "called" not in ran.stderr
+
+
+def test_a_person_without_rights_is_told_how_to_do_without(machine):
+    put(machine, "id", "echo 1000")
+    put(machine, "apt-get", "exit 1")
+    line = "set-up: who may not install on this machine: make solve ARGS='--isolation namespaces'"
+    assert line in set_up(machine, "run").stderr.splitlines()
+    assert "who may not" not in set_up(machine, "test").stderr
+
+
+def test_who_does_without_bubblewrap_is_not_asked_for_it(machine):
+    real = sys.executable
+    put(machine, "python3", f'case "$*" in *ensurepip*) exit 1 ;; *) exec "{real}" "$@" ;; esac')
+    asked = f"missing: python3.{sys.version_info.minor}-venv; there is no apt-get here"
+    assert asked in set_up(machine, "run", WITHOUT="bubblewrap").stderr
+    assert asked not in set_up(machine, "run").stderr
 
 
 def test_sudo_without_a_password_is_used(machine):
