@@ -56,7 +56,7 @@ def test_the_cache_reads_all_of_a_shared_prefix_but_the_newest_turn():
     assert found[place].broken == ""
     assert found[place].read == found[place - 1].read + found[place - 1].written_5m
     assert (found[place].written_5m, found[place].written_1h) == (0, 0)
-    assert found[place + 1].read > 3_000  # system, tools and task
+    assert found[place + 1].read > 2_000  # system, tools and task
 
 
 def test_a_cold_prefix_sends_the_old_turns_as_text_under_a_system_prompt_of_its_own():
