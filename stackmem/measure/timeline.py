@@ -15,6 +15,7 @@ from stackmem.core.events import (
     ChunkRead,
     ChunkWritten,
     ContextCompacted,
+    Event,
     FramePopped,
     FramePushed,
     ModelFailed,
@@ -25,6 +26,14 @@ from stackmem.core.events import (
 )  # fmt: skip
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.pricing import reply_usd
+from stackmem.core.program_events import (
+    ProgramHalted,
+    ProgramReturned,
+    StepEntered,
+    StepLeft,
+    ToolAnswered,
+    UserAnswered,
+)  # fmt: skip
 from stackmem.core.state import Notice, Result
 
 from .moments import Moment
@@ -45,7 +54,8 @@ class Step(Struct, frozen=True):
         at: When the reply was whole, in seconds since 1970.
         frame: Id of the frame it was given in; ``name`` and ``depth`` are that frame's.
         tool: Of its first call; empty where it has none.
-        about: The call's name, path, command or result, whichever it has first; at most 400 characters, hostile text.
+        about: The call's name, path, command or result, whichever it has first; in a program, the first step that the
+            reply led to; at most 400 characters, hostile text.
         calls: How many calls it has.
         attempts: Requests made for it, those that failed or asked for a summary first included.
         context_tokens: Prompt tokens as reported; estimated where nothing was.
@@ -53,8 +63,9 @@ class Step(Struct, frozen=True):
             tokens and every result's characters / 2.5 since. An estimate.
         usage, usd: Tokens and cost of the reply and of the summaries that came before it; the cost is None where the
             price is unknown.
-        outcome: ``failed`` is a tool's failure, ``refused`` the machine's, ``nudged`` a reply without a usable call,
-            ``forced`` a frame popped by the harness, ``open`` a reply whose calls were not answered.
+        outcome: ``failed`` is a tool's failure (in a program, that of all its tools, or its halt), ``refused`` the
+            machine's, ``nudged`` a reply without a usable call, ``forced`` a frame popped by the harness, ``open`` a
+            reply whose calls were not answered.
         detail: Exit code, code of the refusal or the nudge, id of the frame pushed, or why it was forced.
         result_chars: Of what the model was told in answer.
         heap_chars, heap_chunks: After the step.
@@ -146,7 +157,7 @@ def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> S
         name=frame.name,
         depth=frame.depth,
         tool=calls[0].name if calls else "",
-        about=_about(calls[0]) if calls else "",
+        about=_about(calls[0]) if calls else _entered(part[place + 1 :]),
         calls=len(calls),
         attempts=sum(isinstance(moment.event, ModelReplied | ModelFailed | ContextCompacted) for moment in part),
         context_tokens=context,
@@ -186,8 +197,23 @@ def _outcome(part: list[Moment]) -> tuple[Outcome, str]:
             case RunEnded() if found == ("open", ""):
                 found = ("open", moment.event.ending)
             case _:
-                pass
+                found = _program_outcome(moment.event, found)
     return found
+
+
+def _program_outcome(event: Event, found: tuple[Outcome, str]) -> tuple[Outcome, str]:
+    """What a step has come to after a fact of a program: one tool that did what was asked is enough."""
+    match event:
+        case ToolAnswered(failed=""):
+            return "ok", ""
+        case ToolAnswered(failed=failure) if found[0] != "ok":
+            return "failed", failure
+        case ProgramHalted(kind=kind):
+            return "failed", kind
+        case StepLeft() | UserAnswered() | ProgramReturned() if found == ("open", ""):
+            return "ok", ""
+        case _:
+            return found
 
 
 def _told_chars(moment: Moment) -> int:
@@ -197,6 +223,12 @@ def _told_chars(moment: Moment) -> int:
         return 0
     told = moment.after.running.turns[len(moment.before.stack[depth - 1].turns) :]
     return sum(len(turn.text) for turn in told if isinstance(turn, Result | Notice))
+
+
+def _entered(part: list[Moment]) -> str:
+    """The first step of a program among these."""
+    entered = (moment.event for moment in part if isinstance(moment.event, StepEntered))
+    return next((step.call or step.path for step in entered), "")[:_ABOUT_CHARS]
 
 
 def _about(call: ToolCall) -> str:

@@ -33,6 +33,7 @@ from .cached import MINIMUM_TOKENS, Served, Simulated, recorded
 from .facts import fact_of
 from .files import Changes
 from .heap import Lanes
+from .program_facts import program_fact
 from .prompts import Prompts, part_chars
 from .steps import FrameRow, RunPage, StepRow
 from .texts import Texts
@@ -92,9 +93,13 @@ class Fold:
         self._chars += sum(map(_turn_chars, _new_turns(before, after)))
         self._lanes.see(after.heap, after.step)
         self._open_and_close(event, after)
+        facts = self.page.steps[-1].facts if self.page.steps else self.page.before
         fact = fact_of(event, self._texts, self._frames, self._told())
+        if fact is None:
+            question = self._completions.question if self._completions else None
+            fact = program_fact(event, question, len(facts), self._texts.ref)
         if fact is not None:
-            (self.page.steps[-1].facts if self.page.steps else self.page.before).append(fact)
+            facts.append(fact)
         if self.page.steps and after.tree != before.tree and before.tree and not isinstance(event, RunForked):
             self.page.steps[-1].files += self._changes.between.get((before.tree, after.tree), [])
 

@@ -14,12 +14,13 @@ from stackmem.core.effects import AskModel
 from stackmem.core.events import Event, ModelReplied, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
-from stackmem.core.program_events import ProgramStarted
+from stackmem.core.program_events import ProgramStarted, ToolAnswered, UserAnswered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
-from stackmem.programs.course import Course, Outside, Upcoming
+from stackmem.programs.course import Asked, Course, Outside, Upcoming
+from stackmem.programs.effects import AskUser, InvokeTool
 from stackmem.programs.language import Launch
 
 from .languages import open_language
@@ -113,11 +114,16 @@ class Completions:
     """The exact prompts of the completions that a program asks for, as its run's records are read one after another.
 
     ``take`` gives the prompt that a record answers; None where it answers none of the program's.
+
+    Attributes:
+        question: What the record taken last answers, an effect; None where it answers nothing the program asked.
+
     """
 
     def __init__(self, text_of: TextOf) -> None:
         self._text_of = text_of
         self._course: Course | None = None
+        self.question: Asked | None = None
 
     def take(self, event: Event, before: State, after: State) -> View | None:
         """Take the next record.
@@ -132,17 +138,25 @@ class Completions:
                 strategy = open_strategy(before.begun.strategy)
                 self._course = course_of(event, before.begun, strategy, self._text_of, keep=True)
             return None
-        found = _answered(course.upcoming(before), event)
+        self.question = _answered(course.upcoming(before), event)
         course.saw(event, after)
-        return found
+        return self.question.view if isinstance(self.question, AskModel) else None
 
 
-def _answered(upcoming: Upcoming, event: Event) -> View | None:
-    if not isinstance(upcoming, Outside) or not isinstance(event, ModelReplied):
+def _answered(upcoming: Upcoming, event: Event) -> Asked | None:
+    if not isinstance(upcoming, Outside):
         return None
-    branch = None if event.branch is UNSET else event.branch
-    views = (effect.view for place, effect in upcoming.asked if place == branch and isinstance(effect, AskModel))
-    return next(views, None)
+    kind: type[Asked]
+    match event:
+        case ModelReplied():
+            kind, branch = AskModel, 0 if event.branch is UNSET else event.branch
+        case ToolAnswered():
+            kind, branch = InvokeTool, event.branch
+        case UserAnswered():
+            kind, branch = AskUser, 0
+        case _:
+            return None
+    return next((asked for place, asked in upcoming.asked if (place or 0) == branch and isinstance(asked, kind)), None)
 
 
 def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:

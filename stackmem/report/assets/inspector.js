@@ -1,9 +1,11 @@
 // The chosen step: what the model was sent, what it said, what came of it, and what was true then.
 
 import { el, block, plain, preview, showText, count, usd, duration, plural } from "./text.js";
-import { describe, row, argumentsOf, callPreview } from "./parts.js";
+import { describe, row, argumentsOf, callPreview, laidOut } from "./parts.js";
 
 const PARTS_AT_ONCE = 30;
+const FACTS_AT_ONCE = 200;
+const STATE = "## Current State\n**Payload:**\n```json\n"; // as an agent of decisions is shown its payload, at the end of a prompt
 
 export class Inspector {
   constructor(timeline) {
@@ -21,7 +23,7 @@ export class Inspector {
     const step = run.step(chosen.step);
     const main = el("div", { class: "main" });
     main.append(this.reply(run, step), this.cameOf(run, step), this.files(run, step), this.prompt(run, step, chosen.step));
-    const side = el("div", { class: "side" }, this.registers(run, step), this.heap(run, chosen.step));
+    const side = el("div", { class: "side" }, this.payload(run, chosen.step), this.registers(run, step), this.heap(run, chosen.step));
     this.element.replaceChildren(this.head(run, step, chosen.step), el("div", { class: "columns" }, main, side));
   }
 
@@ -78,7 +80,9 @@ export class Inspector {
         section.append(row(describe(run, number)));
       } else {
         const told = describe(run, number);
-        section.append(part[0] === "t" ? el("div", { class: "said" }, ...told.body()) : row(told, { open: true }));
+        const laid = part[0] === "t" ? laidOut(run.text(part[2])) : null;
+        const body = laid ? [block(laid)] : told.body();
+        section.append(part[0] === "t" ? el("div", { class: "said" }, ...body) : row(told, { open: true }));
       }
     }
     return section;
@@ -86,9 +90,30 @@ export class Inspector {
 
   cameOf(run, step) {
     const section = el("section", { "aria-label": "What came of it" }, el("h3", { text: "What came of it" }));
-    const nodes = factNodes(run, step.facts);
-    section.append(...(nodes.length ? nodes : [el("p", { class: "faint", text: "Nothing more is recorded." })]));
+    if (!step.facts.length) section.append(el("p", { class: "faint", text: "Nothing more is recorded." }));
+    const more = el("button", { type: "button", class: "more" });
+    let next = 0;
+    const grow = () => {
+      more.before(...factNodes(run, step.facts.slice(next, next + FACTS_AT_ONCE)));
+      next += FACTS_AT_ONCE;
+      const left = step.facts.length - next;
+      if (left > 0) more.textContent = `show ${count(Math.min(left, FACTS_AT_ONCE))} more of ${count(left)}`;
+      else more.remove();
+    };
+    more.addEventListener("click", grow);
+    section.append(more);
+    grow();
     return section;
+  }
+
+  // What an agent of decisions was shown of its payload; nothing for any other.
+  payload(run, number) {
+    const part = run.parts[run.promptParts(number).at(-1)];
+    const text = part?.[0] === "t" ? run.text(part[2]) : "";
+    const at = text.lastIndexOf(STATE);
+    if (at < 0) return "";
+    const title = el("h3", {}, "Payload", el("span", { class: "faint", text: " before this step" }));
+    return el("section", { "aria-label": "Payload" }, title, block(text.slice(at + STATE.length).replace(/\n```$/, "")));
   }
 
   files(run, step) {
@@ -232,8 +257,44 @@ function factNode(run, fact) {
     case "ended":
       return say("note", `the run ended · ${fact[1]}`);
     default:
+      return programNode(fact, say, run);
+  }
+}
+
+// The same for what a program did.
+function programNode(fact, say, run) {
+  switch (fact[0]) {
+    case "step":
+      return say("note", fact[2] ? `${fact[1]} · ${fact[2]}` : fact[1]);
+    case "left":
+      return say("note", `${fact[1]} ends · ${fact[2]} of ${count(fact[3])}`);
+    case "set":
+      return say("heap", `${fact[1]} is set · ${fact[2]} of ${count(fact[3])}`);
+    case "said":
+      return say("good", "said to the person", fact[1]);
+    case "answer":
+      return withBefore(say("good", "the person answered", fact[1]), run.text(fact[2]));
+    case "tool":
+      return withBefore(say(fact[4] ? "bad" : "good", [fact[2], fact[5] || fact[4]].filter(Boolean).join(" · "), run.text(fact[1]) ? fact[1] : undefined), run.text(fact[3]));
+    case "waited":
+      return say("note", `waited ${duration(fact[1])}`);
+    case "source":
+      return say(fact[3] ? "bad" : "note", `${fact[1]} · ${fact[3] || `${count(fact[2])} characters read`}`);
+    case "program":
+      return say("note", `the program ${fact[2]} begins`);
+    case "halted":
+      return say("bad", `the program halted · ${fact[2]}`, fact[1]);
+    case "returned":
+      return say("good", `the program returned · ${fact[1]} of ${count(fact[2])}`);
+    default:
       return null;
   }
+}
+
+// With what was asked, before what came back.
+function withBefore(node, asked) {
+  if (asked && asked !== "{}") node.firstChild.after(el("div", { class: "asked" }, block(asked)));
+  return node;
 }
 
 // One file's changes.
@@ -269,6 +330,7 @@ function diff(change) {
 export function stepLine(run, number) {
   const step = run.step(number);
   const said = step.reply.map((one) => run.parts[one]).find((part) => part[0] === "c");
-  const told = said ? `${said[1]} ${callPreview(run.value(said[2]))}` : "no call";
+  const decided = step.facts.find((fact) => fact[0] === "step");
+  const told = said ? `${said[1]} ${callPreview(run.value(said[2]))}` : decided ? decided[2] || decided[1] : "no call";
   return `step ${number}, frame ${run.frames[step.frame].name}: ${plain(preview(told, 80))}`;
 }

@@ -54,6 +54,43 @@ function indented(json) {
   }
 }
 
+const LAID_OUT = 100_000;
+const LINE = 90;
+
+// An object of JSON on one line as lines, every token as it was; null for anything else.
+export function laidOut(text) {
+  const bare = text.trim();
+  if (bare[0] !== "{" || bare.includes("\n") || bare.length > LAID_OUT) return null;
+  try {
+    JSON.parse(bare);
+  } catch {
+    return null;
+  }
+  const tokens = bare.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g);
+  let at = 0;
+  // One value at `at`; its members in one line if that is short enough, else a line each.
+  const value = (depth) => {
+    const open = tokens[at++];
+    if (open !== "{" && open !== "[") return open;
+    const members = [];
+    while (!"]}".includes(tokens[at])) {
+      if (tokens[at] === ",") at += 1;
+      let name = "";
+      if (open === "{") {
+        name = `${tokens[at]}: `;
+        at += 2;
+      }
+      members.push(name + value(depth + 1));
+    }
+    const close = tokens[at++];
+    const flat = open + members.join(", ") + close;
+    if (!members.length || (!flat.includes("\n") && flat.length + 2 * depth <= LINE)) return flat;
+    const line = `\n${"  ".repeat(depth)}`;
+    return `${open}${line}  ${members.join(`,${line}  `)}${line}${close}`;
+  };
+  return value(0);
+}
+
 function sizeOf(value) {
   if (value instanceof Map) return [...value].reduce((sum, [name, inner]) => sum + name.length + 4 + sizeOf(inner), 2);
   if (Array.isArray(value)) return value.reduce((sum, inner) => sum + sizeOf(inner) + 1, 2);

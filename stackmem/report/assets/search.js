@@ -4,6 +4,8 @@ import { el, plain, count, plural } from "./text.js";
 import { stepLine } from "./inspector.js";
 
 const MOST = 100;
+// Where each kind of fact holds texts.
+const REFS = { result: [1], verify: [1], rejected: [1], notice: [1], compacted: [1], checks: [1], failed: [2], said: [1], answer: [1, 2], tool: [1, 3], halted: [1] };
 
 export class Search {
   constructor(timeline) {
@@ -86,8 +88,8 @@ export class Search {
       if (found !== null) return found;
     }
     for (const fact of row[11]) {
-      const ref = { result: fact[1], verify: fact[1], rejected: fact[1], notice: fact[1], compacted: fact[1], checks: fact[1], failed: fact[2] }[fact[0]];
-      if (ref !== undefined) {
+      for (const place of REFS[fact[0]] ?? []) {
+        const ref = fact[place];
         const found = this.inRef(run, ref, holds);
         if (found !== null) return found;
       }

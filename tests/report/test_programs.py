@@ -1,0 +1,114 @@
+"""A program's run on the page: its decisions, what its tools were asked and answered, and its payload."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from stackmem.harness.program_prepare import Asked, prepare_program
+from stackmem.harness.run_program import Person, run_program
+from stackmem.measure.moments import moments
+from stackmem.measure.timeline import timeline
+from stackmem.report.program_facts import BRIEF_AFTER, BRIEF_CHARS, MOST_CHARS
+from stackmem.trace.open_run import Run
+from tests.report.opened import opened, text
+
+COUNT = 250
+AGENT = """
+name: looker
+prompt: Look.
+actions: [{name: Read, tool: read_file}, {name: Write, tool: write_file}, {name: Wait, tool: shell}]
+payload: {items: []}
+limits: {failures: 1}
+"""
+LOOP = {
+    "collectionPath": "items",
+    "maxIterations": COUNT,
+    "continueOnError": True,
+    "action": {"name": "Read", "params": {"path": "{{item}}"}},
+}
+REPLIES = (
+    {
+        "nextStep": {
+            "type": "Actions",
+            "actions": [{"name": "Write", "params": {"path": "long", "content": "y" * 9_000}}],
+        }
+    },
+    {"nextStep": {"type": "ForEach", "forEach": LOOP}},
+    {"message": "Which <b>one</b>?", "automaticCommands": [{"type": "notification", "message": "half done"}]},
+    {"nextStep": {"type": "Actions", "actions": [{"name": "Read", "params": {"path": "gone"}}]}},
+)
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("looked")
+    folder = root / "here"
+    folder.mkdir()
+    (folder / "main.agent.yaml").write_text(AGENT, "utf-8")
+    script = root / "script.yaml"
+    script.write_text(json.dumps({"replies": [{"text": json.dumps(each)} for each in REPLIES]}), "utf-8")
+    flags = {"model": f"script:{script}", "runs_dir": str(root / "runs"), "sandbox_dir": str(root / "work")}
+    asked = Asked(str(folder), {"items": ["long", "gone"] * (COUNT // 2)}, workspace=str(folder), interactive=False)
+    ready = prepare_program(asked, {**flags, "isolation": "none"}, dict(os.environ), root)
+    return Path(run_program(ready, dict(os.environ), Person(lambda _: "the first")).run.run_dir)
+
+
+def facts(shown, step):
+    return shown["runs"][0]["steps"][step - 1][11]
+
+
+def test_a_tool_is_told_with_what_it_was_asked(looked):
+    shown = opened(looked)
+    assert [fact[0] for fact in facts(shown, 1)] == ["step", "tool"]
+    step, tool = facts(shown, 1)
+    assert step == ["step", "looker/turn 1", "Actions"]
+    assert tool[2:3] + tool[4:] == ["write_file", "", ""]
+    given = text(shown, tool[3])
+    assert given.startswith('{"path": "long", "content": "yyyy')
+    assert MOST_CHARS // 2 < len(given) <= MOST_CHARS
+
+
+def test_the_facts_of_a_long_loop_become_brief(looked):
+    shown = opened(looked)
+    tools = [fact for fact in facts(shown, 2) if fact[0] == "tool"]
+    assert [tool[2] for tool in tools[COUNT:]] == ["write_file"]  # all results, since they are too long for the prompt
+    assert (text(shown, tools[1][1]), tools[1][4]) == ("", "missing")
+    assert "does not exist" in tools[1][5]
+    assert len(text(shown, tools[0][1])) > MOST_CHARS // 2
+    assert len(text(shown, tools[BRIEF_AFTER][1])) <= BRIEF_CHARS
+    assert ["left", "looker/turn 2", "list", COUNT] in facts(shown, 2)
+
+
+def test_questions_answers_and_the_halt_are_told(looked):
+    shown = opened(looked)
+    (answer,) = [fact for fact in facts(shown, 3) if fact[0] == "answer"]
+    assert (text(shown, answer[2]), text(shown, answer[1])) == ("Which <b>one</b>?", "the first")
+    assert [text(shown, fact[1]) for fact in facts(shown, 3) if fact[0] == "said"] == ["[info] half done"]
+    (halted,) = [fact for fact in facts(shown, 4) if fact[0] == "halted"]
+    assert halted[2] == "Failed"
+    assert [fact[0] for fact in shown["runs"][0]["before"]] == ["program"]
+
+
+def test_a_row_says_what_was_decided_and_what_came_of_it(looked):
+    rows = list(timeline(moments((record.at, record.event) for record in Run(looked).records())))
+    assert [(row.outcome, row.detail) for row in rows] == [("ok", ""), ("ok", ""), ("ok", ""), ("failed", "Failed")]
+    assert [row.about for row in rows] == ["Actions", "ForEach", "Chat: Which <b>one</b>?", "Actions"]
+
+
+def test_the_browser_shows_decisions_payload_and_calls(looked, show):
+    page = show(looked).open("#step=2")
+    expect(page.get_by_role("region", name="Payload")).to_contain_text('"items": [')
+    expect(page.get_by_role("region", name="Reply")).to_contain_text('"maxIterations": 250')
+    came = page.get_by_role("region", name="What came of it")
+    expect(came.locator(".fact")).to_have_count(200)
+    came.get_by_role("button", name="show 54 more of 54").click()
+    expect(came.locator(".fact")).to_have_count(COUNT + 4)
+    expect(came).to_contain_text("read_file · 'gone' does not exist")
+    page.keyboard.press("ArrowRight")
+    expect(came).to_contain_text("Which <b>one</b>?")
+    expect(page.locator("#spoken")).to_contain_text("step 3, frame root: Chat: Which <b>one</b>?")
+    page.get_by_role("searchbox").fill("the first")
+    expect(page.locator("#found li").first).to_contain_text("step 3")
