@@ -12,6 +12,7 @@ from .loops import DIRECTOR, ITERATIVE, Shape
 from .machine import source_of
 from .nodes import Atom, Form, Name, Node
 from .tools import PARAMETERS, plain_name
+from .type_lint import declared, type_fault, unknown_type
 
 ANY = 1_000
 ARITY: dict[str, tuple[int, int]] = {
@@ -80,8 +81,11 @@ class Analysis:
         self.free: set[str] = set()
         self._known = known
         self._scopes: list[Scope] = []
-        self.tasks = {name: params for name, params, _ in tasks_of(nodes)}
-        for name, _, form in tasks_of(nodes):
+        tasks = tasks_of(nodes)
+        self.tasks = {name: params for name, params, _ in tasks}
+        self._types: dict[str, dict[str, str]] = {}
+        for name, _, form in tasks:
+            self._declare(name, form)
             if name in OPERATORS:
                 what = "the task yields to it" if name not in ADDITIONS else "the task takes its place"
                 self.warn(form, "shadowed addition", f"'{name}' is a function of the language; {what}")
@@ -95,6 +99,15 @@ class Analysis:
             for name, bound in scope.names.items():
                 if not bound.used and not bound.quiet and not name.startswith("_"):
                     self.faults.append(Fault(bound.at, "warning", "unused", f"'{name}' is never used"))
+
+    def _declare(self, task: str, form: Form) -> None:
+        """Note its types; a task that is defined twice has none that are known."""
+        params = declared(form.items[2])
+        twice = task in self._types
+        self._types[task] = {} if twice else {name.name: kind for name, kind, _ in params if kind != "any"}
+        for _, _, kind in params:
+            if kind is not None and (told := unknown_type(kind)):
+                self.warn(kind, "unknown type", told)
 
     def error(self, node: Node, title: str, message: str) -> None:
         self.faults.append(Fault(node.at, "error", title, message))
@@ -289,6 +302,12 @@ class Analysis:
             reserved = {"files", "context", "history_config"}
             for extra in sorted(given - params - reserved):
                 self.error(node, "arity", f"the task '{name}' has no parameter '{extra}'")
+            for item in filter(_is_pair, node.items[1:]):
+                assert isinstance(item, Form)  # noqa: S101 - a pair
+                param = _name(item.items[0])
+                told = type_fault(name, param, self._types[name].get(param, "any"), item.items[1])
+                if told:
+                    self.error(item.items[1], "type", told)
 
     def _pairs(self, node: Form, name: str, scope: Scope) -> None:
         for item in node.items[1:]:
@@ -310,9 +329,7 @@ def tasks_of(nodes: list[Node]) -> list[tuple[str, tuple[str, ...], Form]]:
             continue
         waiting += node.items
         if len(node.items) > 2 and _name(node.items[0]) == "defatom" and isinstance(node.items[1], Name):
-            params = node.items[2].items[1:] if isinstance(node.items[2], Form) else []
-            named = [item.items[0] if isinstance(item, Form) and item.items else item for item in params]
-            found.append((node.items[1].name, tuple(filter(None, map(_name, named))), node))
+            found.append((node.items[1].name, tuple(name.name for name, _, _ in declared(node.items[2])), node))
     return found
 
 

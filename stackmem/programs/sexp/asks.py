@@ -118,6 +118,10 @@ class Host(Protocol):
         """The names of its arguments in their order; None where they are not known."""
         ...
 
+    def types(self, name: str) -> dict[str, str]:
+        """The parameters of a task that have a type, with it."""
+        ...
+
     def define(self, template: dict[str, Any]) -> str:
         """Register a task; what is wrong with it, or nothing."""
         ...

@@ -11,10 +11,10 @@ from stackmem.core.json_schema import read_json
 
 from .asks import Host, TextRequest
 from .errors import SexpEvaluationError
-from .invoking import as_mapping, history_of
+from .invoking import history_of
 from .machine import Doing, Env, Machine
 from .nodes import Form, Name, Node, Symbol, datum
-from .values import is_null, written
+from .values import as_mapping, is_null, written
 
 SUBTYPES = ("standard", "subtask", "director", "evaluator", "associative_matching")
 _TEXTS = ("subtype", "description", "model", "type")

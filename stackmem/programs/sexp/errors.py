@@ -103,7 +103,16 @@ class SexpEvaluationError(ProgramError):
 
 
 class UnboundSymbolError(SexpEvaluationError, NameError):
-    """A symbol that nothing binds."""
+    """A symbol that nothing binds.
+
+    Attributes:
+        symbol: Its name, where its value was wanted; empty where it was to be called or set.
+
+    """
+
+    def __init__(self, message: str, symbol: str = "") -> None:
+        super().__init__(message)
+        self.symbol = symbol
 
 
 class TaskError(ProgramError):

@@ -27,6 +27,7 @@ from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, TaskError, told
 from .evaluation import Evaluation
 from .machine import is_task_error
+from .param_types import typed_params
 from .primitives import field
 from .reader import read
 from .values import is_null, written
@@ -115,9 +116,15 @@ class _Collaborators:
         return "tool" if self._executor(name) is not None else ""
 
     def parameters(self, name: str) -> tuple[str, ...] | None:
-        template = self._template(name) if self.kind(name) == "task" else None
-        params = _part(template, "params") or _part(template, "parameters")
+        params = self._params(name) if self.kind(name) == "task" else None
         return tuple(map(str, params)) if isinstance(params, dict | list | tuple) else None
+
+    def types(self, name: str) -> dict[str, str]:
+        return typed_params(self._params(name))
+
+    def _params(self, name: str) -> Any:
+        template = self._template(name)
+        return _part(template, "params") or _part(template, "parameters")
 
     def define(self, template: dict[str, Any]) -> str:
         try:

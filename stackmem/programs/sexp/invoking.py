@@ -8,7 +8,8 @@ from .asks import ContextManagement, HistoryConfigSettings, SubtaskRequest, Tool
 from .errors import SexpEvaluationError
 from .machine import Doing, Env, Machine
 from .nodes import Form, Name, datum
-from .values import contained, entered, is_null, written
+from .param_types import fits, misfit
+from .values import as_mapping, contained, entered, is_null, written
 
 _INHERIT = ("none", "full", "subset")
 _FORMATS = ("full_output", "notes_only")
@@ -71,6 +72,8 @@ class Invoking:
             files = _files(arguments.get("files"))
             context = _context(arguments.get("context"))
             history = history_of(arguments.get("history_config")) if kind == "task" else None
+            if kind == "task":
+                self._check_types(name, arguments)
         except SexpEvaluationError as error:
             raise machine.located(error, form) from None
         line = form.source.text.count("\n", 0, form.at) + 1
@@ -98,19 +101,10 @@ class Invoking:
             raise machine.located(error, form) from None
         return entered(answer, machine.meter.budget)
 
-
-def as_mapping(value: Any) -> dict[str, Any] | None:
-    """A mapping, or a list of pairs with names for keys; None for anything else."""
-    if isinstance(value, dict):
-        return {str(key): item for key, item in value.items()}
-    if not isinstance(value, list):
-        return None
-    found: dict[str, Any] = {}
-    for pair in value:
-        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
-            return None
-        found[str.__str__(pair[0])] = pair[1]
-    return found
+    def _check_types(self, task: str, arguments: dict[str, Any]) -> None:
+        for name, kind in self._host.types(task).items():
+            if name in arguments and not fits(arguments[name], kind):
+                raise SexpEvaluationError(misfit(task, name, kind, arguments[name]))
 
 
 def _files(value: Any) -> list[str] | None:

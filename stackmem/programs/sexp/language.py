@@ -15,9 +15,9 @@ from .announcing import announcer
 from .asks import Ask, SubtaskRequest, Together, ToolRequest
 from .carried import as_json
 from .environment import SexpEnvironment
-from .errors import SexpEvaluationError, SexpSyntaxError, TaskError
+from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
 from .evaluation import Evaluation
-from .linter import free_names, lint
+from .linter import inputs_of, lint
 from .machine import Doing
 from .nodes import Form, Name, Node
 from .reader import read
@@ -27,6 +27,10 @@ from .workflow import Workflow
 
 PROMPT = "sexp>"
 LEAVE = "(exit)"
+_NO_INPUT = (
+    "Missing input: '{name}' has no value, and nothing in the program binds it; "
+    "give it with --input {name}=TEXT (or {name}:=JSON, {name}=@FILE), or mend the name."
+)
 
 
 def start(launch: Launch) -> Program:
@@ -48,7 +52,7 @@ def outline(launch: Launch) -> Reading:
     except SexpSyntaxError as error:
         raise Halted("Syntax Error", str(error)) from error
     nodes = [node for part in parts for node in part]
-    names = sorted(free_names(nodes) - launch.inputs.keys())
+    names = sorted((yield from inputs_of(launch.path, nodes)) - launch.inputs.keys())
     needs = [f"needs the input {name}" for name in names]
     return (*(_line(node) for node in nodes), *needs)
 
@@ -59,8 +63,14 @@ def _run(launch: Launch) -> Program:
     evaluation = Evaluation(host, budget)
     env = SexpEnvironment(launch.inputs)
     value: Any = []
-    for nodes in parts:
-        value = yield from _driven(evaluation.run(nodes, env), host)
+    try:
+        for nodes in parts:
+            value = yield from _driven(evaluation.run(nodes, env), host)
+    except SexpEvaluationError as error:
+        name = _missing(error)
+        if name and name in (yield from inputs_of(launch.path, [node for nodes in parts for node in nodes])):
+            raise Halted("Missing Input", f"{_NO_INPUT.format(name=name)}\n{error}", _at(error)) from error
+        raise
     if launch.options.get("repl"):
         return (yield from _talk(evaluation, env, host, posixpath.join(launch.workspace, "repl")))
     result: Value = as_json(value, budget)
@@ -80,7 +90,8 @@ def _loaded(launch: Launch) -> Reading:
     mentioned = {name for nodes in parts for name in _names(nodes)}
     for name in launch.inputs:
         if name not in mentioned and not launch.options.get("repl"):
-            known = ", ".join(sorted(free_names([node for nodes in parts for node in nodes]))) or "none"
+            free = yield from inputs_of(launch.path, [node for nodes in parts for node in nodes])
+            known = ", ".join(sorted(free)) or "none"
             raise UsageError(f"the program has no input {name[:80]!r}; known: {known}")
     return parts, budget
 
@@ -150,6 +161,13 @@ def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: s
         except (SexpSyntaxError, SexpEvaluationError, TaskError) as error:
             said = str(error)
         yield Say(said)
+
+
+def _missing(error: BaseException | None) -> str:
+    """The name that an error comes from, where it is that a name has no value."""
+    while error is not None and not isinstance(error, UnboundSymbolError):
+        error = error.__cause__
+    return error.symbol if error is not None else ""
 
 
 def _line(node: Node) -> str:

@@ -24,9 +24,10 @@ def lint(path: str, text: str) -> Reading:
     return tuple(_finding(path, text, fault) for fault in (*faults, *analysis.faults))
 
 
-def free_names(nodes: list[Node]) -> set[str]:
-    """The names that the program uses and does not bind: its inputs."""
-    return Analysis(nodes).free
+def inputs_of(path: str, nodes: list[Node]) -> Reading:
+    """The names that the program uses and does not bind, as a set; what it loads is read."""
+    known, _ = yield from _loaded(path, nodes)
+    return Analysis(nodes, frozenset(known)).free
 
 
 def _loaded(path: str, nodes: list[Node]) -> Reading:

@@ -239,7 +239,7 @@ class Machine:
         name = node.name
         if self.is_function(name):
             return Symbol(name)
-        raise self.located(UnboundSymbolError(f"Unbound symbol: Name '{name}' is not defined."), node)
+        raise self.located(UnboundSymbolError(f"Unbound symbol: Name '{name}' is not defined.", name), node)
 
     def _plan(self, form: Form) -> Plan:
         """How the form is evaluated; kept on it."""

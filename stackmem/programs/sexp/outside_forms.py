@@ -7,11 +7,10 @@ from typing import Any
 from .asks import ContextGenerationInput, ContextRequest, Logged, Refused, TextRequest, Together
 from .budget import exhausted
 from .errors import SexpEvaluationError, SexpSyntaxError
-from .invoking import as_mapping
 from .machine import Doing, Env, Handler, Machine
 from .nodes import Form, Name, bound_names, datum
 from .reader import read
-from .values import written
+from .values import as_mapping, written
 
 _MOST_BRANCHING = 20
 _MOST_LOADING = 50

@@ -33,6 +33,20 @@ def is_null(value: Any) -> bool:
     return value is None or (isinstance(value, list) and not value)
 
 
+def as_mapping(value: Any) -> dict[str, Any] | None:
+    """A mapping, or a list of pairs with names for keys; None for anything else."""
+    if isinstance(value, dict):
+        return {str(key): item for key, item in value.items()}
+    if not isinstance(value, list):
+        return None
+    found: dict[str, Any] = {}
+    for pair in value:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+            return None
+        found[str.__str__(pair[0])] = pair[1]
+    return found
+
+
 def truthy(value: Any) -> bool:
     """As Python has it."""
     if value is None or value is False:

@@ -47,6 +47,7 @@ from .asks import (
 from .budget import Budget
 from .carried import as_json
 from .errors import SexpEvaluationError
+from .param_types import typed_params
 from .task_text import Past, filled, inherited, session
 from .tools import PARAMETERS, called, listed_parameters, plain_name
 
@@ -80,6 +81,9 @@ class Workflow:
         if name in self._templates:
             return tuple(self._templates[name]["params"])
         return self._parameters[plain_name(name)]
+
+    def types(self, name: str) -> dict[str, str]:
+        return typed_params(self._templates[name]["params"])
 
     def define(self, template: dict[str, Any]) -> str:
         self._templates[template["name"]] = template

@@ -42,7 +42,7 @@ def codes(text: str) -> list[str]:
         "((lambda (x) x) 1)",
         "(cond ((< 1 2) 1) (else 2))",
         "(try (+ 1 2) (catch (e) (get-field e 'message)))",
-        '(defatom t (params (a string)) (instructions "x {{a}}")) (t (a 1) (files (list "f"))) (map \'t (list 1))',
+        '(defatom t (params (a string)) (instructions "x {{a}}")) (t (a "1") (files (list "f"))) (map \'t (list 1))',
         '(defatom t (params (a string)) (instructions "x {{a}}")) (map t nil)',
         '(system:execute_shell_command (command "x"))',
         '(get_context (query "x"))',
