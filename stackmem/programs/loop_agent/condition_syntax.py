@@ -10,6 +10,7 @@ argument   := name "=>" expression | "(" names ")" "=>" expression | expression
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 from msgspec import Struct
@@ -25,13 +26,14 @@ _ALWAYS = frozenset({"__proto__", "constructor", "prototype"})
 _LEVELS = (("||",), ("&&",), ("===", "!==", "==", "!="), ("<=", ">=", "<", ">"), ("+", "-"), ("*", "/", "%"))
 _ASSIGNS = ("=", "+=", "-=", "*=", "/=", "%=", "++", "--")
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"\s*(?:(?P<number>(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")"
-    r"|(?P<name>[A-Za-z_$][\w$]*)"
+    r"|(?P<name>(?:[^\W\d]|\$)[\w$]*)"
     r"|(?P<op>===|!==|=>|\+\+|--|[-+*/%]=|==|!=|<=|>=|&&|\|\||[-+*/%<>!=.,()\[\]])"
     r"|(?P<bad>[;{}`])|(?P<end>\Z))"
 )
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(0[0-9]|.))")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 
 
 class Fault(Exception):  # noqa: N818 - a finding that is told, not a crash
@@ -248,7 +250,7 @@ class _Parser:
         match token.kind:
             case "number":
                 self._at += 1
-                return Literal(_number(token.text))
+                return Literal(float(token.text))
             case "text":
                 self._at += 1
                 return Literal(_unescaped(token.text[1:-1]))
@@ -302,10 +304,20 @@ class _Parser:
         return tuple(names)
 
 
-def _number(text: str) -> int | float:
-    number = float(text)
-    return int(number) if number.is_integer() and abs(number) < 2**53 else number
-
-
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text)
+    made = _ESCAPE.sub(_escaped, text)
+    try:
+        return made.encode("utf-16", "surrogatepass").decode("utf-16")  # two escaped halves are one character
+    except UnicodeDecodeError:
+        raise Fault("Expression is not a parseable single expression: a text holds half of a surrogate pair") from None
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = match[1] or match[2] or match[3]
+    if code is None and match[4] not in _ESCAPES and (match[4] in "ux" or match[4][0] in "0123456789"):
+        raise Fault(f"Expression is not a parseable single expression: the escape {match[0]!r}")
+    if code is None:
+        return _ESCAPES.get(match[4], match[4])
+    if int(code, 16) > sys.maxunicode:
+        raise Fault(f"Expression is not a parseable single expression: the escape {match[0]!r}")
+    return chr(int(code, 16))

@@ -1,19 +1,30 @@
 """JavaScript's values and operators over JSON, as far as conditions go.
 
-An object or list equals only itself, and compares with nothing; a sum with a text is a text.
+Every number is a float, as in JavaScript. Texts count, and compare by, whole characters: where JavaScript sees the two
+halves of one beyond U+FFFF, this sees one. What takes long is charged to ``visit``.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from .condition_syntax import Fault
 
 MOST_TEXT = 100_000
+_CHARS_READ, _CHARS_MADE, _ITEMS = 1_000, 5_000, 10
+"""What one step may do at most."""
 _OBJECT = "[object Object]"
+_SPACE = "".join(
+    map(chr, (*range(9, 14), 32, 160, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF))
+)
+_NUMERAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity", re.ASCII)
+_BASED = re.compile(r"0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)", re.ASCII)
+_PLACE = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 Visit = Callable[[int], None]
 
 
@@ -45,7 +56,7 @@ def type_of(value: Any) -> str:
             return "function" if callable(value) else "object"
 
 
-def applied(operator: str, value: Any) -> Any:
+def applied(operator: str, value: Any, visit: Visit) -> Any:
     """A prefix operator."""
     match operator:
         case "!":
@@ -53,12 +64,12 @@ def applied(operator: str, value: Any) -> Any:
         case "typeof":
             return type_of(value)
         case "-":
-            return -number_of(value)
+            return -number_of(value, visit)
         case _:
-            return number_of(value)
+            return number_of(value, visit)
 
 
-def combined(operator: str, left: Any, right: Any) -> Any:
+def combined(operator: str, left: Any, right: Any, visit: Visit) -> Any:
     """An infix operator, except the two that may leave out their right side."""
     match operator:
         case "===":
@@ -66,41 +77,59 @@ def combined(operator: str, left: Any, right: Any) -> Any:
         case "!==":
             return not _strictly_equal(left, right)
         case "==":
-            return _loosely_equal(left, right)
+            return _loosely_equal(left, right, visit)
         case "!=":
-            return not _loosely_equal(left, right)
-        case "<" | ">" | "<=" | ">=":
-            return _compared(operator, left, right)
-        case "+" if isinstance(left, str | list | dict) or isinstance(right, str | list | dict):
-            return _bounded(text_of(left), text_of(right))
-        case _:
-            return _reckoned(operator, number_of(left), number_of(right))
+            return not _loosely_equal(left, right, visit)
+    left, right = _primitive(left, visit), _primitive(right, visit)
+    if operator in ("<", ">", "<=", ">="):
+        return _compared(operator, left, right, visit)
+    if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
+        return _summed(text_of(left, visit), text_of(right, visit), visit)
+    return _reckoned(operator, number_of(left, visit), number_of(right, visit))
 
 
-def _bounded(left: str, right: str) -> str:
-    if len(left) + len(right) > MOST_TEXT:
+def _primitive(value: Any, visit: Visit) -> Any:
+    return text_of(value, visit) if isinstance(value, list | dict) or callable(value) else value
+
+
+def _bounded(size: int) -> int:
+    if size > MOST_TEXT:
         raise Fault(f"Expression evaluation failed: it makes a text of more than {MOST_TEXT:,} characters")
+    return size
+
+
+def _summed(left: str, right: str, visit: Visit) -> str:
+    visit(_bounded(len(left) + len(right)) // _CHARS_MADE)
     return left + right
 
 
 def _strictly_equal(left: Any, right: Any) -> bool:
     if isinstance(left, list | dict) or isinstance(right, list | dict) or callable(left) or callable(right):
         return left is right
-    return type_of(left) == type_of(right) and bool(left == right)
+    kind = type_of(left)
+    if kind != type_of(right):
+        return False
+    return _float(left) == _float(right) if kind == "number" else bool(left == right)
 
 
-def _loosely_equal(left: Any, right: Any) -> bool:
+def _loosely_equal(left: Any, right: Any, visit: Visit) -> bool:
     nothing = (None, UNDEFINED)
     if left is None or right is None or left is UNDEFINED or right is UNDEFINED:
         return any(left is each for each in nothing) and any(right is each for each in nothing)
-    if type_of(left) == type_of(right) or isinstance(left, list | dict) or isinstance(right, list | dict):
+    one, other = type_of(left), type_of(right)
+    if one == other:
         return _strictly_equal(left, right)
-    return bool(number_of(left) == number_of(right))
+    if "object" in (one, other) and "function" in (one, other):
+        return False
+    left, right = _primitive(left, visit), _primitive(right, visit)
+    if isinstance(left, str) and isinstance(right, str):
+        return left == right
+    return bool(number_of(left, visit) == number_of(right, visit))
 
 
-def _compared(operator: str, left: Any, right: Any) -> bool:
+def _compared(operator: str, left: Any, right: Any, visit: Visit) -> bool:
     if not (isinstance(left, str) and isinstance(right, str)):
-        left, right = number_of(left), number_of(right)
+        left, right = number_of(left, visit), number_of(right, visit)
     match operator:
         case "<":
             return bool(left < right)
@@ -113,41 +142,40 @@ def _compared(operator: str, left: Any, right: Any) -> bool:
 
 
 def _reckoned(operator: str, left: float, right: float) -> float:
-    try:
-        match operator:
-            case "+":
-                made = left + right
-            case "-":
-                made = left - right
-            case "*":
-                made = left * right
-            case "/":
-                made = left / right
-            case _:
-                made = math.fmod(left, right)
-    except ZeroDivisionError:
-        return math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left)
-    except (ValueError, OverflowError):
-        return math.nan
-    return float(made) if isinstance(made, int) and abs(made) > 2**53 else made
+    match operator:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/" if right == 0:
+            return (
+                math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left) * math.copysign(1, right)
+            )
+        case "/":
+            return left / right
+        case _ if right == 0 or math.isinf(left):
+            return math.nan
+        case _:
+            return math.fmod(left, right)
 
 
-def number_of(value: Any) -> float:
+def number_of(value: Any, visit: Visit) -> float:
     """``Number(value)``; what is no number is NaN."""
     match value:
-        case bool() | None:
-            return int(value or 0)
-        case int():
-            return value if abs(value) <= 2**53 else _float(value)
-        case float():
-            return value
+        case None | bool() | int() | float():
+            return _float(0 if value is None else value)
         case str():
-            return _numeral(value.strip())
+            visit(len(value) // _CHARS_READ)
+            return _numeral(value.strip(_SPACE))
+        case list() | dict():
+            return number_of(text_of(value, visit), visit)
         case _:
             return math.nan
 
 
-def _float(value: int) -> float:
+def _float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
@@ -156,67 +184,101 @@ def _float(value: int) -> float:
 
 def _numeral(text: str) -> float:
     if not text:
-        return 0
-    plain = text.isascii() and "_" not in text and text.lstrip("+-")[:1] in set("0123456789.")
-    try:
-        return float(text) if plain and len(text) < 400 else math.nan
-    except ValueError:
-        return math.nan
+        return 0.0
+    if _NUMERAL.fullmatch(text):
+        return float(text)
+    return _float(int(text, 0)) if _BASED.fullmatch(text) else math.nan
 
 
-def text_of(value: Any) -> str:
-    """``String(value)``; of a list the first hundred items count, and a list within it is an object."""
+def text_of(value: Any, visit: Visit) -> str:
+    """``String(value)``.
+
+    Raises:
+        Fault: It has more than 100,000 characters.
+
+    """
     match value:
         case str():
             return value
         case Undefined():
             return "undefined"
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case float() if value.is_integer() and abs(value) < 1e21:
-            return str(int(value))
         case None | bool():
             return json.dumps(value)
         case int() | float():
-            return repr(value) if abs(value) < 2**1000 else "Infinity"
+            return _digits(_float(value))
         case list():
-            return ",".join(_OBJECT if isinstance(each, list) else text_of(each) for each in value[:100])[:MOST_TEXT]
+            return _joined(value, visit)
         case _:
             return _OBJECT
 
 
+def _digits(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    if 1e-6 <= abs(number) < 1e21:
+        plain = format(Decimal(repr(number)), "f")
+        return plain.removesuffix(".0")
+    return re.sub(r"e([+-])0*", r"e\1", repr(number).replace(".0e", "e"))
+
+
+def _joined(items: list[Any], visit: Visit) -> str:
+    """Of a list, and of the lists in it; without recursion, for a condition can nest them as deep as it has steps."""
+    visit(len(items) // _ITEMS)
+    parts: list[str] = []
+    size, open_ = 0, [enumerate(items)]
+    while open_:
+        for index, each in open_[-1]:
+            if index:
+                parts.append(",")
+            if isinstance(each, list):
+                visit(1 + len(each) // _ITEMS)
+                open_.append(enumerate(each))
+                break
+            parts.append("" if each is None or each is UNDEFINED else text_of(each, visit))
+            size = _bounded(size + len(parts[-1]) + 1)
+        else:
+            open_.pop()
+    visit(size // _CHARS_MADE)
+    return "".join(parts)
+
+
 def member(value: Any, name: str) -> Any:
-    """``value.name``, ``length`` included."""
+    """``value.name``, ``length`` included; of a list or text also its items."""
     if isinstance(value, dict):
         return value.get(name, UNDEFINED)
-    if name == "length" and isinstance(value, str | list):
-        return len(value)
+    if isinstance(value, str | list):
+        if name == "length":
+            return len(value)
+        if _PLACE.fullmatch(name) and int(name) < len(value):
+            return value[int(name)]
     return UNDEFINED
 
 
-def item(value: Any, key: Any) -> Any:
-    """``value[key]``."""
-    if isinstance(value, str | list):
-        number = number_of(key) if not isinstance(key, bool) else math.nan
-        if number == number and 0 <= number < len(value) and number == int(number):  # noqa: PLR0124 - NaN
-            return value[int(number)]
-    return member(value, text_of(key))
+def _last(text: str, part: str) -> int:
+    """``text.rfind(part)`` in time that grows with the length alone, which only ``find`` takes."""
+    found = text[::-1].find(part[::-1])
+    return -1 if found < 0 else len(text) - len(part) - found
 
 
-_OF_TEXTS: dict[str, Callable[..., Any]] = {
+_OF_TEXTS: dict[str, Callable[[str], str]] = {
     "toLowerCase": lambda text: text.lower(),
     "toUpperCase": lambda text: text.upper(),
-    "trim": lambda text: text.strip(),
-    "trimStart": lambda text: text.lstrip(),
-    "trimEnd": lambda text: text.rstrip(),
+    "trim": lambda text: text.strip(_SPACE),
+    "trimStart": lambda text: text.lstrip(_SPACE),
+    "trimEnd": lambda text: text.rstrip(_SPACE),
 }
 _FINDING: dict[str, Callable[[str, str], Any]] = {
     "includes": lambda text, part: part in text,
     "startsWith": lambda text, part: text.startswith(part),
     "endsWith": lambda text, part: text.endswith(part),
     "indexOf": lambda text, part: text.find(part),
-    "lastIndexOf": lambda text, part: text.rfind(part),
+    "lastIndexOf": _last,
 }
+_ITERATING = ("some", "every", "find", "filter", "map", "reduce")
 
 
 def called(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
@@ -227,40 +289,53 @@ def called(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
 
     """
     first = arguments[0] if arguments else UNDEFINED
-    if method in ("toString", "valueOf"):
-        return text_of(owner) if method == "toString" else owner
+    own = isinstance(owner, dict) and method in owner
+    if method in ("toString", "valueOf") and not own and not (arguments and type_of(owner) == "number"):
+        return text_of(owner, visit) if method == "toString" else owner
+    finds = isinstance(owner, str) and method in _FINDING
+    if finds or (isinstance(owner, list) and method in ("includes", "indexOf", "lastIndexOf")):
+        if len(arguments) > 1:
+            raise Fault(f"Expression evaluation failed: {method} takes one argument")
+        if not finds:
+            return _place(owner, method, first, visit)
+        part = text_of(first, visit)
+        visit((len(owner) + len(part)) // _CHARS_READ)
+        return _FINDING[method](owner, part)
     if isinstance(owner, str) and method in _OF_TEXTS:
+        visit(len(owner) // _CHARS_READ)
         return _OF_TEXTS[method](owner)
-    if isinstance(owner, str) and method in _FINDING:
-        return _FINDING[method](owner, text_of(first))
-    if isinstance(owner, list) and method in ("includes", "indexOf", "lastIndexOf"):
-        visit(len(owner) // 10)
-        places = [index for index, each in enumerate(owner) if _strictly_equal(each, first)]
-        if method == "includes":
-            return bool(places)
-        return -1 if not places else places[0] if method == "indexOf" else places[-1]
-    if isinstance(owner, list) and method in ("some", "every", "find", "filter", "map", "reduce"):
+    if isinstance(owner, list) and method in _ITERATING:
         if not callable(first):
             raise Fault(f"Expression evaluation failed: {method} takes a function")
         return _iterated(owner, method, first, arguments[1:])
     raise Fault(f"Expression evaluation failed: {method[:80]} is not a function")
 
 
+def _place(owner: list[Any], method: str, wanted: Any, visit: Visit) -> Any:
+    visit(len(owner) // _ITEMS)
+    if method == "includes" and wanted != wanted:  # noqa: PLR0124 - of all places only here NaN equals itself
+        return any(isinstance(each, float) and math.isnan(each) for each in owner)
+    places = [index for index, each in enumerate(owner) if _strictly_equal(each, wanted)]
+    if method == "includes":
+        return bool(places)
+    return -1 if not places else places[0] if method == "indexOf" else places[-1]
+
+
 def _iterated(owner: list[Any], method: str, function: Callable[..., Any], more: list[Any]) -> Any:
     match method:
         case "some":
-            return any(truthy(function(each, index)) for index, each in enumerate(owner))
+            return any(truthy(function(each, index, owner)) for index, each in enumerate(owner))
         case "every":
-            return all(truthy(function(each, index)) for index, each in enumerate(owner))
+            return all(truthy(function(each, index, owner)) for index, each in enumerate(owner))
         case "find":
-            return next((each for index, each in enumerate(owner) if truthy(function(each, index))), UNDEFINED)
+            return next((each for index, each in enumerate(owner) if truthy(function(each, index, owner))), UNDEFINED)
         case "filter":
-            return [each for index, each in enumerate(owner) if truthy(function(each, index))]
+            return [each for index, each in enumerate(owner) if truthy(function(each, index, owner))]
         case "map":
-            return [function(each, index) for index, each in enumerate(owner)]
+            return [function(each, index, owner) for index, each in enumerate(owner)]
     if not more and not owner:
         raise Fault("Expression evaluation failed: reduce of an empty list without a first value")
-    made, items = (more[0], owner) if more else (owner[0], owner[1:])
-    for index, each in enumerate(items):
-        made = function(made, each, index)
+    made, start = (more[0], 0) if more else (owner[0], 1)
+    for index in range(start, len(owner)):
+        made = function(made, owner[index], index, owner)
     return made

@@ -104,9 +104,9 @@ class _Evaluator:
             name = node.operand.name
             value: Any = values.type_of(names.get(name, _CONSTANTS.get(name, UNDEFINED)))
         else:
-            value = values.applied(last, self.evaluate(node.operand, names))
+            value = values.applied(last, self.evaluate(node.operand, names), self.visit)
         for operator in reversed(before):
-            value = values.applied(operator, value)
+            value = values.applied(operator, value, self.visit)
         return value
 
     def _chain(self, node: Chain, names: dict[str, Any]) -> Any:
@@ -121,7 +121,7 @@ class _Evaluator:
                     return value
                 value = self.evaluate(operand, names)
             else:
-                value = values.combined(operator, value, self.evaluate(operand, names))
+                value = values.combined(operator, value, self.evaluate(operand, names), self.visit)
         return value
 
     def _postfix(self, node: Postfix, names: dict[str, Any]) -> Any:
@@ -136,9 +136,10 @@ class _Evaluator:
                     value = values.member(value, step.name)
                 case Index():
                     key = self.evaluate(step.key, names)
-                    _refuse_nothing(value, values.text_of(key))
+                    name = values.text_of(key, self.visit)
+                    _refuse_nothing(value, name)
                     method = ""
-                    value = values.item(value, key)
+                    value = values.member(value, name)
                 case Call():
                     if not method:
                         raise Fault("Expression evaluation failed: only methods can be called")
