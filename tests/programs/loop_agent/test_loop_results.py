@@ -8,9 +8,10 @@ import pytest
 
 from stackmem.programs.effects import Complete, Completion, Group, InvokeTool, ToolAnswer
 from stackmem.programs.language import Launch
+from stackmem.programs.loop_agent.excess import excess
 from stackmem.programs.loop_agent.language import start
 
-from .stage import AGENT, OWN, PATH, done, for_each, play, while_
+from .stage import AGENT, OWN, PATH, done, for_each, play, step, while_
 
 LARGE = 10_000
 MIB = 1024 * 1024
@@ -128,3 +129,29 @@ def test_what_an_iteration_was_given_of_the_payload_does_not_change_when_later_o
     played = play(for_each(action=mapped), done(), agent=agent, tool=lambda call: ToolAnswer(len(call.arguments)))
     assert [call.arguments["seen"] for call in played.calls] == [[], [2], [2, 2]]
     assert played.value["kept"] == [2, 2, 2]
+
+
+def test_a_thousand_actions_are_the_most_of_one_response():
+    def asked(count: int):
+        return step("Actions", actions=[{"name": "Poll", "params": {"n": n}} for n in range(count)])
+
+    assert len(play(asked(1_000), done()).calls) == 1_000
+    played = play(asked(20_000), done())
+    assert played.calls == []
+    assert "20,000 actions were asked for; one response may have 1,000, a ForEach as many as" in played.last
+
+
+def test_what_is_too_much_is_found_though_the_same_part_stands_there_a_million_times():
+    doubled, nested = [1], [1]
+    for _ in range(60):
+        doubled = [doubled, {"again": doubled}]
+    for _ in range(149):
+        nested = [nested, nested]
+    assert excess(doubled) == "a value has more than 2,000,000 characters"
+    assert excess([1] * 200_000) == excess({"a": "x" * 2_000_000}) == excess(nested) == excess(doubled)
+    narrow = [1]
+    for _ in range(149):
+        narrow = [narrow]
+    assert (excess(narrow), excess([narrow])) == ("", "a value is nested deeper than 150 levels")
+    assert excess([[[narrow[0]]], narrow, narrow[0]]) == excess([narrow])
+    assert [excess(plain) for plain in (None, 1, "", "x" * 1_000, {}, [[]])] == [""] * 6

@@ -1,0 +1,83 @@
+"""What a loop of ten thousand results takes of memory, in a process of its own, through the whole house."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MIB = 1024
+"""Of the kibibytes in which the system counts."""
+CHILD = '''\
+import json, os, resource, sys
+from pathlib import Path
+
+from stackmem.core.program_events import PhaseEnded
+from stackmem.harness.own_tools import tool
+from stackmem.harness.program_prepare import Asked, prepare_program
+from stackmem.harness.run_program import Person, run_program
+
+root, count, chars = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+
+
+@tool(parallel=True)
+def fetch_page(n: int) -> str:
+    """Fetch a page."""
+    if n % 100 == 7:
+        raise ValueError(f"no page {n}")
+    return f"{n} " + "x" * chars
+
+
+held = []
+
+
+def tell(happening):
+    if isinstance(happening, PhaseEnded):
+        held.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+flags = {"model": f"script:{root / 'script.yaml'}", "runs_dir": str(root / "runs"), "sandbox_dir": str(root / "work")}
+asked = Asked(str(root / "here"), inputs={"items": list(range(count))}, interactive=False)
+ready = prepare_program(asked, flags, dict(os.environ), root)
+result = run_program(ready, dict(os.environ), Person(lambda _: None, tell))
+print(json.dumps({"outcome": result.run.outcome, "steps": result.run.steps, "held": held[0]}))
+'''
+AGENT = """\
+name: big
+prompt: Fetch all.
+actions: [{name: Fetch, tool: fetch_page, parallel: true}]
+payload: {items: []}
+"""
+
+
+def held(count: int, chars: int, root: Path) -> int:
+    """Kibibytes that a run held at most, up to the end of its program."""
+    loop = {"collectionPath": "items", "maxIterations": count, "executionMode": "parallel", "maxConcurrency": 16,
+            "continueOnError": True, "action": {"name": "Fetch", "params": {"n": "item"}}}  # fmt: skip
+    replies = [{"nextStep": {"type": "ForEach", "forEach": loop}}, {"taskComplete": True}]
+    (root / "here").mkdir(parents=True)
+    (root / "here" / "main.agent.yaml").write_text(AGENT, encoding="utf-8")
+    script = {"replies": [{"text": json.dumps(each)} for each in replies]}
+    (root / "script.yaml").write_text(json.dumps(script), encoding="utf-8")
+    (root / "child.py").write_text(CHILD, encoding="utf-8")
+    command = [sys.executable, str(root / "child.py"), str(root), str(count), str(chars)]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    assert (found["outcome"], found["steps"]) == ("finished", 2)
+    (place,) = (root / "work").glob("*/workspace/.stackmem/loop")
+    files = [place / "1.jsonl", *(place / f"1.{number}.jsonl" for number in range(2, len(list(place.iterdir())) + 1))]
+    rows = [json.loads(row) for file in files for row in file.open(encoding="utf-8")]
+    assert [(row["index"], row["ok"]) for row in rows] == [(n, n % 100 != 7) for n in range(count)]
+    assert all(row["value"] == f"{row['index']} " + "x" * chars for row in rows if row["ok"])
+    return int(found["held"])
+
+
+def test_eight_times_the_results_take_no_more_memory(tmp_path):
+    few, many = held(60, 100_000, tmp_path / "few"), held(480, 100_000, tmp_path / "many")
+    assert many - few < 20 * MIB, "40 MiB more of results passed through"
+
+
+@pytest.mark.campaign
+def test_ten_thousand_results_of_ten_thousand_characters_take_no_more_memory_than_a_hundred(tmp_path):
+    few, many = held(100, 10_000, tmp_path / "few"), held(10_000, 10_000, tmp_path / "many")
+    assert many - few < 40 * MIB, "94 MiB more of results passed through"
