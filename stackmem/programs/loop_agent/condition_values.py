@@ -16,10 +16,10 @@ from typing import Any
 from .condition_syntax import Fault
 
 MOST_TEXT = 100_000
-_CHARS_READ, _CHARS_MADE, _ITEMS = 1_000, 5_000, 10
+CHARS_READ, CHARS_MADE, ITEMS = 1_000, 5_000, 10
 """What one step may do at most."""
 _OBJECT = "[object Object]"
-_SPACE = "".join(
+SPACE = "".join(
     map(chr, (*range(9, 14), 32, 160, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF))
 )
 _NUMERAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity", re.ASCII)
@@ -73,9 +73,9 @@ def combined(operator: str, left: Any, right: Any, visit: Visit) -> Any:
     """An infix operator, except the two that may leave out their right side."""
     match operator:
         case "===":
-            return _strictly_equal(left, right)
+            return strictly_equal(left, right)
         case "!==":
-            return not _strictly_equal(left, right)
+            return not strictly_equal(left, right)
         case "==":
             return _loosely_equal(left, right, visit)
         case "!=":
@@ -99,11 +99,11 @@ def _bounded(size: int) -> int:
 
 
 def _summed(left: str, right: str, visit: Visit) -> str:
-    visit(_bounded(len(left) + len(right)) // _CHARS_MADE)
+    visit(_bounded(len(left) + len(right)) // CHARS_MADE)
     return left + right
 
 
-def _strictly_equal(left: Any, right: Any) -> bool:
+def strictly_equal(left: Any, right: Any) -> bool:
     if isinstance(left, list | dict) or isinstance(right, list | dict) or callable(left) or callable(right):
         return left is right
     kind = type_of(left)
@@ -118,7 +118,7 @@ def _loosely_equal(left: Any, right: Any, visit: Visit) -> bool:
         return any(left is each for each in nothing) and any(right is each for each in nothing)
     one, other = type_of(left), type_of(right)
     if one == other:
-        return _strictly_equal(left, right)
+        return strictly_equal(left, right)
     if "object" in (one, other) and "function" in (one, other):
         return False
     left, right = _primitive(left, visit), _primitive(right, visit)
@@ -167,8 +167,8 @@ def number_of(value: Any, visit: Visit) -> float:
         case None | bool() | int() | float():
             return _float(0 if value is None else value)
         case str():
-            visit(len(value) // _CHARS_READ)
-            return _numeral(value.strip(_SPACE))
+            visit(len(value) // CHARS_READ)
+            return _numeral(value.strip(SPACE))
         case list() | dict():
             return number_of(text_of(value, visit), visit)
         case _:
@@ -227,7 +227,7 @@ def _digits(number: float) -> str:
 
 def _joined(items: list[Any], visit: Visit) -> str:
     """Of a list, and of the lists in it; without recursion, for a condition can nest them as deep as it has steps."""
-    visit(len(items) // _ITEMS)
+    visit(len(items) // ITEMS)
     parts: list[str] = []
     size, open_ = 0, [enumerate(items)]
     while open_:
@@ -235,14 +235,14 @@ def _joined(items: list[Any], visit: Visit) -> str:
             if index:
                 parts.append(",")
             if isinstance(each, list):
-                visit(1 + len(each) // _ITEMS)
+                visit(1 + len(each) // ITEMS)
                 open_.append(enumerate(each))
                 break
             parts.append("" if each is None or each is UNDEFINED else text_of(each, visit))
             size = _bounded(size + len(parts[-1]) + 1)
         else:
             open_.pop()
-    visit(size // _CHARS_MADE)
+    visit(size // CHARS_MADE)
     return "".join(parts)
 
 
@@ -256,86 +256,3 @@ def member(value: Any, name: str) -> Any:
         if _PLACE.fullmatch(name) and int(name) < len(value):
             return value[int(name)]
     return UNDEFINED
-
-
-def _last(text: str, part: str) -> int:
-    """``text.rfind(part)`` in time that grows with the length alone, which only ``find`` takes."""
-    found = text[::-1].find(part[::-1])
-    return -1 if found < 0 else len(text) - len(part) - found
-
-
-_OF_TEXTS: dict[str, Callable[[str], str]] = {
-    "toLowerCase": lambda text: text.lower(),
-    "toUpperCase": lambda text: text.upper(),
-    "trim": lambda text: text.strip(_SPACE),
-    "trimStart": lambda text: text.lstrip(_SPACE),
-    "trimEnd": lambda text: text.rstrip(_SPACE),
-}
-_FINDING: dict[str, Callable[[str, str], Any]] = {
-    "includes": lambda text, part: part in text,
-    "startsWith": lambda text, part: text.startswith(part),
-    "endsWith": lambda text, part: text.endswith(part),
-    "indexOf": lambda text, part: text.find(part),
-    "lastIndexOf": _last,
-}
-_ITERATING = ("some", "every", "find", "filter", "map", "reduce")
-
-
-def called(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
-    """What a method gives.
-
-    Raises:
-        Fault: There is no such method, or what it is given does not fit.
-
-    """
-    first = arguments[0] if arguments else UNDEFINED
-    own = isinstance(owner, dict) and method in owner
-    if method in ("toString", "valueOf") and not own and not (arguments and type_of(owner) == "number"):
-        return text_of(owner, visit) if method == "toString" else owner
-    finds = isinstance(owner, str) and method in _FINDING
-    if finds or (isinstance(owner, list) and method in ("includes", "indexOf", "lastIndexOf")):
-        if len(arguments) > 1:
-            raise Fault(f"Expression evaluation failed: {method} takes one argument")
-        if not finds:
-            return _place(owner, method, first, visit)
-        part = text_of(first, visit)
-        visit((len(owner) + len(part)) // _CHARS_READ)
-        return _FINDING[method](owner, part)
-    if isinstance(owner, str) and method in _OF_TEXTS:
-        visit(len(owner) // _CHARS_READ)
-        return _OF_TEXTS[method](owner)
-    if isinstance(owner, list) and method in _ITERATING:
-        if not callable(first):
-            raise Fault(f"Expression evaluation failed: {method} takes a function")
-        return _iterated(owner, method, first, arguments[1:])
-    raise Fault(f"Expression evaluation failed: {method[:80]} is not a function")
-
-
-def _place(owner: list[Any], method: str, wanted: Any, visit: Visit) -> Any:
-    visit(len(owner) // _ITEMS)
-    if method == "includes" and wanted != wanted:  # noqa: PLR0124 - of all places only here NaN equals itself
-        return any(isinstance(each, float) and math.isnan(each) for each in owner)
-    places = [index for index, each in enumerate(owner) if _strictly_equal(each, wanted)]
-    if method == "includes":
-        return bool(places)
-    return -1 if not places else places[0] if method == "indexOf" else places[-1]
-
-
-def _iterated(owner: list[Any], method: str, function: Callable[..., Any], more: list[Any]) -> Any:
-    match method:
-        case "some":
-            return any(truthy(function(each, index, owner)) for index, each in enumerate(owner))
-        case "every":
-            return all(truthy(function(each, index, owner)) for index, each in enumerate(owner))
-        case "find":
-            return next((each for index, each in enumerate(owner) if truthy(function(each, index, owner))), UNDEFINED)
-        case "filter":
-            return [each for index, each in enumerate(owner) if truthy(function(each, index, owner))]
-        case "map":
-            return [function(each, index, owner) for index, each in enumerate(owner)]
-    if not more and not owner:
-        raise Fault("Expression evaluation failed: reduce of an empty list without a first value")
-    made, start = (more[0], 0) if more else (owner[0], 1)
-    for index in range(start, len(owner)):
-        made = function(made, owner[index], index, owner)
-    return made

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from . import condition_values as values
+from .condition_methods import called
 from .condition_syntax import (
     Arrow,
     Call,
@@ -154,7 +155,7 @@ class _Evaluator:
                 arguments.append(self._function(each, names))
             else:
                 arguments.append(self.evaluate(each, names))
-        return values.called(owner, method, arguments, self.visit)
+        return called(owner, method, arguments, self.visit)
 
     def _function(self, arrow: Arrow, names: dict[str, Any]) -> Callable[..., Any]:
         def call(*given: Any) -> Any:
