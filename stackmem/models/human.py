@@ -12,18 +12,19 @@ from stackmem.core.effects import AskModel
 from stackmem.core.events import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.pricing import Price
-from stackmem.core.text import whole
 
 from .estimate import estimated_usage
-from .typed_call import BLOCK_END, Lines, Typed, read_typed, usage_of
+from .keyboard import Keyboard, can_type
+from .typed_call import BLOCK_END, MOST_CALL_CHARS, TOO_LONG, Lines, Typed, is_text, read_typed, usage_of
 
 WINDOW_TOKENS = 200_000
 _NO_USAGE = Usage()
+_RUN_ENDS = "the run ends here, with its trace whole"
 _HELP = f"""\
 Type one call, in any of these forms:
   read_file spec.md
   read_file path=spec.md start_line=1
-  read_file {{"path": "spec.md"}}
+  read_file {{"path": "spec.md"}}         JSON may go on over lines until its brackets close
   write_file path=a.py content=<<      then the lines, then a line with only {BLOCK_END}
 Or: show (the whole prompt), say TEXT (a reply without a call), help. End of input ends the run.
 The tools:
@@ -51,15 +52,18 @@ class HumanModel:
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """The typed reply; kind ``script`` at the end of input. Ctrl-C goes through."""
+        if self._source is None and not can_type():
+            return ModelFailed("script", f"there is no standard input to type a call at; {_RUN_ENDS}")
         self._show_new(request)
-        source = self._source or _typing()
+        source = self._source = self._source or Keyboard()
         while True:
             self._print(f"step {request.step}, {request.frame} at depth {request.depth}; help, show, or a call")
             line = source.readline()
             if not line:
-                return ModelFailed(
-                    "script", "the input ended while a call was awaited; the run ends here, with its trace whole"
-                )
+                return ModelFailed("script", f"the input ended while a call was awaited; {_RUN_ENDS}")
+            if len(line) > MOST_CALL_CHARS:
+                self._print(f"the line has {TOO_LONG}")
+                continue
             typed = line.strip()
             match typed.partition(" ")[0]:
                 case "":
@@ -68,12 +72,12 @@ class HumanModel:
                     self._print(_HELP + "\n".join(f"  {usage_of(tool)}" for tool in request.view.tools))
                 case "show":
                     self._print(_rendered(request.view, 0))
-                case "say":
-                    text = whole(typed.partition(" ")[2])
+                case "say" if is_text(typed):
+                    text = typed.partition(" ")[2]
                     parts = (Text(text),) if text else ()
                     return estimated_usage(ModelReplied(parts, "end", _NO_USAGE), request.view)
                 case _:
-                    call = read_typed(typed, source, request.view.tools)
+                    call = read_typed(typed, source, request.view.tools, self._print)
                     if isinstance(call, Typed):
                         made = ToolCall(f"typed_{request.facts}", call.name, call.arguments)
                         return estimated_usage(ModelReplied((made,), "call", _NO_USAGE), request.view)
@@ -88,25 +92,9 @@ class HumanModel:
 
     def _print(self, text: str) -> None:
         screen = self._screen or sys.stderr
-        print(visible(text), file=screen, flush=True)
-
-
-class _Terminal:
-    """Lines that can be edited and recalled; a terminal by itself hands over 4,095 bytes of one and drops the rest."""
-
-    def readline(self) -> str:
-        try:
-            return f"{input()}\n"
-        except EOFError:
-            return ""
-
-
-def _typing() -> Lines:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return sys.stdin
-    with suppress(ImportError):  # some builds of Python come without; typing then is plain
-        import readline  # noqa: F401 - input() uses it once it is there
-    return _Terminal()
+        if screen is not None:
+            with suppress(OSError, ValueError):  # a terminal that is gone is told by what is read from it
+                print(visible(text), file=screen, flush=True)
 
 
 def visible(text: str) -> str:

@@ -6,17 +6,22 @@ import difflib
 import json
 import re
 import shlex
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
-from stackmem.core.text import whole
 
 from .json_text import parse_arguments
 
 BLOCK_END = "."
+MOST_CALL_CHARS = 10_000_000
+TOO_LONG = f"over {MOST_CALL_CHARS:,} characters; write a file in parts"
+NO_TEXT = "this holds bytes that are no UTF-8; type the call again"
 _BLOCK = "<<"
+_BLOCKS = re.compile(r"=<<(?=\s|$)")
+_TOKENS = re.compile(r'\\.|["{}\[\]]')
 _NAMED = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
 
 
@@ -33,6 +38,12 @@ class Typed(Struct, frozen=True):
     arguments: dict[str, Any]
 
 
+class Block(Struct, frozen=True):
+    """A value that is given by the lines which follow."""
+
+    schema: dict[str, Any]
+
+
 def usage_of(tool: ToolSpec) -> str:
     """One line: the tool's name and its parameters, optional ones in brackets."""
     schema = json.loads(tool.schema)
@@ -41,25 +52,34 @@ def usage_of(tool: ToolSpec) -> str:
     return " ".join([tool.name, *required, *optional])
 
 
-def read_typed(line: str, more: Lines, tools: tuple[ToolSpec, ...]) -> Typed | str:
+def read_typed(line: str, more: Lines, tools: tuple[ToolSpec, ...], tell: Callable[[str], object] = id) -> Typed | str:
     """The call that ``line`` spells, or one sentence that says what is wrong with it.
 
     A value of ``<<`` is read from ``more``: the lines up to one that is only a dot; ``..`` there stands for a dot.
+    JSON goes on over lines until its brackets close, or to an empty line. The lines of a call that is refused are
+    passed over, so that none is taken for a call.
+
+    Args:
+        tell: Told what lines are being waited for.
+
     """
-    if line.startswith("{"):
-        return _whole_call(line, tools)
     name, _, rest = line.partition(" ")
-    tool = next((tool for tool in tools if tool.name == name), None)
-    if tool is None:
-        return _unknown(name, tools)
     rest = rest.strip()
-    if rest.startswith("{"):
-        value, malformed = parse_arguments(rest)
-        if malformed is None and isinstance(value, dict):
-            return Typed(name, value)
-        return f"what stands after {name} is no JSON object"
-    schema = json.loads(tool.schema)
-    return _spelled(name, rest, schema, more)
+    if line.startswith("{"):
+        text = _closed(line, more, tell)
+        return _unfit("the call", text) or _whole_call(text, tools)
+    tool = next((tool for tool in tools if tool.name == name), None)
+    if tool is not None and rest.startswith("{"):
+        text = _closed(rest, more, tell)
+        return _unfit(f"the call of {name}", text) or _with_object(name, text)
+    refused = NO_TEXT if not is_text(line) else _unknown(name, tools) if tool is None else ""
+    spelled = refused or _spelled(name, rest, json.loads(tool.schema) if tool else {})
+    if isinstance(spelled, dict):
+        return _with_blocks(name, spelled, more)
+    for _ in _BLOCKS.findall(line):
+        tell(f"{spelled}; the lines up to the dot are passed over")
+        _block(more)
+    return spelled
 
 
 def _whole_call(line: str, tools: tuple[ToolSpec, ...]) -> Typed | str:
@@ -73,15 +93,22 @@ def _whole_call(line: str, tools: tuple[ToolSpec, ...]) -> Typed | str:
     return Typed(name, arguments) if any(tool.name == name for tool in tools) else _unknown(name, tools)
 
 
-def _spelled(name: str, rest: str, schema: dict[str, Any], more: Lines) -> Typed | str:
-    """``key=value`` pairs; a text that does not begin with one is the first parameter, whole."""
+def _with_object(name: str, text: str) -> Typed | str:
+    value, malformed = parse_arguments(text)
+    if malformed is None and isinstance(value, dict):
+        return Typed(name, value)
+    return f"what stands after {name} is no JSON object"
+
+
+def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | str:
+    """``key=value`` pairs, ``<<`` for a block; a text that does not begin with one is the first parameter, whole."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
     first = _NAMED.match(rest)
     if rest and (first is None or first.group(1) not in properties):
         if not required and not properties:
             return f"{name} takes no parameters"
         only = (required or list(properties))[0]
-        return Typed(name, {only: _typed(whole(rest), properties[only])})
+        return {only: _typed(rest, properties[only])}
     try:
         words = shlex.split(rest)
     except ValueError as error:
@@ -92,20 +119,79 @@ def _spelled(name: str, rest: str, schema: dict[str, Any], more: Lines) -> Typed
         if pair is None or pair.group(1) not in properties:
             return f"{word[:80]!r} is no parameter of {name}: {', '.join(properties)}; quote a value with blanks in it"
         key, value = pair.groups()
-        text = _block(more) if value == _BLOCK else value
+        arguments[key] = Block(properties[key]) if value == _BLOCK else _typed(value, properties[key])
+    return arguments
+
+
+def _with_blocks(name: str, arguments: dict[str, Any], more: Lines) -> Typed | str:
+    """The call with its blocks read, in their order; all of them, also where one is refused."""
+    told = ""
+    for key, value in arguments.items():
+        if not isinstance(value, Block):
+            continue
+        text = _block(more)
         if text is None:
             return f"the input ended before the line with only a dot that ends {key}"
-        arguments[key] = _typed(whole(text), properties[key])
-    return Typed(name, arguments)
+        told = told or _unfit(key, text)
+        arguments[key] = _typed(text, value.schema)
+    return told or Typed(name, arguments)
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8; a byte that was none stands in it as half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unfit(what: str, text: str) -> str:
+    """Why a text cannot be part of a call; empty where it can."""
+    if len(text) > MOST_CALL_CHARS:
+        return f"{what} has {TOO_LONG}"
+    return "" if is_text(text) else NO_TEXT
 
 
 def _block(more: Lines) -> str | None:
+    """The lines up to the dot; where they are too many, as much of them as shows it."""
     lines: list[str] = []
+    chars = 0
     while line := more.readline():
         if line.rstrip("\r\n") == BLOCK_END:
             return "".join(lines)
-        lines.append(line[1:] if line.rstrip("\r\n") == BLOCK_END * 2 else line)
+        if chars <= MOST_CALL_CHARS:
+            lines.append(line[1:] if line.rstrip("\r\n") == BLOCK_END * 2 else line)
+        chars += len(line)
     return None
+
+
+def _closed(text: str, more: Lines, tell: Callable[[str], object]) -> str:
+    """JSON that begins with a bracket, with the lines up to the one that closes it; an empty line ends it too."""
+    parts, chars = [text], len(text)
+    depth, in_text = _depth(text, 0, in_text=False)
+    if depth > 0 or in_text:
+        tell("the JSON goes on until its brackets close; an empty line ends it")
+    while depth > 0 or in_text:
+        line = more.readline()
+        if not line.strip():
+            break
+        if chars <= MOST_CALL_CHARS:
+            parts.append(line)
+        chars += len(line)
+        depth, in_text = _depth(line, depth, in_text=in_text)
+    return "\n".join(part.rstrip("\r\n") for part in parts)
+
+
+def _depth(line: str, depth: int, *, in_text: bool) -> tuple[int, bool]:
+    """How many brackets are open behind a line, and whether a text is."""
+    for found in _TOKENS.finditer(line):
+        mark = found[0]
+        if mark == '"':
+            in_text = not in_text
+        elif not in_text and len(mark) == 1:
+            depth += 1 if mark in "[{" else -1
+    return depth, in_text
 
 
 def _typed(text: str, schema: dict[str, Any]) -> Any:
