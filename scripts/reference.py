@@ -19,6 +19,7 @@ from stackmem.core.effects import Effect
 from stackmem.core.events import Ending, Event, FailureKind, Redaction, Stop
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.pricing import Price
+from stackmem.core.program_events import Continued
 from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
 from stackmem.trace.record import Record
@@ -115,7 +116,7 @@ def effect_list() -> str:
 
 def parts() -> str:
     """The values inside events."""
-    kinds = (Text, Thinking, ToolCall, Usage, ToolSpec, Price, Budgets, Limits, Redaction)
+    kinds = (Text, Thinking, ToolCall, Usage, ToolSpec, Price, Budgets, Limits, Redaction, Continued)
     told = [f"### {kind.__name__}\n\n{_plain(summary(kind))}{field_table(kind)}" for kind in kinds]
     words = [
         f"- `{name}`: {', '.join(f'`{word}`' for word in get_args(kind))}"

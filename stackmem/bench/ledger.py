@@ -163,7 +163,7 @@ class Ledger:
         """
         self._path = folder / LEDGER
         _make(folder)
-        self._lock = Lock(self._path)
+        self._lock = Lock(self._path, "bench")
         self._file = -1
         try:
             old = read_plan(folder)

@@ -13,7 +13,7 @@ from typer import style
 
 _COLOURS = {
     "solved": "green", "finished": "green", "popped": "green", "unsolved": "red", "forced": "red", "failed": "red",
-    "refused": "yellow", "nudged": "yellow", "open": "yellow", "unfinished": "yellow",
+    "refused": "yellow", "nudged": "yellow", "open": "yellow", "interrupted": "yellow", "running": "cyan",
 }  # fmt: skip
 
 

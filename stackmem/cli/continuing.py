@@ -36,6 +36,8 @@ def continue_and_show(
     def told(parted: Parted) -> None:
         if not quiet:
             where = f" in {readable(parted.path)}" if parted.path else ""
+            if parted.changed:
+                say(f"read as they are now: {', '.join(map(readable, parted.changed))}")
             say(f"{parted.answers:,} of {parted.recorded:,} recorded answers hold; it goes on from there{where}")
 
     result = continue_program(folder, Path.cwd() / Path(program).expanduser(), wanted, os.environ, person, told)

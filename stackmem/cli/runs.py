@@ -33,7 +33,7 @@ def list_command(
 
     from .columns import terminal_width
     from .finding import runs_folder
-    from .run_table import table
+    from .run_table import resumable, table
 
     folder = runs_folder(runs_dir)
     rows = chosen(list_runs(folder), filters or (), sort, limit)
@@ -43,3 +43,5 @@ def list_command(
         typer.echo(msgspec.json.encode(rows).decode())
         return
     typer.echo("\n".join(table(rows, terminal_width())) if rows else f"{folder} holds no such runs")
+    if told := resumable(rows):
+        typer.echo(told, err=True)

@@ -31,6 +31,7 @@ def show_command(
     from stackmem.harness.run_list import name_of
     from stackmem.measure.frames import frames
     from stackmem.measure.timeline import timeline
+    from stackmem.trace.lineage import came_from
 
     from . import frame_tree, step_table
     from .columns import terminal_width
@@ -45,7 +46,8 @@ def show_command(
         import msgspec
 
         told = {"steps": by_step} if steps else {"frames": by_frame}
-        typer.echo(msgspec.json.encode({"run": name_of(folder), "outcome": last[0].after.outcome} | told).decode())
+        head = {"run": name_of(folder), "outcome": last[0].after.outcome, "parent": came_from(folder)}
+        typer.echo(msgspec.json.encode(head | told).decode())
         return
     width = terminal_width()
     lines = step_table.table(by_step, width) if steps else frame_tree.tree(by_frame, width)
@@ -104,5 +106,26 @@ def _title(folder: Path, last: Moment) -> str:
     estimated = "; the model reported no tokens, they are estimated (~)" if state.usage.estimated else ""
     return (
         f"{one_line(name_of(folder))}: {state.outcome} after {state.step} steps, model {one_line(start.model)}, "
-        f"strategy {one_line(start.strategy)}{estimated}"
+        f"strategy {one_line(start.strategy)}{estimated}{_origin(folder, last)}"
+    )
+
+
+def _origin(folder: Path, last: Moment) -> str:
+    """The run that this one began from, on a line of its own."""
+    from msgspec import UNSET
+
+    from stackmem.trace.lineage import begun_by
+
+    from .progress import one_line
+
+    fork, program = begun_by(folder), last.after.program
+    if fork is not None:
+        return f"\nforked from {one_line(fork.parent)} at record {fork.at:,}"
+    if program is None or program.start.continued is UNSET:
+        return ""
+    told = program.start.continued
+    changed = f"; read anew: {', '.join(map(one_line, told.changed))}" if told.changed else ""
+    return (
+        f"\nwent on from {one_line(told.parent)} with an edited program: {told.answers:,} of {told.recorded:,} answers "
+        f"held{changed}"
     )

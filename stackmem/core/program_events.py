@@ -8,11 +8,31 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 ToolFailure = Literal[
     "", "exit", "timeout", "killed", "too_large", "missing", "refused", "bad_arguments", "unknown_tool", "error"
 ]  # fmt: skip
+
+
+class Continued(Struct, frozen=True):
+    """The run that an edited program went on from; unlike a fork's, its records are not shared.
+
+    Attributes:
+        parent: Its id.
+        at: Number of its last record.
+        digest: That record's digest.
+        answers: Recorded answers that the edited program was given, of ``recorded``.
+        changed: Paths of the sources that had changed since, and were read anew.
+
+    """
+
+    parent: str
+    at: int
+    digest: str
+    answers: int
+    recorded: int
+    changed: tuple[str, ...] = ()
 
 
 class ProgramStarted(Struct, frozen=True, tag=True):
@@ -24,6 +44,7 @@ class ProgramStarted(Struct, frozen=True, tag=True):
         inputs: Name to value.
         module_path: The program's folder, as its tools see it.
         options: What else the interpreter was told, by flags.
+        continued: Of an edited program; not written elsewhere.
 
     """
 
@@ -33,6 +54,7 @@ class ProgramStarted(Struct, frozen=True, tag=True):
     inputs: dict[str, Any]
     module_path: str
     options: dict[str, Any] = {}
+    continued: Continued | UnsetType = UNSET
 
 
 class StepEntered(Struct, frozen=True, tag=True):

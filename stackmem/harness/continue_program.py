@@ -4,12 +4,15 @@ it asks the same, and then goes on live.
 Rule 1: the other run is only read; the new one holds all of its own facts, and is replayed by itself.
 Rule 2: files are as they were when the two parted.
 Rule 3: of a run that halted, what was asked last is asked again, but for a tool that may not be called twice.
+Rule 4: its other sources are read as they are now, too, see ``edited_sources``.
 """
 
 from __future__ import annotations
 
+import posixpath
 import signal
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from stackmem.core import limits as core_limits
 from stackmem.core.effects import Effect
 from stackmem.core.events import Event
 from stackmem.core.machine import evolve
-from stackmem.core.program_events import ProgramStarted, Said, SourceLoaded
+from stackmem.core.program_events import Continued, ProgramStarted, Said, SourceLoaded
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
@@ -28,8 +31,9 @@ from stackmem.history.sharing import share
 from stackmem.memory import open_strategy
 from stackmem.programs.course import Course
 from stackmem.trace.open_run import Run
-from stackmem.trace.program import course_of, keep_source, sources_of
+from stackmem.trace.program import TextOf, course_of, keep_source, sources_of
 from stackmem.trace.program_tape import Tape, play_tape, tape_of
+from stackmem.trace.record import Record
 from stackmem.trace.store import TraceWriter
 from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
@@ -37,16 +41,18 @@ from stackmem.workspace.secrets import Scrubber
 from .again import prepare_again
 from .assemble import Places, assemble, plan
 from .drive import drive
+from .edited_sources import EditedSources, digest_of_text, reread
 from .interrupts import Interrupts
 from .options import PREFIX
 from .play import Loop, Observe, Opened, applied, play
 from .plugins import load_plugins
 from .prepare import Prepared
 from .program_prepare import read_program
+from .program_sources import below
 from .program_tools import BUILT_IN
 from .raised import raised
 from .refill import must_be_original, refill
-from .request import ProgramRequest, Request, read_request, write_request
+from .request import EditedProgram, ProgramRequest, Request, read_request, write_request
 from .resume_program import idempotent, refuse_unsafe
 from .run_program import Person, ProgramResult, Told, outer_world, with_mounts
 from .rundir import HISTORY, TRACE, new_run
@@ -60,12 +66,14 @@ class Parted(Struct, frozen=True):
         answers: Recorded answers that it was given.
         recorded: How many there were.
         path: The step that it was in, as its language names it; empty before the first.
+        changed: Paths of the sources that are other ones now.
 
     """
 
     answers: int
     recorded: int
     path: str
+    changed: tuple[str, ...] = ()
 
 
 def continue_program(
@@ -93,18 +101,16 @@ def continue_program(
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "gone on with")
-    request = read_request(run.folder)
-    if request.program is None:
-        raise UsageError(f"{run.id} is no run of a program; leave out --program")
+    request = _edited(run, file)
     scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
     text = scrubber.scrub(read_program(file))
     with ExitStack() as stack, Interrupts(person.stop) as interrupts:
         try:
             with interrupts.allowed():
-                again = _again(run, request, text, wanted)
+                again = _again(run, request, text, wanted, scrubber.scrub)
                 places, opened = _opened(run, request, again, environ, (stack, interrupts, person.observe))
-                begun = _kept(run, again, text, places, opened.parts.start.workspace)
-                course, facts = _rerun(run, again, begun, opened, text)
+                begun = _kept(run, again, places, opened.parts.start.workspace)
+                course, facts = _rerun(run, again, begun, opened)
         except KeyboardInterrupt:
             if interrupts.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
@@ -114,52 +120,95 @@ def continue_program(
         told(again.parted)
         heard = Told(person.tell)
         course.listen(heard)
-        opened.loop = _loop(course, facts, opened, request.program, replace(person, tell=heard))
+        opened.loop = _loop(course, facts, opened, program_of(request), replace(person, tell=heard))
         result = play(opened.parts.start, State(), opened)
         result = applied(result, opened.folder, wanted=bool(request.flags.get("apply")))
         return ProgramResult(result, course.value, tuple(heard.said))
+
+
+def _edited(run: Run, file: Path) -> Request:
+    """The run's request, with ``file`` as its program."""
+    request, begun = read_request(run.folder), run.state.program
+    if request.program is None or begun is None:
+        raise UsageError(f"{run.id} is no run of a program; leave out --program")
+    before = request.program.edited
+    program = begun.start.path
+    if before is None and below(program, run.start.workspace):
+        program = posixpath.relpath(program, run.start.workspace)
+    if before is not None:
+        edited = replace(before, file=str(file.resolve()))
+    else:
+        edited = EditedProgram(str(file.resolve()), program, request.subject, run.start.tree)
+    return replace(request, program=replace(request.program, edited=edited))
+
+
+def program_of(request: Request) -> ProgramRequest:
+    """What was asked of the program; raises ``UsageError`` where the request is none of a program's run."""
+    if request.program is None:
+        raise UsageError("the run's request names no program; leave out --program")
+    return request.program
 
 
 class _Again(Struct, frozen=True):
     """What the new run will be, before anything of it is made.
 
     Attributes:
+        begun: The program as it begins, with the text that is its own now.
+        texts: The sources that are other ones now, by digest.
         state: Where the two part.
 
     """
 
     tape: Tape
     begun: ProgramStarted
+    texts: dict[str, str]
     state: State
     level: str
     wanted: Mapping[str, str | None]
     parted: Parted
 
 
-def _again(run: Run, request: Request, text: str, wanted: Mapping[str, str | None]) -> _Again:
+def _again(
+    run: Run, request: Request, text: str, wanted: Mapping[str, str | None], scrub: Callable[[str], str]
+) -> _Again:
     """The edited program run once against the answers, with nothing performed."""
     sources = sources_of(run.folder)
-    tape = tape_of(run.records(), sources, idempotent() | {*BUILT_IN})
+    reader, last = run.records(), deque[Record](maxlen=1)
+    tape = tape_of(_noting(reader, last), sources, idempotent() | {*BUILT_IN})
     yes = wanted.get("yes") is not None
     if tape.pending is not None:
         refuse_unsafe(tape.pending, "", idempotent(), yes=yes)
     limits = raised(tape.limits, run.start, wanted)
     start = replace(tape.start, limits=limits)
-    instead = _instead(tape.begun, text, sources)
-    course = course_of(tape.begun, start, open_strategy(start.strategy), instead, keep=False)
-    _, state, used = play_tape(course, (start, tape.begun), tape)
+    asked = program_of(request)
+    changed: tuple[str, ...] = ()
+    texts: dict[str, str] = {}
+    if asked.edited is not None:
+        now = EditedSources(asked, asked.edited, (start.workspace, run.folder / HISTORY), scrub)
+        tape, texts, changed = reread(tape, now, sources)
+    begun = replace(tape.begun, digest=digest_of_text(text))
+    texts[begun.digest] = text
+    course = course_of(begun, start, open_strategy(start.strategy), _instead(texts, sources), keep=False)
+    _, state, used = play_tape(course, (start, begun), tape)
     spent = core_limits.ending(state) if state.end is not None and state.stack else None
     if spent is not None:
         word = spent.removeprefix("limit:")
         raise UsageError(f"the run has used up its limit of {word}; raise it with --max-{word}")
     path = state.program.path if state.program is not None else ""
-    parted = Parted(used, len(tape.heard), path)
-    return _Again(tape, tape.begun, state, wanted.get("isolation") or tape.isolation, wanted, parted)
+    parted = Parted(used, len(tape.heard), path, changed)
+    begun = replace(begun, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.heard), changed))
+    return _Again(tape, begun, texts, state, wanted.get("isolation") or tape.isolation, wanted, parted)
 
 
-def _instead(begun: ProgramStarted, text: str, sources: Callable[[str], str]) -> Callable[[str], str]:
-    """The recorded sources, with ``text`` as the program's own."""
-    return lambda digest: text if digest == begun.digest else sources(digest)
+def _noting(records: Iterable[Record], last: deque[Record]) -> Iterator[Record]:
+    for record in records:
+        last.append(record)
+        yield record
+
+
+def _instead(texts: Mapping[str, str], sources: TextOf) -> TextOf:
+    """The recorded sources, with those that are other ones now."""
+    return lambda digest: texts[digest] if digest in texts else sources(digest)
 
 
 def _opened(
@@ -209,36 +258,26 @@ def _asked(request: Request, prepared: Prepared, places: Places) -> Request:
     return replace(request, flags=flags, workspace=str(places.work))
 
 
-def _kept(run: Run, again: _Again, text: str, places: Places, workspace: str) -> ProgramStarted:
-    """The program's beginning, with every text that the run has read kept beside the new one."""
-    theirs = sources_of(run.folder)
+def _kept(run: Run, again: _Again, places: Places, workspace: str) -> ProgramStarted:
+    """The program's beginning, with every text that it is given kept beside the new run."""
+    text_of = _instead(again.texts, sources_of(run.folder))
     for heard in again.tape.heard:
         if isinstance(heard.event, SourceLoaded) and heard.event.digest:
-            keep_source(places.run, theirs(heard.event.digest))
+            keep_source(places.run, text_of(heard.event.digest))
     begun, before = again.begun, again.tape.start.workspace
 
     def moved(path: str) -> str:
         return workspace + path.removeprefix(before) if Path(path).is_relative_to(before) else path
 
     options = {name: moved(value) if name == "config" else value for name, value in begun.options.items()}
-    return replace(
-        begun, digest=keep_source(places.run, text), path=moved(begun.path), module_path=moved(begun.module_path),
-        options=options,
-    )  # fmt: skip
+    keep_source(places.run, text_of(begun.digest))
+    return replace(begun, path=moved(begun.path), module_path=moved(begun.module_path), options=options)
 
 
-def _rerun(
-    run: Run, again: _Again, begun: ProgramStarted, opened: Opened, text: str
-) -> tuple[Course, tuple[Event, ...]]:
+def _rerun(run: Run, again: _Again, begun: ProgramStarted, opened: Opened) -> tuple[Course, tuple[Event, ...]]:
     """The program where it goes on live, and the facts up to there."""
     start = opened.parts.start
-    sources = sources_of(run.folder)
-
-    def text_of(digest: str) -> str:
-        own = opened.places.run / "sources" / digest
-        return own.read_text("utf-8") if own.is_file() else sources(digest)
-
-    course = course_of(begun, start, opened.parts.strategy, text_of, keep=False)
+    course = course_of(begun, start, opened.parts.strategy, sources_of(opened.places.run), keep=False)
     facts, state, used = play_tape(course, (start, begun), again.tape)
     if state.tree != again.state.tree:
         raise WorkspaceError(

@@ -15,6 +15,7 @@ from stackmem.core.events import Event, ModelReplied, RunForked, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import TraceError, WorkspaceError
 from stackmem.history.history import History
+from stackmem.trace.lineage import came_from
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.secrets import Scrubber
@@ -91,6 +92,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResul
         records=writer.count,
         digest=writer.digest,
         signal=opened.interrupts.signal,
+        parent=came_from(places.run),
     )
     return _keep(result, after.begun.tree, opened)
 

@@ -45,12 +45,12 @@ class Loader:
         path = posixpath.normpath(posixpath.join(beside, asked.path))
         if "\0" in path:
             return path[:200], "", "the path holds a NUL character"
-        if self._files is not None and _below(path, self._files[0]):
+        if self._files is not None and below(path, self._files[0]):
             return self._from_workspace(path, listing=asked.listing)
         config = posixpath.basename(path) in CONFIGS and str(self._program).startswith(
             _with_slash(posixpath.dirname(path))
         )
-        if not config and not any(_below(path, str(folder)) for folder in self._folders):
+        if not config and not any(below(path, str(folder)) for folder in self._folders):
             return path, "", f"it is out of reach; what can be reached: {', '.join(self._reach())}"
         found = _from_host(Path(path), listing=asked.listing, inside=None if config else self._folders)
         if config and not found[2]:
@@ -108,7 +108,8 @@ def _decoded(raw: bytes) -> tuple[str, str]:
         return "", f"it is no UTF-8 text (byte {error.start:,})"
 
 
-def _below(path: str, folder: str) -> bool:
+def below(path: str, folder: str) -> bool:
+    """Whether a path is a folder's or of something in it; both are absolute and normal."""
     return path == folder.rstrip("/") or path.startswith(_with_slash(folder))
 
 
@@ -116,16 +117,25 @@ def _with_slash(folder: str) -> str:
     return folder if folder.endswith("/") else f"{folder}/"
 
 
+Instead = Callable[[LoadSource, str, str, str], tuple[str, str]]
+"""Gives ``(text, failed)`` in place of what was read: what was asked for, its path, text and failure."""
+
+
+def as_read(asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
+    """What was read, and nothing in its place."""
+    return text, failed
+
+
 def keeping(
-    loader: Loader, keep: Callable[[str], str], scrub: Callable[[str], str]
+    loader: Loader, keep: Callable[[str], str], scrub: Callable[[str], str], instead: Instead = as_read
 ) -> Callable[[LoadSource], SourceLoaded]:
     """Reads a source, keeps its text, and gives the fact."""
 
     def load(asked: LoadSource) -> SourceLoaded:
         path, text, failed = loader.read(asked)
+        clean, failed = instead(asked, path, scrub(text), failed)
         if failed:
             return SourceLoaded(path, failed=failed)
-        clean = scrub(text)
         return SourceLoaded(path, keep(clean), len(clean))
 
     return load

@@ -13,6 +13,23 @@ from stackmem.errors import TraceError
 REQUEST = "request.json"
 
 
+class EditedProgram(Struct, frozen=True):
+    """What tells an edited program's sources from those that the run has.
+
+    Attributes:
+        file: The edited program on the host.
+        program: Where the program lies, from the workspace; absolute where it is not in it.
+        subject: The folder on the host that the workspace is a copy of.
+        tree: The workspace's files when the first run began.
+
+    """
+
+    file: str
+    program: str
+    subject: str
+    tree: str
+
+
 class ProgramRequest(Struct, frozen=True):
     """What was asked of a program.
 
@@ -22,6 +39,7 @@ class ProgramRequest(Struct, frozen=True):
         options: What else the interpreter is told.
         mounts: Folders of the host that its commands see, read-only.
         interactive: Whether its person may be asked at the terminal.
+        edited: Of a run that went on from another one with an edited program; None elsewhere.
 
     """
 
@@ -31,6 +49,7 @@ class ProgramRequest(Struct, frozen=True):
     options: dict[str, Any] = {}
     mounts: tuple[str, ...] = ()
     interactive: bool = True
+    edited: EditedProgram | None = None
 
 
 class Request(Struct, frozen=True):

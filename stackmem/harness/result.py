@@ -34,6 +34,7 @@ class RunResult(Struct, frozen=True):
         steps_with_secrets: Steps whose reply holds a secret of the caller's environment.
         records, digest: Length of the trace, and the digest of its last line.
         signal: The signal that interrupted the run, 0 without one.
+        parent: The run that it was forked from, or that an edited program went on from; else empty.
 
     """
 
@@ -62,6 +63,7 @@ class RunResult(Struct, frozen=True):
     records: int = 0
     digest: str = ""
     signal: int = 0
+    parent: str = ""
 
     @property
     def exit_code(self) -> int:

@@ -1,20 +1,24 @@
-"""The runs in a folder as rows, each from its result alone: a trace of any length is not opened."""
+"""The runs in a folder as rows, each from its result alone: of a trace no more is read than its beginning."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from stackmem.errors import UsageError
+from stackmem.errors import TraceError, UsageError
+from stackmem.trace.lineage import came_from
+from stackmem.trace.lock import is_held
 
 from .result import read_result
 from .rundir import RESULT, RUN, TRACE
 
-UNFINISHED = "unfinished"
+RUNNING, INTERRUPTED = "running", "interrupted"
 
 
 class RunRow(Struct, frozen=True):
@@ -22,9 +26,11 @@ class RunRow(Struct, frozen=True):
 
     Attributes:
         started: When its folder was made, in UTC, as ISO 8601; empty where the folder has another name than runs have.
-        outcome: As ``RunResult.outcome``; ``unfinished`` where there is no result: it runs, or was killed.
+        outcome: As ``RunResult.outcome``; ``running`` while a process writes it; ``interrupted`` where none does and
+            there is no result: it was killed.
         frames: Frames pushed.
         cost_usd: None where it is unknown.
+        parent: The run that it was forked from, or that an edited program went on from; else empty.
 
     What only a result tells is None in a run that has none.
 
@@ -41,6 +47,7 @@ class RunRow(Struct, frozen=True):
     tokens: int | None = None
     cost_usd: float | None = None
     wall_seconds: float | None = None
+    parent: str = ""
 
 
 class _Start(Struct):
@@ -72,8 +79,9 @@ def name_of(folder: Path) -> str:
 
 def _row(folder: Path) -> RunRow:
     name = name_of(folder)
+    held = is_held(folder / TRACE)  # looked at first: who ends writes the result and then gives the lock back
     result = read_result(folder / RESULT)
-    if result is not None:
+    if result is not None and not held:
         return RunRow(
             run=name,
             started=_started(name),
@@ -86,13 +94,16 @@ def _row(folder: Path) -> RunRow:
             tokens=result.usage.total,
             cost_usd=result.cost_usd,
             wall_seconds=result.wall_seconds,
+            parent=result.parent,
         )
-    row = RunRow(name, _started(name), UNFINISHED)
+    row = RunRow(name, _started(name), RUNNING if held else INTERRUPTED)
+    with suppress(TraceError):
+        row = replace(row, parent=came_from(folder))
     try:
         start = msgspec.json.decode((folder / RUN).read_bytes(), type=_Start)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return row
-    return msgspec.structs.replace(row, task=start.task_name, model=start.model, strategy=start.strategy)
+    return replace(row, task=start.task_name, model=start.model, strategy=start.strategy)
 
 
 def _started(name: str) -> str:

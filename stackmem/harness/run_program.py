@@ -28,11 +28,12 @@ from stackmem.workspace.workspace import Workspace
 
 from .assemble import Parts, Places, Plan, assemble, plan
 from .drive import ProgramWorld, drive, scrubbed
+from .edited_sources import EditedSources
 from .interrupts import Interrupts
 from .own_tools import TOOLS
 from .play import Loop, Observe, Opened, applied, play
 from .program_prepare import PreparedProgram, reachable
-from .program_sources import Loader, keeping
+from .program_sources import Loader, as_read, keeping
 from .program_tools import Bench
 from .request import ProgramRequest, write_request
 from .result import RunResult
@@ -162,10 +163,12 @@ def outer_world(parts: Parts, places: Places, request: ProgramRequest, person: P
         raise WorkspaceError("a program needs a workspace on the disk; choose another level with --isolation")
     loader = Loader(Path(request.path), reachable(request, None), (workspace.path, workspace.files))
     rules = partial(IgnoreRules, places.run / HISTORY, workspace.root)
+    seen = (workspace.path, places.run / HISTORY)
+    instead = EditedSources(request, request.edited, seen, world.scrub).instead if request.edited else as_read
     return ProgramWorld(
         world=world,
         bench=Bench(workspace, world.snapshot, world.scrub, world.command_seconds, rules, parts.literal_bytes),
-        load=keeping(loader, lambda text: keep_source(places.run, text), world.scrub),
+        load=keeping(loader, lambda text: keep_source(places.run, text), world.scrub, instead),
         ask_user=person.ask,
         own_tools=dict(TOOLS),
         parallel=frozenset(name for name, tool in TOOLS.items() if tool.parallel),

@@ -7,9 +7,13 @@ by the fork's own, are one whole trace as well: a packed run is kept like that, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+from msgspec import UNSET
+
 from stackmem.core.events import RunForked
+from stackmem.core.program_events import ProgramStarted
 from stackmem.errors import TraceError
 
 from .record import Record, origin
@@ -87,6 +91,21 @@ def begun_by(run_dir: Path) -> RunForked | None:
             return origin(file.readline())
     except OSError as error:
         raise TraceError(f"the trace {run_dir / TRACE} cannot be read: {error.strerror}") from error
+
+
+def came_from(run_dir: Path) -> str:
+    """The id of the run that another one began from: a fork's, or an edited program's; empty for one that stands alone.
+
+    Raises:
+        TraceError: The run has no trace, or its start is broken.
+
+    """
+    fork = begun_by(run_dir)
+    if fork is not None:
+        return fork.parent
+    records = (record.event for record in islice(TraceReader(run_dir / TRACE), 2))
+    begun = next((event for event in records if isinstance(event, ProgramStarted)), None)
+    return "" if begun is None or begun.continued is UNSET else begun.continued.parent
 
 
 def parent_of(run_dir: Path, fork: RunForked) -> Path:

@@ -22,6 +22,7 @@ from stackmem.errors import TraceError
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _TRIES = 100
 _PATIENCE_SECONDS = 5.0
+_LOOK_SECONDS = 0.5
 
 
 class Holder(Struct, frozen=True):
@@ -41,14 +42,17 @@ class Holder(Struct, frozen=True):
 class Lock:
     """The right to write one trace, from its making until ``close`` or the end of the process."""
 
-    def __init__(self, trace: Path) -> None:
+    def __init__(self, trace: Path, kind: str = "run") -> None:
         """Take the right to write ``trace``, whose folder is there.
+
+        Args:
+            kind: What the folder is, as messages say it.
 
         Raises:
             TraceError: A living process has it (named), or the lock file cannot be made.
 
         """
-        self._path = trace.with_suffix(".lock")
+        self._path, self._kind = trace.with_suffix(".lock"), kind
         self._file = -1
         try:
             self._file = self._taken(trace)
@@ -61,7 +65,7 @@ class Lock:
         for _ in range(_TRIES):
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             try:
-                _lock(file, trace)
+                _lock(file, f"{self._kind} {trace.parent.name}")
                 if os.fstat(file).st_nlink:  # else the one before us removed it as it went; whoever comes has a new one
                     os.ftruncate(file, 0)
                     os.pwrite(file, msgspec.json.encode(_self()) + b"\n", 0)
@@ -81,32 +85,55 @@ class Lock:
             self._file = -1
 
 
-def _lock(file: int, trace: Path) -> None:
+def is_held(trace: Path) -> bool:
+    """Whether a living process has the right to write ``trace`` at this moment; nothing is taken."""
+    try:
+        file = os.open(trace.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two who look see no holder in one another; a writer who comes meanwhile tries again.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = _named(file)
+        return _is_other(holder) if error.errno in _NO_LOCKS else isinstance(error, BlockingIOError)
+    finally:
+        os.close(file)
+    return False
+
+
+def _lock(file: int, what: str) -> None:
     """Raises ``TraceError`` where another process has it."""
-    patience = time.monotonic() + _PATIENCE_SECONDS
+    begun = time.monotonic()
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = _named(file)
-            # A process that is killed as it starts another one leaves it with the lock, until that one gets going.
-            if holder is None or _lives(holder) or time.monotonic() > patience:
-                raise _refusal(holder, trace) from error
+            holder, waited = _named(file), time.monotonic() - begun
+            # A process that is killed as it starts another one leaves it with the lock, until that one gets going. And
+            # who only looks whether it is held has it for a moment.
+            patience = _PATIENCE_SECONDS if holder is not None else _LOOK_SECONDS
+            if _is_other(holder) or waited > patience:
+                raise _refusal(holder, what) from error
             time.sleep(0.02)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
             holder = _named(file)
-            if holder is not None and _lives(holder):
-                raise _refusal(holder, trace) from error
+            if _is_other(holder):
+                raise _refusal(holder, what) from error
             return
         else:
             return
 
 
-def _refusal(holder: Holder | None, trace: Path) -> TraceError:
+def _is_other(holder: Holder | None) -> bool:
+    return holder is not None and _lives(holder)
+
+
+def _refusal(holder: Holder | None, what: str) -> TraceError:
     who = f"process {holder.pid}" if holder is not None else "another process"
-    return TraceError(f"{who} is writing the run {trace.parent.name}; wait for its end, or end it")
+    return TraceError(f"{who} is writing the {what}; wait for its end, or end it")
 
 
 def _named(file: int) -> Holder | None:

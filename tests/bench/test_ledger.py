@@ -120,7 +120,7 @@ def test_a_plan_that_changes_what_is_there_is_refused_and_changes_nothing(tmp_pa
 
 
 def test_two_processes_cannot_run_one_bench(tmp_path):
-    with Ledger(tmp_path, PLANNED), pytest.raises(TraceError, match="is writing the run"):
+    with Ledger(tmp_path, PLANNED), pytest.raises(TraceError, match=f"is writing the bench {tmp_path.name}; wait"):
         Ledger(tmp_path, PLANNED)
 
 

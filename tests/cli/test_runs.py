@@ -2,7 +2,7 @@
 
 import json
 
-from stackmem.cli.run_table import table
+from stackmem.cli.run_table import resumable, table
 from stackmem.harness.run_list import RunRow
 from tests.stage import Stage, command, pop
 
@@ -11,8 +11,21 @@ HOSTILE = "\x1b[31m\u202e\nred" + "x" * 5_000
 
 def test_what_is_not_known_is_a_dash(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    line = table([RunRow("run-1", "", "unfinished")])[1]
-    assert line.split() == ["run-1", "unfinished", "-", "-", "-", "-", "-", "-"]
+    line = table([RunRow("run-1", "", "interrupted")])[1]
+    assert line.split() == ["run-1", "interrupted", "-", "-", "-", "-", "-", "-"]
+
+
+def test_the_run_that_another_began_from_has_a_column_only_where_there_is_one(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    rows = [RunRow("run-1", "", "solved"), RunRow("run-2", "", "solved", parent="run-1")]
+    assert [line.split()[-1] for line in table(rows)] == ["from", "-", "run-1"]
+    assert "from" not in table(rows[:1])[0]
+
+
+def test_how_an_interrupted_run_goes_on_is_said_of_the_newest():
+    rows = [RunRow("run-2", "", "interrupted"), RunRow("run-1", "", "interrupted"), RunRow("run-3", "", "running")]
+    assert resumable(rows).endswith("stackmem resume run-2")
+    assert resumable(rows[2:]) == ""
 
 
 def test_a_narrow_terminal_is_spared_the_columns_that_matter_least():

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from stackmem.core.program_events import ToolAnswered
+from stackmem.core.program_events import Continued, ProgramStarted, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.harness.continue_program import Parted, continue_program
 from stackmem.harness.own_tools import TOOLS, tool
 from stackmem.harness.replay import replay_run
+from stackmem.harness.resume import resume
 from stackmem.harness.run_program import Person, ProgramResult
 from stackmem.trace.open_run import Run
 from tests.programs import tiny
@@ -76,12 +77,71 @@ def test_replies_and_frames_of_the_agent_hold_too(desk: Desk) -> None:
     assert again.run.changed == ("a",)
 
 
-def test_a_finished_run_goes_on_with_more_steps_and_sources_stay_as_they_were_read(desk: Desk) -> None:
+def continued(result: ProgramResult) -> Continued:
+    begun = next(r.event for r in Run(folder_of(result)).records() if isinstance(r.event, ProgramStarted))
+    assert isinstance(begun.continued, Continued)
+    return begun.continued
+
+
+@pytest.mark.parametrize("place", ["", "$here/"])
+def test_sources_are_read_as_they_are_now_and_the_trace_tells_which_changed(desk: Desk, place: str) -> None:
     desk.write("before", "lib.tiny")
-    before = desk.run("load lib.tiny\nsay $it")
+    desk.write("same", "other.tiny")
+    lines = f"load {place}other.tiny\nload {place}lib.tiny\nsay $it"
+    before = desk.run(lines)
     desk.write("after", "lib.tiny")
-    again, _ = go_on(desk, before, "load lib.tiny\nsay $it\nshell ls\nload lib.tiny\nsay $it")
-    assert again.said == ("before", "before")
+    again, parted = go_on(desk, before, f"{lines}\nshell ls\nload {place}lib.tiny\nsay $it")
+    assert again.said == ("after", "after")
+    assert [Path(path).name for path in parted.changed] == ["lib.tiny"]
+    told = continued(again)
+    assert (told.parent, told.at, told.digest) == (before.run.run, before.run.records, before.run.digest)
+    assert (told.answers, told.recorded, told.changed) == (2, 2, parted.changed)
+    assert again.run.changed == ()
+
+
+@pytest.mark.parametrize("place", ["", "$here/"])
+def test_a_source_beside_the_edited_file_comes_first_and_a_new_one_is_found(desk: Desk, place: str) -> None:
+    desk.write("before", "lib.tiny")
+    before = desk.run(f"load {place}lib.tiny\nload {place}new.tiny\nsay x")
+    for name in ("lib", "new", "sub"):
+        (desk.root / f"{name}.tiny").write_text(f"{name} beside", encoding="utf-8")
+    steps = "".join(f"load {place}{name}.tiny\nsay $it\n" for name in ("lib", "new", "sub"))
+    again, _ = go_on(desk, before, steps)
+    assert again.said == ("lib beside", "new beside", "sub beside")
+
+
+def test_a_source_that_the_run_wrote_stays_as_it_wrote_it(desk: Desk) -> None:
+    desk.write("from the folder", "lib.tiny")
+    wrote = "write lib.tiny from the run\nload $here/lib.tiny\nsay $it\nwrite made.tiny made\nload $here/made.tiny"
+    before = desk.run(wrote)
+    desk.write("edited", "lib.tiny")
+    desk.write("edited", "made.tiny")
+    again, parted = go_on(desk, before, f"{wrote}\nsay $it\nshell true\nload $here/lib.tiny\nsay $it")
+    assert again.said == ("from the run", "made", "from the run")
+    assert parted.changed == ()
+
+
+def test_what_is_gone_stays_as_it_was_and_a_later_resume_reads_as_the_new_run_did(desk: Desk) -> None:
+    lib, other = desk.write("before", "lib.tiny"), desk.write("before", "other.tiny")
+    before = desk.run("load lib.tiny\nsay $it\nhalt x")
+    lib.unlink()
+    other.write_text("after", encoding="utf-8")
+    again, parted = go_on(desk, before, "load lib.tiny\nsay $it\nuser who?\nload other.tiny\nsay $it")
+    assert (again.run.outcome, again.said, parted.changed) == ("input_needed", ("before",), ())
+    resumed = resume(folder_of(again), {}, dict(os.environ), person=Person(lambda _: "me"))
+    assert resumed.program is not None
+    assert resumed.program.said == ("after",)
+    assert replay_run(folder_of(again)).outcome == "finished"
+
+
+def test_a_run_that_went_on_can_be_gone_on_with_again(desk: Desk) -> None:
+    desk.write("1", "lib.tiny")
+    first = desk.run("load lib.tiny\nsay $it\nhalt x")
+    second, _ = go_on(desk, first, "load lib.tiny\nsay $it\nshell echo x >> log\nhalt y")
+    desk.write("3", "lib.tiny")
+    third, _ = go_on(desk, second, "load lib.tiny\nsay $it\nshell echo x >> log\nshell cat log\nload lib.tiny")
+    assert (third.said, third.value, answers(third)[-1]["stdout"]) == (("3",), "3", "x\n")
+    assert continued(third).parent == second.run.run
 
 
 def test_a_call_under_way_that_may_not_be_made_twice_needs_a_word(desk: Desk) -> None:

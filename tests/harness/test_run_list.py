@@ -11,6 +11,7 @@ from stackmem.errors import UsageError
 from stackmem.harness.result import RunResult, write_result
 from stackmem.harness.run_choice import FIELDS, chosen
 from stackmem.harness.run_list import RunRow, list_runs
+from stackmem.trace.lock import Lock, _self
 
 RESULT = RunResult(
     run="", run_dir="", task="calculator", model="demo", strategy="stackheap", ending="popped", outcome="solved",
@@ -20,7 +21,7 @@ RESULT = RunResult(
 ROWS = [
     RunRow("a", "2026-11-20T10:00:00+00:00", "solved", "calculator", "demo", "full", 14, 2, 900, 0.25, 3.0),
     RunRow("b", "2026-11-20T11:00:00+00:00", "unsolved", "Calc 2", "demo", "full", 3, 0, 70_000, None, 2.0),
-    RunRow("c", "2026-11-20T12:00:00+00:00", "unfinished"),
+    RunRow("c", "2026-11-20T12:00:00+00:00", "interrupted"),
 ]
 
 
@@ -47,12 +48,12 @@ def test_a_finished_run_is_told_by_its_result_and_its_trace_is_not_read(tmp_path
 
 
 @pytest.mark.parametrize("kept", [None, b"", b"{", b"[]", b'{"run": 1}', b"\xff\xfe", b"null"])
-def test_a_run_without_a_result_that_can_be_read_is_unfinished(tmp_path, kept):
+def test_a_run_without_a_result_that_can_be_read_was_interrupted(tmp_path, kept):
     place = folder(tmp_path, "anything")
     (place / "run.json").write_bytes(b'{"task_name":"t","model":"m","strategy":"s","more":[1]}')
     if kept is not None:
         (place / "result.json").write_bytes(kept)
-    assert list_runs(tmp_path) == [RunRow("anything", "", "unfinished", "t", "m", "s")]
+    assert list_runs(tmp_path) == [RunRow("anything", "", "interrupted", "t", "m", "s")]
 
 
 @pytest.mark.parametrize("start", [None, b"", b"{}", b"\xff", b'{"task_name":7,"model":"m","strategy":"s"}'])
@@ -60,7 +61,23 @@ def test_a_run_that_nothing_is_known_of_is_listed_by_its_name(tmp_path, start):
     place = folder(tmp_path, "99999999T999999Z-x")
     if start is not None:
         (place / "run.json").write_bytes(start)
-    assert list_runs(tmp_path) == [RunRow("99999999T999999Z-x", "", "unfinished")]
+    assert list_runs(tmp_path) == [RunRow("99999999T999999Z-x", "", "interrupted")]
+
+
+def test_a_run_that_a_process_writes_is_running_whatever_it_came_to_before_and_then_it_is_not(tmp_path):
+    place = folder(tmp_path, "anything")
+    write_result(RESULT, place / "result.json")
+    lock = Lock(place / "trace.jsonl")
+    assert list_runs(tmp_path)[0].outcome == "running"
+    lock.close()
+    assert list_runs(tmp_path)[0].outcome == "solved"
+
+
+def test_a_lock_file_that_a_dead_process_left_is_no_sign_of_life(tmp_path):
+    place = folder(tmp_path, "anything")
+    for left in (b"", b"garbage", b'{"pid":1,"started":1,"boot":"x"}', msgspec.json.encode(_self())):
+        (place / "trace.lock").write_bytes(left)
+        assert list_runs(tmp_path)[0].outcome == "interrupted"
 
 
 def test_only_folders_with_a_trace_are_runs_and_the_oldest_is_first(tmp_path):

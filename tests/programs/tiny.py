@@ -49,7 +49,7 @@ def start(launch: Launch) -> Program:
             continue
         path = f"line {number}"
         yield StepEntered(path, line)
-        value = yield from _step(line, scope, path)
+        value = yield from _step(line.replace("$here", launch.module_path), scope, path)
         scope["it"] = value
         yield assigned("it", value)
         yield left(path, value)

@@ -11,7 +11,7 @@ import pytest
 
 from stackmem.core.events import ClockRead, FramePopped
 from stackmem.errors import TraceError
-from stackmem.trace.lock import Lock
+from stackmem.trace.lock import Lock, is_held
 from stackmem.trace.store import End, TraceReader, TraceWriter
 from tests.stage import ROOT
 
@@ -189,3 +189,33 @@ def test_frames_decide_when_the_trace_is_forced_to_the_disk(path):
     writer.syncs("step")()
     assert writer.synced == 3
     writer.close()
+
+
+def test_who_only_looks_takes_nothing_and_keeps_no_writer_out(path):
+    looking = threading.Event()
+
+    def look() -> None:
+        while not looking.is_set():
+            is_held(path)
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(200):
+            lock = Lock(path)
+            assert is_held(path)
+            lock.close()
+    finally:
+        looking.set()
+        for thread in threads:
+            thread.join()
+    assert not is_held(path)
+
+
+def test_a_lock_is_held_as_long_as_its_process_lives(path, holder):
+    assert is_held(path)
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    assert not is_held(path)
+    assert path.with_suffix(".lock").exists()
