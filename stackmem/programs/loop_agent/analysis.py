@@ -15,10 +15,10 @@ _CUT = 0.3
 _WORTH_CHARS = 50
 """A text that was shorter may shrink without a word."""
 _PLACEHOLDER = re.compile(
-    r"…|etc\.?|\[?\.{3}\]?|\(?(rest|remainder) (of .{1,40} )?(unchanged|omitted|as before|goes here)\)?|todo|tbd",
-    re.IGNORECASE,
+    r"…|\[?\.{3}\]?|TODO|TBD"
+    r"|(?i:etc\.?|\(?(rest|remainder) (of .{1,40} )?(unchanged|omitted|as before|goes here)\)?)"
 )
-
+"""In capitals ``TODO`` is a mark; in small letters it is as often the state of a task."""
 
 _ENDS = ("...", "…", " etc", " etc.")
 

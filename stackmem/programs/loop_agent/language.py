@@ -21,6 +21,7 @@ from .linter import lint
 from .loader import load_agent
 from .prompt_params import prompt_params
 from .session import Ended, Family, Finish, Session
+from .tool_schemas import with_tools
 
 NO_REQUEST = "Do what your definition says; nothing more was asked for."
 
@@ -62,7 +63,8 @@ def _loaded(launch: Launch) -> Reading:
     missing = unknown_tool(loaded, launch.path, launch.tools)
     if missing:
         raise Halted("Unknown Tool", missing, launch.path)
-    return loaded
+    files = {named: (path, with_tools(agent, launch.tools)) for named, (path, agent) in loaded.files.items()}
+    return Loaded(with_tools(loaded.agent, launch.tools), files)
 
 
 def _check_inputs(agent: Agent, launch: Launch) -> None:

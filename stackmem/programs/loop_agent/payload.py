@@ -133,16 +133,32 @@ class _Work:
             self.warnings.append(f"Auto-corrected: '{key}' stood outside of the known words (moved to {word})")
 
     def replaced(self, path: Path, value: Any) -> None:
-        if looked_up(self.result, path) is not MISSING:
+        there = looked_up(self.result, path) is not MISSING
+        if there and denied(self.rules, path, "add"):  # what cannot be put there again is not taken away
+            self.blocked.append(denied(self.rules, path, "add"))
+            return
+        if there:
             self.set("delete", path, None)
-            if looked_up(self.result, path) is not MISSING:
-                return
-        self.set("add", path, _unmarked(value))
+        if looked_up(self.result, path) is MISSING:
+            self._begun(path, _unmarked(value))
+
+    def _begun(self, path: Path, value: Any) -> None:
+        """Add what is not there; of an object that may not be added as a whole, the members that may."""
+        if isinstance(value, dict) and denied(self.rules, path, "add") and self._may_add_within(path, value):
+            for name, member in value.items():
+                self._begun((*path, name), member)
+        else:
+            self.set("add", path, value)
+
+    def _may_add_within(self, path: Path, value: Any) -> bool:
+        members = value.items() if isinstance(value, dict) else ()
+        inner = [((*path, name), member) for name, member in members]
+        return any(not denied(self.rules, place, "add") or self._may_add_within(place, each) for place, each in inner)
 
     def added(self, path: Path, value: Any) -> None:
         have = looked_up(self.result, path)
         if have is MISSING:
-            self.set("add", path, _unmarked(value))
+            self._begun(path, _unmarked(value))
         elif isinstance(have, list):
             items = value if isinstance(value, list) else [value]
             self._extended(path, items)
@@ -164,7 +180,7 @@ class _Work:
                 key = spelled(path)
                 told = f"Auto-corrected: '{key}' was in updateElements but does not exist (treated as addition)"
                 self.warnings.append(told)
-            self.set("add", path, _unmarked(value))
+            self._begun(path, _unmarked(value))
         elif value == {} and isinstance(value, dict):
             return
         elif isinstance(have, dict) and isinstance(value, dict):

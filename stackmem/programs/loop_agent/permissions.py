@@ -29,6 +29,11 @@ class Rule(Struct, frozen=True):
     steps: tuple[str, ...]
     operations: tuple[str, ...] = OPERATIONS
 
+    def __str__(self) -> str:
+        """As a model reads it, such as ```items.*.price` (add, update)``."""
+        some = "" if self.operations == OPERATIONS else f" ({', '.join(self.operations)})"
+        return f"`{'.'.join(self.steps)}`{some}"
+
 
 def parsed_rule(text: str) -> Rule | str:
     """The rule, or what is wrong with it."""

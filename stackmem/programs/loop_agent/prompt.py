@@ -41,16 +41,10 @@ def _contract(params: PromptParams) -> Iterator[str]:
 
 
 def _capabilities(agent: Agent, params: PromptParams, parent: str, described: dict[str, str]) -> Iterator[str]:
-    choices = ["reason on"]
-    if agent.sub_agents:
-        choices.append("ask a sub-agent")
-    if agent.actions:
-        choices.append("run one or more actions")
-    if params["includeMessageExpansionDocs"]:
-        choices.append("expand a shortened result")
+    steps = "\n".join(_steps(agent, params, parent))
     yield (
-        f"# Each turn\nSee how far you are, then choose the next step: {', '.join(choices)}. "
-        "Stop only when the goal is reached, or cannot be reached."
+        "# Each turn\nSee how far you are, then choose the next step (`nextStep.type`). "
+        f"Stop only when the goal is reached, or cannot be reached.\n{steps}"
     )
     if parent:
         yield f"# Role: sub-agent\nParent: {parent}. Your result goes to the parent, not to the person."
@@ -71,6 +65,23 @@ def _capabilities(agent: Agent, params: PromptParams, parent: str, described: di
         )
 
 
+def _steps(agent: Agent, params: PromptParams, parent: str) -> Iterator[str]:
+    if agent.actions:
+        yield "- `Actions`: run one or more actions"
+    if agent.sub_agents:
+        yield "- `Sub-Agent`: ask a sub-agent"
+    if params.types["forEach"]:
+        yield "- `ForEach`: do one thing for every item of a list"
+    if params.types["while"]:
+        yield "- `While`: do one thing for as long as a condition holds"
+    if parent:
+        yield "- `Chat`: end here without a result; your parent reads `message`, such as what you need to know"
+    else:
+        yield "- `Chat`: say `message` to the person and wait for the reply"
+    expand = "; with `messageIndex` a shortened result is shown whole" if params["includeMessageExpansionDocs"] else ""
+    yield f"- `Retry`: think on in another turn{expand}"
+
+
 def _listed(head: str, rows: list[str], most: int) -> str:
     shown = rows if most < 0 else rows[:most]
     left = len(rows) - len(shown)
@@ -81,6 +92,8 @@ def _action(action: Action) -> str:
     text = f"- **{action.name}**: {action.description}".rstrip(": ")
     if action.params:
         text += f"\n  params: {json.dumps(action.params, ensure_ascii=False, sort_keys=True)}"
+    if action.min_runs:
+        text += f"\n  it must run {action.min_runs} times before the task is complete"
     if action.max_runs is not None:
         text += f"\n  at most {action.max_runs} runs"
     return text
@@ -104,10 +117,12 @@ def _definition(agent: Agent, params: PromptParams, parent: str, given: dict[str
     rules = ["- `taskComplete`: true only when the WHOLE request is fulfilled"]
     if params.types["payload"]:
         rules.append("- `payloadChangeRequest`: only what changes")
+    if agent.allowed:
+        rules.append(f"- Of the payload you may change {', '.join(map(str, agent.allowed))}, and nothing else")
     if agent.sub_agents:
         rules.append("- `terminateAfter`: usually false; look at a sub-agent's result before you end")
     if params["includeForEachDocs"] or params["includeWhileDocs"]:
-        rules.append(sections.kept_for(agent.loop_result_turns))
+        rules.append(sections.kept_for(agent.loop_result_turns, changes=params.types["payload"]))
     if not agent.sub_agents:
         rules.append("- There are no sub-agents")
     if not agent.actions:

@@ -111,13 +111,13 @@ COMMANDS = """## Commands
 ```"""
 
 
-def kept_for(turns: int) -> str:
+def kept_for(turns: int, *, changes: bool) -> str:
     """How long a loop's results are shown; the engine and the prompt say the same number."""
     shown = {0: "not shown at all", 1: "shown for ONE turn only"}.get(turns, f"shown for {turns} turns only")
-    return (
-        f"- The results of ForEach and While are {shown}. What you will need later you must store with "
-        "`payloadChangeRequest` in your next response, or let `outputMapping` write it"
-    )
+    store = "you must store with `payloadChangeRequest` in your next response, or let `outputMapping` write it"
+    if not changes:
+        store = "`outputMapping` must write"
+    return f"- The results of ForEach and While are {shown}. What you will need later {store}"
 
 
 def response_type(params: PromptParams) -> str:
@@ -137,7 +137,8 @@ def response_type(params: PromptParams) -> str:
         ("", "    reasoning?: string;\n    /** 0.0 to 1.0 */\n    confidence?: number;"),
         ("", f"    /** Needed unless taskComplete */\n    nextStep?: {{\n        type: {steps};"),
         ("", "        actions?: Array<{ name: string; params: object }>;"),
-        ("", "        subAgent?: { name: string; message: string; terminateAfter?: boolean };"),
+        ("", "        subAgent?: { name: string; message: string; terminateAfter?: boolean;"),
+        ("", "            templateParameters?: object };"),
         (
             "",
             "        /** With Retry: the number of a shortened result to see whole */\n        messageIndex?: number;",

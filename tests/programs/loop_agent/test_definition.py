@@ -192,7 +192,7 @@ SECTIONS = {
     "includeWhileDocs": ("### While", "interface WhileOperation", "'While'"),
     "includeResponseFormDocs": ("with a form", "interface AgentResponseForm"),
     "includeCommandDocs": ("## Commands", "type ActionableCommand"),
-    "includeMessageExpansionDocs": ("## Message expansion", "expand a shortened result"),
+    "includeMessageExpansionDocs": ("## Message expansion", "a shortened result is shown whole"),
     "includeVariableRefsDocs": ("### References",),
     "includePayloadInPrompt": ("## State",),
 }
