@@ -29,6 +29,7 @@ from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import State
 
 _SHOWN = 100
+_LINES_OF_CHECKS = 10
 
 
 class Progress(Struct):
@@ -84,7 +85,8 @@ class Progress(Struct):
                 return [self._line("told", event.text)]
             case ChecksReturned():
                 rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
-                return [f"checks: {one_line(event.error or rewards)}"]
+                said = [] if state.solved else _last_lines(event.text)
+                return [f"checks: {one_line(event.error or rewards)}", *said]
             case RunEnded():
                 return [f"ended: {event.ending}"]
             case _:
@@ -110,6 +112,11 @@ def _call(call: ToolCall) -> str:
     given = call.arguments if isinstance(call.arguments, dict) else {}
     named = next((str(given[key]) for key in ("name", "path", "command", "result") if key in given), "")
     return f"{one_line(call.name)} {one_line(named)}".strip()
+
+
+def _last_lines(text: str) -> list[str]:
+    """What the checks printed last, to say why they are not content."""
+    return [f"      {one_line(line)}" for line in text.rstrip().splitlines()[-_LINES_OF_CHECKS:]]
 
 
 def one_line(text: str) -> str:

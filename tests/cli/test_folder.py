@@ -38,6 +38,16 @@ def untouched(hers: Path) -> None:
     assert run_git(hers, "status", "--porcelain", "--untracked-files=no") == ""
 
 
+def test_what_a_check_said_last_is_shown_where_it_is_not_content_and_only_there(stage: Stage, hers: Path):
+    complains = "seq -f 'line %g' 9; grep VALUE app.py; exit 1"
+    ran = solve(stage, hers, "--check", complains)
+    assert (ran.returncode, ran.stdout.split()[0]) == (1, "unsolved")
+    assert "checks: reward 0\n      line 2\n" in ran.stderr
+    assert ran.stderr.endswith("      line 9\n      VALUE = 2\n      [exit 1]\n")
+    content = solve(stage, hers, "--check", "grep VALUE app.py")
+    assert content.stderr.endswith("checks: reward 1\n")
+
+
 def test_the_patch_is_shown_and_nothing_applied_until_she_says_so(stage: Stage, hers: Path):
     ran = solve(stage, hers)
     assert ran.returncode == 0, ran.stderr
