@@ -86,6 +86,8 @@ class Fold:
             self.page.model, self.page.window_tokens = after.begun.model, after.begun.window_tokens
         if isinstance(event, RunForked):
             self.page.forked = f"{event.parent} at record {event.at}"
+        if isinstance(event, ProgramStarted) and (gone_on := event.continued):
+            self.page.forked = f"{gone_on.parent} at record {gone_on.at}, with an edited program"
         if isinstance(event, ChunkRead) and event.name in before.heap.chunks:
             told = self._told()  # its text is the chunk's, which is noted before the text is kept
             if told is not None:

@@ -190,3 +190,25 @@ def test_a_program_that_is_none_leaves_nothing_behind(desk: Desk) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         continue_program(folder_of(before), desk.root / "none", {}, dict(os.environ), Person(NOBODY))
     assert len(list((desk.root / "runs").iterdir())) == 1
+
+
+def test_the_run_that_one_went_on_from_is_named_wherever_runs_are_shown(desk: Desk) -> None:
+    from stackmem.harness.run_list import list_runs
+    from stackmem.report.view import read_runs
+    from tests.cli.test_programs import stackmem
+
+    steps = "main:\n  - {name: one, tool: log, message: hi}\n"
+    (desk.folder / "main.apl").write_text(steps, encoding="utf-8")
+    dirs = ("--runs-dir", desk.flags["runs_dir"], "--sandbox-dir", desk.flags["sandbox_dir"])
+    assert stackmem(desk.root, "run", "here", *dirs).returncode == 0
+    (before,) = list_runs(desk.root / "runs")
+    (desk.root / "edited.apl").write_text(steps + "  - {name: two, tool: log, message: ho}\n", encoding="utf-8")
+    done = stackmem(desk.root, "resume", "last", "--program", "edited.apl", "--runs-dir", desk.flags["runs_dir"])
+    assert done.stdout.startswith("hi\nho\n"), done.stderr
+    after = next(row for row in list_runs(desk.root / "runs") if row.run != before.run)
+    assert (before.parent, after.parent) == ("", before.run)
+    shown = stackmem(desk.root, "trace", "show", after.run, "--runs-dir", desk.flags["runs_dir"]).stdout
+    assert f"went on from {before.run} with an edited program: " in shown
+    assert "answers held\n" in shown
+    (page,) = read_runs([desk.root / "runs" / after.run]).runs
+    assert page.forked.startswith(f"{before.run} at record ")
