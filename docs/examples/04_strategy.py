@@ -42,7 +42,7 @@ class Masked(Struct, frozen=True):
         for turn in frame.turns:
             conversation = extend(conversation, self.masked(turn, first_whole))
         messages = conversation.closed().messages
-        return View(start.system, start.tools, messages, rolling_breakpoints(state, messages, len(messages[-1].parts)))
+        return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
 
     def masked(self, turn: Turn, first_whole: int) -> Turn:
         if isinstance(turn, Result) and turn.step < first_whole:

@@ -16,7 +16,7 @@ from .messages import ReplyPart, ToolSpec, Usage
 from .pricing import Answerer, Price
 from .program_events import ProgramEvent
 
-RULES = 2
+RULES = 1
 """Raised whenever a golden trace changes: replay is strict only between equal rules."""
 
 Stop = Literal["call", "end", "truncated", "refused", "window", "paused"]

@@ -105,33 +105,23 @@ def own_view(state: State, name: str, opening: str, news: Callable[[Heap, Heap],
     begun = Conversation(Log(), parts, frame.opened, frame.opened, news or no_news, thoughts)
     # A fork may change what stands above the turns: the key tells the two conversations apart.
     messages = frame.turns.fold(extend, begun, (name, constants, thoughts)).closed().messages
-    return View(start.system, start.tools, messages, rolling_breakpoints(state, messages, len(messages[-1].parts)))
+    return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
 
 
 def no_news(shown: Heap, heap: Heap) -> str:
     return ""
 
 
-def rolling_breakpoints(state: State, messages: Log[Message], kept_parts: int) -> tuple[Breakpoint, ...]:
+def rolling_breakpoints(messages: Log[Message], kept_parts: int) -> tuple[Breakpoint, ...]:
     """After the system prompt and the run constants for an hour; after the last two user messages for five minutes.
-
-    A message that tells a child's result is kept for an hour as well: who has pushed is likely to push again, and then
-    waits for longer than five minutes, after which the whole conversation would be written anew.
 
     Args:
         kept_parts: How many parts of the last message stay in later prompts; a breakpoint stands after those.
 
     """
     last = len(messages) - 1
-    since = _replies_since_pop(state)
     standing = (Breakpoint(-1, 0, "1h"), Breakpoint(0, 0, "1h"))
-    rolling = [Breakpoint(last, kept_parts - 1, "1h" if since == 0 else "5m")] if kept_parts else []
-    if last >= 2:  # the provider takes no longer time to live behind a shorter one
-        rolling.insert(0, Breakpoint(last - 2, len(messages[last - 2].parts) - 1, "1h" if since in (0, 1) else "5m"))
+    rolling = [Breakpoint(last, kept_parts - 1, "5m")] if kept_parts else []
+    if last >= 2:
+        rolling.insert(0, Breakpoint(last - 2, len(messages[last - 2].parts) - 1, "5m"))
     return (*standing, *rolling)
-
-
-def _replies_since_pop(state: State) -> int | None:
-    """Of the running frame since a child of it popped; None where the last frame that popped was none of its."""
-    newest = state.popped[-1] if state.popped else None
-    return state.step - newest.step if newest is not None and newest.frame.parent == state.running.id else None

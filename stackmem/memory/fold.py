@@ -33,7 +33,7 @@ class Fold(Struct, frozen=True):
     def render(self, state: State) -> View:
         start = state.begun
         messages = inherited(state, self.name, partial(_opening, start.budgets), no_news).messages
-        return View(start.system, start.tools, messages, rolling_breakpoints(state, messages, len(messages[-1].parts)))
+        return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
 
     def upkeep(self, state: State) -> Effect | None:
         return None

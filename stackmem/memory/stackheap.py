@@ -99,7 +99,7 @@ class StackHeap(Struct, frozen=True):
             last = messages[-1]
             ending = replace(last, parts=(*last.parts, Text(now)))
             messages = _with_last(messages, ending)
-        breakpoints = rolling_breakpoints(state, messages, kept)
+        breakpoints = rolling_breakpoints(messages, kept)
         system = f"{start.system}\n\n{now}" if self.place == "system" else start.system
         return View(system, start.tools, messages, breakpoints)
 

@@ -35,7 +35,7 @@ class StackHeapFork(Struct, frozen=True):
         start = state.begun
         news = heap_news("on_change", start.budgets)
         messages = inherited(state, self.name, partial(_opening, start.budgets), news).messages
-        return View(start.system, start.tools, messages, rolling_breakpoints(state, messages, len(messages[-1].parts)))
+        return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
 
     def upkeep(self, state: State) -> Effect | None:
         return None

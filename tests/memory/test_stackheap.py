@@ -147,26 +147,6 @@ def test_the_rolling_breakpoints_stand_after_the_last_two_user_messages():
     ]  # fmt: skip
 
 
-def test_what_tells_a_childs_result_is_kept_for_an_hour_for_the_next_child_may_work_long():
-    played = play(push(), do("list_files"), pop(), do("list_files"), do("list_files"), push())
-    lives = [[(point.message, point.ttl) for point in asked.view.breakpoints[2:]] for asked in played.asked]
-    assert lives == [
-        [(0, "5m")],
-        [(0, "5m")], [(0, "5m"), (2, "5m")],
-        [(0, "1h"), (2, "1h")],
-        [(2, "1h"), (4, "5m")],
-        [(4, "5m"), (6, "5m")],
-        [(0, "5m")],
-    ]  # fmt: skip
-
-
-def test_of_two_children_in_a_row_both_results_are_kept_for_an_hour():
-    played = play(push(), pop(), push(), pop())
-    assert [(point.message, point.ttl) for point in played.view.breakpoints] == [
-        (-1, "1h"), (0, "1h"), (2, "1h"), (4, "1h"),
-    ]  # fmt: skip
-
-
 def test_a_request_that_is_asked_again_has_the_same_bytes_also_when_a_notice_is_due():
     played = play(do("list_files"), failed(), failed(), start=started(limits=Limits(steps=4)))
     assert len({asked.view.digest for asked in played.asked[1:]}) == 1
