@@ -199,7 +199,11 @@ def _show_plan(plan: Plan, folder: Path, *, as_json: bool) -> None:
     seen = "at the rate of the finished trials" if any(row.get("solved") is not None for row in rows.values()) else ""
     typer.echo(
         f"{pairs:,} pairs of two strategies under one model "
-        + (f"show a difference in success from {gap:.2f} on" if gap is not None else "show no difference in success")
+        + (
+            f"show a difference in success from {gap:.2f} on"
+            if gap is not None
+            else "are too few to show any difference in success"
+        )
         + f" (power 0.8 at 5 %, {seen or 'assuming that one of them solves'} {rate:.2f})"
     )
 

@@ -17,9 +17,9 @@ SIMULATED = (
 )
 READING = (
     "An interval holds 95 % of what resampling gives. Held against the baseline, trials are paired by task, seed, "
-    "horizon and model, and the interval is widened for the number of strategies compared in the table (Holm). better "
-    "and worse are said only where that interval excludes no difference and the exact test agrees. Everything else is "
-    "no difference shown, which is not the same as none."
+    "horizon and model, and the interval is widened for the number of strategies compared in the table (Holm). The "
+    "words better and worse are used only where that interval excludes no difference and the exact test agrees. "
+    "Everything else is no difference shown, which is not the same as none."
 )
 _FIRST = ("command", "date", "version", "machine", "python")
 _SAID = ("models", "trials", "price")
@@ -102,7 +102,8 @@ def _power(section: Section, wants: Wants) -> list[str]:
     if least is None:
         return [f"{count} pairs are too few to show any gap in success; the bill and the context may show one."]
     return [
-        f"{count} pairs show a gap in success of {least * 100:.0f} points four times in five, before any correction."
+        f"{count} pairs are enough to show a gap in success of {least * 100:.0f} points or more "
+        "(four times in five, before any correction)."
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 Family = Literal["linear", "masking", "summary", "lookup", "frames", "stackheap", "other"]
 
 FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
-    "linear": ("keeps the last of it as it was", frozenset({"full", "window", "truncate"})),
+    "linear": ("keeps it as it was, whole or the last of it", frozenset({"full", "window", "truncate"})),
     "masking": ("takes old results out", frozenset({"mask", "clear", "boundary"})),
     "summary": ("sums it up", frozenset({"summary", "rolling_summary", "structured_summary", "hierarchical"})),
     "lookup": ("writes it down or looks it up", frozenset({"rag", "notes", "memory_dir", "expandable"})),
