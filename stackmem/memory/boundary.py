@@ -18,12 +18,9 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolCall, ToolResult, View
-from stackmem.core.state import State
+from stackmem.core.messages import ToolCall, ToolResult
 
-from .linear import TOOLS, Cut, Exchange, Linear, conversation, freed, view
+from .linear import Cut, Exchange, Linear, OneConversation, freed
 from .mask import masked
 from .parameters import Count
 from .parameters import parameters as parse
@@ -51,19 +48,9 @@ class Boundary(Struct, frozen=True):
     steps: Steps without a boundary after which any successful command is one.
     """
 
-    name: str = "boundary"
     chars: int = 1_000
     keep: int = 3
     steps: int = 20
-    tools: tuple[type[Call], ...] = TOOLS
-    prompt: str = "full"
-    prefix_stable: bool = False
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
 
     def cut(self, conversation: Linear) -> Cut:
         past, border = conversation.past, conversation.cut.short
@@ -95,6 +82,6 @@ def _succeeded(exchange: Exchange, tool: str) -> bool:
     return called and not any(isinstance(part, ToolResult) and part.failed for part in exchange.told.parts)
 
 
-def boundary(parameters: str) -> Boundary:
+def boundary(parameters: str) -> OneConversation:
     chosen = parse("boundary", parameters, (Count("chars", 1_000), Count("keep", 3), Count("steps", 20)))
-    return Boundary(chosen.name, chosen.counts["chars"], chosen.counts["keep"], chosen.counts["steps"])
+    return OneConversation(chosen.name, Boundary(chosen.counts["chars"], chosen.counts["keep"], chosen.counts["steps"]))

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolResult, View
-from stackmem.core.state import State
+from stackmem.core.messages import ToolResult
 
-from .linear import CHARS_PER_TOKEN, TOOLS, Cut, Linear, conversation, freed, view
+from .linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation, freed
 from .mask import masked
 from .parameters import Count
 from .parameters import parameters as parse
@@ -33,18 +30,8 @@ class Clear(Struct, frozen=True):
     keep: The newest results, which stay.
     """
 
-    name: str = "clear"
     trigger: int = 100_000
     keep: int = 3
-    tools: tuple[type[Call], ...] = TOOLS
-    prompt: str = "full"
-    prefix_stable: bool = False
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
 
     def cut(self, conversation: Linear) -> Cut:
         short = len(conversation.past) - self.keep
@@ -61,6 +48,6 @@ class Clear(Struct, frozen=True):
         return masked(result, "cleared")
 
 
-def clear(parameters: str) -> Clear:
+def clear(parameters: str) -> OneConversation:
     chosen = parse("clear", parameters, (Count("tokens", 100_000), Count("keep", 3)))
-    return Clear(chosen.name, chosen.counts["tokens"], chosen.counts["keep"])
+    return OneConversation(chosen.name, Clear(chosen.counts["tokens"], chosen.counts["keep"]))

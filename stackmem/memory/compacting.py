@@ -7,19 +7,20 @@ cache, but the request is shorter, it holds the turns as they were recorded, and
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from stackmem.core.calls import Call
 from stackmem.core.compaction import compact
-from stackmem.core.effects import Compact
+from stackmem.core.effects import Compact, Effect
 from stackmem.core.log import Log
-from stackmem.core.messages import Message, Part, Text, View
+from stackmem.core.messages import Message, Part, Text, ToolResult, View
 from stackmem.core.slots import fill
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 
-from .linear import CHARS_PER_TOKEN, Linear, breakpoints
+from .linear import CHARS_PER_TOKEN, TOOLS, Cut, Linear, breakpoints, conversation, view
 from .transcript import transcript
 
 Prefix = Literal["shared", "cold"]
@@ -56,6 +57,43 @@ class Request(Struct, frozen=True):
         return (self.text, SYSTEM) if self.prefix == "cold" else (self.text,)
 
 
+class SummaryRules(Protocol):
+    """``linear.Rules`` of a strategy that has its past summed up."""
+
+    @property
+    def request(self) -> Request:
+        """What is asked for, and how."""
+
+    def due(self, state: State, shown: Linear) -> int | None:
+        """How many exchanges a text is to stand for now; None where none is due."""
+
+    def cut(self, conversation: Linear) -> Cut: ...
+    def head(self, conversation: Linear) -> str: ...
+    def shorten(self, result: ToolResult, step: int) -> ToolResult: ...
+
+
+class Summarising(Struct, frozen=True):
+    """A strategy of one conversation that asks the model for summaries, as its rules want them."""
+
+    name: str
+    rules: SummaryRules
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.rules.request.texts
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self.rules, self.name, summarises=True))
+
+    def upkeep(self, state: State) -> Effect | None:
+        shown = conversation(state, self.rules, self.name, summarises=True)
+        turns = self.rules.due(state, shown)
+        return None if turns is None else compaction(state, shown, self.rules.request, turns)
+
+
 def compaction(state: State, shown: Linear, request: Request, turns: int) -> Compact | None:
     """The request for a text that stands for the first ``turns`` exchanges, those of the last text included.
 
@@ -66,8 +104,8 @@ def compaction(state: State, shown: Linear, request: Request, turns: int) -> Com
         return None
     last = shown.past[turns - 1].step
     asked = _asked(state, request, last, len(shown.past) - turns)
-    view = _cold(state, shown, asked, turns) if request.prefix == "cold" else _shared(state, shown, asked)
-    return compact(state, view, last)
+    wanted = _cold(state, shown, asked, turns) if request.prefix == "cold" else _shared(state, shown, asked)
+    return compact(state, wanted, last)
 
 
 def standing_for(shown: Linear, most: int) -> str:

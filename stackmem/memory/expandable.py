@@ -13,14 +13,11 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolResult, View
+from stackmem.core.messages import ToolResult
 from stackmem.core.more_calls import Expand
 from stackmem.core.shortening import shortened
-from stackmem.core.state import State
 
-from .linear import TOOLS, Cut, Linear, conversation, view
+from .linear import TOOLS, Cut, Linear, OneConversation
 from .parameters import Count
 from .parameters import parameters as parse
 
@@ -32,19 +29,9 @@ class Expandable(Struct, frozen=True):
     poll: Steps between two shortenings.
     """
 
-    name: str = "expandable"
     chars: int = 200
     keep: int = 5
     poll: int = 5
-    tools: tuple[type[Call], ...] = (*TOOLS[:-1], Expand, TOOLS[-1])
-    prompt: str = "expandable"
-    prefix_stable: bool = False
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
 
     def cut(self, conversation: Linear) -> Cut:
         if conversation.whole < self.keep + self.poll:
@@ -59,6 +46,11 @@ class Expandable(Struct, frozen=True):
         return replace(result, text=shortened(result.text, self.chars, f"\n{line}"))
 
 
-def expandable(parameters: str) -> Expandable:
+def expandable(parameters: str) -> OneConversation:
     chosen = parse("expandable", parameters, (Count("chars", 200), Count("keep", 5), Count("poll", 5)))
-    return Expandable(chosen.name, chosen.counts["chars"], chosen.counts["keep"], chosen.counts["poll"])
+    return OneConversation(
+        chosen.name,
+        Expandable(chosen.counts["chars"], chosen.counts["keep"], chosen.counts["poll"]),
+        (*TOOLS[:-1], Expand, TOOLS[-1]),
+        "expandable",
+    )

@@ -14,14 +14,12 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolResult, View
+from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
 
-from .compacting import Request, compaction, overfull, standing_for
-from .linear import TOOLS, Cut, Linear, conversation, view
+from .compacting import Request, Summarising, overfull, standing_for
+from .linear import Cut, Linear
 from .parameters import Count
 from .parameters import parameters as parse
 
@@ -33,30 +31,18 @@ class Hierarchical(Struct, frozen=True):
     chars: Characters of a compact result.
     """
 
-    name: str = "hierarchical"
     hot: int = 5
     warm: int = 15
     chars: int = 400
     request: Request = Request("tier", "compaction_tier", 8_000, "cold")
-    tools: tuple[type[Call], ...] = TOOLS
-    prompt: str = "full"
-    prefix_stable: bool = False
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return self.request.texts
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name, summarises=True))
-
-    def upkeep(self, state: State) -> Effect | None:
-        shown = conversation(state, self, self.name, summarises=True)
+    def due(self, state: State, shown: Linear) -> int | None:
         cold = shown.cut.short - self.warm
         if overfull(state, shown):
             cold = len(shown.past) - min(self.hot, (len(shown.past) - shown.cut.dropped) // 2)
         elif shown.cut.short - shown.cut.dropped < 2 * self.warm:
             return None
-        return compaction(state, shown, self.request, cold)
+        return cold
 
     def cut(self, conversation: Linear) -> Cut:
         if conversation.whole < 2 * self.hot:
@@ -70,6 +56,6 @@ class Hierarchical(Struct, frozen=True):
         return replace(result, text=clip_chars(result.text, self.chars))
 
 
-def hierarchical(parameters: str) -> Hierarchical:
+def hierarchical(parameters: str) -> Summarising:
     chosen = parse("hierarchical", parameters, (Count("hot", 5), Count("warm", 15)))
-    return Hierarchical(chosen.name, chosen.counts["hot"], chosen.counts["warm"])
+    return Summarising(chosen.name, Hierarchical(chosen.counts["hot"], chosen.counts["warm"]))

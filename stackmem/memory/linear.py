@@ -14,6 +14,7 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from stackmem.core.calls import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+from stackmem.core.effects import Effect
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, View
 from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
@@ -71,7 +72,7 @@ class Linear(Struct, frozen=True):
     """A conversation so far.
 
     Attributes:
-        rules: The strategy.
+        rules: The strategy's.
         opening: Parts that the first message begins with for as long as the conversation lives.
         standing: Characters of the prompt outside the messages.
         past: Every answered exchange, whole.
@@ -179,6 +180,22 @@ class Linear(Struct, frozen=True):
         answered = self.reply is not None and any(isinstance(part, ToolResult) for part in self.parts)
         known = replace(self, answer=len(self.past)) if answered else self  # the last result is yet to be finished
         return replace(known.moved(cut), summary=turn.text).redrawn()
+
+
+class OneConversation(Struct, frozen=True):
+    """A strategy that is its rules and no more; others of one conversation add something to what it renders."""
+
+    name: str
+    rules: Rules
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self.rules, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
 
 
 def proceed(conversation: Linear, turn: Turn) -> Linear:

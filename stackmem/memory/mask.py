@@ -15,12 +15,9 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolResult, View
-from stackmem.core.state import State
+from stackmem.core.messages import ToolResult
 
-from .linear import TOOLS, Cut, Linear, conversation, view
+from .linear import Cut, Linear, OneConversation
 from .parameters import Count
 from .parameters import parameters as parse
 
@@ -31,18 +28,8 @@ class Mask(Struct, frozen=True):
     poll: Steps between two maskings.
     """
 
-    name: str = "mask"
     keep: int = 10
     poll: int = 10
-    tools: tuple[type[Call], ...] = TOOLS
-    prompt: str = "full"
-    prefix_stable: bool = False
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
 
     def cut(self, conversation: Linear) -> Cut:
         if conversation.whole < self.keep + self.poll:
@@ -62,6 +49,6 @@ def masked(result: ToolResult, word: str) -> ToolResult:
     return replace(result, text=line) if len(line) < len(result.text) else result
 
 
-def mask(parameters: str) -> Mask:
+def mask(parameters: str) -> OneConversation:
     chosen = parse("mask", parameters, (Count("turns", 10), Count("poll", 10)))
-    return Mask(chosen.name, chosen.counts["turns"], chosen.counts["poll"])
+    return OneConversation(chosen.name, Mask(chosen.counts["turns"], chosen.counts["poll"]))

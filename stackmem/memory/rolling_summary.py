@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolResult, View
+from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 
-from .compacting import Request, compaction, overfull, standing_for
-from .linear import TOOLS, Cut, Linear, conversation, view
+from .compacting import Request, Summarising, overfull, standing_for
+from .linear import Cut, Linear
 from .parameters import Count
 from .parameters import parameters as parse
 
@@ -28,28 +26,16 @@ class RollingSummary(Struct, frozen=True):
     turns: Turns between two updates, and turns that stay at least.
     """
 
-    name: str = "rolling_summary"
     turns: int = 5
     request: Request = Request("rolling", "compaction_rolling", 6_000)
-    tools: tuple[type[Call], ...] = TOOLS
-    prompt: str = "full"
-    prefix_stable: bool = False
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return self.request.texts
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name, summarises=True))
-
-    def upkeep(self, state: State) -> Effect | None:
-        shown = conversation(state, self, self.name, summarises=True)
+    def due(self, state: State, shown: Linear) -> int | None:
         keep = self.turns
         if overfull(state, shown):
             keep = min(keep, shown.whole // 2)
         elif shown.whole < 2 * self.turns:
             return None
-        return compaction(state, shown, self.request, len(shown.past) - keep)
+        return len(shown.past) - keep
 
     def cut(self, conversation: Linear) -> Cut:
         return conversation.cut
@@ -61,6 +47,6 @@ class RollingSummary(Struct, frozen=True):
         return result
 
 
-def rolling_summary(parameters: str) -> RollingSummary:
+def rolling_summary(parameters: str) -> Summarising:
     chosen = parse("rolling_summary", parameters, (Count("turns", 5),))
-    return RollingSummary(chosen.name, chosen.counts["turns"])
+    return Summarising(chosen.name, RollingSummary(chosen.counts["turns"]))

@@ -10,7 +10,7 @@ Source: structured note-taking and the schema-bound summaries of coding agents.
 
 from __future__ import annotations
 
-from .compacting import THRESHOLD, Request
+from .compacting import THRESHOLD, Request, Summarising
 from .parameters import Count
 from .parameters import parameters as parse
 from .summary import Summary
@@ -18,8 +18,8 @@ from .summary import Summary
 SECTIONS = Request("structured", "compaction_structured", 8_000)
 
 
-def structured_summary(parameters: str) -> Summary:
+def structured_summary(parameters: str) -> Summarising:
     known = (Count("tokens", THRESHOLD), Count("keep", 3), Count("chars", SECTIONS.most, low=500))
     chosen = parse("structured_summary", parameters, known)
     request = Request(SECTIONS.kind, SECTIONS.text, chosen.counts["chars"])
-    return Summary(chosen.name, chosen.counts["tokens"], chosen.counts["keep"], request)
+    return Summarising(chosen.name, Summary(chosen.counts["tokens"], chosen.counts["keep"], request))

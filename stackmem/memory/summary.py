@@ -17,13 +17,11 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolResult, View
+from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 
-from .compacting import PREFIXES, THRESHOLD, Request, compaction, standing_for, worth
-from .linear import TOOLS, Cut, Linear, conversation, view
+from .compacting import PREFIXES, THRESHOLD, Request, Summarising, standing_for, worth
+from .linear import Cut, Linear
 from .parameters import Choice, Count
 from .parameters import parameters as parse
 
@@ -38,28 +36,16 @@ class Summary(Struct, frozen=True):
     request: What is asked for, and how.
     """
 
-    name: str = "summary"
     threshold: int = THRESHOLD
     keep: int = 3
     request: Request = REQUEST
-    tools: tuple[type[Call], ...] = TOOLS
-    prompt: str = "full"
-    prefix_stable: bool = False
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return self.request.texts
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name, summarises=True))
-
-    def upkeep(self, state: State) -> Effect | None:
-        shown = conversation(state, self, self.name, summarises=True)
+    def due(self, state: State, shown: Linear) -> int | None:
         threshold = min(self.threshold, state.window_tokens // 2)
         turns = len(shown.past) - self.keep
         if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
             return None
-        return compaction(state, shown, self.request, turns)
+        return turns
 
     def cut(self, conversation: Linear) -> Cut:
         return conversation.cut
@@ -71,8 +57,8 @@ class Summary(Struct, frozen=True):
         return result
 
 
-def summary(parameters: str) -> Summary:
+def summary(parameters: str) -> Summarising:
     known = (Count("tokens", THRESHOLD), Count("keep", 3), Choice("prefix", PREFIXES))
     chosen = parse("summary", parameters, known)
     request = replace(REQUEST, prefix=chosen.words["prefix"])
-    return Summary(chosen.name, chosen.counts["tokens"], chosen.counts["keep"], request)
+    return Summarising(chosen.name, Summary(chosen.counts["tokens"], chosen.counts["keep"], request))

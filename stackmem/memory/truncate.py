@@ -15,12 +15,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolResult, View
-from stackmem.core.state import State
+from stackmem.core.messages import ToolResult
 
-from .linear import CHARS_PER_TOKEN, TOOLS, Cut, Linear, conversation, view
+from .linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation
 from .parameters import Count
 from .parameters import parameters as parse
 from .window import left_out
@@ -32,18 +29,8 @@ class Truncate(Struct, frozen=True):
     to: Tokens of history that a cut leaves.
     """
 
-    name: str = "truncate"
     most: int = 8_000
     to: int = 4_000
-    tools: tuple[type[Call], ...] = TOOLS
-    prompt: str = "full"
-    prefix_stable: bool = False
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
 
     def cut(self, conversation: Linear) -> Cut:
         past, dropped = conversation.past, conversation.cut.dropped
@@ -63,7 +50,7 @@ class Truncate(Struct, frozen=True):
         return result
 
 
-def truncate(parameters: str) -> Truncate:
+def truncate(parameters: str) -> OneConversation:
     chosen = parse("truncate", parameters, (Count("tokens", 8_000), Count("to", 0, low=0)))
     most, to = chosen.counts["tokens"], chosen.counts["to"]
-    return Truncate(chosen.name, most, min(to or most // 2, most))
+    return OneConversation(chosen.name, Truncate(most, min(to or most // 2, most)))

@@ -12,12 +12,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
-from stackmem.core.messages import ToolResult, View
-from stackmem.core.state import State
+from stackmem.core.messages import ToolResult
 
-from .linear import TOOLS, Cut, Linear, conversation, view
+from .linear import Cut, Linear, OneConversation
 from .parameters import Count
 from .parameters import parameters as parse
 
@@ -28,18 +25,8 @@ class Window(Struct, frozen=True):
     step: Turns that leave at once.
     """
 
-    name: str = "window"
     keep: int = 20
     step: int = 10
-    tools: tuple[type[Call], ...] = TOOLS
-    prompt: str = "full"
-    prefix_stable: bool = False
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
 
     def cut(self, conversation: Linear) -> Cut:
         turns = len(conversation.past)
@@ -62,6 +49,6 @@ def left_out(conversation: Linear) -> str:
     return f"[Steps up to {last:,} are no longer shown. What they changed in the workspace is still so.]"
 
 
-def window(parameters: str) -> Window:
+def window(parameters: str) -> OneConversation:
     chosen = parse("window", parameters, (Count("turns", 20), Count("step", 10)))
-    return Window(chosen.name, chosen.counts["turns"], chosen.counts["step"])
+    return OneConversation(chosen.name, Window(chosen.counts["turns"], chosen.counts["step"]))

@@ -23,5 +23,5 @@ def test_viewing_a_file_shows_it():
 
 def test_results_are_cleared_as_clear_does_and_earlier():
     strategy = open_strategy("memory_dir")
-    assert strategy.clearing == open_strategy("clear:32000").__class__(trigger=32_000, keep=3)
+    assert strategy.rules == open_strategy("clear:32000").rules
     assert min(len(whole(asked.view, 1_000)) for asked in worked("memory_dir:10000", 60, 1_000).asked[10:]) == 3
