@@ -3,6 +3,7 @@
 Rule 1: a tool comes from the person, from a plug-in she installed, or from a folder she trusts; never from a program.
 Rule 2: a tool that fails is an answer; nothing it raises ends a run.
 Rule 3: a tool runs in this process, outside the sandbox: it may do what the person may.
+Rule 4: a function that takes too long has timed out, and the run goes on; it may still do something after that.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from stackmem.core.program_events import ToolAnswered, ToolFailure
 from stackmem.core.text import mark_cut, whole, whole_value
 from stackmem.errors import UsageError
 
+from .bounded_calls import within
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TAKEN = frozenset({
     "read_file", "write_file", "list_files", "run_command", "shell", "make_directory", "push_frame", "pop_frame",
@@ -28,6 +31,8 @@ _TAKEN = frozenset({
     "branch", "return",
 })  # fmt: skip
 MOST_CHARS = 10_000_000
+CALL_SECONDS = 600.0
+"""What a call of a function may take, where it says nothing else."""
 _DETAIL_CHARS = 2_000
 _DEEPEST = 200
 _DESCRIPTION_CHARS = 8_000
@@ -43,6 +48,7 @@ class OwnTool:
     Attributes:
         parallel: It may run beside others.
         idempotent: It may be called again with the same arguments without harm.
+        seconds: Most that a call may take; None where it sees to that itself.
 
     """
 
@@ -55,13 +61,16 @@ class OwnTool:
         *,
         parallel: bool = False,
         idempotent: bool = False,
+        seconds: float | None = None,
     ) -> None:
+        if seconds is not None and not seconds > 0:
+            raise UsageError(f"the tool {name} has {seconds:g} seconds; give it more than 0, or None for no limit")
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a tool; it looks like {_NAME.pattern}")
         if name in _TAKEN:
             raise UsageError(f"the tool {name} is built in; give yours another name")
         self.name, self.description = name, description
-        self.parallel, self.idempotent = parallel, idempotent
+        self.parallel, self.idempotent, self.seconds = parallel, idempotent, seconds
         self._call, self._schema = call, schema
 
     @cached_property
@@ -73,6 +82,15 @@ class OwnTool:
 
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
         """What the tool came to; whatever it raises is its failure, and what it prints goes to stderr."""
+        if self.seconds is None:
+            return self._answered(arguments)
+        try:
+            return within(self.seconds, lambda: self._answered(arguments))
+        except TimeoutError:
+            told = f"no answer within {self.seconds:g} s; what it does after that is not waited for"
+            return ToolAnswered(None, "timeout", told)
+
+    def _answered(self, arguments: dict[str, Any]) -> ToolAnswered:
         process = os.getpid()
         try:
             with _PRINTING:
@@ -195,7 +213,12 @@ def register(tools: Iterable[OwnTool]) -> None:
 def tool(function: F, /) -> F: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, parallel: bool = False, idempotent: bool = False
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parallel: bool = False,
+    idempotent: bool = False,
+    seconds: float | None = CALL_SECONDS,
 ) -> Callable[[F], F]: ...
 def tool(
     function: F | None = None,
@@ -205,6 +228,7 @@ def tool(
     description: str | None = None,
     parallel: bool = False,
     idempotent: bool = False,
+    seconds: float | None = CALL_SECONDS,
 ) -> F | Callable[[F], F]:
     """Make a Python function a tool of agents and programs; the function itself stays as it is.
 
@@ -213,11 +237,15 @@ def tool(
     Args:
         parallel: It may run beside others.
         idempotent: It may be called again after a crash without harm.
+        seconds: Most that a call may take, after which its answer is that it timed out. With None it may take forever,
+            and runs in the thread of the run.
 
     """
 
     def add(given: F) -> F:
-        own = from_function(given, name=name, description=description, parallel=parallel, idempotent=idempotent)
+        own = from_function(
+            given, name=name, description=description, parallel=parallel, idempotent=idempotent, seconds=seconds
+        )
         register([own])
         return given
 
@@ -225,7 +253,13 @@ def tool(
 
 
 def from_function(
-    function: Called, *, name: str | None, description: str | None, parallel: bool, idempotent: bool
+    function: Called,
+    *,
+    name: str | None,
+    description: str | None,
+    parallel: bool,
+    idempotent: bool,
+    seconds: float | None = CALL_SECONDS,
 ) -> OwnTool:
     """The tool that a function is."""
     fitted = _Fitted(function)
@@ -236,6 +270,7 @@ def from_function(
         fitted.schema,
         parallel=parallel,
         idempotent=idempotent,
+        seconds=seconds,
     )
 
 

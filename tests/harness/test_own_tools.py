@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -108,3 +111,75 @@ def test_a_description_that_floods_is_cut_with_a_mark() -> None:
     assert len(spec.description) <= 8_000
     assert spec.description.endswith("[…]")
     assert json.loads(spec.schema) == {"title": "�"}
+
+
+def test_a_call_that_takes_too_long_timed_out_and_its_python_code_ends() -> None:
+    ended = threading.Event()
+
+    def forever() -> None:
+        try:
+            while True:
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    slow = from_function(forever, name=None, description=None, parallel=False, idempotent=False, seconds=0.1)
+    assert slow.answer({}) == ToolAnswered(
+        None, "timeout", "no answer within 0.1 s; what it does after that is not waited for"
+    )
+    assert slow.text({})[0].startswith("forever failed (timeout): no answer within 0.1 s")
+    assert ended.wait(10)
+
+
+def test_calls_one_after_another_come_to_one_thread_also_after_one_was_too_late() -> None:
+    def where(wait: float = 0) -> int:
+        time.sleep(wait)
+        return threading.get_ident()
+
+    one = from_function(where, name=None, description=None, parallel=False, idempotent=False, seconds=0.3)
+    first = one.answer({}).value
+    assert first == one.answer({}).value != threading.get_ident()
+    assert one.answer({"wait": 0.6}).failed == "timeout"
+    later = one.answer({}).value
+    assert later == one.answer({}).value != first
+    here = from_function(where, name=None, description=None, parallel=False, idempotent=False, seconds=None)
+    assert here.answer({}).value == threading.get_ident()
+
+
+STUCK = """
+import os, sys, threading, time
+from stackmem.harness.own_tools import from_function
+
+def stuck():
+    while True:
+        try:
+            threading.Lock().__enter__() or os.read(os.pipe()[0], 1)
+        except BaseException:
+            pass
+
+one = from_function(stuck, name=None, description=None, parallel=False, idempotent=False, seconds=0.2)
+print(one.answer({}).failed, flush=True)
+"""
+
+
+def test_a_function_that_cannot_be_ended_does_not_keep_the_process_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "timeout\n", "")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_time_limit_that_is_none_is_refused(seconds: float) -> None:
+    with pytest.raises(UsageError, match="seconds"):
+        from_function(nested, name="x", description=None, parallel=False, idempotent=False, seconds=seconds)
+
+
+def test_a_forked_process_calls_tools_in_threads_of_its_own() -> None:
+    def process() -> int:
+        return os.getpid()
+
+    one = from_function(process, name=None, description=None, parallel=False, idempotent=False, seconds=20)
+    assert one.answer({}).value == os.getpid()
+    child = os.fork()
+    if not child:
+        os._exit(0 if one.answer({}).value == os.getpid() else 1)
+    assert os.waitpid(child, 0)[1] == 0
