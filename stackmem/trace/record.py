@@ -32,6 +32,9 @@ class Record(Struct, frozen=True):
     event: Event
 
 
+WAY_OUT = "; stackmem trace recover RUN saves the lines before it"
+"""What follows the message about a line that cannot be read."""
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
 
@@ -52,16 +55,18 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
     """
     body, tail = line[:-_TAIL_BYTES] + b"}", line[-_TAIL_BYTES:]
     if not tail.startswith(_MARK) or not tail.endswith(b'"}'):
-        raise TraceError(f"line {number} is no record of a trace; it does not end with a digest")
+        raise TraceError(f"line {number} is no record of a trace; it does not end with a digest{WAY_OUT}")
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
     if tail[len(_MARK) : -2] != digest.encode():
-        raise TraceError(f"line {number} is broken: its digest does not follow from its bytes and the line before it")
+        raise TraceError(
+            f"line {number} is broken: its digest does not follow from its bytes and the line before it{WAY_OUT}"
+        )
     try:
         record = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(f"line {number} is whole but no record this version knows: {error}") from error
     if record.seq != number:
-        raise TraceError(f"line {number} is record {record.seq}; lines are missing, doubled or out of order")
+        raise TraceError(f"line {number} is record {record.seq}; lines are missing, doubled or out of order{WAY_OUT}")
     return record, digest
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from stackmem.errors import TraceError, UsageError
 
+from .record import WAY_OUT
 from .store import TraceReader
 
 
@@ -42,7 +43,7 @@ def recover(source: Path, target: Path) -> Saved:
         for _ in reader:
             lines += 1
     except TraceError as error:
-        why = str(error)
+        why = str(error).removesuffix(WAY_OUT)
     if reader.torn_bytes:
         why = f"the last {reader.torn_bytes:,} bytes were cut short by a crash"
     if not why:

@@ -149,6 +149,7 @@ def test_a_broken_trace_is_one_sentence_and_exit_7(stage: Stage, command):
     failed = stage.run("trace", command, "last")
     assert (failed.returncode, failed.stdout) == (7, "")
     assert failed.stderr.startswith("stackmem: line 2 is broken")
+    assert failed.stderr.endswith("; stackmem trace recover RUN saves the lines before it\n")
     assert len(failed.stderr.splitlines()) == 1
 
 

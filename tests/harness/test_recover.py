@@ -30,6 +30,7 @@ def test_what_is_saved_of_a_broken_run_goes_on_as_the_run_did(stage: Stage, numb
     found = recover_run(run)
     assert (found.records, found.not_resumable) == (number - 1, "")
     assert f"line {number} is broken" in found.why
+    assert "trace recover" not in found.why
     assert replay(found.run_dir).events == number - 1
     result = resumed(Path(found.run_dir)).result
     assert result.outcome == "solved"
