@@ -26,7 +26,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 def given(body: str, answers: tuple[object, ...] = (), folder: str = "1"):
     source = f"import os, time\n@playbook\ndef f():\n    {body}\n"
-    order = {"source": source, "function": "f", "arguments": {}, "names": ["Ask"]}
+    order = {"source": source, "function": "f", "arguments": {}, "names": ["Ask"], "file": "main.pb", "line": 1}
     place = f".stackmem/python/{folder}"
     return {"folder": place, "program": RUNNER, "order": json.dumps(order), "answers": list(answers)}
 
