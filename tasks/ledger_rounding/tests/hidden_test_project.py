@@ -56,6 +56,7 @@ def check(folder, tests, cause=None):
 @pytest.fixture(scope="module")
 def exit_codes(tmp_path_factory):
     cases = [("as it is", None), *((cause, cause) for cause in CAUSES)]
+    tmp_path_factory.getbasetemp()  # is made by the first who asks, which two threads at once may not be
     with ThreadPoolExecutor(2) as pool:
         codes = pool.map(lambda case: check(tmp_path_factory.mktemp("p"), WORKSPACE / "tests", case[1]), cases)
         return dict(zip([name for name, _ in cases], codes, strict=True))

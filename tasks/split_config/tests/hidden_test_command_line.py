@@ -103,6 +103,7 @@ def played(tmp_path_factory):
         folder = tmp_path_factory.mktemp("case")
         return [play(package, folder / name, case) for name, package in (("old", HERE / "project"), ("new", WORKSPACE))]
 
+    tmp_path_factory.getbasetemp()  # is made by the first who asks, which two threads at once may not be
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(CASES, pool.map(both, CASES), strict=True))
 
