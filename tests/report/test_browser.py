@@ -179,6 +179,16 @@ def test_a_run_without_steps_is_shown(show, made):
     page.keyboard.press("+")
 
 
+def test_an_address_that_is_followed_at_once_after_another_is_not_written_over(show, made):
+    page = show(made["invoices"]).open()
+    waits = "const end = performance.now() + 200; while (performance.now() < end);"  # until the page wants to write
+    for number in (2, 3, 4):
+        page.evaluate(f"location.hash = '#step={number}'")
+        expect(page.locator(".where h2")).to_have_text(f"Step {number}")
+        page.evaluate(f"() => {{ {waits} location.hash = '#step={number + 10}' }}")
+        expect(page.locator(".where h2")).to_have_text(f"Step {number + 10}", timeout=2_000)
+
+
 def test_everything_a_trace_holds_is_text(show, made):
     page = show(made["hostile"]).open()
     page.wait_for_timeout(200)

@@ -205,18 +205,24 @@ function byFrame(timeline, way) {
 }
 
 function address(timeline) {
+  let seen = location.hash;
   const follow = () => {
     const wanted = new URLSearchParams(location.hash.slice(1));
     const run = Number(wanted.get("run") ?? 1) - 1;
     timeline.choose(Number(wanted.get("step") ?? timeline.chosen.step), timeline.runs[run] ? run : 0);
   };
   addEventListener("hashchange", () => {
+    seen = location.hash;
     if (location.hash !== hashOf(timeline)) follow();
   });
   let waiting;
   timeline.on("choice", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => history.replaceState(null, "", hashOf(timeline)), 80);
+    waiting = setTimeout(() => {
+      if (location.hash !== seen) return; // a link was followed, and its event is still on the way
+      history.replaceState(null, "", hashOf(timeline));
+      seen = location.hash;
+    }, 80);
   });
   follow();
 }
