@@ -14,11 +14,19 @@ _FORMATS = ("text", "json", "github", "apl")
 
 
 def command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Programs, tool files, configurations.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|DIR...", help="Programs, tool files, configurations; all in a DIR."),
+    ],
     form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(_FORMATS)}.")] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings, too.")] = False,
     language: Annotated[
-        str | None, typer.Option("--language", metavar="NAME", help="The language, where the name does not say it.")
+        str | None,
+        typer.Option("--language", metavar="NAME", help="The language, where the name does not say it."),
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", metavar="FILE", help="The language's own configuration file.")
     ] = None,
 ) -> None:
     """Say what is wrong with programs, without running them; exit 1 on errors."""
@@ -26,17 +34,19 @@ def command(
     from pathlib import Path
 
     from stackmem.errors import UsageError
-    from stackmem.harness.lint import lint_file
+    from stackmem.harness.lint import lint_all
 
+    if as_json and form not in ("text", "json"):
+        raise UsageError(f"--json and --format {form[:40]} say two things; give one")
     if form not in _FORMATS:
         raise UsageError(f"--format {form[:40]!r} is none of {', '.join(_FORMATS)}")
-    found = [lint_file(file, language, Path.cwd()) for file in files]
-    _show(found, form)
+    found = lint_all(files, Path.cwd(), language=language, config=config)
+    _show(found, "json" if as_json else form)
     counted = [finding.severity for linted in found for finding in linted.findings]
     sys.exit(1 if "error" in counted or (strict and counted) else 0)
 
 
-def _show(found: list[Linted], form: str) -> None:
+def _show(found: tuple[Linted, ...], form: str) -> None:
     from .solving import readable
 
     findings = [finding for linted in found for finding in linted.findings]

@@ -1,20 +1,27 @@
-"""Lints program files: each by its language, reading what it names from beside it."""
+"""Lints program files: each by its language, reading what it names from beside it; of a folder every one in it."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.text import whole
 from stackmem.errors import UsageError
 from stackmem.programs.in_memory import read_with
 from stackmem.programs.language import INTERPRETERS, LINTED, Finding, Language, language_of
 from stackmem.trace.languages import open_language
 
+from .own_tools import TOOLS
 from .plugins import load_plugins
-from .program_prepare import read_program
+from .program_prepare import read_program, with_config
 from .program_sources import Loader, reading
+
+_LEFT_OUT = ("node_modules", "__pycache__", "venv")
+"""Folders that are not looked into, as those whose names begin with a dot."""
 
 
 class Linted(Struct, frozen=True):
@@ -25,26 +32,74 @@ class Linted(Struct, frozen=True):
     findings: tuple[Finding, ...]
 
 
-def lint_file(named: str, language: str | None, cwd: Path) -> Linted:
-    """Lint a file.
+def lint_all(
+    named: list[str], cwd: Path, *, language: str | None = None, config: str | None = None
+) -> tuple[Linted, ...]:
+    """Lint files, and every file in folders that has the name of a program or of what programs consist of.
+
+    Args:
+        language: Of files, the one they are in; of folders, the one whose files are looked at.
+        config: The configuration, instead of the one that a run would find.
 
     Raises:
-        UsageError: It cannot be read, or nothing says what language it is in.
+        UsageError: A file that is named cannot be linted, or a folder holds none that can.
 
     """
     load_plugins()
-    path = (cwd / Path(named).expanduser()).resolve()
+    if language is not None:
+        open_language(language)
+    found: dict[Path, Linted] = {}
+    for each in named:
+        path = (cwd / Path(each).expanduser()).resolve()
+        if not path.is_dir():
+            found[path] = _linted(path, whole(each), language, config, cwd)
+            continue
+        inside = [file for file in _files(path) if _fits(file, language)]
+        if not inside:
+            told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
+            raise UsageError(f"{each} holds no file whose name ends with one of {told}; name a file and its --language")
+        for file in inside:
+            shown = whole(os.path.join(each, file.relative_to(path)))  # noqa: PTH118 - as typed, `.` and all
+            found.setdefault(file, _in_folder(file, shown, config, cwd))
+    return tuple(found.values())
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below a folder, by their names; links to folders are not followed."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
+        yield from (Path(place) / name for name in sorted(files))
+
+
+def _fits(file: Path, language: str | None) -> bool:
+    found = language_of(file.name, linting=True)
+    return found is not None and language in (None, found) and file.is_file()
+
+
+def _in_folder(file: Path, shown: str, config: str | None, cwd: Path) -> Linted:
+    """A file that nobody named: where it cannot be read, that is what is found."""
+    try:
+        return _linted(file, shown, None, config, cwd)
+    except UsageError as error:
+        language = open_language(language_of(file.name, linting=True) or "")
+        code = f"{language.name}/unreadable-file"
+        finding = Finding(shown, 1, 1, "error", code, whole(str(error)), "Unreadable File")
+        return Linted(shown, language, (finding,))
+
+
+def _linted(path: Path, shown: str, language: str | None, config: str | None, cwd: Path) -> Linted:
     found = language or language_of(path.name, linting=True)
     if found is None:
         told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
-        raise UsageError(f"{named} cannot be linted: its name ends with none of {told}; say --language NAME")
+        raise UsageError(f"{shown} cannot be linted: its name ends with none of {told}; say --language NAME")
     opened = open_language(found)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{shown} is no regular file; name a program, or a folder with some")
     text = read_program(path)
-    findings = read_with(opened.lint(str(path), text), reading(Loader(path, (cwd,))))
-    shown = [_named_as(finding, str(path), named) for finding in findings]
-    return Linted(named, opened, tuple(sorted(shown, key=lambda each: (each.path, each.line, each.column))))
-
-
-def _named_as(finding: Finding, path: str, named: str) -> Finding:
-    """With the path as the person gave it."""
-    return replace(finding, path=named) if finding.path == path else finding
+    given = {"config": str((cwd / Path(config).expanduser()).resolve())} if config else {}
+    named = str(with_config(given, opened, cwd, path).get("config", ""))
+    own = {"config": named, "tools": tuple(tool.spec for tool in TOOLS.values())} if opened.config else {}
+    folders = (cwd, *([Path(named).parent] if named else []))
+    findings = read_with(opened.lint(str(path), text, **own), reading(Loader(path, folders)))
+    made = [replace(each, path=shown) if each.path == str(path) else each for each in findings]
+    return Linted(shown, opened, tuple(sorted(made, key=lambda each: (each.path, each.line, each.column))))

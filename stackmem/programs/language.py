@@ -76,7 +76,8 @@ class Language(Struct, frozen=True):
             other than ``LoadSource``.
         outline: Checks the inputs and resolves the tools as ``start`` would, raises what it would, and returns what
             ``--dry-run`` prints; performs nothing.
-        lint: The findings on one file ``(path, text)``, as a tuple.
+        lint: The findings on one file ``(path, text)``, as a tuple; a language that has a ``config`` is also given it,
+            and the person's own tools, by the names ``config`` (a path, or empty) and ``tools``.
         announcer: A new announcer for one run.
         models: The names of all models beside the run's own that the program asks, as a tuple, where they can be known
             beforehand; a run that cannot have one of them does not begin.
@@ -96,7 +97,7 @@ class Language(Struct, frozen=True):
     main: str
     start: Callable[[Launch], Program]
     outline: Callable[[Launch], Reading]
-    lint: Callable[[str, str], Reading]
+    lint: Callable[..., Reading]
     announcer: Callable[[], Announcer]
     lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
     lint_suffixes: tuple[str, ...] = ()

@@ -86,7 +86,8 @@ def given(case: Case) -> set[str]:
 
 def linted(case: Case) -> list[str]:
     name = case.options.get("name", PROGRAM)
-    found = read_with(LANGUAGE.lint(posixpath.join("/w", name), text_of(case)), World(case).load)
+    config = ".aplconfig" if ".aplconfig" in (case.sources or {}) else ""
+    found = read_with(LANGUAGE.lint(posixpath.join("/w", name), text_of(case), config=config), World(case).load)
     report = lint_report(name, found)
     lines = [line[5:].replace("Line ", "") for line in report.splitlines() if line.startswith("*   [")]
     return [line.replace("] ", " ", 1).replace(":", "", 1) for line in lines]

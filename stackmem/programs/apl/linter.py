@@ -18,13 +18,19 @@ from .halts import Halt
 from .loader import load_library, load_program, load_tool
 from .nodes import Fault, Program
 from .registry import Registry
-from .sources import Config, base_of, find_config, read_config, registry_of
+from .sources import Config, base_of, read_config, registry_of
 
 _WORDS = re.compile(r"[^a-z0-9]+")
 
 
-def lint(path: str, text: str) -> Reading:
-    """The findings on a program, a tool file, a standard library or a configuration, in the order of its lines."""
+def lint(path: str, text: str, config: str = "", tools: tuple[ToolSpec, ...] = ()) -> Reading:
+    """The findings on a program, a tool file, a standard library or a configuration, in the order of its lines.
+
+    Args:
+        config: The configuration that a run would have; empty is none.
+        tools: The person's own.
+
+    """
     name = posixpath.basename(path).lower()
     if name.endswith(".aplconfig"):
         return (yield from _lint_config(path))
@@ -32,21 +38,21 @@ def lint(path: str, text: str) -> Reading:
         _, faults = load_library(text)
         return findings(path, faults, ())
     if name.endswith(".tool.apl"):
-        return (yield from _lint_tool(path, text))
+        return (yield from _lint_tool(path, text, config, tools))
     program, faults = load_program(text)
     if program is None:
         return findings(path, faults, ())
-    registry, warnings = yield from _registry(path, program)
+    registry, warnings = yield from _registry(path, program, config, tools)
     flow = Flow(path, registry, program.steps)
     yield from flow.program(program)
     return findings(path, (*faults, *flow.errors), (*warnings, *flow.warnings))
 
 
-def _lint_tool(path: str, text: str) -> Reading:
+def _lint_tool(path: str, text: str, config: str, tools: tuple[ToolSpec, ...]) -> Reading:
     tool, faults = load_tool(text)
     if tool is None:
         return findings(path, faults, ())
-    registry, warnings = yield from _registry(path, Program(()))
+    registry, warnings = yield from _registry(path, Program(()), config, tools)
     flow = Flow(path, registry, {})
     yield from flow.tool(tool)
     return findings(path, (*faults, *flow.errors), (*warnings, *flow.warnings))
@@ -61,17 +67,16 @@ def _lint_config(path: str) -> Reading:
     return ()
 
 
-def _registry(path: str, program: Program) -> Reading:
+def _registry(path: str, program: Program, named: str, own: tuple[ToolSpec, ...]) -> Reading:
     """``(registry, warnings)``; what cannot be read is a warning, since it may be there when the program runs."""
-    no_tools: tuple[ToolSpec, ...] = ()
     warnings: list[Fault] = []
     registry: Registry
     try:
-        config: Config = yield from find_config(path)
-        registry = yield from base_of(config, no_tools)
+        config: Config = yield from read_config(named, path)
+        registry = yield from base_of(config, own)
     except Halt as halt:
         warnings.append(Fault(Place(1, 1), "Unreadable Configuration", f"{halt.reason} {halt.details}"))
-        registry = yield from base_of(Config(), no_tools)
+        registry = yield from base_of(Config(), own)
     try:
         registry = yield from registry_of(program, path, registry)
     except Halt as halt:

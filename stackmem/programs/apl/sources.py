@@ -21,7 +21,6 @@ LIBRARY = "APL_STL.yml"
 PACKAGED = f"stackmem:apl/{LIBRARY}"
 MANIFEST = "agent_native_tools.yml"
 TOOL_SUFFIX = ".tool.apl"
-_MOST_FOLDERS = 40
 _CONFIG_KEYS = ("runtime", "linter", "tool_paths", "while_limit")
 
 Reading = Generator[LoadSource, Source, Any]
@@ -72,21 +71,6 @@ def read_config(named: str, beside: str) -> Reading:
     if source.failed:
         raise source_failed("The configuration could not be read.", source, named)
     return _config(source)
-
-
-def find_config(program: str) -> Reading:
-    """The nearest configuration above the program.
-
-    Raises:
-        Halt: It is broken.
-
-    """
-    levels = min(program.count("/"), _MOST_FOLDERS)
-    for level in range(max(1, levels)):
-        source: Source = yield LoadSource("../" * level + CONFIG, program)
-        if not source.failed:
-            return _config(source)
-    return Config()
 
 
 def _config(source: Source) -> Config:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.harness.lint import lint_file
+from stackmem.harness.lint import lint_all
 from stackmem.harness.program_inputs import read_answers
 from stackmem.harness.program_prepare import Asked, prepare_program
 from stackmem.harness.replay import replay_run
@@ -35,6 +35,6 @@ def test_an_example_does_what_its_script_says_and_replays(name, tmp_path):
     result = run_program(ready, dict(os.environ), Person(lambda _: answers.pop(0) if answers else None))
     assert (result.run.outcome, result.run.changed, answers) == ("finished", CHANGED[name], [])
     for definition in folder.glob("*.agent.yaml"):
-        assert lint_file(str(definition), None, tmp_path).findings == ()
+        assert lint_all([str(definition)], tmp_path)[0].findings == ()
     replayed = replay_run(Path(result.run.run_dir))
     assert (replayed.outcome, replayed.steps) == ("finished", script.read_text("utf-8").count("text: |"))
