@@ -64,7 +64,7 @@ def test_a_tool_is_told_with_what_it_was_asked(looked):
     shown = opened(looked)
     assert [fact[0] for fact in facts(shown, 1)] == ["step", "tool"]
     step, tool = facts(shown, 1)
-    assert step == ["step", "looker/turn 1", "Actions"]
+    assert step == ["step", "looker/turn 1", "Actions Write"]
     assert tool[2:3] + tool[4:] == ["write_file", "", ""]
     given = text(shown, tool[3])
     assert given.startswith('{"path": "long", "content": "yyyy')
@@ -95,7 +95,7 @@ def test_questions_answers_and_the_halt_are_told(looked):
 def test_a_row_says_what_was_decided_and_what_came_of_it(looked):
     rows = list(timeline(moments((record.at, record.event) for record in Run(looked).records())))
     assert [(row.outcome, row.detail) for row in rows] == [("ok", ""), ("ok", ""), ("ok", ""), ("failed", "Failed")]
-    assert [row.about for row in rows] == ["Actions", "ForEach", "Chat: Which <b>one</b>?", "Actions"]
+    assert [row.about for row in rows] == ["Actions Write", "ForEach", "Chat: Which <b>one</b>?", "Actions Read"]
 
 
 def test_the_browser_shows_decisions_payload_and_calls(looked, show):

@@ -89,8 +89,22 @@ def _decided(session: Session, system: str) -> Doing:
 
 
 def _announced(response: Response) -> str:
-    said = " ".join(response.message.split())
-    return f"{type(response.step).__name__}{': ' if said else ''}{said[:200]}"
+    """The decision in the words of the format, and what was said or is wrong."""
+    step, said = response.step, response.message
+    match step:
+        case Actions():
+            kind = f"Actions {', '.join(call.name for call in step.calls)}"
+        case Ask():
+            kind = f"Sub-Agent {step.name}"
+        case Again():
+            kind = "Retry"
+        case Expand():
+            kind = f"Retry with #{step.index}"
+        case Malformed() | Failed():
+            kind, said = type(step).__name__, step.fault
+        case Success() | Chat() | ForEach() | While():
+            kind = type(step).__name__
+    return ": ".join(" ".join(part.split())[:200] for part in (kind, said) if part)
 
 
 def _carried_out(session: Session, response: Response) -> Doing:
@@ -122,7 +136,7 @@ def _stepped(session: Session, response: Response) -> Doing:
     step = response.step
     match step:
         case Success():
-            return _success(session, step)
+            return _success(session, Finish(step.message, session.payload))
         case Chat():
             return (yield from _chat(session, step, response))
         case Malformed():
@@ -140,7 +154,7 @@ def _stepped(session: Session, response: Response) -> Doing:
             return _settled(session, ok=(yield from run_loop(session, step)))
         case Ask():
             finish = yield from run_sub_agent(session, step)
-            return finish if isinstance(finish, Finish) else _settled(session, ok=bool(finish))
+            return _success(session, finish) if isinstance(finish, Finish) else _settled(session, ok=bool(finish))
 
 
 def _settled(session: Session, *, ok: bool) -> None:
@@ -169,7 +183,8 @@ def _again(session: Session) -> None:
     session.tell(nothing if session.bare else "Done. Go on.")
 
 
-def _success(session: Session, step: Success) -> Finish | None:
+def _success(session: Session, finish: Finish) -> Finish | None:
+    """The end; None where actions have to run before it, which is told."""
     short = [
         f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"
         for action in session.agent.actions
@@ -179,7 +194,7 @@ def _success(session: Session, step: Success) -> Finish | None:
         session.tell_failure(f"the task is not complete: these actions must run first: {', '.join(short)}")
         _settled(session, ok=False)
         return None
-    return Finish(step.message, session.payload)
+    return finish
 
 
 def _chat(session: Session, step: Chat, response: Response) -> Doing:

@@ -5,6 +5,7 @@ Nothing here opens, sends or refreshes anything by itself: a command is told and
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import quote
 
@@ -60,16 +61,16 @@ def _read(value: Any, place: str, known: dict[str, Any]) -> tuple[Command, ...]:
         if not isinstance(each, dict):
             raise Misfit(f"{here} must be an object")
         type_ = word(each, "type", here, tuple(known), "")
-        found.append(Command(type_, known[type_](each, here), each))
+        line = " ".join(known[type_](each, here).split())  # on one line, so that none can look like another
+        found.append(Command(type_, line, each))
     return tuple(found)
 
 
 def _resource(given: dict[str, Any], place: str) -> str:
     kind = word(given, "resourceType", place, _RESOURCES, "Record")
     mode = word(given, "mode", place, ("view", "edit"), "view")
-    name = " ".join(
-        str(part) for part in (given.get("entityName"), given.get("resourceId") or given.get("keys")) if part
-    )
+    parts = (given.get("entityName"), given.get("resourceId") or given.get("keys"))
+    name = " ".join(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False) for part in parts if part)
     return f"[{mode} {kind}] {needed(given, 'label', str, place)}" + (f": {name}" if name else "")
 
 

@@ -1,8 +1,9 @@
 """When results leave the prompt or are shortened in it, without spoiling what the provider has cached.
 
 A result is due when it is older than its turns. Changing it means that everything behind it is written anew, so it is
-changed only once what is saved is at least what stands behind it; until then it is deferred. The place of the first
-result that is changed is the boundary: before it the prompt keeps its bytes.
+changed only once what is saved is at least what stands behind it; until then it is deferred. What is changed further
+back is written anew in any case: from there on only what stands between counts, and only what is saved there. The place
+of the first result that is changed is the boundary: before it the prompt keeps its bytes.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ def boundary(entries: list[Entry], turn: int) -> int:
         if due(entry, turn):
             saved += max(0, len(entry.text) - _kept_chars(entry))
             if saved >= behind:
-                found = index
-            behind += min(len(entry.text), _kept_chars(entry))
+                found, saved, behind = index, 0, 0
+            else:
+                behind += min(len(entry.text), _kept_chars(entry))
         else:
             behind += len(entry.text)
     return found
@@ -71,14 +73,13 @@ def removed(entry: Entry) -> Entry:
 
 
 def compacted(entry: Entry, chars: int) -> Entry:
-    """With its first characters; one that is short already stays."""
-    mark = (
-        f"\n\n[Compacted: showing first {chars:,} of {len(entry.text):,} characters. "
-        "Agent can request expansion if needed.]"
-    )
+    """With its first characters; one that is short already stays. What was expanded once cannot be again."""
+    once = bool(entry.number) and not (entry.final and entry.original is None)
+    again = "Agent can request expansion if needed." if once else "It cannot be expanded again."
+    mark = f"\n\n[Compacted: showing first {chars:,} of {len(entry.text):,} characters. {again}]"
     text = shortened(entry.text, chars, mark)
     whole = entry.text if entry.original is None else entry.original
-    return replace(entry, text=text, original=whole if text != entry.text else entry.original, final=True)
+    return replace(entry, text=text, original=whole if once and text != entry.text else entry.original, final=True)
 
 
 def summarised(entry: Entry, summary: str) -> Entry:

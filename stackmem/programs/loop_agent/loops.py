@@ -108,9 +108,12 @@ def for_each(session: Session, loop: ForEach, path: str) -> Doing:
     items = collection_of(session.payload, loop.collection)
     if items is None:
         return f'Collection path "{loop.collection}" not an array'
-    items = list(items[: loop.most])
+    left, items = max(0, len(items) - loop.most), list(items[: loop.most])
     yield StepEntered(path, f"ForEach over {len(items)} of {loop.collection}"[:300])
     rounds = _Rounds(session, loop.does, path, together=loop.parallel)
+    if left:
+        told = f"the last {left:,} of {left + len(items):,} items were left out, since maxIterations is {loop.most:,}"
+        rounds.warnings.append(told)
     width = _width(session, loop)
     before, stopped = session.payload, ""
     for start in range(0, len(items), width):

@@ -57,7 +57,10 @@ def _took(session: Session, merged: Merged, warnings: list[str]) -> Doing:
 
 
 def run_sub_agent(session: Session, step: Ask) -> Doing:
-    """A ``Finish`` where the sub-agent's success ends its parent, else whether it succeeded."""
+    """A ``Finish`` where the sub-agent's success ends its parent, else whether it succeeded.
+
+    What it has to ask is no end: the parent goes on with it.
+    """
     path = f"{session.path}/turn {session.turn}"
     asked: Asked = yield from ask_agent(session, step, session.payload, path)
     merged = Merged(session.payload, session.agent.allowed, together=False)
@@ -66,8 +69,8 @@ def run_sub_agent(session: Session, step: Ask) -> Doing:
     kind: Kind = "sub-agent-result"
     session.conversation.result(kind, text, session.turn, session.agent.expires or SUB_AGENT_EXPIRY)
     yield from _took(session, merged, [])
-    if step.terminate_after and asked.outcome.ok:
-        return Finish(str(asked.outcome.value), session.payload, chat=asked.outcome.told == "chat")
+    if step.terminate_after and asked.outcome.ok and asked.outcome.told != "chat":
+        return Finish(str(asked.outcome.value), session.payload)
     session.fault = f"{asked.outcome.name}: {asked.outcome.told}"
     return asked.outcome.ok
 

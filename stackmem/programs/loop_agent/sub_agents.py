@@ -88,10 +88,16 @@ def _request(session: Session, ask: Ask, mode: Mode) -> str:
     if ask.context is not None:
         context = ask.context if isinstance(ask.context, str) else json.dumps(ask.context, ensure_ascii=False)
         parts.append(f"CONTEXT\n{context}")
-    shown = chosen(session.conversation.entries, mode)
+    shown = chosen(_before_asking(session.conversation.entries), mode)
     if shown:
         parts.append("CONVERSATION OF THE PARENT\n" + "\n\n".join(shown))
     return "\n\n".join(parts)
+
+
+def _before_asking(entries: list[Entry]) -> list[Entry]:
+    """Without the response that asks, whose words for the sub-agent it has already."""
+    asking = max((index for index, entry in enumerate(entries) if entry.from_model), default=len(entries))
+    return entries[:asking]
 
 
 def chosen(entries: list[Entry], mode: Mode) -> list[str]:

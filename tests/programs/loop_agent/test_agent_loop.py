@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from stackmem.core.program_events import StepEntered
 from stackmem.errors import UsageError
 from stackmem.programs.effects import Completion, ToolAnswer, Wait
 from stackmem.programs.loop_agent.prompt_sections import kept_for
 
-from .stage import AGENT, actions, change, done, play, step
+from .stage import AGENT, actions, ask, change, done, for_each, play, step, while_
 
 NOTES = AGENT + "payload: {notes: []}\n"
 
@@ -286,3 +287,19 @@ def test_replaying_asks_for_the_same_prompts():
     one, two = (play(*replies) for _ in range(2))
     assert one.asked == two.asked
     assert json.dumps(one.value) == json.dumps(two.value)
+
+
+def test_each_decision_is_noted_in_the_words_of_the_format():
+    agent = AGENT + "payload: {items: [1]}\nsub_agents: [{name: kid, inline: {name: kid, prompt: q}}]\n"
+    replies = (
+        actions("Poll", "Fetch Page"), ask("kid"), done(), for_each(), while_("false"), "no", "", step("Retry"),
+        step("retry", messageIndex=9), {"message": "a\nb"}, done("all"),
+    )  # fmt: skip
+    played = play(*replies, agent=agent, answers=("",))
+    noted = [fact.call for fact in played.done.happened if isinstance(fact, StepEntered) and "turn" in fact.path]
+    loops = ("ForEach over 1 of items", "While false")
+    assert [call for call in noted if call not in loops] == [
+        "Actions Poll, Fetch Page", "Sub-Agent kid", "Success: done", "ForEach", "While",
+        "Malformed: it is not one JSON object: Expecting value at line 1, column 1", "Failed: the reply is empty",
+        "Retry", "Retry with #9", "Chat: a b", "Success: all",
+    ]  # fmt: skip

@@ -74,6 +74,14 @@ def test_no_more_than_the_most():
     assert len(play(for_each(maxIterations=2), done(), agent=ITEMS).calls) == 2
 
 
+def test_what_is_left_out_is_told():
+    agent = AGENT + "payload: {items: [1, 2, 3]}\n"
+    told = "**Warning:** the last 1 of 3 items were left out, since maxIterations is 2"
+    for mode in ("sequential", "parallel"):
+        loop = {"collectionPath": "items", "action": {"name": "Fetch Page"}, "maxIterations": 2, "executionMode": mode}
+        assert told in play(step("ForEach", forEach=loop), done(), agent=agent).last
+
+
 def test_a_failure_stops_the_loop_and_keeps_what_was_done():
     played = play(one(), done(), agent=ITEMS, tool=failing_at(2))
     assert len(played.calls) == 2

@@ -74,6 +74,20 @@ def test_terminate_after_ends_the_parent_with_the_childs_success_only():
     assert played.done.said == ["mine"]
 
 
+def test_a_child_that_asks_something_does_not_end_its_parent():
+    asks = {"message": "Which one?", "nextStep": {"type": "Chat"}}
+    played = play(ask("helper", terminateAfter=True), asks, done("mine"), agent=PARENT)
+    assert "**Result:** SUCCESS — chat\n**Output:**\nWhich one?" in played.last
+    assert played.done.said == ["mine"]
+
+
+def test_what_must_run_first_holds_for_an_end_by_a_child_too():
+    agent = PARENT + "actions: [{name: Poll, tool: poll, min_runs: 1}]\n"
+    played = play(ask("helper", terminateAfter=True), done("theirs"), actions("Poll"), done("mine"), agent=agent)
+    assert "these actions must run first: Poll (0 of 1)" in played.prompt(2)
+    assert played.done.said == ["mine"]
+
+
 def test_an_unknown_sub_agent_lists_the_known_ones():
     assert "there is no sub-agent 'nobody'; known: helper, thinker" in play(ask("nobody"), done(), agent=PARENT).last
 
@@ -160,6 +174,13 @@ def test_the_parents_messages_stand_in_the_childs_request():
     agent = PARENT.replace("- name: helper", "- name: helper\n    messages: all")
     played = play(ask("helper"), done(), done(), agent=agent, options={"request": "Find Ann."})
     assert "CONVERSATION OF THE PARENT\nTOLD: Find Ann." in played.prompt(1)
+
+
+def test_the_response_that_asks_is_none_of_the_messages():
+    agent = PARENT.replace("- name: helper", "- name: helper\n    messages: latest")
+    first = {**change(newElements={"facts": ["x"]}), "nextStep": {"type": "Retry"}}
+    played = play(first, {**ask("helper", "Go."), **change(stray=1)}, done(), done(), agent=agent)
+    assert played.prompt(2).startswith("Go.\n\nCONVERSATION OF THE PARENT\nTOLD: Done. Go on.\n## Current State")
 
 
 FILE = "name: other\nprompt: Look into {{agentName}}.\nsub_agents: [{name: again, file: main.agent.yaml}]\n"
