@@ -6,11 +6,13 @@ import tracemalloc
 
 import pytest
 
+from stackmem.core.program_events import ToolAnswered
 from stackmem.programs.effects import Complete, Completion, Group, InvokeTool, ToolAnswer
 from stackmem.programs.language import Launch
 from stackmem.programs.loop_agent.excess import excess
 from stackmem.programs.loop_agent.language import start
 
+from .seam import Clocked
 from .stage import AGENT, OWN, PATH, done, for_each, play, step, while_
 
 LARGE = 10_000
@@ -155,3 +157,25 @@ def test_what_is_too_much_is_found_though_the_same_part_stands_there_a_million_t
     assert (excess(narrow), excess([narrow])) == ("", "a value is nested deeper than 150 levels")
     assert excess([[[narrow[0]]], narrow, narrow[0]]) == excess([narrow])
     assert [excess(plain) for plain in (None, 1, "", "x" * 1_000, {}, [[]])] == [""] * 6
+
+
+def test_a_loop_that_is_stopped_between_two_files_goes_on_where_it_was_and_replays():
+    agent = AGENT.replace("tool: fetch,", "tool: read_file,").replace("tool: poll", "tool: shell")
+    items = f"static:{list(range(900))}"
+    each = {"name": "fetch", "params": {"path": "{{item}}.txt"}}
+
+    def begun():
+        reply = for_each(collectionPath=items, executionMode="parallel", maxConcurrency=16, action=each)
+        return Clocked(agent, reply, done(), tool=ToolAnswered("x" * LARGE))
+
+    def files(played: Clocked) -> list[dict]:
+        return [call.arguments for call in played.calls if call.tool == "write_file"]
+
+    whole = begun().play()
+    assert len(files(whole)) == 3
+    assert whole.state.outcome == "finished"
+    for facts in (len(whole.events) // 4, len(whole.events) // 2, len(whole.events) - 6):
+        stopped = begun().play(facts).stopped_and_resumed().play()
+        assert stopped.state.outcome == "finished"
+        assert files(stopped) == files(whole)
+        assert stopped.replayed() == 2

@@ -2,89 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from stackmem.core.budgets import Limits
-from stackmem.core.effects import AskModel, ReadClock
-from stackmem.core.events import ClockRead, Event, FramePopped, ModelReplied, RunEnded, RunResumed
-from stackmem.core.frames import so_far
-from stackmem.core.machine import evolve
-from stackmem.core.messages import Text, Usage
-from stackmem.core.program_events import ProgramStarted, Said, ToolAnswered, Waited
-from stackmem.core.state import State
-from stackmem.memory import open_strategy
-from stackmem.programs.course import Course, Outside
-from stackmem.programs.effects import InvokeTool, Wait
-from stackmem.programs.loop_agent.language import start
-from stackmem.trace.program import launch_of
-from stackmem.trace.record import Record
-from stackmem.trace.replay import verify
-from tests.build import PRICE, started
+from stackmem.core.events import ClockRead, FramePopped, ModelReplied
+from stackmem.core.program_events import Said, ToolAnswered
 
+from .seam import Clocked
 from .stage import ask, done, step, while_
 
-ONE_DOLLAR = Usage(output=500_000)  # at two dollars a million
 INNER = "actions: [{name: Poll, tool: shell, retries: 3}], limits: {%s}"
 AGENT = "name: boss\nprompt: p\nsub_agents: [{name: helper, inline: {name: helper, prompt: p, %s}}]\n"
-
-
-class Clocked:
-    """An agent played on the seam: every completion takes ten seconds and a dollar, every tool a second."""
-
-    def __init__(self, agent: str, *replies: Any, price: Any = PRICE, tool: Any = None, limits: Any = None) -> None:
-        self.text, self.replies, self.tool = agent, list(replies), tool or ToolAnswered("ok")
-        self.now, self.waited, self.events = 0.0, list[float](), list[Event]()
-        begun = ProgramStarted("loop_agent", "/w/main.agent.yaml", "d", {}, "/w")
-        first = started(price=price, limits=limits or Limits(steps=None))
-        launch = launch_of(begun, first, agent)
-        self.course = Course(lambda: start(launch), open_strategy("stackheap"), open_strategy, self.text_of)
-        self.state = State()
-        for event in (first, begun):
-            self.add(event)
-
-    def text_of(self, digest: str) -> str:
-        return self.text
-
-    def add(self, event: Event) -> None:
-        self.events.append(event)
-        self.state = evolve(self.state, event)
-        self.course.saw(event, self.state)
-
-    def play(self, facts: int = 1_000) -> Clocked:
-        while len(self.events) < facts:
-            upcoming = self.course.upcoming(self.state)
-            if upcoming is None:
-                return self
-            if isinstance(upcoming, ReadClock):
-                self.add(ClockRead(self.now))
-            elif isinstance(upcoming, Outside):
-                for branch, effect in upcoming.asked:
-                    self.add(self.answer(branch, effect))
-            else:
-                self.add(upcoming)  # type: ignore[arg-type]
-        return self
-
-    def answer(self, branch: int | None, effect: Any) -> Event:
-        match effect:
-            case AskModel():
-                self.now += 10
-                more = {} if branch is None else {"branch": branch}
-                said = (Text(json.dumps(self.replies.pop(0))),)
-                return ModelReplied(said, "end", ONE_DOLLAR, prompt_digest=effect.view.digest, **more)
-            case InvokeTool():
-                self.now += 1
-                return self.tool
-            case Wait():
-                self.now += effect.seconds
-                self.waited.append(effect.seconds)
-                return Waited(effect.seconds)
-        raise AssertionError(effect)
-
-    def replayed(self) -> int:
-        return verify([Record(at, 0.0, event) for at, event in enumerate(self.events, 1)], self.text_of).prompts
 
 
 def told(played: Clocked) -> str:
@@ -183,10 +113,6 @@ def test_the_limits_of_the_agent_that_is_run_are_the_runs_and_not_looked_at_twic
 def test_a_run_that_stops_anywhere_goes_on_with_a_look_at_the_clock_and_replays(facts):
     limits = Limits(steps=None, seconds=1_000) if facts % 2 else None
     played = Clocked(AGENT % (INNER % "seconds: 15"), ask("helper"), POLL, POLL, done(), limits=limits).play(facts)
-    played.add(RunEnded("interrupted", so_far(played.state)))
-    again = verify([Record(at, 0.0, event) for at, event in enumerate(played.events, 1)], played.text_of)
-    played.course, played.state = again.course, again.state
-    played.add(RunResumed(played.state.limits, "memory", "0"))
-    assert played.play().state.outcome == "finished"
+    assert played.stopped_and_resumed().play().state.outcome == "finished"
     assert "of its 15.0 seconds" in told(played)
     assert played.replayed() == 4
