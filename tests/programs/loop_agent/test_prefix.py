@@ -1,0 +1,196 @@
+"""Whatever an agent does, what a prompt marks for the cache begins the next prompt, byte for byte.
+
+Three things may change it, each told in the trace: results that are due (and then only where that saves at least what
+has to be written anew), a summary of the conversation, and a prompt that was too long.
+"""
+
+import itertools
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from stackmem.core.program_events import StepEntered
+from stackmem.programs.effects import (
+    AskUser,
+    Complete,
+    Completion,
+    EnterFrame,
+    InvokeTool,
+    LeaveFrame,
+    ToolAnswer,
+)
+from stackmem.programs.in_memory import run_in_memory
+from stackmem.programs.language import Launch
+from stackmem.programs.loop_agent.language import start
+
+from .stage import OWN, PATH, actions, ask, change, done, for_each, step, while_
+
+ACTIONS = """
+  - {name: Keep, tool: fetch}
+  - {name: Brief, tool: poll, expires: {turns: 0}}
+  - {name: Later, tool: poll, expires: {turns: 2}}
+  - {name: Short, tool: poll, expires: {turns: 1, mode: compact, chars: 40}}
+  - {name: Summed, tool: poll, expires: {turns: 1, mode: compact, by: summary}}
+"""
+AGENT = f"""
+name: lead
+prompt: Do it.
+payload: {{items: [1, 2, 3], n: 0}}
+actions: {ACTIONS}
+sub_agents:
+  - name: helper
+    messages: %(messages)s
+    inline: {{name: helper, prompt: Help, prompt_params: {{includeCommandDocs: false}}, actions: [
+      {{name: Later, tool: poll, expires: {{turns: 1}}}},
+      {{name: Short, tool: poll, expires: {{turns: 0, mode: compact}}}}]}}
+  - {{name: adviser, inline: {{name: adviser, prompt: Advise.}}}}
+limits: {{context_tokens: %(context)s}}
+loop_result_turns: %(turns)s
+prompt_params: %(params)s
+%(override)s
+"""
+FORM = {"responseForm": {"title": "New", "questions": [{"id": "n", "label": "How many?", "type": {"type": "number"}}]}}
+PARAMS = ["includePayloadInPrompt", "includeForEachDocs", "includeMessageExpansionDocs", "crushActionResults"]
+
+
+class Sent(Struct):
+    """A prompt, and what changed the conversation since the one before it."""
+
+    prompt: Complete
+    reasons: tuple[str, ...]
+
+
+class Watched(Struct):
+    """The prompts of every conversation of a run, in order.
+
+    Attributes:
+        conversations: One for each time that an agent was asked.
+        asked: All prompts, those for summaries among them.
+
+    """
+
+    conversations: list[list[Sent]]
+    asked: list[Complete]
+
+
+def watched(decisions, agent, sizes):
+    """Play the decisions, then ``done`` until the end, with results of these sizes."""
+    left, size = itertools.chain(decisions, itertools.repeat(done())), itertools.cycle(sizes)
+    found = Watched([], [])
+    open_, reasons = [[]], []
+
+    def sent(effect, conversation):
+        conversation.append(Sent(effect, tuple(reasons)))
+        reasons.clear()
+        reply = next(left)
+        if isinstance(reply, Completion):
+            reasons.append("window")
+            return reply
+        return Completion(reply if isinstance(reply, str) else json.dumps(reply))
+
+    def answer(effect):
+        match effect:
+            case Complete(name="summary"):
+                found.asked.append(effect)
+                reasons.append("summary")
+                return Completion("in short " * 9)
+            case Complete():
+                found.asked.append(effect)
+                return sent(effect, open_[-1])
+            case InvokeTool():
+                return ToolAnswer("r" * next(size))
+            case AskUser():
+                return "4"
+        raise AssertionError(effect)
+
+    def framed(program):
+        """The same program; its frames are conversations of their own, and what is told is remembered."""
+        given_ = None
+        while True:
+            try:
+                effect = program.send(given_)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(effect, EnterFrame):
+                open_.append([])
+            if isinstance(effect, LeaveFrame):
+                found.conversations.append(open_.pop())
+            if isinstance(effect, StepEntered) and "left the prompt or became shorter" in effect.call:
+                reasons.append("due")
+            given_ = yield effect
+
+    launch = Launch(PATH, agent, {}, "/w", "/w", {}, OWN)
+    run_in_memory(framed(start(launch)), answer)
+    found.conversations.append(open_.pop())
+    return found
+
+
+def marked(prompt):
+    """The texts that a prompt marks for the cache, without the system prompt."""
+    point = prompt.breakpoints[-1]
+    parts = [(message.role, part.text) for message in prompt.messages[: point.message] for part in message.parts]
+    last = prompt.messages[point.message]
+    return parts + [(last.role, part.text) for part in last.parts[: point.part + 1]]
+
+
+def check(conversation):
+    for one, two in itertools.pairwise(conversation):
+        assert one.prompt.system == two.prompt.system
+        before, after = marked(one.prompt), marked(two.prompt)
+        same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+        if same == len(before):
+            continue
+        assert two.reasons, (before[same], after[same : same + 1])
+        assert after[0] == before[0] or "window" in two.reasons
+        if set(two.reasons) == {"due"}:
+            rest, now = before[same:], after[same : len(before)]
+            saved = sum(len(text) for _, text in rest) - sum(len(text) for _, text in now)
+            assert saved >= sum(len(text) for _, text in now[1:])
+            assert [role for role, _ in rest] == [role for role, _ in now]
+        elif set(two.reasons) <= {"due", "summary"} and len(after) < len(before):
+            assert after[1][1].startswith("[Summary of the conversation up to here]")
+    for sent in conversation:
+        tail = [part.text for message in sent.prompt.messages for part in message.parts][len(marked(sent.prompt)) :]
+        assert len(tail) <= 1
+        kept = "".join(text for _, text in marked(sent.prompt))
+        assert "## Current State" not in kept
+        assert "## Loop Completed" not in kept
+        assert len(sent.prompt.breakpoints) <= 4
+        assert sent.prompt.messages[-1].role == "user"
+
+
+DECISION = st.one_of(
+    *(st.just(actions(name)) for name in ("keep", "brief", "later", "short", "summed")),
+    st.just(actions("brief", "keep", "later", "short")),
+    st.builds(lambda number: step("Retry", messageIndex=number), st.integers(1, 9)),
+    st.sampled_from([
+        step("Retry"), change(updateElements={"n": 1}), change(newElements={"n": "new"}), "no", "",
+        {"automaticCommands": [{"type": "notification", "message": "x"}]}, {"message": "Which?"}, FORM,
+    ]),
+    st.sampled_from([
+        for_each(action={"name": "Keep"}), for_each(executionMode="parallel", action={"name": "Later"}),
+        while_("index < 2", action={"name": "Later"}), ask("helper"), ask("adviser"), ask("helper", "again"),
+        step("ForEach", forEach={"collectionPath": "items", "subAgent": {"name": "helper", "message": "{{item}}"}}),
+        Completion("", failed="window"),
+    ]),
+)  # fmt: skip
+DEFINITION = st.fixed_dictionaries({
+    "messages": st.sampled_from(["none", "all", "latest", "bookend"]),
+    "context": st.sampled_from([2_500, 6_000, 100_000]),
+    "turns": st.integers(0, 3),
+    "params": st.dictionaries(st.sampled_from(PARAMS), st.booleans()).map(json.dumps),
+    "override": st.sampled_from(["", "", "expires: {turns: 1}", "expires: {turns: 0, mode: compact, chars: 10}"]),
+})  # fmt: skip
+SIZES = st.lists(st.sampled_from([0, 30, 300, 2_000, 9_000]), min_size=1, max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(DECISION, min_size=8, max_size=40), DEFINITION, SIZES)
+def test_what_a_prompt_marks_for_the_cache_begins_the_next(decisions, definition, sizes):
+    agent = AGENT % definition
+    found = watched(decisions, agent, sizes)
+    for conversation in found.conversations:
+        check(conversation)
+    assert watched(decisions, agent, sizes).asked == found.asked
