@@ -24,6 +24,7 @@ from stackmem.bench.trial import Row
 from stackmem.errors import UsageError
 from stackmem.harness.option_values import Place
 from stackmem.harness.options import OPTIONS
+from stackmem.models.endpoint import ANTHROPIC, NO_KEY, OPENAI
 
 from .bench_screen import open_bench_screen, strategy_lines
 from .solving import readable
@@ -73,7 +74,7 @@ def bench_and_show(flags: Flags) -> None:
     plan = _plan(flags, folder, cwd)
     means = _means(flags)
     if flags.dry_run:
-        _show_plan(plan, folder, as_json=flags.json)
+        _show_plan(plan, folder, _environ(flags), as_json=flags.json)
         return
     with open_bench_screen(quiet=flags.quiet) as screen:
         came = run_bench(plan, folder, means, os.environ, screen.begin, screen)
@@ -104,7 +105,15 @@ def _plan(flags: Flags, folder: Path, cwd: Path) -> Plan:
         return old
     said = " ".join(map(shlex.quote, ["stackmem", *sys.argv[1:]]))
     name = Path(suites[0]).stem if suites else ""
-    return make_plan(over(asked, suite), cwd, os.environ, suite=name, command=said)
+    return make_plan(over(asked, suite), cwd, _environ(flags), suite=name, command=said)
+
+
+def _environ(flags: Flags) -> Mapping[str, str]:
+    """The environment; for a dry run, which asks nobody, with a stand-in for a key that is not set."""
+    if not flags.dry_run:
+        return os.environ
+    keys = {one.key_variable: os.environ.get(one.key_variable, "").strip() or NO_KEY for one in (ANTHROPIC, OPENAI)}
+    return {**os.environ, **keys}
 
 
 def _asked(flags: Flags, named: list[str], cwd: Path, home: str) -> Asked:
@@ -161,12 +170,12 @@ def _means(flags: Flags) -> Means:
     )  # fmt: skip
 
 
-def _show_plan(plan: Plan, folder: Path, *, as_json: bool) -> None:
+def _show_plan(plan: Plan, folder: Path, environ: Mapping[str, str], *, as_json: bool) -> None:
     old = read_plan(folder)
     if old is not None:
         refuse_other(old, plan, folder)
     rows: Mapping[str, Row] = latest_rows(folder)
-    usd = left_usd(plan, rows, os.environ)
+    usd = left_usd(plan, rows, environ)
     pairs, rate, gap = detectable(plan, rows.values())
     found: dict[str, Any] = {
         "trials": plan.count,

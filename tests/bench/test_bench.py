@@ -208,11 +208,12 @@ def test_a_dry_run_makes_nothing(stage, tmp_path):
     assert not (tmp_path / "bench").exists()
 
 
-def test_a_paid_plan_is_told_what_it_will_cost(stage, tmp_path):
+@pytest.mark.parametrize("key", [None, "sk-none"])
+def test_a_paid_plan_is_told_what_it_will_cost_with_a_key_and_without(stage, tmp_path, key):
     (task,) = small_tasks(stage, "one")
     ran = stage.run(
         "bench", task, "--models", "claude-sonnet-5-5", "--strategies", "full", "-o", tmp_path / "bench", "--dry-run",
-        env={"ANTHROPIC_API_KEY": "sk-none"},
+        env={"ANTHROPIC_API_KEY": key} if key else {},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "cost of what is left: about $0." in ran.stdout
