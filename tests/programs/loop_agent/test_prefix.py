@@ -62,51 +62,25 @@ class Sent(Struct):
     reasons: tuple[str, ...]
 
 
-class Watched(Struct):
-    """The prompts of every conversation of a run, in order.
+class Watched:
+    """Plays decisions, then ``done`` until the end, with results of some sizes.
 
     Attributes:
-        conversations: One for each time that an agent was asked.
+        conversations: The prompts of each time that an agent was asked, in order.
         asked: All prompts, those for summaries among them.
 
     """
 
-    conversations: list[list[Sent]]
-    asked: list[Complete]
+    def __init__(self, decisions, agent, sizes):
+        self.conversations, self.asked = [[]], []
+        self._left = itertools.chain(decisions, itertools.repeat(done()))
+        self._sizes = itertools.cycle(sizes)
+        self._open, self._beside, self._reasons = [self.conversations[0]], {}, []
+        launch = Launch(PATH, agent, {}, "/w", "/w", {}, OWN)
+        run_in_memory(self._framed(start(launch)), self._answer)
 
-
-def watched(decisions, agent, sizes):
-    """Play the decisions, then ``done`` until the end, with results of these sizes."""
-    left, size = itertools.chain(decisions, itertools.repeat(done())), itertools.cycle(sizes)
-    found = Watched([], [])
-    open_, reasons = [[]], []
-
-    def sent(effect, conversation):
-        conversation.append(Sent(effect, tuple(reasons)))
-        reasons.clear()
-        reply = next(left)
-        if isinstance(reply, Completion):
-            reasons.append("window")
-            return reply
-        return Completion(reply if isinstance(reply, str) else json.dumps(reply))
-
-    def answer(effect):
-        match effect:
-            case Complete(name="summary"):
-                found.asked.append(effect)
-                reasons.append("summary")
-                return Completion("in short " * 9)
-            case Complete():
-                found.asked.append(effect)
-                return sent(effect, open_[-1])
-            case InvokeTool():
-                return ToolAnswer("r" * next(size))
-            case AskUser():
-                return "4"
-        raise AssertionError(effect)
-
-    def framed(program):
-        """The same program; its frames are conversations of their own, and what is told is remembered."""
+    def _framed(self, program):
+        """The same program; each of its frames is a conversation, and what is told is remembered."""
         given_ = None
         while True:
             try:
@@ -114,17 +88,47 @@ def watched(decisions, agent, sizes):
             except StopIteration as stop:
                 return stop.value
             if isinstance(effect, EnterFrame):
-                open_.append([])
+                self._open.append(self._new())
             if isinstance(effect, LeaveFrame):
-                found.conversations.append(open_.pop())
+                self._open.pop()
             if isinstance(effect, StepEntered) and "left the prompt or became shorter" in effect.call:
-                reasons.append("due")
+                self._reasons.append("due")
             given_ = yield effect
 
-    launch = Launch(PATH, agent, {}, "/w", "/w", {}, OWN)
-    run_in_memory(framed(start(launch)), answer)
-    found.conversations.append(open_.pop())
-    return found
+    def _answer(self, effect):
+        match effect:
+            case Complete():
+                self.asked.append(effect)
+                return self._reply(effect)
+            case InvokeTool():
+                return ToolAnswer("r" * next(self._sizes))
+            case AskUser():
+                return "4"
+        raise AssertionError(effect)
+
+    def _reply(self, effect):
+        if effect.name == "summary":
+            self._reasons.append("summary")
+            return Completion("in short " * 9)
+        self._conversation(effect).append(Sent(effect, tuple(self._reasons)))
+        reply = next(self._left)
+        self._reasons = ["window"] if isinstance(reply, Completion) else []
+        if isinstance(reply, Completion):
+            return reply
+        return Completion(reply if isinstance(reply, str) else json.dumps(reply))
+
+    def _conversation(self, effect):
+        """The running frame's; of agents side by side, that have none, each begins with a request of its own."""
+        if effect.name != "adviser" or len(self._open) > 1:
+            return self._open[-1]
+        request = effect.messages[0].parts[0].text
+        if len(effect.messages) == 1:
+            self._beside[request] = self._new()
+        return self._beside[request]
+
+    def _new(self):
+        self.conversations.append([])
+        return self.conversations[-1]
 
 
 def marked(prompt):
@@ -173,6 +177,8 @@ DECISION = st.one_of(
         for_each(action={"name": "Keep"}), for_each(executionMode="parallel", action={"name": "Later"}),
         while_("index < 2", action={"name": "Later"}), ask("helper"), ask("adviser"), ask("helper", "again"),
         step("ForEach", forEach={"collectionPath": "items", "subAgent": {"name": "helper", "message": "{{item}}"}}),
+        step("ForEach", forEach={"collectionPath": "items", "executionMode": "parallel", "subAgent": {
+            "name": "adviser", "message": "{{item}}"}}),
         Completion("", failed="window"),
     ]),
 )  # fmt: skip
@@ -186,11 +192,11 @@ DEFINITION = st.fixed_dictionaries({
 SIZES = st.lists(st.sampled_from([0, 30, 300, 2_000, 9_000]), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(DECISION, min_size=8, max_size=40), DEFINITION, SIZES)
 def test_what_a_prompt_marks_for_the_cache_begins_the_next(decisions, definition, sizes):
     agent = AGENT % definition
-    found = watched(decisions, agent, sizes)
+    found = Watched(decisions, agent, sizes)
     for conversation in found.conversations:
         check(conversation)
-    assert watched(decisions, agent, sizes).asked == found.asked
+    assert Watched(decisions, agent, sizes).asked == found.asked
