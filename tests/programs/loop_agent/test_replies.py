@@ -181,6 +181,8 @@ def test_what_is_strange_and_does_no_harm_is_told():
     assert "not known and passed over: sun" in last
     assert "confidence is no number" in last
     assert "The expansion failed: there is no result #1." in told({"nextStep": {"messageIndex": 1}})
+    assert "the form was dropped: it goes with a Chat" in told(form(of("text")) | actions("Poll"))
+    assert "a number" in told("5")
     dropped = play({"taskComplete": True, "message": "m", "nextStep": {"type": 5}})
     assert dropped.done.said == ["m"]
 
@@ -310,6 +312,9 @@ def test_references_in_a_loops_parameters(params, given):
         ("'0x1' == 1 && '' == 0 && 'x' != 1 && results.length < 1", 1),
         ("results.some(r => r === 1) == false", 1),
         ("payload['name'][0] + 1 === 'x1' && -results.length > -2", 2),
+        ("[1, NaN].includes(NaN) && ![NaN].includes(1) && results.length < 1", 1),
+        ("[1].reduce((f, x) => f == [], y => y) === false && results.length < 1", 1),
+        (f"'0x{'f' * 300}' == Infinity && results.length < 1", 1),
     ],
 )
 def test_conditions_of_a_while_loop(condition, polls):
