@@ -2,12 +2,13 @@
 
 States are immutable, yet a run of 10,000 steps must not copy 10,000 turns at each step. A ``Log`` is a view
 of the first ``len`` items of a shared buffer: appending to the newest view extends the buffer, appending to an
-older one copies it first. What anyone holds never changes.
+older one begins a buffer that goes on from it. What anyone holds never changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar, overload
 
 from msgspec import json
@@ -16,15 +17,26 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 _FOLDS_KEPT = 8
+_DEEPEST = 4
+"""Buffers that go on from one another; the next one is a copy."""
 
 
 class _Buffer:
-    """The shared store: the items, and for each fold over them how far it came and what it found."""
+    """The shared store: the items, and for each fold over them how far it came and what it found.
 
-    __slots__ = ("folds", "items")
+    Attributes:
+        items: Those after the ``start`` items of ``base``, which come first.
+        depth: How many buffers stand before it.
 
-    def __init__(self, items: list[Any]) -> None:
+    """
+
+    __slots__ = ("base", "depth", "folds", "items", "start")
+
+    def __init__(self, items: list[Any], base: Log[Any] | None = None, depth: int = 0) -> None:
         self.items = items
+        self.base = base
+        self.start = 0 if base is None else len(base)
+        self.depth = depth
         self.folds: dict[Hashable, tuple[int, Any]] = {}
 
 
@@ -43,35 +55,52 @@ class Log(Generic[T]):
         self._length = len(self._buffer.items)
 
     def append(self, item: T) -> Log[T]:
-        items = self._buffer.items
-        if len(items) == self._length:
-            items.append(item)
-            buffer = self._buffer
-        elif _same(items[self._length], item):  # the same history, told again
-            buffer = self._buffer
-        else:
-            buffer = _Buffer(items[: self._length])
+        buffer, own = self._buffer, self._length - self._buffer.start
+        if len(buffer.items) == own:
             buffer.items.append(item)
-        longer: Log[T] = Log.__new__(Log)
-        longer._buffer = buffer
-        longer._length = self._length + 1
-        return longer
+        elif not _same(buffer.items[own], item):  # else it is the same history, told again
+            buffer = self._branch(item)
+        return self._view(buffer, self._length + 1)
+
+    def without_last(self) -> Log[T]:
+        """All but the last item; nothing is copied.
+
+        Raises:
+            IndexError: There is none.
+
+        """
+        if not self._length:
+            raise IndexError("an empty log has no last item")
+        base = self._buffer.base
+        if base is not None and self._length == len(base):
+            return base.without_last()
+        return self._view(self._buffer, self._length - 1)
+
+    def _view(self, buffer: _Buffer, length: int) -> Log[T]:
+        other: Log[T] = Log.__new__(Log)
+        other._buffer, other._length = buffer, length
+        return other
+
+    def _branch(self, item: T) -> _Buffer:
+        """A buffer in which ``item`` follows what this log holds."""
+        depth = self._buffer.depth + 1
+        return _Buffer([*self, item]) if depth > _DEEPEST else _Buffer([item], self, depth)
 
     def fold(self, step: Callable[[A, T], A], initial: A, key: Hashable = None) -> A:
         """``reduce(step, self, initial)``, continued from where the same fold last stopped.
 
         ``step`` is pure; ``(step, key)`` names the fold, so ``key`` tells apart what ``initial`` does not show.
         """
-        name = (step, key)
+        name, buffer = (step, key), self._buffer
+        folds, start = buffer.folds, buffer.start
         done: int
         found: A
-        done, found = self._buffer.folds.get(name, (0, initial))
-        if done > self._length:
-            done, found = 0, initial
-        for index in range(done, self._length):
-            found = step(found, self._buffer.items[index])
+        done, found = folds.get(name, (-1, initial))
+        if not 0 <= done <= self._length:
+            done, found = start, initial if buffer.base is None else buffer.base.fold(step, initial, key)
+        for index in range(done - start, self._length - start):
+            found = step(found, buffer.items[index])
         if done != self._length:
-            folds = self._buffer.folds
             if name not in folds and len(folds) >= _FOLDS_KEPT:
                 del folds[next(iter(folds))]
             folds[name] = (self._length, found)
@@ -83,19 +112,26 @@ class Log(Generic[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
         if isinstance(index, slice):
-            return [self._buffer.items[i] for i in range(*index.indices(self._length))]
+            items = self._buffer.items if self._buffer.base is None else list(self)
+            return [items[place] for place in range(*index.indices(self._length))]
         if not -self._length <= index < self._length:
             raise IndexError(index)
-        item: T = self._buffer.items[index % self._length]
+        buffer, place = self._buffer, index % self._length
+        if buffer.base is not None and place < buffer.start:
+            item: T = buffer.base[place]
+        else:
+            item = buffer.items[place - buffer.start]
         return item
 
     def __iter__(self) -> Iterator[T]:
-        items = self._buffer.items
-        return (items[index] for index in range(self._length))
+        buffer = self._buffer
+        own = islice(buffer.items, self._length - buffer.start)
+        return own if buffer.base is None else chain(buffer.base, own)
 
     def __reversed__(self) -> Iterator[T]:
-        items = self._buffer.items
-        return (items[index] for index in range(self._length - 1, -1, -1))
+        buffer = self._buffer
+        own = (buffer.items[place] for place in range(self._length - buffer.start - 1, -1, -1))
+        return own if buffer.base is None else chain(own, reversed(buffer.base))
 
     def __len__(self) -> int:
         return self._length

@@ -150,7 +150,7 @@ def _shared(state: State, shown: Linear, asked: str) -> View:
     """The next prompt with the request behind it. What only this request needs is not written to the cache."""
     messages = shown.shown
     last = messages[-1]
-    whole = Log([*messages[:-1], Message(last.role, (*last.parts, Text(asked)))])
+    whole = messages.without_last().append(Message(last.role, (*last.parts, Text(asked))))
     points = tuple(point for point in breakpoints(shown) if point.message < len(messages) - 1 or point.message == 0)
     return View(state.begun.system, state.begun.tools, whole, points)
 

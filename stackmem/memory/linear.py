@@ -237,7 +237,7 @@ def view(state: State, shown: Linear, tail: str = "") -> View:
     messages = shown.shown
     if tail:
         last = messages[-1]
-        messages = Log([*messages[:-1], Message(last.role, (*last.parts, Text(tail)))])
+        messages = messages.without_last().append(Message(last.role, (*last.parts, Text(tail))))
     return View(state.begun.system, state.begun.tools, messages, breakpoints(shown))
 
 

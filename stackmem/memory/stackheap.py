@@ -39,7 +39,7 @@ from stackmem.core.calls import (
 from stackmem.core.effects import Effect
 from stackmem.core.heap import Heap, index, line, shown
 from stackmem.core.log import Log
-from stackmem.core.messages import Message, Text, View
+from stackmem.core.messages import Text, View
 from stackmem.core.more_calls import HeapList, PopUnstored, PushBare, PushContext, PushUnstored
 from stackmem.core.state import State
 from stackmem.errors import UsageError
@@ -98,17 +98,13 @@ class StackHeap(Struct, frozen=True):
         if self.place == "tail":
             last = messages[-1]
             ending = replace(last, parts=(*last.parts, Text(now)))
-            messages = _with_last(messages, ending)
+            messages = messages.without_last().append(ending)
         breakpoints = rolling_breakpoints(messages, kept)
         system = f"{start.system}\n\n{now}" if self.place == "system" else start.system
         return View(system, start.tools, messages, breakpoints)
 
     def upkeep(self, state: State) -> Effect | None:
         return None
-
-
-def _with_last(messages: Log[Message], ending: Message) -> Log[Message]:
-    return Log([*messages[:-1], ending])
 
 
 @lru_cache(maxsize=32)

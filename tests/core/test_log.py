@@ -35,6 +35,48 @@ def test_any_tree_of_forks_holds_what_plain_lists_hold(steps):
         assert len(log) == len(plain)
 
 
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.booleans(), st.booleans()), max_size=60))
+def test_any_tree_of_forks_and_cuts_holds_what_plain_lists_hold(steps):
+    logs, lists = [Log([7])], [[7]]
+    for which, item, cut, looked in steps:
+        place = which % len(logs) if which < 5 else len(logs) - 1
+        if cut and lists[place]:
+            logs.append(logs[place].without_last())
+            lists.append(lists[place][:-1])
+        else:
+            logs.append(logs[place].append(item))
+            lists.append([*lists[place], item])
+        if looked:
+            assert logs[-1].fold(joined, "") == reduce(joined, lists[-1], "")
+    for log, plain in zip(logs, lists, strict=True):
+        assert list(log) == plain == log[:]
+        assert list(reversed(log)) == plain[::-1]
+        assert [log[place] for place in range(-len(plain), len(plain))] == [*plain, *plain]
+        assert log.fold(joined, "") == reduce(joined, plain, "")
+        assert log == Log(plain)
+
+
+def test_a_log_that_ends_otherwise_shares_what_a_fold_found_before():
+    seen = []
+
+    def counted(total, item):
+        seen.append(item)
+        return total + item
+
+    log, ended = Log(), []
+    for number in range(1, 200):
+        log = log.append(number)
+        ended.append(log.without_last().append(-number))
+        assert ended[-1].fold(counted, 0) == sum(range(number)) - number
+    assert len(seen) < 500
+    assert [one[-1] for one in ended] == [-number for number in range(1, 200)]
+
+
+def test_an_empty_log_has_no_last_item_to_leave_out():
+    with pytest.raises(IndexError, match="no last item"):
+        Log([1]).without_last().without_last()
+
+
 def test_two_folds_with_different_keys_are_kept_apart():
     log = Log([1, 2])
     assert [log.fold(joined, key, key) for key in "abab"] == ["a,1,2", "b,1,2", "a,1,2", "b,1,2"]
