@@ -81,6 +81,7 @@ class Action(Struct, frozen=True):
     min_runs: int = 0
     max_runs: int | None = None
     expires: Expiry | None = None
+    places: dict[str, Place] = field(default_factory=dict)
 
 
 class SubAgent(Struct, frozen=True):

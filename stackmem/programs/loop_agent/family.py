@@ -61,7 +61,7 @@ def named_files(agent: Agent) -> Iterator[SubAgent]:
     for sub in agent.sub_agents:
         if sub.inline is not None:
             yield from named_files(sub.inline)
-        else:
+        elif sub.file:
             yield sub
 
 

@@ -41,7 +41,7 @@ def _agent(tree: Tree, faults: list[Fault], depth: int) -> Agent:
     shape = Shape(tree, "the agent", AGENT_KEYS, faults)
     actions = tuple(_action(each, faults) for each in shape.items("actions"))
     subs = tuple(_sub_agent(each, faults, depth) for each in shape.items("sub_agents"))
-    _doubles(shape, "action", [(each.name, shape.at("actions")) for each in actions])
+    _doubles(shape, "action", [(each.name, each.places.get("name", shape.place)) for each in actions])
     _doubles(shape, "sub-agent", [(each.name, each.place) for each in subs])
     params = shape.table("prompt_params")
     for told in unknown_params(params):
@@ -94,6 +94,7 @@ def _action(tree: Tree, faults: list[Fault]) -> Action:
         min_runs=least,
         max_runs=most,
         expires=_expiry(shape, faults),
+        places=shape.places(),
     )
 
 
@@ -137,9 +138,9 @@ def _limits(shape: Shape, faults: list[Fault]) -> Limits:
         return Limits()
     limits = Shape(tree, "`limits`", LIMIT_KEYS, faults)
     return Limits(
-        iterations=limits.count("iterations", MOST_ITERATIONS, MOST_ITERATIONS),
+        iterations=limits.count("iterations", MOST_ITERATIONS, MOST_ITERATIONS, 1),
         tokens=limits.count("tokens", None),
-        failures=limits.count("failures", MOST_FAILURES, 100),
+        failures=limits.count("failures", MOST_FAILURES, 100, 1),
         context_tokens=limits.count("context_tokens", None),
         usd=limits.number("usd"),
         seconds=limits.number("seconds"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from typing import Protocol, TypeVar
 
 
@@ -27,3 +28,9 @@ def found(name: str, among: Sequence[T], kind: str) -> T | str:
         return f"{name[:80]!r} could be {', '.join(each.name for each in near)}; give the whole name"
     known = ", ".join(each.name for each in among) or "none"
     return f"there is no {kind} {name[:80]!r}; known: {known}"
+
+
+def near(name: str, known: Collection[str]) -> str:
+    """The known name that was meant, as it seems; empty where none is like it."""
+    found = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in known], n=1, cutoff=0.75)
+    return next((each for each in known if each.lower() == found[0]), "") if found else ""

@@ -14,6 +14,10 @@ from .definition import Action, Agent
 from .prompt_params import PromptParams
 
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+SLOTS = (
+    "agentName", "agentDescription", "parentAgentName", "subAgentCount", "actionCount", "subAgentDetails",
+    "actionDetails", "_CURRENT_PAYLOAD",
+)  # fmt: skip
 _PAYLOAD_CHARS = 30_000
 
 
@@ -100,17 +104,12 @@ def _action(action: Action) -> str:
 
 
 def _definition(agent: Agent, params: PromptParams, parent: str, given: dict[str, Any]) -> Iterator[str]:
-    values = {
-        **{name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()},
-        "agentName": agent.name,
-        "agentDescription": agent.description,
-        "parentAgentName": parent,
-        "subAgentCount": str(len(agent.sub_agents)),
-        "actionCount": str(len(agent.actions)),
-        "subAgentDetails": "(see Sub-agents)",
-        "actionDetails": "(see Actions)",
-        "_CURRENT_PAYLOAD": "(see Current State)",
-    }
+    values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+    told = (
+        agent.name, agent.description, parent, str(len(agent.sub_agents)), str(len(agent.actions)), "(see Sub-agents)",
+        "(see Actions)", "(see Current State)",
+    )  # fmt: skip
+    values |= dict(zip(SLOTS, told, strict=True))
     own = _SLOT.sub(lambda slot: values.get(slot[1], slot[0]), agent.prompt).strip()
     yield f"# Agent definition\nYour name is {agent.name}.\n{agent.description}".strip()
     yield f"## Specialization\n{own}"

@@ -6,12 +6,15 @@ from typing import Any
 
 from ..yaml_tree import Items, Place, Scalar, Table, Tree, doubled, kind_of, plain
 from .definition import Fault
+from .naming import near
 
 _KINDS = {
     "text": "a text", "object": "a mapping", "list": "a list", "flag": "true or false",
     "count": "a whole number from 0", "number": "a number above 0",
 }  # fmt: skip
 MOST = 1_000_000_000
+_MOST_MEANT = 50
+"""Findings after which no more is guessed at, so that a file of strange keys is read in a moment."""
 
 
 class Shape:
@@ -31,8 +34,9 @@ class Shape:
             self.fault(key.place, "schema", f"`{key.value}` stands twice in {says}")
         for key, _ in self._table.pairs:
             if key.value not in keys:
-                told = f"{says} has no `{str(key.value)[:80]}`; known: {', '.join(keys)}"
-                self.fault(key.place, "schema", told)
+                meant = near(str(key.value), keys) if len(faults) < _MOST_MEANT else ""
+                told = f"did you mean `{meant}`?" if meant else f"known: {', '.join(keys)}"
+                self.fault(key.place, "schema", f"{says} has no `{str(key.value)[:80]}`; {told}")
 
     def fault(self, place: Place, code: str, message: str, *, warning: bool = False) -> None:
         self._faults.append(Fault(place, code, message, warning))
@@ -87,7 +91,7 @@ class Shape:
         fits = isinstance(tree, Scalar) and isinstance(tree.value, bool)
         return bool(plain(tree) if fits else self._misfit(key, tree, "flag", default))
 
-    def count(self, key: str, default: Any, most: int = 10**12) -> Any:
+    def count(self, key: str, default: Any, most: int = 10**12, least: int = 0) -> Any:
         tree = self.tree(key)
         if tree is None:
             return default
@@ -97,6 +101,9 @@ class Shape:
         if value > most:
             self.fault(tree.place, "schema", f"`{key}` of {self.says} is {value:,}, at most {most:,}")
             return most
+        if value < least:
+            self.fault(tree.place, "schema", f"`{key}` of {self.says} is {value:,}, at least {least:,}")
+            return default
         return value
 
     def number(self, key: str) -> float | None:
@@ -104,8 +111,12 @@ class Shape:
         value = tree.value if isinstance(tree, Scalar) else None
         if tree is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST:
+        if isinstance(value, bool) or not isinstance(value, int | float):
             self._misfit(key, tree, "number", None)
+            return None
+        if not 0 < value <= MOST:
+            told = f"`{key}` of {self.says} is {_KINDS['number']} and at most {MOST:,}, not {str(value)[:40]}"
+            self.fault(tree.place, "schema", told)
             return None
         return float(value)
 

@@ -130,7 +130,46 @@ EXAMPLES = {
 @pytest.mark.parametrize(("example", "code"), EXAMPLES.items(), ids=EXAMPLES.values())
 def test_examples_in_the_prompt_are_looked_at(example, code):
     text = f"name: a\nprompt: |\n  Do.\n  ```json\n  {example}\n  ```\nactions: [{{name: run, tool: shell}}]\n"
-    assert any(f"2: error {code}" in each for each in lint(text))
+    assert any(f"4: error {code}" in each for each in lint(text))
+
+
+AGAIN = "actions:\n  - {name: x, tool: shell}\n  - {name: X, tool: shell}\n"
+MEANT = {
+    "name: a\npromt: x\nprompt: p\n": "2: error agent/schema the agent has no `promt`; did you mean `prompt`?",
+    GOOD + "actions:\n  - {name: x, tool: shel}\n": "which is not built in; did you mean shell?",
+    GOOD + "actions:\n  - name: x\n    tool: mine\n": "5: warning agent/unknown-tool",
+    "name: a\nprompt: |\n  Hi.\n  {{ AgentNam }} {{item}}\n": "4: warning agent/unknown-slot the prompt",
+    'name: a\nprompt: |\n  ```json\n  {"nextStep": ...}\n  ```\n': "3: warning agent/bad-example an example in the",
+    'name: a\nprompt: "```json\\n{\\"nextStep\\": {\\"type\\": \\"X\\"}}\\n```"\n': "2: error agent/bad-example",
+    GOOD
+    + "payload: {n: 1}\npayload_schema: {required: [m], properties: {n: {type: string}}}\n": "3: warning agent/payload",
+    GOOD + "limits: {failures: 0}\n": "3: error agent/schema `failures` of `limits` is 0, at least 1",
+    GOOD + "limits: {usd: -1}\n": "`usd` of `limits` is a number above 0 and at most 1,000,000,000, not -1",
+    GOOD + AGAIN: "5: error agent/schema two actions are called `X`",
+    GOOD + "sub_agents: [{name: s, file: x.agent.yaml}]\n": "3: error agent/broken-sub-agent x.agent.yaml:1:1: the",
+}
+
+
+@pytest.mark.parametrize(("text", "told"), MEANT.items())
+def test_a_finding_says_where_and_what_was_meant(text, told):
+    def load_one(path):
+        return Source(path.path, "name: b\n")
+
+    found = [
+        f"{each.line}: {each.severity} {each.code} {each.message}"
+        for each in read_with(LANGUAGE.lint(PATH, text), load_one)
+    ]
+    assert [each for each in found if told in each], found
+
+
+def test_a_sub_agent_without_anything_is_one_finding():
+    assert len(lint(GOOD + "sub_agents: [{name: s}]\n")) == 1
+
+
+def test_a_prompt_of_thousands_of_examples_and_slots_has_no_findings():
+    examples, slots = "  ```json\n  {}\n  ```\n" * 5_000, "  {{a}}\n" * 5_000
+    text = f"name: a\nprompt: |\n{examples}{slots}"
+    assert lint(text) == []
 
 
 def test_sound_examples_and_sound_files_have_no_findings():
