@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stackmem.core.effects import Effect
 from stackmem.core.events import Event, ModelReplied, RunForked, RunStarted
 from stackmem.core.state import State
-from stackmem.errors import TraceError, WorkspaceError
+from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.trace.lineage import came_from
 from stackmem.trace.store import TraceWriter
@@ -118,11 +118,17 @@ def applied(result: RunResult, folder: str, *, wanted: bool) -> RunResult:
 
     Raises:
         UsageError: A file of the folder has changed since; nothing was changed there.
+        WorkspaceError: The folder cannot be changed, and is as it was.
 
     """
     if not (wanted and folder and result.outcome in ("solved", "finished")):
         return result
-    apply_run(Path(result.run_dir))
+    try:
+        apply_run(Path(result.run_dir))
+    except (UsageError, WorkspaceError) as error:
+        raise type(error)(
+            f"{result.run} is {result.outcome} and kept, but its patch is not applied: {error}"
+        ) from error
     done = replace(result, applied_to=folder)
     save_result(done)
     return done

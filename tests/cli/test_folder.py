@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.events import Event, RunEnded
+from stackmem.core.state import State
+from stackmem.errors import UsageError
 from tests.history.folders import folder, holds, repository, run_git
 from tests.stage import Stage, call, command, eventually, pop
 
@@ -153,6 +156,20 @@ def test_a_part_of_a_repository_is_worked_on_and_patched_as_such(stage: Stage):
     assert (whole / "part" / "app.py").read_text("utf-8") == "VALUE = 2\n"
     assert "other.py" not in (whole / "part" / "seen").read_text("utf-8")
     assert (whole / "other.py").read_text("utf-8") == "OTHER = 1\n"
+
+
+def test_a_patch_that_the_folder_does_not_take_at_once_leaves_a_run_that_is_named_with_its_outcome(stage: Stage):
+    place = folder(stage.root / "hers", {"app.py": "VALUE = 1\n"})
+
+    def she_edits(event: Event, _: State) -> None:
+        if isinstance(event, RunEnded):
+            (place / "app.py").write_text("VALUE = 3\n", "utf-8")
+
+    with pytest.raises(UsageError) as refused:
+        stage.solve(place, "Go.", model=stage.script(*EDITS), apply=True, observe=she_edits)
+    assert str(refused.value).startswith(f"{stage.only_run().name} is finished and kept, but its patch is not applied:")
+    assert "app.py changed in " in str(refused.value)
+    assert (place / "app.py").read_text("utf-8") == "VALUE = 3\n"
 
 
 @pytest.mark.parametrize("name", ["plain", "-x", "two  words", "ünï¢ode", "quo'te\"s", "$HOME", "%n{}"])
