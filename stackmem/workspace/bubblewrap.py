@@ -23,7 +23,7 @@ from stackmem.errors import WorkspaceError
 from .cover import places_to_cover
 from .environment import build_environment
 from .git_guard import guarded_git
-from .launch import Launch, Seat, SetUpFailed, limited
+from .launch import Launch, Seat, SetUpFailed, limited, line_of_life
 from .profile import Mount
 from .python import INSIDE
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
@@ -114,7 +114,10 @@ class Bubblewrap:
         if any("\0" in each for each in arguments):
             raise WorkspaceError("a variable or a mount of the sandbox holds a NUL character; leave it out")
         args = _memory_file(stack, "args", b"".join(os.fsencode(each) + b"\0" for each in arguments))
-        inner = limited(command, seat.profile, count_processes=True)
+        life = line_of_life(stack)
+        # It has the read end of its own reports, too: else it would die of them where the harness has died meanwhile,
+        # and the process that waits to become the sandbox would wait for good.
+        inner = limited(command, seat.profile, count_processes=True, life=life, drop=status_read)
         environ = build_environment(
             path=(f"{INSIDE}/bin", *seat.profile.path),
             home=_HOME,
@@ -126,7 +129,7 @@ class Bubblewrap:
             argv=(program, "--args", str(args), "--", *inner),
             environ=environ,
             cwd="/",
-            fds=(args, bpf, seat.fd, status_write, *git_fds),
+            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds),
             status_fd=status_read,
         )
 

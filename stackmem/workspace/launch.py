@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -93,11 +94,27 @@ class Level(Protocol):
         ...
 
 
-def limited(command: str, profile: Profile, *, count_processes: bool) -> tuple[str, ...]:
+def line_of_life(stack: ExitStack) -> int:
+    """The read end of a pipe that ends when this process does, for ``limited``."""
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)  # nobody else has the write end
+    stack.callback(os.close, read_end)
+    stack.callback(os.close, write_end)
+    return read_end
+
+
+def limited(
+    command: str, profile: Profile, *, count_processes: bool, life: int = -1, drop: int = -1
+) -> tuple[str, ...]:
     """Wrap a command into its per-process limits.
 
     RLIMIT_DATA and not RLIMIT_AS: runtimes that reserve address space (java, node, thread stacks) live under it.
     RLIMIT_NPROC only where a user namespace has its own count; elsewhere it would count all the person's processes.
+
+    Args:
+        life: Where this pipe has ended the harness is dead, and the command does not begin. From then on all that make
+            the sandbox die with their parents, which a harness that was dead before would not have set off.
+        drop: Closed before the command begins, as ``life`` is.
+
     """
     limits = [
         "ulimit -c 0",
@@ -107,7 +124,9 @@ def limited(command: str, profile: Profile, *, count_processes: bool) -> tuple[s
     ]
     if count_processes:
         limits.append(f"ulimit -u {profile.process_limit}")
-    script = "{ " + "; ".join(limits) + '; echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null; exec "$@"'
+    alive = f"read -t 0 -u {life} && exit 1; exec {life}<&-; " if life >= 0 else ""  # readable: it has ended
+    alive += f"exec {drop}<&-; " if drop >= 0 else ""
+    script = "{ " + "; ".join(limits) + f'; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; exec "$@"'
     return ("/bin/bash", "-c", script, "sh", "/bin/bash", "-c", command)
 
 

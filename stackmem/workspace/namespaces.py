@@ -15,7 +15,7 @@ from stackmem.errors import WorkspaceError
 
 from . import confine
 from .landlock import build_order, host_environment, plain_code, private_tmp
-from .launch import Launch, Seat, SetUpFailed, limited
+from .launch import Launch, Seat, SetUpFailed, limited, line_of_life
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX
 
 _HELPER = Path(confine.__file__).read_text("utf-8")  # handed over as text: its place may be closed to who runs it
@@ -39,16 +39,17 @@ class Namespaces:
         started_read, started_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, started_read)
         stack.callback(os.close, started_write)
+        life = line_of_life(stack)
         kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if own else ()))
         return Launch(
             argv=(
                 setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
                 seat.toolchain.python(), "-I", "-S", "-c", _HELPER, str(order), str(started_write),
-                *limited(command, seat.profile, count_processes=True),
+                *limited(command, seat.profile, count_processes=True, life=life),
             ),
             environ=host_environment(seat, tmp),
             cwd=f"/proc/self/fd/{seat.fd}",
-            fds=(order, started_write),
+            fds=(order, started_write, life),
             status_fd=started_read,
         )  # fmt: skip
 

@@ -30,6 +30,7 @@ from tests.workspace.sandboxes import (
 )
 
 CANCELS = 250 if CAMPAIGN else 15
+KILLS = 250 if CAMPAIGN else 12
 BEAT = "while :; do echo x >> beat; sleep 0.02; done"
 DAEMONS = {
     "background": f"({BEAT}) &",
@@ -209,13 +210,38 @@ def test_a_command_dies_with_a_harness_that_is_killed(place, level, opened):
             sh(workspace, f"(setsid sleep {mark} &) ; sleep {mark}", seconds=30)
         os._exit(0)
     try:
-        # Before the sandbox stands its own programs carry the mark too, and one that is orphaned then may live on.
+        # Before the sandbox stands its own programs carry the mark too.
         started = soon(lambda: len(living(f"sleep\0{mark}")) >= 2)
     finally:
         os.kill(harness, signal.SIGKILL)
         os.waitpid(harness, 0)
     assert started
     assert soon(lambda: living(mark) == [], 1.5)
+
+
+@hostile(*CONTAINED)
+def test_a_harness_that_is_killed_at_any_moment_of_a_start_leaves_no_command_running(place, level, opened):
+    mark = f"6{os.getpid()}{len(level)}"
+    with opened(place, level) as workspace:
+        started = time.monotonic()
+        sh(workspace, "true")
+        whole = time.monotonic() - started
+        for trial in range(KILLS):
+            harness = os.fork()
+            if harness == 0:
+                with contextlib.suppress(BaseException):
+                    sh(workspace, f"sleep {mark}", seconds=30)
+                os._exit(0)
+            time.sleep(whole * trial / KILLS)
+            os.kill(harness, signal.SIGKILL)
+            os.waitpid(harness, 0)
+        time.sleep(2 * whole)  # one that was under way has begun by now
+        try:
+            assert soon(lambda: living(f"sleep\0{mark}") == [])
+        finally:  # what waits for a start that will not come runs nothing
+            for pid in living(mark):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @hostile(*ALL)
