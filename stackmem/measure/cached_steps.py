@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stackmem.core.effects import Compact
 from stackmem.core.events import ContextCompacted, ModelReplied
@@ -72,15 +73,11 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
 
     """
     cache = Cache(minimum_tokens, count)
-    strategies: dict[str, MemoryStrategy] = {}
-    for moment in run:
-        reply, before = moment.event, moment.before
-        if not isinstance(reply, ModelReplied | ContextCompacted):
+    for moment in with_prompts(run):
+        reply, before, view = moment.event, moment.before, moment.view
+        if view is None or not isinstance(reply, ModelReplied | ContextCompacted):
             continue
-        spelled = before.begun.strategy
-        strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
         sent = min(moment.at, moment.at - moment.seconds + wait_seconds(before.failures))
-        view = moment.view or asked_view(strategy, before, reply)
         cached = cache.answer(Request(sent, view))
         yield CachedStep(
             step=moment.after.step,
@@ -91,6 +88,24 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
             sent=reply.prompt_digest == view.digest,
             compaction=isinstance(reply, ContextCompacted),
         )
+
+
+def with_prompts(run: Iterable[Moment]) -> Iterator[Moment]:
+    """The run with the prompt of every answer rendered, for several folds to share.
+
+    Raises:
+        UsageError: A strategy of the run is not installed.
+
+    """
+    strategies: dict[str, MemoryStrategy] = {}
+    for moment in run:
+        answer, before = moment.event, moment.before
+        if moment.view is None and isinstance(answer, ModelReplied | ContextCompacted):
+            spelled = before.begun.strategy
+            strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
+            yield replace(moment, view=asked_view(strategy, before, answer))
+        else:
+            yield moment
 
 
 def asked_view(strategy: MemoryStrategy, before: State, answer: ModelReplied | ContextCompacted) -> View:

@@ -21,9 +21,8 @@ from msgspec import Struct
 from stackmem.core.events import ModelReplied, RunStarted
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, View
 from stackmem.core.state import Result, State
-from stackmem.core.strategy import MemoryStrategy
-from stackmem.memory import open_strategy
 
+from .cached_steps import with_prompts
 from .moments import Moment
 from .prefix import same_message
 
@@ -259,11 +258,7 @@ def first_loss(run: Iterable[Moment]) -> FirstLoss:
     """
     moments = tuple(run)
     sight = Sight(facts_used(moments))
-    strategies: dict[str, MemoryStrategy] = {}
-    for moment in moments:
-        if isinstance(moment.event, ModelReplied):
-            state: State = moment.before
-            spelled = state.begun.strategy
-            strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
-            sight.see(moment.after.step, strategy.render(state), state)
+    for moment in with_prompts(moments):
+        if moment.view is not None and isinstance(moment.event, ModelReplied):
+            sight.see(moment.after.step, moment.view, moment.before)
     return sight.found

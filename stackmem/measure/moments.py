@@ -35,7 +35,7 @@ class Moment(Struct, frozen=True):
         number: Of its record, counted from 1 over the whole history.
         at: When it was recorded, in seconds since 1970.
         seconds: Since the record before it; 0.0 for the first, and where the clock went back.
-        view: The prompt that a reply answers, where a program asked for it; None elsewhere.
+        view: The prompt that the event answers, where a program asked for it or somebody rendered it; None elsewhere.
 
     """
 
