@@ -53,7 +53,7 @@ from .program_tools import BUILT_IN
 from .raised import raised
 from .refill import must_be_original, refill
 from .request import EditedProgram, ProgramRequest, Request, read_request, write_request
-from .resume_program import idempotent, refuse_unsafe
+from .resume_program import idempotent, refuse_unbegun, refuse_unsafe
 from .run_program import Person, ProgramResult, Told, outer_world, with_mounts
 from .rundir import HISTORY, TRACE, new_run
 from .solve import remove_unbegun
@@ -128,11 +128,12 @@ def continue_program(
 
 def _edited(run: Run, file: Path) -> Request:
     """The run's request, with ``file`` as its program."""
-    request, begun = read_request(run.folder), run.state.program
-    if request.program is None or begun is None:
+    request, state = read_request(run.folder), run.state
+    refuse_unbegun(request, state)
+    if request.program is None or state.program is None:
         raise UsageError(f"{run.id} is no run of a program; leave out --program")
     before = request.program.edited
-    program = begun.start.path
+    program = state.program.start.path
     if before is None and below(program, run.start.workspace):
         program = posixpath.relpath(program, run.start.workspace)
     if before is not None:

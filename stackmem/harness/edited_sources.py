@@ -71,10 +71,8 @@ class EditedSources:
     def _places(self, path: str) -> list[Path]:
         if path in (self._program, self._host_program):
             return [self._file]
-        found: list[Path] = []
-        for program in (self._program, self._host_program):  # a source is named by either
-            if below(path, posixpath.dirname(program)):
-                found.append(self._file.parent / posixpath.relpath(path, posixpath.dirname(program)))
+        folders = map(posixpath.dirname, (self._program, self._host_program))  # a source is named by either
+        found = [self._file.parent / posixpath.relpath(path, each) for each in folders if below(path, each)]
         if below(path, self._workspace):
             return [*found, Path(self._edited.subject) / posixpath.relpath(path, self._workspace)]
         return [*found, Path(path)]

@@ -46,7 +46,7 @@ from .plugins import load_plugins
 from .raised import raised
 from .request import Request, read_request
 from .result import RunResult, read_result
-from .resume_program import changes_files, idempotent, refuse_unsafe, refuse_unsafe_call, take_up
+from .resume_program import changes_files, idempotent, refuse_unbegun, refuse_unsafe, refuse_unsafe_call, take_up
 from .run_program import Person, ProgramResult, Told, outer_world, program_loop, with_mounts
 from .rundir import HISTORY, RESULT, TRACE
 from .stopped import Stopped, read_stopped
@@ -118,6 +118,7 @@ def resume(
                     return Resumed(None, stopped.state.outcome, played=False)
                 _refuse_copy(stopped.state)
                 request = with_model(read_request(run_dir), stopped.state, wanted.get("model"))
+                refuse_unbegun(request, stopped.state)
                 limits = raised(stopped.state.limits, stopped.state.begun, wanted)
                 again = RunResumed(limits, wanted.get("isolation") or stopped.isolation, VERSION)
                 _refuse_spent(stopped.state, again)

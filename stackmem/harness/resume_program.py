@@ -20,6 +20,7 @@ from stackmem.programs.effects import InvokeTool
 
 from .own_tools import TOOLS
 from .program_tools import BUILT_IN, READS
+from .request import Request
 
 
 class MayRepeat(UsageError):  # noqa: N818 - a question, not a crash
@@ -44,6 +45,17 @@ def take_up(course: Course, state: State, again: RunResumed) -> Taken:
     course.saw(again, reopened)
     # What was under way is what counts here, and not that the clock is looked at first.
     return Taken(course, course.upcoming(replace(reopened, clock_fresh=True)))
+
+
+def refuse_unbegun(request: Request, state: State) -> None:
+    """Refuse a program's run that was stopped before its program began: it would go on as an agent's.
+
+    Raises:
+        UsageError: It was.
+
+    """
+    if request.program is not None and state.program is None:
+        raise UsageError("the run stopped before its program began, so nothing was done; run it with stackmem run")
 
 
 def changes_files(upcoming: Upcoming) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,9 +11,14 @@ from pathlib import Path
 import pytest
 
 from stackmem.core.events import RunEnded
+from stackmem.errors import UsageError
+from stackmem.harness.continue_program import continue_program
 from stackmem.harness.replay import replay_run
+from stackmem.harness.resume import resume
+from stackmem.harness.run_program import Person
 from stackmem.trace.open_run import Run
 from tests.programs import tiny
+from tests.stage import rechain, records
 
 from .test_run_program import Desk
 
@@ -57,3 +63,16 @@ def test_one_ctrl_c_ends_a_program_whose_tool_never_returns(desk: Desk, text: st
     run = next((desk.root / "runs").iterdir())
     assert replay_run(run).outcome == "interrupted"
     assert sum(isinstance(record.event, RunEnded) for record in Run(run).records()) == 1
+
+
+def test_a_run_that_was_killed_before_its_program_began_does_not_go_on_as_an_agents(desk: Desk) -> None:
+    run = Path(desk.run("shell touch made").run.run_dir)
+    (run / "result.json").unlink()
+    rechain(run / "trace.jsonl", records(run)[:1])
+    file = desk.write("say x")
+    with pytest.raises(UsageError, match="before its program began"):
+        resume(run, {}, os.environ)
+    with pytest.raises(UsageError, match="before its program began"):
+        continue_program(run, file, {}, os.environ, Person({}.get))
+    assert len(records(run)) == 1
+    assert len(list(run.parent.iterdir())) == 1
