@@ -100,7 +100,8 @@ class Progress(Struct):
 def status(state: State) -> str:
     """Where the run stands, in one line."""
     start = state.begun
-    stack = " > ".join(frame.name for frame in state.stack) or "done"
+    judged = state.end is None or state.checks is not None or not start.checked
+    stack = " > ".join(frame.name for frame in state.stack) or ("done" if judged else "done, being checked")
     usage = f"{state.usage.total:,} tokens" + (" (estimated)" if state.usage.estimated else "")
     cost = "cost unknown" if state.cost_usd is None else f"${state.cost_usd:.4f}"
     context = f"{state.running.context_tokens:,} of {state.window_tokens:,}" if state.stack else "-"
