@@ -34,8 +34,8 @@ from .walk import LeftOut
 
 LARGEST_BYTES = 64 * 1024 * 1024  # of one file
 STATE = "stackmem.json"
-HANDED_IN = ".stackmem/in"
-"""Where a program's long inputs lie in the workspace: kept with it, and no part of what the run changed."""
+NOT_CHANGES = (".stackmem/in", ".stackmem/loop")
+"""Where a program's long inputs and the long results of its loops lie: kept, and no part of what the run changed."""
 
 
 class Change(Struct, frozen=True):
@@ -169,7 +169,7 @@ class History:
     def _compare(self, before: str, after: str, *form: str) -> bytes:
         # The comparison of two trees in a bare repository reads no attributes of any workspace.
         safe = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
-        trees = ("--end-of-options", before, after, "--", ".", f":(exclude){HANDED_IN}")
+        trees = ("--end-of-options", before, after, "--", ".", *(f":(exclude){folder}" for folder in NOT_CHANGES))
         return self._git("diff-tree", "-r", *safe, *form, *trees)
 
     def _listed(self, tree: str) -> dict[bytes, Node]:

@@ -129,6 +129,17 @@ def test_names_of_any_bytes_are_kept(tmp_path):
     assert restored(kept, kept.snapshot(), tmp_path / "again") == files
 
 
+def test_what_a_program_was_handed_and_the_results_of_its_loops_are_kept_and_no_change(tmp_path):
+    work = folder(tmp_path / "w", {"a": "1"})
+    kept = history(work)
+    before = kept.snapshot()
+    folder(work, {".stackmem/in/f/x": "long", ".stackmem/loop/1.jsonl": "{}\n", ".stackmem/mine": "m", "b": "2"})
+    assert changes(kept, before) == {".stackmem/mine": "added", "b": "added"}
+    assert b".stackmem/loop" not in kept.patch(before, kept.snapshot())
+    stored = run_git(work, "--git-dir", str(tmp_path / "w.git"), "ls-tree", "-r", "--name-only", kept.snapshot())
+    assert {".stackmem/in/f/x", ".stackmem/loop/1.jsonl"} <= set(stored.split())
+
+
 def test_nothing_changed_means_the_same_tree_and_no_patch(tmp_path):
     kept = history(folder(tmp_path / "w", {"a": "1"}))
     before = kept.snapshot()
