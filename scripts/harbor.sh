@@ -3,6 +3,7 @@
 # Python 3.12 or later: the first one found, or the one that PYTHON names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset PYTHONPATH PYTHONHOME
 scripts/setup.sh test
 
 place=${XDG_CACHE_HOME:-$HOME/.cache}/stackmem/harbor

@@ -2,6 +2,7 @@
 # Style, format, types, layers: every check runs, any failure fails.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset PYTHONPATH PYTHONHOME
 scripts/setup.sh test || exit
 status=0
 .venv/bin/ruff check --quiet . || status=1

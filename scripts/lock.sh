@@ -2,6 +2,7 @@
 # Writes requirements.lock and requirements-dev.lock: every version and hash, for Python 3.11 and later, no address.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset PYTHONPATH PYTHONHOME
 scripts/setup.sh test
 
 compile() {

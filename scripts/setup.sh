@@ -106,7 +106,7 @@ install_locked() {
 }
 
 set_up_run() {
-    local stamp=.venv/stackmem-run
+    local stamp=.venv/stackmem-run pth
     if venv_works && current "$stamp" requirements.lock; then return; fi
     if ! venv_works; then
         [ -w . ] || give_up "$PWD is not writable, and .venv goes there; clone into a folder of your own"
@@ -116,6 +116,8 @@ set_up_run() {
     say "installing the locked packages"
     install_locked requirements.lock
     pip_install --no-deps --no-build-isolation --editable .
+    # From here, and not by the whole path, which Python 3.11 and 3.12 read in the locale's encoding: LC_ALL=C has no umlauts.
+    for pth in .venv/lib/python3*/site-packages/_stackmem.pth; do echo ../../../.. >"$pth"; done
     fingerprint requirements.lock >"$stamp"
 }
 

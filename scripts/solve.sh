@@ -2,6 +2,7 @@
 # Solves tasks/calculator with its scripted model; arguments are passed on to `stackmem solve`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset PYTHONPATH PYTHONHOME
 if [[ " $* " =~ --isolation[=\ ](namespaces|landlock|none)\  ]]; then
     export WITHOUT=bubblewrap # who asks for a weaker level by name may be without the right to install it
 fi

@@ -2,5 +2,6 @@
 # Builds the wheel into dist/ with the locked build backend; needs no network once set up.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset PYTHONPATH PYTHONHOME
 scripts/setup.sh run
 exec .venv/bin/python -m hatchling build --target wheel "$@"
