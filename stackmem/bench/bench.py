@@ -38,7 +38,7 @@ class Means(Struct, frozen=True):
         scheduler: Address of a Dask scheduler; None starts one here.
         concurrency: Provider to the most trials that may ask it at once.
         total_usd: For the whole bench, what its ledger holds already included.
-        trial_seconds: After which a trial of the local engine is killed; None is never.
+        trial_seconds: After which a trial is killed; None is never.
         retry_errors: Whether trials that ended with an error are made again.
 
     """
@@ -137,7 +137,7 @@ def _engine(means: Means, environ: Mapping[str, str]) -> Engine:
     if means.engine == "dask":
         from .engine_dask import DaskEngine
 
-        return DaskEngine(means.scheduler, means.jobs)
+        return DaskEngine(means.scheduler, means.jobs, trial_seconds=means.trial_seconds)
     from .engine_local import LocalEngine
 
     return LocalEngine(means.jobs, environ, trial_seconds=means.trial_seconds)

@@ -8,6 +8,7 @@ on one that took several workers with it: that one ends as a row.
 from __future__ import annotations
 
 import queue
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -17,13 +18,24 @@ from .engine import Done, Lost, Report
 from .trial import Job, run_trial
 
 _CONNECT_SECONDS = 15.0
+_RESTART_SECONDS = 30.0
 
 
 class DaskEngine:
     """Trials on a cluster; without an address on one of ``jobs`` processes of this machine."""
 
-    def __init__(self, address: str | None, jobs: int, connect_seconds: float = _CONNECT_SECONDS) -> None:
+    def __init__(
+        self,
+        address: str | None,
+        jobs: int,
+        connect_seconds: float = _CONNECT_SECONDS,
+        *,
+        trial_seconds: float | None = None,
+    ) -> None:
         """Connect, or start the processes.
+
+        Args:
+            trial_seconds: After which a trial's worker is killed, and begun anew by its nanny; None is never.
 
         Raises:
             UsageError: The extra is not installed, or no scheduler answers.
@@ -39,7 +51,9 @@ class DaskEngine:
         self._jobs = jobs
         self._asked = address is not None
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._trial_seconds = trial_seconds
         self._open: dict[str, Any] = {}
+        self._begun: dict[str, float] = {}
         self._cluster: Any = None
         try:
             if address is None:
@@ -71,6 +85,7 @@ class DaskEngine:
         key = f"{job.trial.id}-{id(self)}"
         future = self._client.submit(run_trial, job, key=key, pure=False)
         self._open[job.trial.id] = future
+        self._begun[job.trial.id] = time.monotonic()
         future.add_done_callback(self._ended.put)
 
     def wait(self, seconds: float) -> list[Report]:
@@ -82,9 +97,10 @@ class DaskEngine:
         """
         reports: list[Report] = []
         with suppress(queue.Empty):
-            reports.append(self._report(self._ended.get(timeout=seconds)))
+            reports += self._reported(self._ended.get(timeout=seconds))
             while True:
-                reports.append(self._report(self._ended.get_nowait()))
+                reports += self._reported(self._ended.get_nowait())
+        reports += [self._killed(trial) for trial in self._late()]
         if self._client.status not in ("running", "connecting", "newly-created"):
             raise _gone()
         return reports
@@ -100,17 +116,42 @@ class DaskEngine:
             with suppress(Exception):
                 self._cluster.close(timeout=5)
 
-    def _report(self, future: Any) -> Report:
-        trial = next(id_ for id_, open_ in self._open.items() if open_.key == future.key)
+    def _reported(self, future: Any) -> list[Report]:
+        """What came of a trial; nothing of one that was given up before."""
+        trial = next((id_ for id_, open_ in self._open.items() if open_.key == future.key), None)
+        if trial is None:
+            return []
         del self._open[trial]
         if future.status == "finished":
-            return Done(future.result())
+            return [Done(future.result())]
         if future.status != "error":  # cancelled or lost: nobody knows of it any more
             raise _gone()
         error = future.exception()
         if type(error).__name__ == "KilledWorker":
-            return Lost(trial, "every worker that took it died, as they do where memory runs out", final=True)
-        return Lost(trial, f"{type(error).__name__}: {error}", final=True)
+            return [Lost(trial, "every worker that took it died, as they do where memory runs out", final=True)]
+        return [Lost(trial, f"{type(error).__name__}: {error}", final=True)]
+
+    def _late(self) -> list[str]:
+        if self._trial_seconds is None:
+            return []
+        before = time.monotonic() - self._trial_seconds
+        return [trial for trial in self._open if self._begun[trial] < before]
+
+    def _killed(self, trial: str) -> Lost:
+        """Give a trial up and have its worker killed, whatever that is at; nobody but its nanny can."""
+        future = self._open.pop(trial)
+        working: dict[str, Any] = {}
+        with suppress(OSError, ValueError):
+            working = self._client.processing()
+        places = [place for place, keys in working.items() if future.key in keys]
+        why = f"it took more than {self._trial_seconds:g} s and was killed"
+        with suppress(Exception):
+            future.cancel()
+        try:
+            self._client.restart_workers(places, timeout=_RESTART_SECONDS, raise_for_error=False)
+        except Exception:  # noqa: BLE001 - the trial is given up all the same
+            why = f"it took more than {self._trial_seconds:g} s and was given up; its worker has no nanny to kill it"
+        return Lost(trial, why, final=True)
 
 
 def _gone() -> WorkspaceError:

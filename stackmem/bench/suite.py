@@ -93,6 +93,8 @@ def read_suite(path: Path, home: str) -> Asked:
 
     """
     try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for whoever writes to it
+            raise UsageError(f"the suite {path} is no regular file; name a TOML file")
         raw = path.read_bytes()
         if len(raw) > LARGEST_BYTES:
             raise UsageError(f"{path} has {len(raw):,} bytes; a suite has at most {LARGEST_BYTES:,}")

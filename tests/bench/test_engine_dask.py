@@ -123,6 +123,17 @@ def test_a_trial_that_kills_every_worker_is_a_row_and_not_a_dead_cluster(stage, 
     assert rows["endless"]["error"] == "every worker that took it died, as they do where memory runs out"
 
 
+def test_a_trial_that_takes_too_long_is_killed_with_its_worker_and_the_others_are_made(stage, tmp_path):
+    plan = planned(endless(stage), *small_tasks(stage, "one"), strategies=("full",))
+    with cluster(tmp_path / "dask") as dask:
+        dask.worker("only")
+        came = run_bench(plan, tmp_path / "bench", Means(1, "dask", dask.address, trial_seconds=10.0))
+    rows = {row["task"]: row for row in read_results(tmp_path / "bench")}
+    assert {name: row["outcome"] for name, row in rows.items()} == {"endless": "error", "one": "solved"}
+    assert rows["endless"]["error"] == "it took more than 10 s and was killed"
+    assert came.ending == "done"
+
+
 def test_a_scheduler_that_is_not_there_is_one_sentence():
     for address in ("tcp://127.0.0.1:1", "nonsense://x", ""):
         with pytest.raises(UsageError, match="no Dask scheduler answers there"):

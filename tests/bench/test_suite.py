@@ -1,5 +1,7 @@
 """Suites: what a TOML file says, what a flag says over it, and what is refused."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,3 +146,12 @@ def test_numbers_are_read_and_anything_else_is_one_sentence():
     assert numbers("60, 300,", "--horizon") == (60.0, 300.0)
     with pytest.raises(UsageError, match="--horizon: 'sixty' are no numbers"):
         numbers("sixty", "--horizon")
+
+
+@pytest.mark.timeout(20)
+def test_a_suite_that_is_a_pipe_or_a_folder_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "folder.toml").mkdir()
+    for name in ("pipe.toml", "folder.toml"):
+        with pytest.raises(UsageError, match="is no regular file; name a TOML file"):
+            read_suite(tmp_path / name, "/home/somebody")
