@@ -95,11 +95,16 @@ class Conversation:
         return True
 
     def prompt(self, tail: str) -> Prompt:
-        """The messages; they end with the user's, and that ends with the tail."""
+        """The messages; they end with the user's, and that ends with the tail.
+
+        One breakpoint stands before the first result that is likely to change next: what changed before stands further
+        up, and what was deferred then seldom pays later on. What changes next is read up to there and no further.
+        """
         messages: list[Message] = []
         steady: tuple[int, int] | None = None
-        for entry in self.entries:
-            if entry.volatile and steady is None and messages:
+        settled = max((index for index, entry in enumerate(self.entries) if entry.final), default=0)
+        for index, entry in enumerate(self.entries):
+            if entry.volatile and steady is None and index > settled:
                 steady = (len(messages) - 1, len(messages[-1].parts) - 1)
             role: Literal["user", "assistant"] = "assistant" if entry.from_model else "user"
             if messages and messages[-1].role == role:

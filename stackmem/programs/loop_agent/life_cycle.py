@@ -1,9 +1,8 @@
 """When results leave the prompt or are shortened in it, without spoiling what the provider has cached.
 
 A result is due when it is older than its turns. Changing it means that everything behind it is written anew, so it is
-changed only once what is saved is at least what stands behind it; until then it is deferred. What is changed further
-back is written anew in any case: from there on only what stands between counts, and only what is saved there. The place
-of the first result that is changed is the boundary: before it the prompt keeps its bytes.
+changed only once what is saved, there and behind, is at least what then stands behind it; until then it is deferred.
+The place of the first result that is changed is the boundary: before it the prompt keeps its bytes.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ def boundary(entries: list[Entry], turn: int) -> int:
         if due(entry, turn):
             saved += max(0, len(entry.text) - _kept_chars(entry))
             if saved >= behind:
-                found, saved, behind = index, 0, 0
-            else:
-                behind += min(len(entry.text), _kept_chars(entry))
+                found = index
+            behind += min(len(entry.text), _kept_chars(entry))
         else:
             behind += len(entry.text)
     return found

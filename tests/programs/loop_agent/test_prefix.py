@@ -6,12 +6,17 @@ has to be written anew), a summary of the conversation, and a prompt that was to
 
 import itertools
 import json
+import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from stackmem.core.log import Log
+from stackmem.core.messages import View
 from stackmem.core.program_events import StepEntered
+from stackmem.measure.cache import Request, simulate
 from stackmem.programs.effects import (
     AskUser,
     Complete,
@@ -23,7 +28,10 @@ from stackmem.programs.effects import (
 )
 from stackmem.programs.in_memory import run_in_memory
 from stackmem.programs.language import Launch
+from stackmem.programs.loop_agent.conversation import Conversation
+from stackmem.programs.loop_agent.definition import Expiry
 from stackmem.programs.loop_agent.language import start
+from stackmem.programs.loop_agent.life_cycle import removed
 
 from .stage import OWN, PATH, actions, ask, change, done, for_each, step, while_
 
@@ -139,6 +147,12 @@ def marked(prompt):
     return parts + [(last.role, part.text) for part in last.parts[: point.part + 1]]
 
 
+def whole_chars(text):
+    """How long a result was that is shown with a mark; as long as it is where there is none."""
+    mark = re.search(r"\[(?:Removed:|Compacted: showing first [\d,]+ of|AI Summary of) ([\d,]+) char", text)
+    return int(mark[1].replace(",", "")) if mark else len(text)
+
+
 def check(conversation):
     for one, two in itertools.pairwise(conversation):
         assert one.prompt.system == two.prompt.system
@@ -149,10 +163,11 @@ def check(conversation):
         assert two.reasons, (before[same], after[same : same + 1])
         assert after[0] == before[0] or "window" in two.reasons
         if set(two.reasons) == {"due"}:
-            rest, now = before[same:], after[same : len(before)]
-            saved = sum(len(text) for _, text in rest) - sum(len(text) for _, text in now)
-            assert saved >= sum(len(text) for _, text in now[1:])
-            assert [role for role, _ in rest] == [role for role, _ in now]
+            changed, new = after[same : len(before)], after[len(before) :]
+            saved = sum(len(text) for _, text in before[same:]) - sum(len(text) for _, text in changed)
+            saved += sum(whole_chars(text) - len(text) for _, text in new)
+            assert saved >= sum(len(text) for _, text in after[same + 1 :])
+            assert [role for role, _ in changed] == [role for role, _ in before[same:]]
         elif set(two.reasons) <= {"due", "summary"} and len(after) < len(before):
             assert after[1][1].startswith("[Summary of the conversation up to here]")
     for sent in conversation:
@@ -200,3 +215,38 @@ def test_what_a_prompt_marks_for_the_cache_begins_the_next(decisions, definition
     for conversation in found.conversations:
         check(conversation)
     assert Watched(decisions, agent, sizes).asked == found.asked
+
+
+def test_the_mark_for_the_cache_stands_before_what_changes_next_and_not_before_what_was_deferred():
+    conversation = Conversation("task")
+    for turn, size in ((1, 100), (2, 4_000), (3, 3_000)):
+        conversation.reply("{}", turn)
+        conversation.result("action-result", "r" * size, turn, Expiry(1))
+        conversation.tell("n" * 1_000, turn)
+    assert [(point.message, point.part) for point in conversation.prompt("").breakpoints[2:]] == [(1, 0), (6, 1)]
+    conversation.entries[5] = removed(conversation.entries[5])
+    assert [(point.message, point.part) for point in conversation.prompt("").breakpoints[2:]] == [(5, 0), (6, 1)]
+
+
+def sizes_of(number):
+    return 300 + number * 7_919 % 2_500
+
+
+@pytest.mark.parametrize(
+    "expires", ["turns: 3, mode: none", "turns: 3", "turns: 10", "turns: 3, mode: compact, chars: 200"]
+)
+def test_of_two_hundred_turns_nine_tenths_are_read_from_the_cache(expires):
+    agent = (
+        f"name: a\nprompt: {'p ' * 3_000}\nlimits: {{context_tokens: 400000}}\n"
+        f"actions: [{{name: Keep, tool: fetch}}, {{name: Poll, tool: poll, expires: {{{expires}}}}}]\n"
+    )
+    decisions = [actions("poll" if turn % 4 else "keep") for turn in range(199)]
+    (prompts,) = Watched(decisions, agent, map(sizes_of, itertools.count())).conversations
+    requests = (
+        Request(10.0 * turn, View(sent.prompt.system, (), Log(sent.prompt.messages), sent.prompt.breakpoints))
+        for turn, sent in enumerate(prompts)
+    )
+    found = list(simulate(requests, 2_048, lambda block: len(block.content.text) // 4))
+    assert len(found) == 200
+    read = sum(each.read for each in found)
+    assert read >= 0.9 * (read + sum(each.written_5m + each.written_1h + each.uncached for each in found))
