@@ -52,7 +52,9 @@ def _show_live(found: LiveTools, *, as_json: bool) -> None:
     else:
         _say_missing(found.missing)
         same = f"{found.calls:,} calls returned what they had returned, at isolation {found.isolation}"
-        if not found.difference:
+        if not found.difference and not found.calls:
+            typer.echo(f"{found.run}: no call of a workspace tool, so nothing to execute again")
+        elif not found.difference:
             typer.echo(f"{found.run}: all {same}")
         else:
             typer.echo(f"{found.run}: {same}, then one did not:")

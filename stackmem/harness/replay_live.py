@@ -71,9 +71,9 @@ def replay_live(
         WorkspaceError: The workspace, or its isolation, cannot be had.
 
     """
-    begin = run.moment(first - 1)
     if first > 1 or not _of_program(run):  # a program may ask no model at all
         run.moment(first)
+    begin = run.moment(first - 1)
     with rehearse(run, begin.settled, begin.at, environ) as rehearsal, _tools(rehearsal) as use:
         calls = 0
         for told in retold(run.records(), sources_of(run.folder)):

@@ -113,7 +113,8 @@ def at_step(found: Iterable[Moment], step: int, run: str) -> Moment:
 
 
 def no_step(run: str, step: int, steps: int) -> UsageError:
-    return UsageError(f"there is no step {step} in {run}; it has steps 1 to {steps} (0 is its start)")
+    has = f"steps 1 to {steps} (0 is its start)" if steps else "0, its start, and no other"
+    return UsageError(f"there is no step {step} in {run}; it has {has}")
 
 
 def rendered(moment: Moment) -> View:

@@ -91,6 +91,10 @@ def test_calls_executed_again_are_told_and_a_difference_exits_6(stage: Stage):
     assert "step 2, record" in ran.stdout
     told = json.loads(stage.run("replay", run, "--tools", "live", "--from", "3", "--json").stdout)
     assert (told["calls"], told["difference"]) == (0, "")
+    none = stage.run("replay", run, "--tools", "live", "--from", "3")
+    assert none.stdout.endswith(": no call of a workspace tool, so nothing to execute again\n")
+    beyond = stage.run("replay", run, "--tools", "live", "--from", "9")
+    assert "there is no step 9 in " in beyond.stderr
 
 
 def test_a_run_played_again_with_its_replies_is_told(stage: Stage):
