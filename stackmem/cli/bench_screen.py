@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -82,9 +82,11 @@ def named(row: Row) -> str:
     return f"{row['strategy']}{_BY}{row['model']}"
 
 
-def strategy_lines(rows: Iterable[Row]) -> list[str]:
-    """A table of means as plain lines."""
-    table = [HEADS, *((_plain(name), *sums.cells) for name, sums in sums_of(rows).items())]
+def strategy_lines(rows: Iterable[Row], strategies: Sequence[str]) -> list[str]:
+    """A table of means as plain lines, in the order of ``strategies`` and not in that in which trials ended."""
+    place = {name: at for at, name in enumerate(strategies)}
+    ordered = sorted(rows, key=lambda row: place.get(row["strategy"], len(place)))
+    table = [HEADS, *((_plain(name), *sums.cells) for name, sums in sums_of(ordered).items())]
     widths = [max(len(line[at]) for line in table) for at in range(len(HEADS))]
     return [
         f"{line[0]:<{widths[0]}}" + "".join(f"  {cell:>{widths[at]}}" for at, cell in enumerate(line[1:], 1))
@@ -129,7 +131,7 @@ class _Counted:
 
     def remaining(self) -> str:
         gone = time.monotonic() - self.begun
-        if self.fresh < 2:
+        if self.fresh < 2 or self.done >= self.total:
             return f"{gone:.0f} s"
         left = gone / self.fresh * (self.total - self.done)
         return f"{gone:.0f} s, about {left:.0f} s to go"

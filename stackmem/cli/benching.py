@@ -226,7 +226,7 @@ def _show(came: Came, plan: Plan, output: str, *, as_json: bool) -> None:
         }  # fmt: skip
         typer.echo(msgspec.json.encode(found).decode())
         return
-    for line in strategy_lines(came.rows):
+    for line in strategy_lines(came.rows, [variant.name for variant in plan.variants]):
         typer.echo(line)
     failures = Counter(str(row.get("error")) for row in came.rows if row["outcome"] == "error")
     for sentence, count in failures.most_common(_ERRORS_SHOWN):
