@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from stackmem.core.json_schema import first_fault
 from stackmem.core.program_events import StepEntered
 
 from ..effects import AskUser, Complete, Completion, Say
@@ -205,7 +204,7 @@ def _chat(session: Session, step: Chat, response: Response) -> Doing:
         return Finish("\n".join([step.message, *asked]), session.payload, chat=True)
     if step.form is None:
         answer: Any = yield AskUser(step.message)
-        session.tell(f"The person replied:\n{answer}")
+        session.tell(f"The person replied:\n{answer}" if answer.strip() else "The person gave an empty reply.")
     else:
         answer = yield from ask_form(step.message, step.form)
         session.tell(f"The person filled in the form:\n{answer}")
@@ -216,10 +215,7 @@ def _change(session: Session, request: dict[str, Any]) -> Doing:
     change = payloads.changed(session.payload, request, session.agent.allowed)
     session.payload = change.result
     yield assigned("payload", change.result)
-    notes = [*change.warnings, *change.blocked]
-    if session.agent.payload_schema:
-        fault = first_fault(change.result, session.agent.payload_schema)
-        notes += [f"the payload does not fit its schema now: {fault}"] if fault else []
+    notes = [*change.warnings, *change.blocked, *session.misfit()]
     if change.requires_feedback:
         notes += [f"please look at this again: {flag}" for flag in change.flags]
     session.tell_notes("your payload change", notes)

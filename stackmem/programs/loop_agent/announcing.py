@@ -27,7 +27,8 @@ def _announced(happening: Happening) -> tuple[str, ...]:
         case Group() if all(isinstance(each, Complete) for each in happening.effects):
             return (f"  {len(happening.effects)} agents side by side",)
         case Group():
-            return (f"  {len(happening.effects)} actions side by side",)
+            tools = dict.fromkeys(each.tool for each in happening.effects if isinstance(each, InvokeTool))
+            return (f"  {len(happening.effects)} actions side by side: {', '.join(tools)}",)
         case EnterFrame():
             return (f"Asking {happening.name}: {_brief(happening.intent)}",)
         case LeaveFrame():

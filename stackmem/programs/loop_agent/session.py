@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from stackmem.core.json_schema import first_fault
 from stackmem.core.text import mark_cut
 
 from .conversation import Conversation
@@ -117,6 +118,12 @@ class Session:
     def tell_failure(self, fault: str) -> None:
         self.fault = fault
         self.tell(f"The step failed: {mark_cut(fault, 1_000)}.")
+
+    def misfit(self) -> list[str]:
+        """What is to be told of a payload that does not fit its schema; nothing where it does."""
+        schema = self.agent.payload_schema
+        fault = first_fault(self.payload, schema) if schema else ""
+        return [f"the payload does not fit its schema now: {fault}"] if fault else []
 
     def ran(self, action: Action, *, ok: bool) -> None:
         self.runs[action.name] = self.runs.get(action.name, 0) + 1

@@ -50,10 +50,12 @@ def _expiry(session: Session, name: str) -> Expiry | None:
 
 
 def _took(session: Session, merged: Merged, warnings: list[str]) -> Doing:
+    notes = [*warnings, *merged.warnings]
     if merged.payload is not session.payload:
         session.payload = merged.payload
         yield assigned("payload", session.payload)
-    session.tell_notes("where the results went", [*warnings, *merged.warnings])
+        notes += session.misfit()
+    session.tell_notes("where the results went", notes)
 
 
 def run_sub_agent(session: Session, step: Ask) -> Doing:
@@ -89,6 +91,7 @@ def run_loop(session: Session, step: ForEach | WhileLoop) -> Doing:
         return False
     if session.payload is not before:
         yield assigned("payload", session.payload)
+        session.tell_notes("where the results went", session.misfit())
     turns = session.agent.loop_result_turns
     shown = f"its results are shown for {turns} turn(s) only" if turns else "its results are not shown"
     results = done.results

@@ -47,6 +47,24 @@ def test_a_change_that_breaks_the_schema_is_told():
     assert "does not fit its schema now: $.n must be of type integer" in played.last
 
 
+def test_results_that_break_the_schema_are_told_wherever_they_come_from():
+    agent = AGENT + "payload: {n: 1, items: [1]}\npayload_schema: {properties: {n: {type: integer}}}\n"
+    agent += "sub_agents: [{name: kid, inline: {name: kid, prompt: q}}]\n"
+    call = {"name": "Poll", "outputMapping": "n"}
+    steps = (
+        step("Actions", actions=[call]), for_each(action=call), while_("payload.n === 1", action=call), ask("kid"),
+    )  # fmt: skip
+    for asked in steps:
+        child = [done(**change(updateElements={"n": "x"}))] if "Sub-Agent" in str(asked) else []
+        assert (
+            "does not fit its schema now: $.n must be of type integer" in play(asked, *child, done(), agent=agent).last
+        )
+
+
+def test_an_empty_reply_of_the_person_is_told_as_such():
+    assert "The person gave an empty reply." in play(step("Chat") | {"message": "Well?"}, done(), answers=(" ",)).last
+
+
 @pytest.mark.parametrize(
     "reply",
     ["no", '{"a": 1} {"b": 2}', "[1]", '{"nextStep": {"type": "Dance"}}', "x" * 1_000_001, "{" * 101,

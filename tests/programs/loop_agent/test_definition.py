@@ -218,7 +218,7 @@ def test_what_a_person_reads_while_it_runs():
     assert tell(StepLeft("a/turn 1", "list", 3)) == ("a/turn 1: 3 iterations",)
     assert tell(call)[0].startswith('  fetch {"q": "xxx')
     assert tell(call)[0].endswith("…")
-    assert tell(Group((call, call))) == ("  2 actions side by side",)
+    assert tell(Group((call, call))) == ("  2 actions side by side: fetch",)
     assert tell(Group((Complete(()),))) == ("  1 agents side by side",)
     assert tell(EnterFrame("s", "find")) == ("Asking s: find",)
     assert tell(LeaveFrame("found")) == ("Answered: found",)
