@@ -86,7 +86,8 @@ def failure_of(state: State) -> str:
     if state.end.ending == "model_error" and state.failures:
         last = state.failures[-1]
         tries = f" ({len(state.failures)} attempts)" if len(state.failures) > 1 else ""
-        return f"{last.kind}: {last.detail}{tries}"
+        way_out = "; see that the server runs, or name another with --base-url" if last.kind == "connection" else ""
+        return f"{last.kind}: {last.detail}{tries}{way_out}"
     return state.end.result if state.end.ending == "workspace_error" else ""
 
 
