@@ -274,8 +274,8 @@ class Course:
         )
 
     def listen(self, tell: Callable[[object], object]) -> None:
-        """Tell another one from here on."""
-        self._tell = tell
+        """Tell another one from here on, as the program goes on live; a halt is not taken back any more."""
+        self._tell, self._keep = tell, False
         self._interpreter.listen(tell)
 
     def told(self, event: Event) -> None:

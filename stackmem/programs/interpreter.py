@@ -53,8 +53,12 @@ class Interpreter:
         self.go_on()
 
     def listen(self, tell: Callable[[object], object]) -> None:
-        """Tell another one from here on; it is told again what is being waited for."""
+        """Tell another one from here on, as the program goes on live; it is told again what is being waited for.
+
+        What was kept is let go: only a recorded halt is taken back, and no more of those come.
+        """
         self._tell = tell
+        self._keep, self._kept = False, []
         if not isinstance(self.asked, ReadSpending | Note | Ended):
             tell(self.asked)
 

@@ -1,11 +1,19 @@
-"""What a loop of ten thousand results takes of memory, in a process of its own, through the whole house."""
+"""What the results of a loop take of memory: in a process of its own, through the whole house, and when taken up."""
 
+import gc
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
+
+from stackmem.core.program_events import ToolAnswered
+
+from .seam import Clocked
+from .stage import AGENT as AGENT_ON_THE_SEAM
+from .stage import done, for_each
 
 MIB = 1024
 """Of the kibibytes in which the system counts."""
@@ -75,6 +83,31 @@ def held(count: int, chars: int, root: Path) -> int:
 def test_eight_times_the_results_take_no_more_memory(tmp_path):
     few, many = held(60, 100_000, tmp_path / "few"), held(480, 100_000, tmp_path / "many")
     assert many - few < 20 * MIB, "40 MiB more of results passed through"
+
+
+def test_a_program_that_is_taken_up_lets_the_recorded_answers_go_once_it_goes_on_live():
+    loop = for_each(
+        collectionPath=f"static:{list(range(40))}", action={"name": "fetch", "params": {"path": "{{item}}.txt"}}
+    )  # fmt: skip
+    agent = AGENT_ON_THE_SEAM.replace("tool: fetch,", "tool: read_file,").replace("tool: poll", "tool: shell")
+    played = Clocked(agent, loop, done(), tool=None)
+    played.tool = ToolAnswered("")
+    tracemalloc.start()
+    try:
+        while len(played.events) < 30:
+            played.tool = ToolAnswered(f"{len(played.events)} " + "x" * 1_000_000)
+            played.play(len(played.events) + 1)
+        played.stopped_and_resumed()
+        before = tracemalloc.get_traced_memory()[0]
+        played.events = played.events[:3]
+        assert played.course is not None
+        played.course.listen(id)
+        gc.collect()
+        freed = before - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert freed > 20_000_000
+    assert played.play().state.outcome == "finished"
 
 
 @pytest.mark.campaign
