@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.effects import AskModel, Compact, Effect
-from stackmem.core.events import ContextCompacted, Event, ModelFailed, ModelReplied, RunEnded
+from stackmem.core.events import ContextCompacted, Event, FramePushed, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.frames import so_far
 from stackmem.core.program_events import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 from stackmem.errors import UsageError
 from stackmem.programs.course import Outside, Upcoming
-from stackmem.programs.effects import AskUser
+from stackmem.programs.effects import AskUser, RunFrame
+from stackmem.programs.frame_text import task_text
 
 from .program_replay import answers
 
@@ -33,6 +34,7 @@ Masked = Callable[[Any], Any]
 PACKAGED = "stackmem:"
 _SAME = frozenset({"frame", "forced", "verified", "kind", "ending"})
 _QUESTION_CHARS = 4_000
+_LABELS = ("HINTS", "RETURN")
 
 
 def unchanged(digest: str, packaged: bool) -> str:
@@ -107,12 +109,24 @@ def derived_again(event: Event, derived: Event | None, masked: Masked, number: i
             f"record {number}: with the matches replaced the program goes another way ({type(event).__name__} would "
             f"become {told}); use a pattern that leaves its words and names apart"
         )
-    seen = replace(derived, digests=dict.fromkeys(derived.digests, "")) if isinstance(derived, PhaseEnded) else derived
+    seen = _searched(derived)
     if masked(seen) != seen:
         raise UsageError(
-            f"record {number}: {type(event).__name__} would still hold a match, which the program puts together of "
-            "parts that hold none; use a --pattern for the parts"
+            f"record {number}: {type(event).__name__} would still hold a match, in words of the language or put "
+            "together of parts that hold none; use a narrower --pattern, or one for the parts"
         )
+    return derived
+
+
+def _searched(derived: Event) -> Event:
+    """The fact without its digests, and without what stackmem itself adds to a task."""
+    if isinstance(derived, PhaseEnded):
+        return replace(derived, digests=dict.fromkeys(derived.digests, ""))
+    if isinstance(derived, FramePushed) and derived.program is not UNSET:
+        own = task_text(RunFrame("", ""), "").strip().removesuffix(".")
+        lines = [line for line in derived.program.task.splitlines() if line not in _LABELS and not line.startswith(own)]
+        told = "\n".join(line.removeprefix("INPUT ") for line in lines)
+        return replace(derived, program=replace(derived.program, task=told))
     return derived
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.events import FramePushed
 from stackmem.core.program_events import ChunkKept, ProgramStarted, Said, SourceLoaded
 from stackmem.errors import UsageError
 from stackmem.harness.changes import Changes
@@ -118,3 +119,12 @@ def test_halted_and_forked_runs_have_a_copy_and_it_goes_nowhere(desk: Desk) -> N
     assert replay_run(made).outcome == replay_run(forked).outcome
     halted = folder_of(desk.run(f"say x\nhalt on {SECRET}"))
     assert replay_run(Path(redact_run(halted, [SECRET]).run_dir)).outcome == "halted"
+
+
+def test_a_pattern_that_is_also_in_the_words_of_every_task_masks_what_the_program_says(desk: Desk) -> None:
+    desk.script({"call": "pop_frame", "args": {"result": '{"n": 1}'}})
+    run = folder_of(desk.run("frame Do the work, call one.\nsay one"))
+    copy = Run(Path(redact_run(run, ["one"]).run_dir))
+    (pushed,) = [r.event for r in copy.records() if isinstance(r.event, FramePushed)]
+    assert pushed.program.task.startswith("Do the work, call xxx.")
+    assert "When the work is done, call pop_frame" in pushed.program.task
