@@ -74,7 +74,7 @@ def installed(tmp_path: Path, home: Path) -> Installed:
 def test_a_plug_in_brings_a_strategy_with_its_prompt_that_runs_and_replays(installed: Installed):
     installed.put("brief", BRIEF)
     listed = installed.run("strategies")
-    assert "``brief``: as ``full``" in listed.stdout, listed.stderr
+    assert "\nbrief                      as `full`" in listed.stdout, listed.stderr
     (installed.folder / "script.yaml").write_text(SCRIPT, "utf-8")
     hers = installed.folder / "hers"
     hers.mkdir()
@@ -134,7 +134,7 @@ def test_a_plug_in_that_cannot_be_used_is_one_warning_and_adds_nothing(installed
     assert says in warning
     assert warning.endswith("); mend or uninstall that package")
     assert ran.returncode == 0
-    assert [line for line in ran.stdout.splitlines() if line.startswith("``brief``")]
+    assert [line for line in ran.stdout.splitlines() if line.startswith("brief ")]
 
 
 def test_entry_points_that_are_no_text_of_their_kind_are_a_warning_too(installed: Installed):
