@@ -100,6 +100,7 @@ def test_a_full_definition_is_read():
         (GOOD + "allowed_paths: [5]", "an allowed path is a text"),
         (GOOD + "allowed_paths: ['a:fly']", "'fly' is no operation"),
         (GOOD + "allowed_paths: ['a..b']", "is no path; write it like"),
+        (GOOD + "limits: {usd: much}", "`usd` of `limits` is a number above 0, not a text"),
         (GOOD + "limits: {usd: 0}", "`usd` of `limits` is a number above 0"),
         (GOOD + f"limits: {{seconds: {'9' * 400}}}", "`seconds` of `limits` is a number above 0"),
         (GOOD + "limits: {hours: 1}", "`limits` has no `hours`"),
