@@ -165,7 +165,9 @@ def _variables(environ: Mapping[str, str], cwd: Path, home: str) -> Iterator[Val
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
         if variable not in known:
-            raise UsageError(f"no setting has the variable {variable[:60]!a}; {nearest(variable, known)}, or unset it")
+            raise UsageError(
+                f"no setting has the variable {variable[:60]!a}; unset it, or rename it ({nearest(variable, known)})"
+            )
         option = known[variable]
         place = Place(variable, folder=cwd, home=home, split=":")
         yield Value(option.name, read_value(option, raw, place), variable, "variable")
