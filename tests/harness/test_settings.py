@@ -148,7 +148,9 @@ def test_what_is_overridden_is_checked_all_the_same(places):
 
 def test_an_unknown_variable_of_ours_is_refused_with_the_near_one(places):
     message = places.refusal(environ={"STACKMEM_MAX_STEP": "5"})
-    assert message == "no setting has the variable 'STACKMEM_MAX_STEP'; did you mean STACKMEM_MAX_STEPS?, or unset it"
+    assert message == (
+        "no setting has the variable 'STACKMEM_MAX_STEP'; unset it, or rename it (did you mean STACKMEM_MAX_STEPS?)"
+    )
 
 
 def test_variables_of_others_and_those_of_the_tests_say_nothing(places):
