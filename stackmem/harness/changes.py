@@ -20,7 +20,7 @@ from stackmem.errors import UsageError
 from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
 from stackmem.models.registry import Model
-from stackmem.trace.moments import Moment
+from stackmem.trace.moments import StepMoment
 
 from .option_values import Place, read_value
 from .options import OPTIONS
@@ -111,7 +111,7 @@ def _content(value: str, cwd: Path) -> str:
         raise UsageError(f"--set: {path} cannot be read as text ({error}); name a UTF-8 file") from error
 
 
-def must_go_on(moment: Moment, changes: Changes) -> None:
+def must_go_on(moment: StepMoment, changes: Changes) -> None:
     """Refuses what no run could go on from.
 
     Raises:

@@ -24,7 +24,7 @@ from stackmem.history.history import History
 from stackmem.history.sharing import share
 from stackmem.memory import open_strategy
 from stackmem.memory.constants import run_constants
-from stackmem.trace.moments import Moment
+from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.store import TraceWriter
 from stackmem.version import VERSION
@@ -117,7 +117,7 @@ class _Wanted(Struct, frozen=True):
     """A fork that can be, before anything of it is made."""
 
     run: Run
-    moment: Moment
+    moment: StepMoment
     changes: Changes
     chunks: tuple[ChunkSet, ...]
     request: Request
@@ -151,7 +151,7 @@ def _open(
     return Opened(parts, places, writer, history, interrupts, own, observe, moment.settled.seconds), first
 
 
-def _planned(moment: Moment, changes: Changes, prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
+def _planned(moment: StepMoment, changes: Changes, prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     """The plan of today's request, with what the run recorded wherever no change speaks."""
     base = moment.settled.begun
     kept_prompt = changes.prompt is None and (changes.strategy is None or prepared.resolved.settings.prompt is not None)
@@ -168,7 +168,7 @@ def _planned(moment: Moment, changes: Changes, prepared: Prepared, environ: Mapp
     return planned
 
 
-def _start(moment: Moment, changes: Changes, planned: RunPlan, parts: Parts) -> RunStarted:
+def _start(moment: StepMoment, changes: Changes, planned: RunPlan, parts: Parts) -> RunStarted:
     """What holds from here on. The tree stays that of the oldest start: patches count from there."""
     base, state = moment.settled.begun, moment.settled
     if parts.start.tree != state.tree:
@@ -205,7 +205,7 @@ def _own(start: RunStarted) -> tuple[ToolSpec, ...]:
     return tuple(tool for tool in start.tools if tool.name in start.registered)
 
 
-def _refuse_spent(moment: Moment, first: RunForked) -> None:
+def _refuse_spent(moment: StepMoment, first: RunForked) -> None:
     spent = core_limits.ending(evolve(moment.settled, first))
     if spent is not None:
         word = spent.removeprefix("limit:")

@@ -7,7 +7,7 @@ from itertools import takewhile
 from stackmem.core.events import RunForked
 from stackmem.core.machine import evolve
 from stackmem.errors import TraceError, UsageError
-from stackmem.trace.moments import Moment
+from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import SOURCES, sources_of
 from stackmem.trace.replay import verify
@@ -18,7 +18,7 @@ from .request import ProgramRequest, Request, read_request
 from .run_program import Person, outer_world, program_loop
 
 
-def request_to_fork(run: Run, moment: Moment) -> Request:
+def request_to_fork(run: Run, moment: StepMoment) -> Request:
     """What was asked of the run.
 
     Raises:
@@ -32,7 +32,7 @@ def request_to_fork(run: Run, moment: Moment) -> Request:
 
 
 def fork_loop(
-    run: Run, moment: Moment, first: RunForked, opened: Opened, request: ProgramRequest | None
+    run: Run, moment: StepMoment, first: RunForked, opened: Opened, request: ProgramRequest | None
 ) -> Loop | None:
     """The loop of a program that goes on from ``moment`` with what the fork changes; its questions find nobody.
 

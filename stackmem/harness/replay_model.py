@@ -32,7 +32,7 @@ from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.trace.diff import counted
 from stackmem.trace.difference import brief, made_otherwise
-from stackmem.trace.moments import Moment
+from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
@@ -133,7 +133,7 @@ def replay_model(
 
 def _play(
     run: Run,
-    moment: Moment,
+    moment: StepMoment,
     rehearsal: Rehearsal,
     kept: tuple[Recorded, list[Record], list[tuple[Event, State]]],
     note: Callable[[Event, State], None],

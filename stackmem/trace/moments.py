@@ -18,7 +18,7 @@ from .lineage import RunReader
 from .record import Record
 
 
-class Moment(Struct, frozen=True):
+class StepMoment(Struct, frozen=True):
     """One step, or with number 0 the start.
 
     Attributes:
@@ -41,7 +41,7 @@ class Moment(Struct, frozen=True):
     digest: str
 
 
-def moments(reader: RunReader) -> Iterator[Moment]:
+def moments(reader: RunReader) -> Iterator[StepMoment]:
     """The start and every step, each once all that followed it is read. What they hold is shared between them.
 
     Raises:
@@ -82,7 +82,7 @@ def following(state: State, record: Record) -> State:
         ) from error
 
 
-def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) -> Moment:
+def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) -> StepMoment:
     asked, record = begun
     place = 0
     for index, (later, state, _) in enumerate(held):
@@ -95,10 +95,10 @@ def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) 
         place += 1  # a fork's changes come before anything else that follows
     last, settled, digest = held[place]
     followed = tuple(later for later, _, _ in held[1:])
-    return Moment(settled.step, asked, record, followed, settled, last.seq, digest)
+    return StepMoment(settled.step, asked, record, followed, settled, last.seq, digest)
 
 
-def at_step(found: Iterable[Moment], step: int, run: str) -> Moment:
+def at_step(found: Iterable[StepMoment], step: int, run: str) -> StepMoment:
     """The moment of a step, from all of them.
 
     Raises:
@@ -117,7 +117,7 @@ def no_step(run: str, step: int, steps: int) -> UsageError:
     return UsageError(f"there is no step {step} in {run}; it has {has}")
 
 
-def rendered(moment: Moment) -> View:
+def rendered(moment: StepMoment) -> View:
     """The prompt of a step as today's code renders it; ``proven`` tells whether it is the one that was sent.
 
     Raises:
@@ -140,13 +140,13 @@ def rendered(moment: Moment) -> View:
         ) from error
 
 
-def proven(moment: Moment, view: View) -> bool:
+def proven(moment: StepMoment, view: View) -> bool:
     """Whether the digest that was kept of the prompt says that it is this one."""
     event = moment.record.event
     return isinstance(event, ModelReplied) and event.prompt_digest == view.digest
 
 
-def prompt_of(moment: Moment, view: View | None = None) -> View:
+def prompt_of(moment: StepMoment, view: View | None = None) -> View:
     """The exact prompt that the step's reply answers; ``view`` is it where the state alone does not tell.
 
     Raises:

@@ -17,7 +17,7 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError
 
 from .lineage import HISTORY, RunReader
-from .moments import Moment, following, moments, no_step, prompt_of, rendered
+from .moments import StepMoment, following, moments, no_step, prompt_of, rendered
 from .program import completion_of
 from .snapshot import Snapshot
 from .steps import FrameSpan, Step, frame_spans, steps, total_usd
@@ -39,9 +39,9 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._unread: Iterator[Moment] = iter(())
+        self._unread: Iterator[StepMoment] = iter(())
         self._reached = -1
-        self._kept: OrderedDict[int, Moment] = OrderedDict()
+        self._kept: OrderedDict[int, StepMoment] = OrderedDict()
 
     @property
     def id(self) -> str:
@@ -104,7 +104,7 @@ class Run:
             state = following(state, record)
         return state
 
-    def moment(self, step: int) -> Moment:
+    def moment(self, step: int) -> StepMoment:
         """A step with the states around it; 0 is the start.
 
         Raises:
@@ -147,7 +147,7 @@ class Run:
         moment = self.moment(step)
         return prompt_of(moment, self.rendered(moment))
 
-    def rendered(self, moment: Moment) -> View:
+    def rendered(self, moment: StepMoment) -> View:
         """The prompt of a step as today's code renders it; of a completion, as its program asks for it.
 
         Raises:

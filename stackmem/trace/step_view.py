@@ -13,7 +13,7 @@ from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, U
 from stackmem.core.state import Frame
 from stackmem.errors import TraceError, UsageError
 
-from .moments import Moment, proven
+from .moments import StepMoment, proven
 from .open_run import Run
 from .snapshot import FileChange, changes
 from .steps import FrameSpan
@@ -164,7 +164,7 @@ def last_step_of(frames: tuple[FrameSpan, ...], named: str) -> int:
     return found[0].last
 
 
-def _files(run: Run, moment: Moment) -> tuple[tuple[FileChange, ...], str]:
+def _files(run: Run, moment: StepMoment) -> tuple[tuple[FileChange, ...], str]:
     if not moment.settled.tree:
         return (), "the run kept no files"
     try:
