@@ -6,6 +6,8 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from stackmem.core.events import CallRejected, FramePopped, ModelReplied, ToolReturned
 from stackmem.core.messages import ToolCall
 from stackmem.trace.record import Record
@@ -20,7 +22,17 @@ COLUMNS = (
     "result_chars", "model_seconds", "call_seconds",
 )  # fmt: skip
 
-Row = dict[str, object]
+
+class _Answered(Struct):
+    """A reply with the calls of it that are answered so far; its row is written once that is all of them."""
+
+    attempt: Attempt
+    reply: ModelReplied
+    calls: list[Call]
+
+    @property
+    def asked(self) -> list[str]:
+        return [part.name for part in self.reply.parts if isinstance(part, ToolCall)]
 
 
 def table(records: Iterable[Record], run: str) -> Iterator[str]:
@@ -33,53 +45,45 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
 
     """
     yield _line(COLUMNS)
-    rows: dict[int, Row] = {}
-    waiting: dict[int, int] = {}
+    waiting: dict[int, _Answered] = {}
     for piece in slices(moments(records)):
         match piece:
             case Attempt(event=ModelReplied() as reply):
-                rows[piece.step], waiting[piece.step] = _reply(piece, reply)
+                waiting[piece.step] = _Answered(piece, reply, [])
             case Call():
-                _answered(rows[piece.step], piece)
-                waiting[piece.step] -= 1
+                waiting[piece.step].calls.append(piece)
             case _:
                 pass
-        while rows and waiting[next(iter(rows))] == 0:
-            yield _line(_row(rows.pop(next(iter(rows)))))
-    for row in rows.values():
-        yield _line(_row(row))
+        while waiting and len((first := next(iter(waiting.values()))).calls) == len(first.asked):
+            yield _line(_row(waiting.pop(first.attempt.step)))
+    for left in waiting.values():
+        yield _line(_row(left))
 
 
-def _reply(piece: Attempt, event: ModelReplied) -> tuple[Row, int]:
-    """The row of a reply, and how many calls it waits for."""
-    moment, start, heap = piece.moment, piece.moment.before.begun, piece.moment.before.heap
-    usage, frame = event.usage, moment.frame
-    calls = [part.name for part in event.parts if isinstance(part, ToolCall)]
-    row: Row = {
-        "step": piece.step, "seq": moment.seq, "at": stamp(moment.at),
-        "frame": frame.id, "frame_name": frame.name, "depth": frame.depth,
-        "model": model_of(event, moment.before), "strategy": start.strategy,
-        "stop": event.stop, "calls": " ".join(calls), "outcome": "" if calls else "no call",
-        "prompt_tokens": usage.prompt, "uncached_tokens": usage.uncached, "cache_read_tokens": usage.cache_read,
-        "cache_write_5m_tokens": usage.cache_write_5m, "cache_write_1h_tokens": usage.cache_write_1h,
-        "output_tokens": usage.output, "estimated": int(usage.estimated),
-        "usd": "" if piece.usd is None else f"{piece.usd:.6f}",
-        "heap_chunks": len(heap.chunks), "heap_chars": heap.chars,
-        "text_chars": len(said(event.parts)), "result_chars": 0,
-        "model_seconds": f"{moment.at - moment.since:.3f}", "call_seconds": "",
-    }  # fmt: skip
-    return row, len(calls)
-
-
-def _answered(row: Row, piece: Call) -> None:
-    row["outcome"] = " ".join(filter(None, (str(row["outcome"]), outcome(piece))))
-    row["opened"] = piece.opened
-    row["call_seconds"] = f"{piece.ended - piece.started:.3f}"
-    if piece.result is not None:
-        row["result_chars"] = int(str(row["result_chars"])) + len(piece.result.text)
-    for fact in piece.facts:
-        if isinstance(fact, ToolReturned) and fact.exit_code is not None:
-            row["exit_code"] = fact.exit_code
+def _row(answered: _Answered) -> list[object]:
+    """The cells, in the order of ``COLUMNS``; of the last call that has them: frame opened, exit code, seconds."""
+    attempt, reply, calls = answered.attempt, answered.reply, answered.calls
+    moment, start, heap = attempt.moment, attempt.moment.before.begun, attempt.moment.before.heap
+    usage, frame = reply.usage, moment.frame
+    codes = [
+        fact.exit_code
+        for call in calls
+        for fact in call.facts
+        if isinstance(fact, ToolReturned) and fact.exit_code is not None
+    ]
+    cells: list[object] = [
+        attempt.step, moment.seq, stamp(moment.at), frame.id, frame.name, frame.depth,
+        model_of(reply, moment.before), start.strategy, reply.stop, " ".join(answered.asked),
+        " ".join(map(outcome, calls)) if answered.asked else "no call",
+        calls[-1].opened if calls else "", codes[-1] if codes else "",
+        usage.prompt, usage.uncached, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h,
+        usage.output, int(usage.estimated), "" if attempt.usd is None else f"{attempt.usd:.6f}",
+        len(heap.chunks), heap.chars, len(said(reply.parts)),
+        sum(len(call.result.text) for call in calls if call.result is not None),
+        f"{moment.at - moment.since:.3f}",
+        f"{calls[-1].ended - calls[-1].started:.3f}" if calls else "",
+    ]  # fmt: skip
+    return [_harmless(cell) for cell in cells]
 
 
 def outcome(call: Call) -> str:
@@ -92,10 +96,6 @@ def outcome(call: Call) -> str:
     if call.result is None:
         return "unanswered"
     return "failed" if call.result.failed else "ok"
-
-
-def _row(row: Row) -> list[object]:
-    return [_harmless(row.get(column, "")) for column in COLUMNS]
 
 
 def _harmless(cell: object) -> object:
