@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from stackmem.core.events import RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.messages import Usage
-from stackmem.measure.cached_steps import CachedStep, cached_steps
+from stackmem.measure.cached_steps import CachedStep, cached_steps, with_prompts
+from stackmem.measure.first_loss import first_loss
 from stackmem.measure.moments import moments
 from stackmem.measure.prefix import text_of
 from tests.build import alloc, failed, play, pop, push, started
@@ -42,6 +43,17 @@ def test_a_prompt_is_the_one_that_was_sent_or_is_said_to_be_another():
         replace(event, task="Another task.") if isinstance(event, RunStarted) else event for event in played.events
     ]
     assert [one.sent for one in found(other)] == [False, False]
+
+
+def test_prompts_that_were_rendered_before_are_not_rendered_again():
+    """A strategy that ranks what it shows takes longer than all that is measured of it."""
+    played = play(alloc("a"), push(), pop(), pop())
+    rendered = list(with_prompts(seen(played)))
+    assert [moment.view for moment in rendered if moment.view] == [asked.view for asked in played.asked]
+    for moment, again in zip(rendered, with_prompts(rendered), strict=True):
+        assert again is moment
+    assert list(cached_steps(rendered, 512, lambda block: len(text_of(block)))) == found(played)
+    assert first_loss(rendered) == first_loss(seen(played))
 
 
 def test_a_request_after_a_failure_is_sent_when_its_wait_is_over():
