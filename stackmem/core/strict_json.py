@@ -37,11 +37,12 @@ def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> A
     pairs = _each_once if one_each else None
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int, object_pairs_hook=pairs)
-    except (_Refused, RecursionError):
-        _refuse_first(text, one_each=one_each, whole=whole)
-        raise
+    except (_Refused, RecursionError) as error:
+        raise _first_refusal(text, one_each=one_each, whole=whole) or error from None
     if text.count("[") + text.count("{") > MOST_DEPTH or (whole and (_is_half(text) or _ESCAPED_HALF.search(text))):
-        _refuse_first(text, one_each=False, whole=whole)
+        refusal = _first_refusal(text, one_each=False, whole=whole)
+        if refusal is not None:
+            raise refusal
     return value
 
 
@@ -97,8 +98,8 @@ def _tokens(text: str) -> Iterator[_Token]:
                 path.append(0 if piece == "[" else None)
 
 
-def _refuse_first(text: str, *, one_each: bool, whole: bool) -> None:
-    """Raises ``json.JSONDecodeError`` at the first token that is refused."""
+def _first_refusal(text: str, *, one_each: bool, whole: bool) -> json.JSONDecodeError | None:
+    """What is wrong with the first token that is refused; up to there the text is JSON."""
     keys: dict[int, set[Any]] = {}
     for token in _tokens(text):
         told, depth = "", len(token.path)
@@ -115,24 +116,20 @@ def _refuse_first(text: str, *, one_each: bool, whole: bool) -> None:
         else:
             told = _fault_of_word(token.text)
         if told:
-            raise json.JSONDecodeError(told, text, token.at)
+            return json.JSONDecodeError(told, text, token.at)
+    return None
 
 
 def _fault_of_word(word: str) -> str:
     try:
         json.loads(word, parse_constant=_refuse, parse_float=_float, parse_int=_int)
-    except _Refused as refused:
+    except ValueError as refused:
         return str(refused)
-    except ValueError:
-        return ""
     return ""
 
 
 def _text(piece: str) -> str:
-    try:
-        return str(json.loads(piece))
-    except ValueError:
-        return piece
+    return str(json.loads(piece))
 
 
 def _is_half(text: str) -> bool:

@@ -9,6 +9,7 @@ NASTY = {
         "a": 1, "b": "b", "t": "Hello, \u00c4rger\u00df ", "z": None, "y": True, "no": False, "zero": 0, "half": 0.5,
         "low": -7,
         "small": 1.5e-7, "tiny": 0.00001, "large": 1e21, "big": 123456789012345678, "max": 1.7976931348623157e308,
+        "beyond": 10**400, "below": -(10**400),
         "numeral": " 12 ", "hex": "0x1f", "one": "1", "e": "1e3", "inf": "Infinity", "nan": "NaN", "under": "1_0",
         "arabic": "\u0661", "nel": "\u0085", "bom": "\ufeff5\ufeff", "empty": "", "space": " \n", "length": "own",
         "l": [], "n": [3, 1, 2], "m": [1, "1", None, True, [1, [2, None]], {}, ""], "one_item": [5], "nested": [[],
