@@ -28,7 +28,7 @@ give_up() {
 
 find_python() {
     local candidate
-    for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
+    for candidate in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
         if "$candidate" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             command -v "$candidate"
             return
