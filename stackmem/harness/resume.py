@@ -116,9 +116,7 @@ def resume(
                 stopped = read_stopped(run_dir, scrubber)
                 if _is_over(stopped.state) and read_result(run_dir / RESULT) is not None:
                     return Resumed(None, stopped.state.outcome, played=False)
-                _refuse_copy(stopped.state)
-                request = with_model(read_request(run_dir), stopped.state, wanted.get("model"))
-                refuse_unbegun(request, stopped.state)
+                request = _asked(run_dir, stopped.state, wanted.get("model"))
                 limits = raised(stopped.state.limits, stopped.state.begun, wanted)
                 again = RunResumed(limits, wanted.get("isolation") or stopped.isolation, VERSION)
                 _refuse_spent(stopped.state, again)
@@ -183,10 +181,14 @@ def _is_over(state: State) -> bool:
     return not state.begun.checked or (checks is not None and bool(checks.rewards or not checks.error))
 
 
-def _refuse_copy(state: State) -> None:
+def _asked(run_dir: Path, state: State, model: str | None) -> Request:
+    """What was asked for, with the model that the run has by now; of a copy it is not there."""
     redacted = state.begun.redacted
     if redacted is not UNSET:
         raise UsageError(f"the run is a redacted copy of {redacted.digest}, without its files; resume the original")
+    request = with_model(read_request(run_dir), state, model)
+    refuse_unbegun(request, state)
+    return request
 
 
 def _refuse_spent(state: State, again: RunResumed) -> None:
