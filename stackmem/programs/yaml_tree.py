@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_ALIASED = 10_000
 MOST_DEPTH = 200
+_MOST_SAID = 200
 
 _YAML = "tag:yaml.org,2002:"
 _INTS = {"0x": 16, "0o": 8}
@@ -152,8 +153,8 @@ def _fault(text: str, mark: StreamMark | None, what: str) -> YamlError:
     place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
     near = text.splitlines()[max(0, place.line - 2) : place.line]
     if any(_begins_with_template(line) for line in near):
-        what = f"{what}; {_TEMPLATE_HINT}"
-    return YamlError(place, what)
+        what = f"{what[:_MOST_SAID]}; {_TEMPLATE_HINT}"
+    return YamlError(place, what[: 2 * _MOST_SAID])
 
 
 def _begins_with_template(line: str) -> bool:

@@ -87,7 +87,7 @@ def fault_of(world: World, agent: AgentState, call: CallTo, pending: Collection[
         pending: Variables that an earlier queued call will bind.
 
     """
-    for each in _calls_in(call):
+    for each in calls_in(call):
         target = find(world.program, agent.agent.name, each.name)
         if target is None:
             return unknown_name(world.program, agent.agent.name, each.name)
@@ -117,18 +117,19 @@ def _names(program: Program, agent: str) -> Iterator[str]:
         yield from (f"{each}.{book.name}" for each, book in named if each != agent)
 
 
-def _calls_in(value: Any) -> Iterator[CallTo]:
+def calls_in(value: Any) -> Iterator[CallTo]:
+    """Every call in a value, the inner ones first."""
     match value:
         case CallTo():
             for each in (*value.values, *(inner for _, inner in value.named)):
-                yield from _calls_in(each)
+                yield from calls_in(each)
             yield value
         case list():
             for each in value:
-                yield from _calls_in(each)
+                yield from calls_in(each)
         case dict():
             for each in value.values():
-                yield from _calls_in(each)
+                yield from calls_in(each)
 
 
 def _own_variables(value: Any) -> Iterator[str]:

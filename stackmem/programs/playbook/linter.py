@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from ..language import Finding, Reading
-from .calling import Target, find, unknown_name
+from .calling import Target, calls_in, find, unknown_name
 from .faults import PlaybookError
 from .following import expected
 from .line_order import target_of
-from .literals import LiteralFault, Reader
+from .literals import CallTo, LiteralFault, Reader
 from .nodes import Agent, Playbook, Program, StepLine
 from .reader import read_program
 
@@ -24,6 +24,7 @@ _USED = re.compile(r"\$([A-Za-z_]\w*)")
 _NOTE = re.compile(r"\bN\d+\b")
 _TELLS = re.compile(r"\b(?:Say|SaveArtifact|SendMessage)\(")
 _MOST_SHOWN = 80
+_MOST_PROSE = 100_000  # characters of one step that are read in vain
 
 
 def lint(path: str, text: str) -> Reading:
@@ -55,26 +56,40 @@ def _checked(program: Program, agent: Agent) -> Iterator[_Fault]:
 
 def _calls(program: Program, agent: Agent, book: Playbook) -> Iterator[_Fault]:
     for step in book.steps:
-        for found in _CALL.finditer(step.text) if step.code == "QUE" else ():
-            target = find(program, agent.name, found[2])
+        for title, told in _faults_in(program, agent, step.text) if step.code == "QUE" else ():
+            yield step.line, title, told, True
+
+
+def _faults_in(program: Program, agent: Agent, text: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with the calls of a step; prose in parentheses is for the model to read, but for its name."""
+    done = prose = 0
+    for found in _CALL.finditer(text):
+        at = found.start(2)
+        if at < done:
+            continue  # it was read with the call that it stands in
+        calls = [CallTo(found[2])]
+        reader = Reader(text, at)
+        if prose < _MOST_PROSE:
+            try:
+                calls, done = list(calls_in(reader.call())), reader.at
+            except LiteralFault:
+                prose += reader.at - at
+        for call in calls:
+            target = find(program, agent.name, call.name)
             if target is None:
-                yield step.line, "Unknown Playbook", unknown_name(program, agent.name, found[2]), True
-            elif told := _arguments(target, step.text, found.start(2)):
-                yield step.line, "Argument Mismatch", told, True
+                yield "Unknown Playbook", unknown_name(program, agent.name, call.name)
+            elif told := _mismatch(target, call):
+                yield "Argument Mismatch", told
 
 
-def _arguments(target: Target, text: str, at: int) -> str:
-    """What is wrong with the arguments of a call in a step, where they are written out."""
+def _mismatch(target: Target, call: CallTo) -> str:
+    """What is wrong with the arguments of a call, where they are written out."""
     if target.book is None:
         return ""
-    try:
-        call = Reader(text, at).call()
-    except LiteralFault:
-        return ""  # prose in parentheses is for the model to read
-    names = [param.name for param in target.params]
+    names = {param.name for param in target.params}
     unknown = [given for given, _ in call.named if given not in names]
     if unknown:
-        return f"{target.book.signature} has no parameter {unknown[0]}"
+        return f"{target.book.signature} has no parameter {unknown[0][:_MOST_SHOWN]}"
     if len(call.values) > len(names):
         return f"{target.book.signature} takes {len(names)} arguments, {len(call.values)} are given"
     return ""

@@ -21,7 +21,8 @@ from .step_lines import is_coded, note_line, step_line, trigger_line
 
 _MOST_CHARS = 5_000_000
 _MOST_DEPTH = 20
-_HEADING = re.compile(r"(public\s*:\s*)?([^()\->]+?)\s*(?:\((.*)\))?\s*(?:->\s*(.+))?", re.S)
+_PUBLIC = re.compile(r"public\s*+:\s*+")
+_NOT_IN_NAME = re.compile(r"[()\->]")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 SECTIONS = ("triggers", "steps", "notes")
 
@@ -234,13 +235,20 @@ def _without_front_matter(lines: list[str]) -> list[str]:
 
 
 def _headed(text: str, line: int) -> Playbook:
-    found = _HEADING.fullmatch(text)
-    name = _camel(found[2]) if found else ""
-    if not found or not name:
+    """A playbook of its heading: a name, parameters in parentheses, a type behind an arrow."""
+    head, opened, rest = text.partition("(")
+    params, closed, tail = rest.rpartition(")")
+    if not opened or "->" in head:
+        head, arrow, kind = text.partition("->")
+        params, closed, tail = "", ")", arrow + kind
+    public = _PUBLIC.match(head)
+    says = head[public.end() :] if public else head
+    name = "" if _NOT_IN_NAME.search(says) else _camel(says.strip())
+    returns = tail.strip().removeprefix("->").strip()
+    if not closed or not name or (tail.strip() and (not returns or not tail.lstrip().startswith("->"))):
         told = "a playbook is headed `## Name($parameter) -> type`; write it so"
         raise PlaybookError("Bad Heading", told, line)
-    params = params_of(found[3] or "", line)
-    return Playbook(name, params, (found[4] or "").strip(), "", line, public=bool(found[1]))
+    return Playbook(name, params_of(params, line), returns, "", line, public=bool(public))
 
 
 def _camel(text: str) -> str:

@@ -8,7 +8,7 @@ from .faults import PlaybookError
 from .literals import CallTo, LiteralFault, Reader, Variable
 from .nodes import Param, Required
 
-_NAME = re.compile(r"\s*\$?([A-Za-z_]\w*)\s*(?::\s*([A-Za-z_][\w\[\], |.]*?)\s*(?=[,=]|$))?\s*")
+_NAME = re.compile(r"\s*+\$?([A-Za-z_]\w*)\s*+(?::\s*+([A-Za-z_][\w\[\] |.]*+)\s*+(?=[,=]|$))?\s*+")
 
 
 def params_of(text: str, line: int) -> tuple[Param, ...]:
@@ -18,12 +18,13 @@ def params_of(text: str, line: int) -> tuple[Param, ...]:
         PlaybookError: One is none, or two have one name.
 
     """
-    found: list[Param] = []
+    found: dict[str, Param] = {}
     at = 0
-    while text[at:].strip():
+    text = text.rstrip()
+    while at < len(text):
         match = _NAME.match(text, at)
         if not match:
-            told = f"{text[at:].strip()[:80]!r} is no parameter; write `$name`"
+            told = f"{text[at : at + 200].strip()[:80]!r} is no parameter; write `$name`"
             raise PlaybookError("Bad Heading", told, line)
         at = match.end()
         default = Required
@@ -37,10 +38,10 @@ def params_of(text: str, line: int) -> tuple[Param, ...]:
                 raise PlaybookError("Bad Heading", f"the default of ${match[1]} must be a literal", line)
             at = reader.skip_space()
         if text[at : at + 1] not in ("", ","):
-            told = f"a comma belongs before {text[at:].strip()[:80]!r}"
+            told = f"a comma belongs before {text[at : at + 200].strip()[:80]!r}"
             raise PlaybookError("Bad Heading", told, line)
         at += 1
-        if any(param.name == match[1] for param in found):
+        if match[1] in found:
             raise PlaybookError("Bad Heading", f"two parameters are called ${match[1]}; rename one", line)
-        found.append(Param(match[1], match[2] or "", default))
-    return tuple(found)
+        found[match[1]] = Param(match[1], (match[2] or "").rstrip(), default)
+    return tuple(found.values())

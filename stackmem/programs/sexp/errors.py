@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from typing import Any
 
 from stackmem.errors import ProgramError
@@ -66,6 +68,18 @@ class Place:
         line = "".join(char if char.isprintable() else " " for char in self.text[begin : begin + 120])
         caret = " " * (self.column - 1 - begin) + "^"
         return f"{self.path or '<string>'}:{self.line}:{self.column}\n    {line}\n    {caret}"
+
+
+class Places:
+    """Line and column of characters of one source, of which many are asked for."""
+
+    def __init__(self, source: str) -> None:
+        self._ends = [found.start() for found in re.finditer("\n", source)]
+
+    def of(self, at: int) -> tuple[int, int]:
+        """Of the character ``at``, both from 1."""
+        line = bisect_left(self._ends, at)
+        return line + 1, at - (self._ends[line - 1] if line else -1)
 
 
 class SexpEvaluationError(ProgramError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..effects import LoadSource, Source
 from ..language import Finding, Reading
 from .analysis import Analysis, Fault, tasks_of
-from .errors import Place, SexpSyntaxError
+from .errors import Places, SexpSyntaxError
 from .nodes import Atom, Form, Name, Node, bound_names
 from .reader import read
 from .settings import split_budget
@@ -21,7 +21,8 @@ def lint(path: str, text: str) -> Reading:
         return (Finding(path, error.line, error.column, "error", "sexp/syntax", error.error_details),)
     known, faults = yield from _loaded(path, nodes)
     analysis = Analysis(nodes, frozenset(known))
-    return tuple(_finding(path, text, fault) for fault in (*faults, *analysis.faults))
+    places = Places(text)
+    return tuple(_finding(path, places.of(fault.at), fault) for fault in (*faults, *analysis.faults))
 
 
 def inputs_of(path: str, nodes: list[Node]) -> Reading:
@@ -72,8 +73,7 @@ def _loads(nodes: list[Node]) -> list[tuple[Form, str]]:
     return found
 
 
-def _finding(path: str, text: str, fault: Fault) -> Finding:
-    place = Place.of(path, text, fault.at)
+def _finding(path: str, place: tuple[int, int], fault: Fault) -> Finding:
     severity = "error" if fault.severity == "error" else "warning"
     code = "sexp/" + fault.title.replace(" ", "-")
-    return Finding(path, place.line, place.column, severity, code, fault.message)  # type: ignore[arg-type]
+    return Finding(path, *place, severity, code, fault.message)  # type: ignore[arg-type]
