@@ -80,6 +80,8 @@ def test_the_facts_of_a_long_loop_become_brief(looked):
     assert len(text(shown, tools[0][1])) > MOST_CHARS // 2
     assert len(text(shown, tools[BRIEF_AFTER][1])) <= BRIEF_CHARS
     assert ["left", "looker/turn 2", "list", COUNT] in facts(shown, 2)
+    noted = [fact[2] for fact in facts(shown, 2) if fact[0] == "step"]
+    assert noted[-1].startswith("125 of 250 failed, iteration 2 first: 'gone' does not exist")
 
 
 def test_questions_answers_and_the_halt_are_told(looked):
@@ -104,8 +106,8 @@ def test_the_browser_shows_decisions_payload_and_calls(looked, show):
     expect(page.get_by_role("region", name="Reply")).to_contain_text('"maxIterations": 250')
     came = page.get_by_role("region", name="What came of it")
     expect(came.locator(".fact")).to_have_count(200)
-    came.get_by_role("button", name="show 54 more of 54").click()
-    expect(came.locator(".fact")).to_have_count(COUNT + 4)
+    came.get_by_role("button", name="show 55 more of 55").click()
+    expect(came.locator(".fact")).to_have_count(COUNT + 5)
     expect(came).to_contain_text("read_file · 'gone' does not exist")
     page.keyboard.press("ArrowRight")
     expect(came).to_contain_text("Which <b>one</b>?")

@@ -19,6 +19,8 @@ from .spending import pause
 
 MOST_TOGETHER = 10
 _LONGEST_WAIT = 60.0
+NOT_RUN = ("UNKNOWN_ACTION", "MAX_RUNS", "BAD_PARAMETERS")
+"""Codes of what no tool was asked for, so that nothing else in the trace tells of it."""
 _HOPELESS = ("bad_arguments", "unknown_tool")
 
 

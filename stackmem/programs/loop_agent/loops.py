@@ -37,6 +37,7 @@ class _Rounds:
 
     Attributes:
         failed: Which one failed first; None where none has.
+        fault: Why it did.
 
     """
 
@@ -44,6 +45,7 @@ class _Rounds:
         self.session, self.does, self.path = session, does, path
         self.warnings: list[str] = []
         self.failed: int | None = None
+        self.fault = ""
         self.merged = Merged(session.payload, session.agent.allowed, together=together)
         crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
         self.results = LoopResults(session.family.numbers, crush=crush, shown=shown)
@@ -66,7 +68,7 @@ class _Rounds:
     def took(self, index: int, names: Names, outcome: Outcome, writes: tuple[Write, ...]) -> Doing:
         """Note an outcome, and merge what it writes."""
         if not outcome.ok and self.failed is None:
-            self.failed = index
+            self.failed, self.fault = index, outcome.told or outcome.code
         if outcome.ok and isinstance(self.does, ActionCall):
             mapping = mapping_of(self.session, self.does)
             if mapping is not None:
@@ -86,6 +88,15 @@ class _Rounds:
             asked = yield from ask_agent(self.session, act, self.session.payload, f"{self.path}[{index}]")
         yield from self.took(index, names, asked.outcome, asked.writes)
         return asked.outcome
+
+    def left(self) -> Doing:
+        """Note how many there were, and the first that failed."""
+        yield StepLeft(self.path, "list", self.results.count)
+        if self.failed is not None:
+            first = (
+                f"{self.results.errors} of {self.results.count} failed, iteration {self.failed + 1} first: {self.fault}"
+            )
+            yield StepEntered(self.path, " ".join(first.split())[:300])
 
     def done(self, kind: str, over: str, stopped: str) -> LoopDone:
         warnings = tuple(dict.fromkeys([*self.warnings, *self.merged.warnings]))
@@ -128,7 +139,7 @@ def for_each(session: Session, loop: ForEach, path: str) -> Doing:
             stopped = f"iteration {rounds.failed + 1} failed" if rounds.results.count < len(items) else ""
             if stopped:
                 break
-    yield StepLeft(path, "list", rounds.results.count)
+    yield from rounds.left()
     return rounds.done("ForEach", loop.collection, stopped)
 
 
@@ -204,5 +215,5 @@ def while_(session: Session, loop: While, path: str) -> Doing:
             break
     else:
         rounds.warnings.append(f"it ran as often as it may ({loop.most}); its condition was not looked at again")
-    yield StepLeft(path, "list", rounds.results.count)
+    yield from rounds.left()
     return rounds.done("While", loop.condition, stopped)

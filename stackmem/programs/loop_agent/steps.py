@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from stackmem.core.program_events import StepEntered
+
 from ..values import assigned
-from .actions import mapping_of, run_actions
+from .actions import NOT_RUN, mapping_of, run_actions
 from .conversation import Kind
 from .definition import Expiry
 from .loop_results import LoopDone
@@ -39,6 +41,9 @@ def run_calls(session: Session, step: Actions) -> Doing:
         failures = session.failures.get(outcome.name, 0)
         text = action_text(outcome, crush=session.params["crushActionResults"], failures=failures)
         session.conversation.result("action-result", text, session.turn, _expiry(session, outcome.name))
+        if not outcome.ok and outcome.code in NOT_RUN:
+            told = f"{outcome.name} was not run: {outcome.told}"
+            yield StepEntered(f"{session.path}/turn {session.turn}", " ".join(told.split())[:300])
     yield from _took(session, merged, warnings)
     session.fault = next((f"{each.name}: {each.told or each.code}" for each in outcomes if not each.ok), "")
     return any(outcome.ok for outcome in outcomes)

@@ -321,3 +321,11 @@ def test_each_decision_is_noted_in_the_words_of_the_format():
         "Malformed: it is not one JSON object: Expecting value at line 1, column 1", "Failed: the reply is empty",
         "Retry", "Retry with #9", "Chat: a b", "Success: all",
     ]  # fmt: skip
+
+
+def test_what_no_tool_was_asked_for_and_what_failed_in_a_loop_is_noted():
+    agent = AGENT + "payload: {items: [1, 2]}\n"
+    played = play(actions("Poll", "fly"), for_each(action={"name": "fly"}, continueOnError=True), done(), agent=agent)
+    noted = [fact.call for fact in played.done.happened if isinstance(fact, StepEntered)]
+    assert "fly was not run: there is no action 'fly'; known: Fetch Page, Poll" in noted
+    assert "2 of 2 failed, iteration 1 first: there is no action 'fly'; known: Fetch Page, Poll" in noted
