@@ -27,15 +27,15 @@ _TRIG = re.compile(r"trig\?[ \t]*:?[ \t]*", re.I)
 _YIELD = re.compile(r"`?yld\b\??[ \t:-]*(?:for[ \t]+)?(\w*)`?", re.I)
 _HEAD = re.compile(r"\\?`\s*(Step|Var|Trigger|Return)\s*\[", re.I)
 _BARE_HEAD = re.compile(r"(Step|Var|Trigger|Return)\[")
-_TYPED = r"(?::\s*[A-Za-z_][\w\[\], |]*?)?"
+_TYPED = r"(?::\s*+[A-Za-z_][\w\[\]%s |]*+)?+"
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?"
-_CALL = re.compile(rf"\\?`\s*(?:\$?([A-Za-z_]\w{{0,99}})\s*{_TYPED}\s*=\s*)?(?={_NAME}\s*\()")
+_CALL = re.compile(rf"\\?`\s*+(?:\$?([A-Za-z_]\w{{0,99}})\s*+{_TYPED % ','}\s*+=\s*+)?(?={_NAME}\s*+\()")
 _LIKE_CALL = re.compile(r"\\?`(?:[^`\n(]{0,200}[\w\]]\s?\(|\s*\$\w+\s*=)")
 _CODE = re.compile(
-    rf"""\s*["'“”]?\s*({_NAME})\s*:\s*T?(\d{{1,9}}(?:\.\d{{1,9}}){{0,19}})\s*"""
-    r"""(?::\s*([A-Za-z]{3})\w*)?\s*["'“”]?\s*(?=\])"""
+    rf"""\s*+["'“”]?\s*+({_NAME})\s*+:\s*+T?(\d{{1,9}}(?:\.\d{{1,9}}){{0,19}})\s*+"""
+    r"""(?::\s*+([A-Za-z]{3})\w*+)?\s*+["'“”]?\s*+(?=\])"""
 )
-_VAR = re.compile(rf"""\s*["']?\$?([A-Za-z_]\w{{0,99}})["']?\s*{_TYPED}\s*,""")
+_VAR = re.compile(rf"""\s*+["']?\$?([A-Za-z_]\w{{0,99}})["']?\s*+{_TYPED % ''}\s*+,""")
 _STOP = re.compile(r"[`\n]|<br", re.I)
 _END = re.compile(r"\\?`(?!``)|[ \t]{1,2}\\?`(?![`\s]|\s*[$A-Za-z_][\w.: ]*[\[(=])")
 _AFTER = re.compile(

@@ -10,6 +10,7 @@ from stackmem.errors import UsageError
 from stackmem.programs.effects import Halted, Source
 from stackmem.programs.in_memory import read_with
 from stackmem.programs.language import Finding
+from stackmem.programs.playbook.contract import read_reply
 from stackmem.programs.playbook.faults import PlaybookError
 from stackmem.programs.playbook.language import LANGUAGE
 from stackmem.programs.playbook.reader import read_program
@@ -120,3 +121,12 @@ def test_a_call_that_stands_in_a_text_is_none_and_one_in_an_argument_is() -> Non
     assert [message[:26] for message in told("P(Nobody(1))")] == ["there is no playbook Nobod"]
     assert told("P(P(1, 2))") == ["P($a) takes 1 arguments, 2 are given"]
     assert told("P(what the user asked (see Nobody))") == []
+
+
+@pytest.mark.parametrize(
+    "begins", ["`$x", "`$x:a", "`P", "Step[", "`Step[P", "`Var[$a", "`Var[$a:b", "`Return[", "`yld"]
+)
+def test_blanks_in_a_reply_take_time_by_their_number_alone(begins: str) -> None:
+    began = time.process_time()
+    assert read_reply(f"{begins}{' ' * SIZE}x").items
+    assert time.process_time() - began < MOST_SECONDS
