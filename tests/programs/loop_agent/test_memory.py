@@ -49,7 +49,8 @@ flags = {"model": f"script:{root / 'script.yaml'}", "runs_dir": str(root / "runs
 asked = Asked(str(root / "here"), inputs={"items": list(range(count))}, interactive=False)
 ready = prepare_program(asked, flags, dict(os.environ), root)
 result = run_program(ready, dict(os.environ), Person(lambda _: None, tell))
-print(json.dumps({"outcome": result.run.outcome, "steps": result.run.steps, "held": held[0]}))
+held.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(json.dumps({"outcome": result.run.outcome, "steps": result.run.steps, "held": max(held)}))
 '''
 AGENT = """\
 name: big
@@ -60,7 +61,7 @@ payload: {items: []}
 
 
 def held(count: int, chars: int, root: Path) -> int:
-    """Kibibytes that a run held at most, up to the end of its program."""
+    """Kibibytes that a run held at most, its end and its patch included."""
     loop = {"collectionPath": "items", "maxIterations": count, "executionMode": "parallel", "maxConcurrency": 16,
             "continueOnError": True, "action": {"name": "Fetch", "params": {"n": "item"}}}  # fmt: skip
     replies = [{"nextStep": {"type": "ForEach", "forEach": loop}}, {"taskComplete": True}]
