@@ -141,7 +141,8 @@ def tools() -> str:
             key = f"| `{tool.name}` | {', '.join(needed)} |"
             offered.setdefault(key, []).append(f"`{strategy}`")
     rows = ["| tool | parameters | offered by |", "|---|---|---|"]
-    return "\n".join([*rows, *(f"{key} {', '.join(by)} |" for key, by in offered.items())])
+    named = {key: "all" if len(by) == len(STRATEGIES) else ", ".join(by) for key, by in offered.items()}
+    return "\n".join([*rows, *(f"{key} {by} |" for key, by in named.items())])
 
 
 def budgets() -> str:
