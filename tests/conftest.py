@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
             del os.environ[name]
     for role in ("AUTHOR", "COMMITTER"):
         os.environ |= {f"GIT_{role}_NAME": "Test", f"GIT_{role}_EMAIL": "test@localhost"}
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as `make test &` of a script has it, and its children too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     network.close()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,8 @@ def _refuse_foreign_files(folder: Path) -> None:
     for name in _OWN_FILES:
         path = folder / name
         try:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                path.stat()  # from Python 3.13 on, resolve() takes a link to itself
             inside = path.resolve().is_relative_to(own)
         except (OSError, RuntimeError):  # a link to itself
             inside = False
