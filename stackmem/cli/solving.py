@@ -106,11 +106,11 @@ def show_patch(result: RunResult) -> None:
     if not result.changed:
         typer.echo("no file changed")
         return
-    raw = (Path(result.run_dir) / PATCH).read_bytes()
-    patch = raw[:_PATCH_SHOWN_BYTES].decode("utf-8", "replace")
-    typer.echo(f"\n{readable(patch)}")
-    if len(raw) > _PATCH_SHOWN_BYTES:
-        typer.echo(f"[... {len(raw) - _PATCH_SHOWN_BYTES:,} more bytes in {result.run_dir}/{PATCH} ...]")
+    with (Path(result.run_dir) / PATCH).open("rb") as file:
+        raw, left = file.read(_PATCH_SHOWN_BYTES), os.fstat(file.fileno()).st_size - _PATCH_SHOWN_BYTES
+    typer.echo(f"\n{readable(raw.decode('utf-8', 'replace'))}")
+    if left > 0:
+        typer.echo(f"[... {left:,} more bytes in {result.run_dir}/{PATCH} ...]")
     if result.executed_by_host:
         typer.echo("look at these before you use the folder, your machine may run them:")
         for path in result.executed_by_host[:_PATHS_SHOWN]:

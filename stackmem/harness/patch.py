@@ -26,10 +26,9 @@ class Kept(msgspec.Struct, frozen=True):
 def keep_patch(result: RunResult, folder: str, history: History, before: str) -> RunResult:
     """The result with the patch kept in the run's folder."""
     after = history.snapshot()
-    patch = history.patch(before, after)
     changes = tuple(history.changed(before, after))
     run_dir = Path(result.run_dir)
-    (run_dir / PATCH).write_bytes(patch)
+    history.write_patch(before, after, run_dir / PATCH)
     (run_dir / CHANGES).write_bytes(msgspec.json.encode(Kept(folder, changes)))
     return replace(
         result,

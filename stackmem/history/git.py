@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 from stackmem.errors import UsageError, WorkspaceError
 
@@ -87,14 +88,38 @@ def git(
     return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin, seconds=seconds)[0]
 
 
+def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str]) -> None:
+    """Put what git prints into a file, however much it is; raises as ``git`` does, and ``OSError`` for the file.
+
+    Where git fails, no file is left.
+    """
+    try:
+        with place.open("wb") as file:
+            git_and_warnings(*arguments, cwd=cwd, environment=environment, stdout=file)
+    except WorkspaceError:
+        place.unlink()
+        raise
+
+
 def git_and_warnings(
-    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b"", seconds: float = ANSWER_SECONDS
+    *arguments: str,
+    cwd: Path,
+    environment: dict[str, str],
+    stdin: bytes = b"",
+    seconds: float = ANSWER_SECONDS,
+    stdout: BinaryIO | None = None,
 ) -> tuple[bytes, bytes]:
-    """What git prints, and what it complains about though it succeeds; raises as ``git`` does."""
+    """What git prints, and what it complains about though it succeeds; raises as ``git`` does.
+
+    Args:
+        stdout: Where it prints to instead; there is nothing to return then.
+
+    """
     command = git_command(*arguments)
     try:
         ended = subprocess.run(
-            command, cwd=cwd, env=environment, input=stdin, capture_output=True, check=False, timeout=seconds,
+            command, cwd=cwd, env=environment, input=stdin, check=False, timeout=seconds,
+            stdout=subprocess.PIPE if stdout is None else stdout, stderr=subprocess.PIPE,
             process_group=0,  # Ctrl-C is the harness's to answer: a result is being kept
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
@@ -105,7 +130,7 @@ def git_and_warnings(
         raise WorkspaceError(f"git {arguments[0]} cannot run ({error}); see that git works in {cwd}") from error
     if ended.returncode:
         raise failure(arguments[0], cwd, ended.stderr)
-    return ended.stdout, ended.stderr
+    return ended.stdout or b"", ended.stderr
 
 
 def failure(what: str, cwd: Path, stderr: bytes) -> WorkspaceError:

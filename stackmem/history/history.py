@@ -28,7 +28,7 @@ from stackmem.workspace.clip import shown_name
 
 from .census import Census, Seen
 from .durable import make_durable
-from .git import git, store_environment
+from .git import git, git_into, store_environment
 from .objects import EXECUTABLE, FOLDER, Node, ObjectStore
 from .walk import LeftOut
 
@@ -146,15 +146,19 @@ class History:
                 ) from error
             self._forced = self._tree
 
-    def patch(self, before: str, after: str) -> bytes:
-        """What leads from one tree to the other, as ``git apply --binary`` takes it; empty where nothing differs.
+    def write_patch(self, before: str, after: str, place: Path) -> None:
+        """Write what leads from one tree to the other, as ``git apply --binary`` takes it; never held as a whole.
+
+        The file is empty where nothing differs.
 
         Raises:
-            WorkspaceError: One of the trees is not in the store.
+            WorkspaceError: One of the trees is not in the store; no file is left.
+            OSError: The file cannot be written.
 
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
-        return self._compare(before, after, *form)
+        arguments = _compared(before, after, *form)
+        git_into(place, *arguments, cwd=self._git_dir, environment=store_environment(self._git_dir))
 
     def changed(self, before: str, after: str) -> list[Change]:
         """The paths that differ, sorted as git sorts them, in the order of the patch.
@@ -163,14 +167,8 @@ class History:
             WorkspaceError: One of the trees is not in the store.
 
         """
-        fields = self._compare(before, after, "--raw", "--no-abbrev", "-z").split(b"\0")
+        fields = self._git(*_compared(before, after, "--raw", "--no-abbrev", "-z")).split(b"\0")
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
-
-    def _compare(self, before: str, after: str, *form: str) -> bytes:
-        # The comparison of two trees in a bare repository reads no attributes of any workspace.
-        safe = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
-        trees = ("--end-of-options", before, after, "--", ".", *(f":(exclude){folder}" for folder in NOT_CHANGES))
-        return self._git("diff-tree", "-r", *safe, *form, *trees)
 
     def _listed(self, tree: str) -> dict[bytes, Node]:
         """Every file of a tree by its path."""
@@ -205,6 +203,13 @@ class History:
             raise WorkspaceError(
                 f"cannot write {path} ({error.strerror}); make room, or choose another place"
             ) from error
+
+
+def _compared(before: str, after: str, *form: str) -> tuple[str, ...]:
+    """How git is asked for what differs. Two trees in a bare repository are compared by no workspace's attributes."""
+    safe = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+    trees = ("--end-of-options", before, after, "--", ".", *(f":(exclude){folder}" for folder in NOT_CHANGES))
+    return "diff-tree", "-r", *safe, *form, *trees
 
 
 def _change(record: str, path: bytes) -> Change:

@@ -85,7 +85,8 @@ class Run:
         before = kept.snapshot()
         work_on(self.work)
         after = kept.snapshot()
-        self.patch = kept.patch(before, after)
+        kept.write_patch(before, after, origin.parent / "patch")
+        self.patch = (origin.parent / "patch").read_bytes()
         self.changes = kept.changed(before, after)
 
     def apply(self) -> None:

@@ -28,10 +28,15 @@ def history(work: Path, **options) -> History:
     return History(work.parent / f"{work.name}.git", work, **options)
 
 
+def patch_of(kept: History, before: str, after: str, place: Path) -> bytes:
+    kept.write_patch(before, after, place / "patch")
+    return (place / "patch").read_bytes()
+
+
 def restored(kept: History, tree: str, into: Path) -> dict:
     """The folder that git makes of a tree, with no attributes to mislead it."""
     empty = history(folder(into, {})).snapshot()
-    patch = kept.patch(empty, tree)
+    patch = patch_of(kept, empty, tree, into.parent)
     if patch:
         subprocess.run(["git", "apply", "--binary", "--whitespace=nowarn", "-"], cwd=into, input=patch, check=True)
     return holds(into)
@@ -72,7 +77,7 @@ def test_nothing_that_a_workspace_names_is_run(tmp_path):
     kept = history(work)
     before = kept.snapshot()
     folder(work, {"a.evil": "b", "new.evil": "n"})
-    patch = kept.patch(before, kept.snapshot())
+    patch = patch_of(kept, before, kept.snapshot(), tmp_path)
     assert b"+b" in patch
     assert b"+n" in patch
     assert not ran.exists()
@@ -135,7 +140,7 @@ def test_what_a_program_was_handed_and_the_results_of_its_loops_are_kept_and_no_
     before = kept.snapshot()
     folder(work, {".stackmem/in/f/x": "long", ".stackmem/loop/1.jsonl": "{}\n", ".stackmem/mine": "m", "b": "2"})
     assert changes(kept, before) == {".stackmem/mine": "added", "b": "added"}
-    assert b".stackmem/loop" not in kept.patch(before, kept.snapshot())
+    assert b".stackmem/loop" not in patch_of(kept, before, kept.snapshot(), tmp_path)
     stored = run_git(work, "--git-dir", str(tmp_path / "w.git"), "ls-tree", "-r", "--name-only", kept.snapshot())
     assert {".stackmem/in/f/x", ".stackmem/loop/1.jsonl"} <= set(stored.split())
 
@@ -145,7 +150,7 @@ def test_nothing_changed_means_the_same_tree_and_no_patch(tmp_path):
     before = kept.snapshot()
     assert kept.snapshot() == before
     assert kept.changed(before, before) == []
-    assert kept.patch(before, before) == b""
+    assert patch_of(kept, before, before, tmp_path) == b""
 
 
 def test_an_empty_workspace_has_a_tree(tmp_path):
@@ -270,7 +275,7 @@ def test_a_link_out_of_the_workspace_is_never_followed(tmp_path):
     shutil.rmtree(work / "d")
     folder(work, {"d": f"->{outside}", ".gitignore": f"->{outside}/secret"})
     after = kept.snapshot()
-    assert b"s3cret" not in kept.patch(before, after)
+    assert b"s3cret" not in patch_of(kept, before, after, tmp_path)
     assert changes(kept, before) == {"d": "added", "d/secret": "deleted", ".gitignore": "added"}
 
 
@@ -362,7 +367,8 @@ def test_an_object_left_half_written_by_a_killed_process_does_no_harm(tmp_path):
 def test_an_unknown_tree_is_named_by_git(tmp_path):
     kept = history(folder(tmp_path / "w", {}))
     with pytest.raises(WorkspaceError, match="diff-tree"):
-        kept.patch(kept.snapshot(), "1" * 40)
+        kept.write_patch(kept.snapshot(), "1" * 40, tmp_path / "patch")
+    assert not (tmp_path / "patch").exists()
 
 
 def test_a_broken_state_is_named(tmp_path):
@@ -410,7 +416,7 @@ def test_a_patch_leads_from_one_state_to_the_other(tmp_path_factory, first, seco
     subprocess.run(
         ["git", "apply", "--binary", "--whitespace=nowarn", "--allow-empty", "-"],
         cwd=place / "0",
-        input=kept.patch(before, after),
+        input=patch_of(kept, before, after, place),
         check=True,
     )
     assert holds(place / "0") == second
