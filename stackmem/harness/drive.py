@@ -29,7 +29,8 @@ from stackmem.programs.effects import AskUser, InvokeTool, LoadSource, Wait
 
 from .interrupts import Interrupts
 from .perform import JITTER, World, perform
-from .program_tools import BUILT_IN, READS, Bench, use_built_in
+from .program_bench import Bench
+from .program_tools import BUILT_IN, READS, use_built_in
 
 Record = Callable[[Event, State], None]
 _LONGEST_WAIT = 10_000_000.0

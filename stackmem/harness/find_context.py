@@ -6,14 +6,13 @@ import os
 import re
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stackmem.core.program_events import ToolAnswered
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.refusals import Refused
 
-if TYPE_CHECKING:
-    from .program_tools import Bench
+from .program_bench import Bench
 
 FILE_BYTES = 200 * 1024
 """A longer file is none that is looked into."""

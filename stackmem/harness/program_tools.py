@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.core.program_events import ToolAnswered, ToolFailure
-from stackmem.history.ignored import IgnoreRules
 from stackmem.programs.effects import InvokeTool
 from stackmem.workspace.command import Ended
 from stackmem.workspace.refusals import Refused
-from stackmem.workspace.workspace import Workspace
 
 from .find_context import find_context
-from .python_process import PythonCalls
+from .program_bench import Bench
 
-LITERAL_BYTES = 10 * 1024 * 1024
-"""``Bench.literal_bytes`` where no setting says otherwise."""
 LONGEST_SECONDS = 3_600.0
 READS = ("read_file", "list_files", "find_context")
 """Built-in tools that change nothing: they may run side by side, and are asked again after a crash."""
@@ -36,27 +30,6 @@ _TAKES: dict[str, dict[str, tuple[type, bool]]] = {
     "make_directory": {"path": (str, True)},
 }
 _TYPES = {list: "a list", str: "a text", dict: "an object", bool: "true or false"}
-
-
-class Bench(Struct):
-    """What the tools work with.
-
-    Attributes:
-        snapshot: Keeps the workspace as it is now, and names it.
-        scrub: Takes secrets out of what becomes a fact.
-        rules: A new conversation about what ``.gitignore`` leaves out.
-        literal_bytes: Most bytes of a file that is read, and of each of a command's two outputs.
-        python: Processes of functions that wait for an answer.
-
-    """
-
-    workspace: Workspace
-    snapshot: Callable[[], str]
-    scrub: Callable[[str], str]
-    command_seconds: float
-    rules: Callable[[], IgnoreRules]
-    literal_bytes: int = LITERAL_BYTES
-    python: PythonCalls = field(default_factory=PythonCalls)
 
 
 def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:

@@ -32,9 +32,9 @@ from .edited_sources import EditedSources
 from .interrupts import Interrupts
 from .own_tools import TOOLS
 from .play import Loop, Observe, Opened, applied, play
+from .program_bench import Bench
 from .program_prepare import PreparedProgram, reachable
 from .program_sources import Loader, as_read, keeping
-from .program_tools import Bench
 from .request import ProgramRequest, write_request
 from .result import RunResult
 from .rundir import HISTORY, TRACE, new_run

@@ -17,7 +17,7 @@ from stackmem.core.program_events import ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.harness.mcp_servers import own_servers
 from stackmem.harness.own_tools import TOOLS
-from stackmem.harness.program_tools import LITERAL_BYTES
+from stackmem.harness.program_bench import LITERAL_BYTES
 from tests.harness.test_mcp_servers import write_own
 
 SERVER = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .line_order import LineOrder, target_of
-from .nodes import Number, Playbook, StepLine
+from .line_order import LineOrder, Number, StepLine, target_of
+from .nodes import Playbook
 
 _BRANCHES = ("CND", "LOP", "ELS")
 

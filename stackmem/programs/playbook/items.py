@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from .line_order import Number
 from .literals import CallTo
-from .nodes import Number
 
 
 class Said(Struct, frozen=True):

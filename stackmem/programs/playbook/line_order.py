@@ -5,13 +5,31 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .nodes import Number, StepLine
+from msgspec import Struct
+
+Number = tuple[int, ...]
+"""A line's place: ``02.01`` is ``(2, 1)``; leading zeros say nothing."""
 
 _LOOP = re.compile(r"\s*(?:while|for|until|repeat|loop)\b", re.I)
 _TARGET = re.compile(r"(?:^|[\s:])(\d{1,9}(?:\.\d{1,9}){0,19})\b")
+
+
+class StepLine(Struct, frozen=True):
+    """One line under ``### Steps``.
+
+    Attributes:
+        label: Its number as it was written, such as ``02.01``.
+        text: What it says, without number and code.
+        line: In the file, from 1.
+
+    """
+
+    number: Number
+    label: str
+    code: str
+    text: str
+    line: int
 
 
 def number_of(label: str) -> Number:

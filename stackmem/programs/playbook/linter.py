@@ -9,9 +9,9 @@ from ..language import Finding, Reading
 from .calling import Target, calls_in, find, unknown_name
 from .faults import PlaybookError
 from .following import expected
-from .line_order import target_of
+from .line_order import StepLine, target_of
 from .literals import CallTo, LiteralFault, Reader
-from .nodes import Agent, Playbook, Program, StepLine
+from .nodes import Agent, Playbook, Program
 from .reader import read_program
 
 _WORDS = re.compile(r"[^a-z0-9]+")

@@ -8,10 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from .line_order import LineOrder
-
-Number = tuple[int, ...]
-"""A line's place: ``02.01`` is ``(2, 1)``; leading zeros say nothing."""
+from .line_order import LineOrder, Number, StepLine
 
 CODES = ("EXE", "TNK", "QUE", "CND", "CHK", "RET", "JMP", "YLD", "LOP", "ELS")
 
@@ -30,23 +27,6 @@ class Param(Struct, frozen=True):
     @property
     def required(self) -> bool:
         return self.default is Required
-
-
-class StepLine(Struct, frozen=True):
-    """One line under ``### Steps``.
-
-    Attributes:
-        label: Its number as it was written, such as ``02.01``.
-        text: What it says, without number and code.
-        line: In the file, from 1.
-
-    """
-
-    number: Number
-    label: str
-    code: str
-    text: str
-    line: int
 
 
 class Trigger(Struct, frozen=True):

@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .faults import PlaybookError
-from .nodes import Agent, Number, Playbook, Program, Remark, StepLine, Trigger
+from .line_order import Number, StepLine
+from .nodes import Agent, Playbook, Program, Remark, Trigger
 from .python_blocks import functions_of
 from .signatures import params_of
 from .step_lines import is_coded, note_line, step_line, trigger_line

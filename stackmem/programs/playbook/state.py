@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from ..artifacts import Artifact
 from ..frame_text import shown
+from .line_order import StepLine
 from .literals import CallTo, Variable
-from .nodes import Agent, Playbook, Program, StepLine
+from .nodes import Agent, Playbook, Program
 from .session_log import SessionLog
 
 LARGE_CHARS = 500

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from .faults import PlaybookError
-from .line_order import number_of
-from .nodes import CODES, Number, Remark, StepLine, Trigger
+from .line_order import Number, StepLine, number_of
+from .nodes import CODES, Remark, Trigger
 
 _CODED = re.compile(r"(?:(?:[A-Za-z_]\w*:)?(\d+(?:\.\d+)*)\s*:\s*|)([A-Z]{3})(?:(?=[\s:.,(])[:\s]*(.*)|$)", re.S)
 _TRIGGER = re.compile(r"(?:T?(\d+)\s*:\s*|)(BGN|CND|EVT)\b[:\s]*(.*)", re.S)

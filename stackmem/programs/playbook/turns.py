@@ -19,8 +19,9 @@ from .contract import variables_in
 from .following import expected
 from .here import Doing, Here
 from .items import AtStep, Fired, Item, Queued, Reply, Returned, Said, SetVar, Unreadable, Yielded
+from .line_order import StepLine
 from .literals import CallTo, Variable
-from .nodes import Playbook, StepLine, Trigger
+from .nodes import Playbook, Trigger
 from .session_log import brief
 from .state import Frame, excess, resolved, same
 from .wording import call_text, item_text

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from .budget import Meter
 from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, UnboundSymbolError
 from .nodes import Atom, Form, Name, Node, datum, size_of
 from .primitives import ADDED, DOCUMENT, Primitive
 from .values import Closure
 
-if TYPE_CHECKING:
-    from .machine import Handler, Machine
-
 Run = Callable[[SexpEnvironment], Any]
+Handler = Callable[..., Any]
 
 AT_ONCE, BRANCH, CALL, STEPWISE = range(4)
 MISSING = object()
@@ -30,6 +29,23 @@ _QUICK: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "<": operator.lt, "=": operator.eq, ">": operator.gt, "<=": operator.le,
     ">=": operator.ge, "*": operator.mul,
 }  # fmt: skip
+
+
+class Evaluating(Protocol):
+    """What a plan has to know of the machine that it is made for."""
+
+    forms: dict[str, Any]
+    added: dict[str, Any]
+    bound: set[str]
+    meter: Meter
+    knows: Callable[[str], bool]
+    invoke: Handler
+
+    def unbound(self, node: Name) -> Any:
+        """What a name without a value stands for."""
+
+    def located(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
+        """The error with its place."""
 
 
 class Plan:
@@ -50,7 +66,7 @@ class Plan:
         self.nexts: tuple[Node, ...] = more if way == BRANCH else ()
 
 
-def plan_of(machine: Machine, form: Form, application: Handler, primitive_call: Handler) -> Plan:
+def plan_of(machine: Evaluating, form: Form, application: Handler, primitive_call: Handler) -> Plan:
     compiled = compile_node(machine, form, 0)
     if compiled:
         return Plan(AT_ONCE, compiled[1], compiled[0])
@@ -75,14 +91,14 @@ def plan_of(machine: Machine, form: Form, application: Handler, primitive_call: 
     return Plan(STEPWISE, 1, start=application)
 
 
-def _branch(machine: Machine, form: Form) -> Plan:
+def _branch(machine: Evaluating, form: Form) -> Plan:
     test = compile_node(machine, form.items[1], 1) if len(form.items) == 4 else None
     if test is None:
         return Plan(STEPWISE, 1, start=machine.forms["if"])
     return Plan(BRANCH, 2 + test[1], test[0], (form.items[2], form.items[3]))
 
 
-def compile_node(machine: Machine, node: Node, depth: int) -> tuple[Run, int] | None:
+def compile_node(machine: Evaluating, node: Node, depth: int) -> tuple[Run, int] | None:
     """A function of the environment, and how many nodes it counts; None where the driver is needed."""
     if type(node) is Name:
         return _named(node.name, lambda: machine.unbound(node)), 1
@@ -109,7 +125,7 @@ def compile_node(machine: Machine, node: Node, depth: int) -> tuple[Run, int] | 
     return _call_of(machine, head.name, primitive, [part[0] for part in parts if part], node), count
 
 
-def _compiled_form(machine: Machine, form: Form, name: str, depth: int) -> tuple[Run, int] | None:
+def _compiled_form(machine: Evaluating, form: Form, name: str, depth: int) -> tuple[Run, int] | None:
     """``quote`` and ``set!`` of what can be compiled, where they are rightly written."""
     if name == "quote" and len(form.items) == 2:
         body = form.items[1]
@@ -121,7 +137,7 @@ def _compiled_form(machine: Machine, form: Form, name: str, depth: int) -> tuple
     return _assigning(machine, target, inner[0], form), 3 + inner[1]
 
 
-def _assigning(machine: Machine, target: Name, run: Run, form: Form) -> Run:
+def _assigning(machine: Evaluating, target: Name, run: Run, form: Form) -> Run:
     name = target.name
 
     def assign(env: SexpEnvironment) -> Any:
@@ -150,7 +166,7 @@ def _named(name: str, unbound: Callable[[], Any] | None) -> Run:
     return look_up
 
 
-def _call_of(machine: Machine, name: str, primitive: Primitive, runs: list[Run], form: Form) -> Run:
+def _call_of(machine: Evaluating, name: str, primitive: Primitive, runs: list[Run], form: Form) -> Run:
     meter = machine.meter
 
     def general(env: SexpEnvironment) -> Any:

@@ -13,9 +13,9 @@ from stackmem.programs.in_memory import read_with
 from stackmem.programs.language import Finding
 from stackmem.programs.playbook.faults import PlaybookError
 from stackmem.programs.playbook.following import expected
-from stackmem.programs.playbook.line_order import target_of
+from stackmem.programs.playbook.line_order import Number, StepLine, target_of
 from stackmem.programs.playbook.linter import lint
-from stackmem.programs.playbook.nodes import Number, Playbook, StepLine
+from stackmem.programs.playbook.nodes import Playbook
 from stackmem.programs.playbook.reader import read_program
 from stackmem.programs.playbook.step_lines import label_of
 
