@@ -257,14 +257,17 @@ def _number(question: Question, text: str) -> Answer:
 
 def _chosen(question: Question, text: str) -> Answer:
     words: list[Any] = [text]
-    if text.startswith("["):
+    named = _option(question.options, text) is not None
+    if text.startswith("[") and not named:
         try:
             words = json.loads(text)
         except (ValueError, RecursionError):
             return Answer(fault="it is no list of values")
+        if not words:
+            return answered(question, "")
         if len(words) != 1 and not question.multiple:
             return Answer(fault="one value is wanted")
-    elif question.multiple and _option(question.options, text) is None:
+    elif question.multiple and not named:
         words = [word.strip() for word in text.split(",")]
     found = []
     for word in words:
