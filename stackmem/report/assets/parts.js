@@ -56,6 +56,7 @@ function indented(json) {
 
 const LAID_OUT = 100_000;
 const LINE = 90;
+const DEEPEST = 100;
 
 // An object of JSON on one line as lines, every token as it was; null for anything else.
 export function laidOut(text) {
@@ -63,15 +64,20 @@ export function laidOut(text) {
   if (bare[0] !== "{" || bare.includes("\n") || bare.length > LAID_OUT) return null;
   try {
     JSON.parse(bare);
+    return linesOf(bare);
   } catch {
-    return null;
+    return null; // no JSON, or nested too deeply to be read as lines
   }
+}
+
+function linesOf(bare) {
   const tokens = bare.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g);
   let at = 0;
   // One value at `at`; its members in one line if that is short enough, else a line each.
   const value = (depth) => {
     const open = tokens[at++];
     if (open !== "{" && open !== "[") return open;
+    if (depth > DEEPEST) throw new RangeError("too deep");
     const members = [];
     while (!"]}".includes(tokens[at])) {
       if (tokens[at] === ",") at += 1;
