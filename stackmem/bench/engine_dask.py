@@ -121,7 +121,7 @@ class DaskEngine:
         trial = next((id_ for id_, open_ in self._open.items() if open_.key == future.key), None)
         if trial is None:
             return []
-        del self._open[trial]
+        del self._open[trial], self._begun[trial]
         if future.status == "finished":
             return [Done(future.result())]
         if future.status != "error":  # cancelled or lost: nobody knows of it any more
@@ -140,6 +140,7 @@ class DaskEngine:
     def _killed(self, trial: str) -> Lost:
         """Give a trial up and have its worker killed, whatever that is at; nobody but its nanny can."""
         future = self._open.pop(trial)
+        del self._begun[trial]
         working: dict[str, Any] = {}
         with suppress(OSError, ValueError):
             working = self._client.processing()

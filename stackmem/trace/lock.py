@@ -96,7 +96,7 @@ def is_held(trace: Path) -> bool:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         holder = _named(file)
-        return _is_other(holder) if error.errno in _NO_LOCKS else isinstance(error, BlockingIOError)
+        return _is_alive(holder) if error.errno in _NO_LOCKS else isinstance(error, BlockingIOError)
     finally:
         os.close(file)
     return False
@@ -113,21 +113,21 @@ def _lock(file: int, what: str) -> None:
             # A process that is killed as it starts another one leaves it with the lock, until that one gets going. And
             # who only looks whether it is held has it for a moment.
             patience = _PATIENCE_SECONDS if holder is not None else _LOOK_SECONDS
-            if _is_other(holder) or waited > patience:
+            if _is_alive(holder) or waited > patience:
                 raise _refusal(holder, what) from error
             time.sleep(0.02)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
             holder = _named(file)
-            if _is_other(holder):
+            if _is_alive(holder):
                 raise _refusal(holder, what) from error
             return
         else:
             return
 
 
-def _is_other(holder: Holder | None) -> bool:
+def _is_alive(holder: Holder | None) -> bool:
     return holder is not None and _lives(holder)
 
 
