@@ -50,6 +50,7 @@ class _Worker:
         thread = self._thread.ident
         if thread is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_TooLate))
+        self._jobs.put(lambda: None)  # where the job has ended meanwhile, the thread waits for the next one
 
 
 _idle: list[_Worker] = []

@@ -136,10 +136,10 @@ def test_calls_one_after_another_come_to_one_thread_also_after_one_was_too_late(
         time.sleep(wait)
         return threading.get_ident()
 
-    one = from_function(where, name=None, description=None, parallel=False, idempotent=False, seconds=0.3)
+    one = from_function(where, name=None, description=None, parallel=False, idempotent=False, seconds=1.0)
     first = one.answer({}).value
     assert first == one.answer({}).value != threading.get_ident()
-    assert one.answer({"wait": 0.6}).failed == "timeout"
+    assert one.answer({"wait": 2.0}).failed == "timeout"
     later = one.answer({}).value
     assert later == one.answer({}).value != first
     here = from_function(where, name=None, description=None, parallel=False, idempotent=False, seconds=None)
