@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar, overload
 
 from stackmem.core.messages import ToolSpec
@@ -285,7 +285,7 @@ class _Fitted:
         from pydantic import TypeAdapter
 
         made: Any = TypeAdapter
-        return made(self._function)
+        return made(_taking(self._function))
 
     def schema(self) -> dict[str, Any]:
         found: dict[str, Any] = self._adapter.json_schema()
@@ -296,10 +296,24 @@ class _Fitted:
         from pydantic_core import ArgsKwargs
 
         try:
-            return self._adapter.validate_python(ArgsKwargs((), arguments))
+            positional, named = self._adapter.validate_python(ArgsKwargs((), arguments))
         except ValidationError as error:
             told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
             raise BadArguments(told or str(error)) from error
+        return self._function(*positional, **named)
+
+
+def _taking(function: Called) -> Called:
+    """A function of the same signature that returns what it was given.
+
+    pydantic calls this one: a thread that stands inside of pydantic's machine code when the process ends aborts it.
+    """
+
+    @wraps(function)
+    def taken(*positional: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return positional, named
+
+    return taken
 
 
 def _plain(value: Any) -> Any:

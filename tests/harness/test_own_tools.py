@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from stackmem.core.program_events import ToolAnswered
 from stackmem.errors import UsageError
@@ -183,3 +184,13 @@ def test_a_forked_process_calls_tools_in_threads_of_its_own() -> None:
     if not child:
         os._exit(0 if one.answer({}).value == os.getpid() else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_a_function_itself_finds_invalid_is_its_failure_and_no_bad_argument() -> None:
+    def strict(text: str) -> int:
+        return TypeAdapter(int).validate_python(text)
+
+    one = from_function(strict, name=None, description=None, parallel=False, idempotent=False)
+    assert one.answer({"text": "7"}).value == 7
+    assert one.answer({"text": "seven"}).failed == "error"
+    assert one.answer({"text": []}).failed == "bad_arguments"
