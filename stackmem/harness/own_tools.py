@@ -14,7 +14,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from functools import cached_property, wraps
+from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from stackmem.core.messages import ToolSpec
@@ -146,14 +146,16 @@ class _Printing:
         self._running = 0
         self._own = threading.local()
         self._stdout: Any = None
+        self._routed: Any = None  # kept: print() holds no reference of its own to what it prints to
 
     def __enter__(self) -> None:
         self._own.tool = True
         with self._lock:
             if not self._running:
-                self._stdout = sys.stdout
-                routed: Any = _Routed(self._stdout, self._own)
-                sys.stdout = routed
+                if self._routed is None or self._stdout is not sys.stdout:
+                    self._stdout = sys.stdout
+                    self._routed = _Routed(self._stdout, self._own)
+                sys.stdout = self._routed
             self._running += 1
 
     def __exit__(self, *_: object) -> None:
@@ -285,7 +287,21 @@ class _Fitted:
         from pydantic import TypeAdapter
 
         made: Any = TypeAdapter
-        return made(_taking(self._function))
+        return made(self._function)
+
+    @cached_property
+    def _arguments(self) -> Any:
+        """Fits the arguments and calls nothing.
+
+        A thread that stands inside of pydantic's machine code when the process ends aborts it.
+        """
+        from pydantic_core import SchemaValidator
+
+        made: Any = SchemaValidator
+        told: Any = self._adapter.core_schema
+        call = told["schema"] if told["type"] == "definitions" else told
+        arguments = call["arguments_schema"]
+        return made(arguments if call is told else {**told, "schema": arguments})
 
     def schema(self) -> dict[str, Any]:
         found: dict[str, Any] = self._adapter.json_schema()
@@ -296,24 +312,11 @@ class _Fitted:
         from pydantic_core import ArgsKwargs
 
         try:
-            positional, named = self._adapter.validate_python(ArgsKwargs((), arguments))
+            positional, named = self._arguments.validate_python(ArgsKwargs((), arguments))
         except ValidationError as error:
             told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
             raise BadArguments(told or str(error)) from error
         return self._function(*positional, **named)
-
-
-def _taking(function: Called) -> Called:
-    """A function of the same signature that returns what it was given.
-
-    pydantic calls this one: a thread that stands inside of pydantic's machine code when the process ends aborts it.
-    """
-
-    @wraps(function)
-    def taken(*positional: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return positional, named
-
-    return taken
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -194,3 +195,32 @@ def test_what_a_function_itself_finds_invalid_is_its_failure_and_no_bad_argument
     assert one.answer({"text": "7"}).value == 7
     assert one.answer({"text": "seven"}).failed == "error"
     assert one.answer({"text": []}).failed == "bad_arguments"
+
+
+def test_what_is_no_plain_function_is_called_with_fitted_arguments_too() -> None:
+    class Adding:
+        def to(self, number: int) -> int:
+            return number + 1
+
+    def added(one: int, other: int, **more: int) -> list[int]:
+        return [one, other, *more.values()]
+
+    for function, given, value in (
+        (Adding().to, {"number": "1"}, 2),
+        (partial(added, other=5), {"one": "2", "third": 3}, [2, 5, 3]),
+        (lambda any_: any_, {"any_": "x"}, "x"),
+    ):
+        one = from_function(function, name="one", description="", parallel=False, idempotent=False)
+        assert one.answer(given) == ToolAnswered(value)
+
+
+def test_what_takes_the_place_of_stdout_while_tools_run_lives_on() -> None:
+    """Python's print holds no reference to it, so a tool that ends in another thread must not be its end."""
+    routed = []
+    one = from_function(
+        lambda: routed.append(id(sys.stdout)), name="one", description="", parallel=False, idempotent=False
+    )
+    before = sys.stdout
+    assert [one.answer({}).failed for _ in range(3)] == [""] * 3
+    assert sys.stdout is before
+    assert len(set(routed)) == 1
