@@ -16,7 +16,6 @@ FLAGS = {"model": "model", "runsDir": "runs_dir", "sandboxDir": "sandbox_dir", "
          "maxSteps": "max_steps"}  # fmt: skip
 """Keys of a launch configuration, beside ``program inputs say entry workspace stopOnEntry``, to flags."""
 _KNOWN = {*FLAGS, "program", "inputs", "say", "entry", "workspace", "stopOnEntry", "noDebug", "cwd"}
-_OF_THE_EDITOR = ("type", "request", "name")
 _TYPES: dict[str, type] = {"inputs": dict, "say": list, "entry": str, "workspace": str, "cwd": str}
 
 

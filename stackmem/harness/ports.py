@@ -6,7 +6,6 @@ from typing import Protocol
 
 from stackmem.core.effects import AskModel
 from stackmem.core.events import ChecksReturned, ModelFailed, ModelReplied
-from stackmem.core.state import State
 
 
 class Model(Protocol):
@@ -40,8 +39,3 @@ class Workspace(Protocol):
 class Checks(Protocol):
     def judge(self) -> ChecksReturned:
         """The verdict on the workspace as it is now; no verdict is one, with its reason."""
-
-
-class Observer(Protocol):
-    def __call__(self, state: State, upcoming: object) -> None:
-        """Told of every new state and of what happens next."""

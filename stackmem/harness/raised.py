@@ -16,7 +16,6 @@ from .option_values import Place, read_value
 from .options import OPTIONS
 
 _FIELDS = {"max_steps": "steps", "max_tokens": "tokens", "max_usd": "usd", "max_seconds": "seconds"}
-LIMIT_OPTIONS = tuple(_FIELDS)
 
 
 def raised(limits: Limits, start: RunStarted, wanted: Mapping[str, str | None]) -> Limits:

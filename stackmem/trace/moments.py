@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -96,20 +96,6 @@ def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) 
     last, settled, digest = held[place]
     followed = tuple(later for later, _, _ in held[1:])
     return StepMoment(settled.step, asked, record, followed, settled, last.seq, digest)
-
-
-def at_step(found: Iterable[StepMoment], step: int, run: str) -> StepMoment:
-    """The moment of a step, from all of them.
-
-    Raises:
-        UsageError: The run has no such step; the message says how many it has.
-
-    """
-    last = None
-    for last in found:
-        if last.step == step:
-            return last
-    raise no_step(run, step, last.step if last else 0)
 
 
 def no_step(run: str, step: int, steps: int) -> UsageError:
