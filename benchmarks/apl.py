@@ -24,7 +24,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.core.program_events import StepEntered
+from stackmem.core.program_facts import StepEntered
 from stackmem.trace.store import TraceReader
 
 WINDOW = 100

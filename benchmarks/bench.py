@@ -22,8 +22,8 @@ from stackmem.bench.planning import make_plan
 from stackmem.bench.results import read_results
 from stackmem.bench.suite import Asked
 from stackmem.bench.trial import Job, run_trial
-from stackmem.harness.prepare import prepare
-from stackmem.harness.solve import solve
+from stackmem.run.prepare import prepare
+from stackmem.run.solve import solve
 
 Row = tuple[str, str]
 

@@ -32,7 +32,7 @@ CHILD = '''\
 import sys
 
 from stackmem.cli.main import main
-from stackmem.harness.own_tools import tool
+from stackmem.tools.own_tools import tool
 
 CHARS = int(sys.argv.pop(1))
 

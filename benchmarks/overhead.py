@@ -22,16 +22,16 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.calls import spec
-from stackmem.core.effects import AskModel
-from stackmem.core.events import Event, ModelReplied, RunStarted
+from stackmem.core.facts import Event, ModelReplied, RunStarted
 from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.requests import AskModel
 from stackmem.core.state import State
-from stackmem.harness.controller import run
-from stackmem.harness.interrupts import Interrupts
-from stackmem.harness.perform import World
+from stackmem.core.tools import spec
 from stackmem.history.history import History
 from stackmem.memory import open_strategy
+from stackmem.run.interrupts import Interrupts
+from stackmem.run.loop import run
+from stackmem.run.perform import World
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.outcome import Outcome
 

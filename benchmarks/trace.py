@@ -16,17 +16,17 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.overhead import Instant, Nothing, started
-from stackmem.core.events import Event, ModelReplied, ToolReturned
+from stackmem.core.facts import Event, ModelReplied, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.state import State
-from stackmem.harness.controller import run
-from stackmem.harness.interrupts import Interrupts
-from stackmem.harness.perform import World
-from stackmem.harness.result import RunResult, read_result, write_result
 from stackmem.memory import open_strategy
-from stackmem.trace.replay import verify
+from stackmem.run.interrupts import Interrupts
+from stackmem.run.loop import run
+from stackmem.run.perform import World
+from stackmem.run.result import RunResult, read_result, write_result
 from stackmem.trace.store import TraceReader, TraceWriter
+from stackmem.trace.verify import verify
 
 TRIES = 3
 

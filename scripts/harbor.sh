@@ -14,5 +14,5 @@ if [[ ! -x $place/bin/python ]]; then
     fi
 fi
 .venv/bin/uv pip install --quiet --python "$place/bin/python" harbor
-HARBOR_PYTHON=$place/bin/python STACKMEM_CAMPAIGN=1 .venv/bin/python -m pytest tests/trace/test_export_atif.py \
+HARBOR_PYTHON=$place/bin/python STACKMEM_CAMPAIGN=1 .venv/bin/python -m pytest tests/formats/test_export_atif.py \
     tests/test_harbor.py -k 'harbors or harbor_itself' "$@"

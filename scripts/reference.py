@@ -14,12 +14,12 @@ from msgspec import NODEFAULT, UNSET, Struct, json
 from msgspec.structs import asdict, fields
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.calls import spec
-from stackmem.core.effects import Effect
-from stackmem.core.events import Ending, Event, FailureKind, Redaction, Stop
+from stackmem.core.facts import Ending, Event, FailureKind, Redaction, Stop
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.pricing import Price
-from stackmem.core.program_events import Continued
+from stackmem.core.program_facts import Continued
+from stackmem.core.requests import Effect
+from stackmem.core.tools import spec
 from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
 from stackmem.trace.record import Record

@@ -12,7 +12,7 @@ isolation=()
 if [[ " $* " != *" --isolation"* ]] && ! reason=$(.venv/bin/python -I -c '
 import sys
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.levels import choose
+from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.profile import Profile
 try:
     choose("auto", Profile())

@@ -9,27 +9,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .core.budgets import Budgets, Limits
-    from .core.events import RULES, Event, RunStarted
-    from .core.machine import advance, evolve, fold
-    from .core.messages import Usage, View
-    from .core.state import State
-    from .core.strategy import MemoryStrategy
-    from .errors import ModelError, ProgramError, RulesDiffer, StackmemError, TraceError, UsageError, WorkspaceError
-    from .harness.api import replay, solve
-    from .harness.opening import open_run
-    from .harness.own_tools import tool
-    from .harness.plugins import Plugin
-    from .harness.replay import Replayed
-    from .harness.result import RunResult
-    from .memory import STRATEGIES, open_strategy
-    from .trace.open_run import Run
-    from .trace.record import Record
-    from .trace.store import TraceReader
+    from stackmem.api import replay, solve
+    from stackmem.core.budgets import Budgets, Limits
+    from stackmem.core.facts import RULES, Event, RunStarted
+    from stackmem.core.machine import advance, evolve, fold
+    from stackmem.core.messages import Usage, View
+    from stackmem.core.state import State
+    from stackmem.core.strategy import MemoryStrategy
+    from stackmem.errors import (
+        ModelError,
+        ProgramError,
+        RulesDiffer,
+        StackmemError,
+        TraceError,
+        UsageError,
+        WorkspaceError,
+    )
+    from stackmem.kept.open import open_run
+    from stackmem.memory import STRATEGIES, open_strategy
+    from stackmem.replay.replay import Replayed
+    from stackmem.run.result import RunResult
+    from stackmem.tools.own_tools import tool
+    from stackmem.tools.plugins import Plugin
+    from stackmem.trace.open_run import Run
+    from stackmem.trace.record import Record
+    from stackmem.trace.store import TraceReader
 
 _PLACES = {
     "core.budgets": ("Budgets", "Limits"),
-    "core.events": ("Event", "RULES", "RunStarted"),
+    "core.facts": ("Event", "RULES", "RunStarted"),
     "core.machine": ("advance", "evolve", "fold"),
     "core.messages": ("Usage", "View"),
     "core.state": ("State",),
@@ -37,12 +45,12 @@ _PLACES = {
     "errors": (
         "ModelError", "ProgramError", "RulesDiffer", "StackmemError", "TraceError", "UsageError", "WorkspaceError",
     ),
-    "harness.api": ("replay", "solve"),
-    "harness.plugins": ("Plugin",),
-    "harness.opening": ("open_run",),
-    "harness.own_tools": ("tool",),
-    "harness.replay": ("Replayed",),
-    "harness.result": ("RunResult",),
+    "api": ("replay", "solve"),
+    "tools.plugins": ("Plugin",),
+    "kept.open": ("open_run",),
+    "tools.own_tools": ("tool",),
+    "replay.replay": ("Replayed",),
+    "run.result": ("RunResult",),
     "memory": ("STRATEGIES", "open_strategy"),
     "trace.open_run": ("Run",),
     "trace.record": ("Record",),

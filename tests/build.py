@@ -11,9 +11,7 @@ from msgspec import UNSET, json
 from msgspec.structs import asdict, replace
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile, spec
-from stackmem.core.effects import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ChecksReturned,
     ClockRead,
     ContextCompacted,
@@ -31,9 +29,11 @@ from stackmem.core.log import Log
 from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.pricing import Price
+from stackmem.core.requests import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.slots import fill
 from stackmem.core.state import Notice, Result, State
 from stackmem.core.strategy import MemoryStrategy, budgets_of
+from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile, spec
 from stackmem.memory import open_strategy
 from stackmem.prompts import prompt_text
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import stackmem
-from stackmem.core.events import ChunkAllocated, FramePopped, FramePushed
+from stackmem.core.facts import ChunkAllocated, FramePopped, FramePushed
 from stackmem.core.state import State
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import stackmem
-from stackmem.core.events import ModelReplied
+from stackmem.core.facts import ModelReplied
 
 with tempfile.TemporaryDirectory() as folder:
     result = stackmem.solve(

@@ -7,10 +7,10 @@ that is made up here.
 from msgspec import structs
 
 from stackmem import Budgets, Event, Limits, RunStarted, State, Usage, advance, evolve, fold, open_strategy
-from stackmem.core.calls import spec
-from stackmem.core.effects import AskModel, Effect, UseTool
-from stackmem.core.events import CallRejected, ModelReplied, ToolReturned
+from stackmem.core.facts import CallRejected, ModelReplied, ToolReturned
 from stackmem.core.messages import ToolCall
+from stackmem.core.requests import AskModel, Effect, UseTool
+from stackmem.core.tools import spec
 
 budgets = Budgets()
 slots = {name: str(value) for name, value in structs.asdict(budgets).items()} | {"command_seconds": "30"}

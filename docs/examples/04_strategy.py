@@ -12,16 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import stackmem
-from stackmem.core.calls import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
-from stackmem.core.effects import Effect
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, Thinking, View
+from stackmem.core.requests import Effect
 from stackmem.core.state import Reply, Result, State, Turn
-from stackmem.memory.constants import run_constants
-from stackmem.memory.conversation import Conversation, extend, rolling_breakpoints
-from stackmem.memory.parameters import Count
-from stackmem.memory.parameters import parameters as parse
+from stackmem.core.tools import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+from stackmem.memory.shared.constants import run_constants
+from stackmem.memory.shared.conversation import Conversation, extend, rolling_breakpoints
+from stackmem.memory.shared.parameters import Count
+from stackmem.memory.shared.parameters import parameters as parse
 
 
 class Masked(Struct, frozen=True):

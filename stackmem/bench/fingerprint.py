@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from stackmem.core.events import ClockRead, Event
+from stackmem.core.facts import ClockRead, Event
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
-from stackmem.harness.in_memory import MEMORY, is_world
-from stackmem.harness.options import nearest
-from stackmem.harness.plugins import load_plugins
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.registry import open_model
+from stackmem.run.in_memory import MEMORY, is_world
+from stackmem.settings.options import nearest
 from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import read_task
+from stackmem.tools.plugins import load_plugins
 
 from .bill import priced
 from .plan import Plan, Subject, Variant

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import stackmem.harness.solve
 import stackmem.memory
 import stackmem.models.registry
 import stackmem.models.tokens
-from stackmem.bench import trial
+import stackmem.run.solve
+
+from . import trial
 
 stackmem.models.tokens.count("", "claude-sonnet-5-5")  # reads the ranks of the tokenizer, 60 MB once decoded
 

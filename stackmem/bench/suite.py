@@ -34,8 +34,8 @@ import msgspec
 from msgspec import Struct, field
 
 from stackmem.errors import UsageError
-from stackmem.harness.option_values import Place, read_value
-from stackmem.harness.options import OPTIONS, nearest
+from stackmem.settings.option_values import Place, read_value
+from stackmem.settings.options import OPTIONS, nearest
 
 from .plan import Keep, Variant
 

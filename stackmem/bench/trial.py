@@ -17,17 +17,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from stackmem.core.events import Event, ModelFailed
+from stackmem.core.facts import Event, ModelFailed
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
-from stackmem.harness.options import PREFIX
-from stackmem.harness.prepare import prepare
-from stackmem.harness.result import RunResult
-from stackmem.harness.solve import solve
 from stackmem.measure.cached_steps import with_prompts
 from stackmem.measure.first_loss import first_loss, literals
 from stackmem.measure.metrics import METRICS, measure
 from stackmem.measure.moments import Moment
+from stackmem.run.prepare import prepare
+from stackmem.run.result import RunResult
+from stackmem.run.solve import solve
+from stackmem.settings.options import PREFIX
 from stackmem.version import VERSION
 from stackmem.workspace.tree import remove_tree
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import typer
 
-from stackmem.harness.directories import runs_dir as find_runs_dir
-from stackmem.harness.plugins import load_plugins
-from stackmem.harness.rundir import find_run
-from stackmem.harness.settings import resolve
-from stackmem.harness.settings_files import user_path
+from stackmem.run.run_folder import find_run
+from stackmem.settings.directories import runs_dir as find_runs_dir
+from stackmem.settings.settings import resolve
+from stackmem.settings.settings_files import user_path
+from stackmem.tools.plugins import load_plugins
 
 
 def run_folder(named: str, runs_dir: str | None) -> Path:

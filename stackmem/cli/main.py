@@ -15,7 +15,7 @@ import typer
 from stackmem.errors import StackmemError
 from stackmem.version import VERSION
 
-from . import (
+from .commands import (
     apply,
     bench,
     compile_,

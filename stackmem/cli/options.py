@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from stackmem.harness.options import OPTIONS
+from stackmem.settings.options import OPTIONS
 
 
 def flag(name: str) -> Any:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import assert_never
 
 from . import heap as heaps
-from .calls import Call, HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, parse, tool_name
-from .effects import DigestSources, Effect
 from .entries import StoreEntry
-from .events import CallRejected, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, Event
 from .excerpts import PREFIX
+from .facts import CallRejected, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, Event
 from .frames import stored_by
 from .heap import Heap
-from .more_calls import AddNote, Branch, Delegate, Expand, HeapList, HeapReadFrame, Memory, PushContext
+from .more_tools import AddNote, Branch, Delegate, Expand, HeapList, HeapReadFrame, Memory, PushContext
+from .requests import DigestSources, Effect
 from .state import Pending, State
 from .text import clip_bytes
+from .tools import Call, HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, parse, tool_name
 
 _SAID: tuple[type[Call], ...] = (
     PushFrame, PopFrame, HeapAlloc, HeapReadFrame, HeapWrite, HeapFree, HeapList, AddNote, Expand, Memory, Delegate,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from . import limits
-from .effects import AskModel, Compact, Effect
-from .events import ContextCompacted
+from .facts import ContextCompacted
 from .messages import ReplyPart, Text, View
+from .requests import AskModel, Compact, Effect
 from .retries import wait_seconds
 from .state import Compaction, Frame, Reply, State, Turn
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .budgets import Budgets
-from .calls import HeapRead
 from .entries import StoreEntry
+from .tools import HeapRead
 
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 UNKNOWN = ("unknown", "missing", "outside")

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 from .budgets import Limits
-from .events import Ending, NoticeGiven
+from .facts import Ending, NoticeGiven
 from .state import Frame, State
 
 TOLD_AT = 0.85

@@ -11,15 +11,15 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .calls import tool_name
 from .directory import Directory, carry_out
-from .events import CallAnswered, CallRejected
 from .excerpts import PREFIX, excerpts, popped_named
+from .facts import CallAnswered, CallRejected
 from .heap import index
 from .log import Log
-from .more_calls import AddNote, Expand, HeapList, HeapReadFrame, LookupCall, Memory
+from .more_tools import AddNote, Expand, HeapList, HeapReadFrame, LookupCall, Memory
 from .state import Result, State
 from .text import clip_bytes
+from .tools import tool_name
 
 
 class Answer(Struct, frozen=True):

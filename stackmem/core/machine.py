@@ -15,26 +15,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from . import frames, limits, programs
-from .calls import (
-    Call,
-    EndRun,
-    HeapAlloc,
-    HeapFree,
-    HeapRead,
-    HeapWrite,
-    ListFiles,
-    PopFrame,
-    PushFrame,
-    ReadFile,
-    RunCommand,
-    WorkspaceCall,
-    WriteFile,
-    parse,
-)
 from .chunks import allocate, changed_by, changed_heap, free, plain, read, rewrite, said
 from .compaction import asking, compacted, due, reply_chars
-from .effects import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
-from .events import (
+from .facts import (
     CallAnswered,
     CallRejected,
     ChecksReturned,
@@ -58,10 +41,10 @@ from .events import (
     SourcesDigested,
     ToolReturned,
     VerifyReturned,
-)  # fmt: skip
+)
 from .lookups import answered, look_up
 from .messages import ToolCall
-from .more_calls import (
+from .more_tools import (
     AddNote,
     Branch,
     Delegate,
@@ -78,13 +61,30 @@ from .more_calls import (
     PushUnstored,
     Return,
 )
-from .program_events import ProgramEvent
+from .program_facts import ProgramEvent
 from .reopened import forked, resumed
 from .replies import CUT_SHORT, unusable
+from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from .retries import after_failure, wait_seconds
 from .state import Notice, Pending, Reply, Result, State
 from .strategy import MemoryStrategy
 from .text import clip_chars
+from .tools import (
+    Call,
+    EndRun,
+    HeapAlloc,
+    HeapFree,
+    HeapRead,
+    HeapWrite,
+    ListFiles,
+    PopFrame,
+    PushFrame,
+    ReadFile,
+    RunCommand,
+    WorkspaceCall,
+    WriteFile,
+    parse,
+)
 
 IDLE_REPLIES = 3
 REASON_CHARS = 8_000

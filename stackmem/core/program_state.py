@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .program_events import ProgramHalted, ProgramReturned, ProgramStarted
+from .program_facts import ProgramHalted, ProgramReturned, ProgramStarted
 
 PROGRAM_DEPTH = 50
 """Frames of programs on one another; the agent's own pushes count from the frame that it was given."""

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from .budgets import Budgets
 from .entries import StoreEntry
-from .events import CallRejected, Event, FramePopped, FramePushed, ModelReplied
+from .facts import CallRejected, Event, FramePopped, FramePushed, ModelReplied
 from .json_schema import first_fault, read_json
 from .log import Log
-from .program_events import (
+from .program_facts import (
     ChunkDropped,
     ChunkKept,
     PhaseEnded,
@@ -33,7 +33,7 @@ from .program_events import (
     UserAnswered,
     VariableSet,
     Waited,
-)  # fmt: skip
+)
 from .program_state import PROGRAM_RESULT_CHARS, UNFIT_RESULTS, ProgramState
 from .state import Frame, PoppedFrame, Registers, State
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .budgets import Limits
 from .entries import StoreEntry
-from .events import RunForked, RunResumed
+from .facts import RunForked, RunResumed
 from .heap import Heap
 from .log import Log
 from .state import Frame, Reply, State

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .events import CallRejected, ReplyNudged, Stop
+from .facts import CallRejected, ReplyNudged, Stop
 from .limits import ending_tool
 from .messages import Text
 from .state import Pending, Reply, State

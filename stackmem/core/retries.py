@@ -7,7 +7,7 @@ Rule 3: a prompt that is too long for the model pops its frame: no run dies of a
 
 from __future__ import annotations
 
-from .events import Event, ModelFailed, RunEnded
+from .facts import Event, ModelFailed, RunEnded
 from .frames import forced_pop, so_far
 from .state import State
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from .budgets import Limits
 from .directory import Directory
-from .events import (
+from .facts import (
     ChecksReturned,
     ContextCompacted,
     ModelFailed,

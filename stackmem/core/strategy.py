@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from .budgets import Budgets
-from .calls import Call
-from .effects import Effect
 from .messages import View
+from .requests import Effect
 from .state import State
+from .tools import Call
 
 
 class MemoryStrategy(Protocol):

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stackmem.core.effects import Compact
-from stackmem.core.events import ContextCompacted, ModelReplied
+from stackmem.core.facts import ContextCompacted, ModelReplied
 from stackmem.core.messages import Usage, View
 from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.requests import Compact
 from stackmem.core.retries import wait_seconds
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy

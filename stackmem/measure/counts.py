@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stackmem.core.events import ContextCompacted, ModelFailed, ModelReplied
+from stackmem.core.facts import ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import reply_usd
 

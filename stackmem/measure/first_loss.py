@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from stackmem.core.events import ModelReplied, RunStarted
+from stackmem.core.facts import ModelReplied, RunStarted
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, View
 from stackmem.core.state import Result, State
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stackmem.core.events import ContextCompacted, FramePopped, FramePushed, ModelReplied
+from stackmem.core.facts import ContextCompacted, FramePopped, FramePushed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import reply_usd
 from stackmem.core.state import Frame

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from stackmem.core.calls import ListFiles, ReadFile, RunCommand, tool_name
-from stackmem.core.events import ChecksReturned, FramePopped, ToolReturned
+from stackmem.core.facts import ChecksReturned, FramePopped, ToolReturned
 from stackmem.core.frames import NOT_VERIFIED
 from stackmem.core.messages import ToolCall
+from stackmem.core.tools import ListFiles, ReadFile, RunCommand, tool_name
 
 from .moments import Moment
 

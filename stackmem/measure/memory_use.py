@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from stackmem.core.calls import HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, tool_name
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ChunkAllocated,
     ChunkFreed,
     ChunkRead,
@@ -13,7 +12,8 @@ from stackmem.core.events import (
     ModelReplied,
 )
 from stackmem.core.messages import ToolCall
-from stackmem.core.more_calls import AddNote, Branch, Delegate, Expand, HeapList, Memory, Return
+from stackmem.core.more_tools import AddNote, Branch, Delegate, Expand, HeapList, Memory, Return
+from stackmem.core.tools import HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, tool_name
 
 from .moments import Moment
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ChecksReturned,
     ContextCompacted,
     Event,

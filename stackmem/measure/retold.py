@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stackmem.core import frames
-from stackmem.core.events import ContextCompacted, Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.facts import ContextCompacted, Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Usage
 from stackmem.core.state import Notice, Result, State, Turn

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from stackmem.core.events import (
+from stackmem.core.facts import (
     CallAnswered,
     CallRejected,
     ChunkAllocated,
@@ -23,17 +23,17 @@ from stackmem.core.events import (
     ReplyNudged,
     RunEnded,
     ToolReturned,
-)  # fmt: skip
+)
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.pricing import reply_usd
-from stackmem.core.program_events import (
+from stackmem.core.program_facts import (
     ProgramHalted,
     ProgramReturned,
     StepEntered,
     StepLeft,
     ToolAnswered,
     UserAnswered,
-)  # fmt: skip
+)
 from stackmem.core.state import Notice, Result
 
 from .moments import Moment

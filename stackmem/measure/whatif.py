@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stackmem.core.calls import tool_name
-from stackmem.core.effects import Compact
-from stackmem.core.events import ContextCompacted, ModelReplied, RunStarted
+from stackmem.core.facts import ContextCompacted, ModelReplied, RunStarted
 from stackmem.core.messages import Text, Usage, View
 from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.requests import Compact
 from stackmem.core.retries import wait_seconds
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.tools import tool_name
 from stackmem.memory import open_strategy
 
 from .cache import Cache, Request

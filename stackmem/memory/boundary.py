@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from stackmem.core.messages import ToolCall, ToolResult
 
-from .linear import Cut, Exchange, Linear, OneConversation, freed
 from .mask import masked
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.linear import Cut, Exchange, Linear, OneConversation, freed
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 
 
 class Work(Struct, frozen=True):

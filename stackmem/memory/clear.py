@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolResult
 
-from .linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation, freed
 from .mask import masked
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation, freed
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 
 _AT_LEAST = 10  # the part of the trigger that a clearing frees: one tenth
 

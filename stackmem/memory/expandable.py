@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
-from stackmem.core.more_calls import Expand
+from stackmem.core.more_tools import Expand
 from stackmem.core.shortening import shortened
 
-from .linear import TOOLS, Cut, Linear, OneConversation
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.linear import TOOLS, Cut, Linear, OneConversation
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 
 
 class Expandable(Struct, frozen=True):

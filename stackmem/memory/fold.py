@@ -11,16 +11,16 @@ from functools import partial
 from msgspec import Struct
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
 from stackmem.core.messages import View
-from stackmem.core.more_calls import Branch, Return
+from stackmem.core.more_tools import Branch, Return
+from stackmem.core.requests import Effect
 from stackmem.core.state import Frame, State
+from stackmem.core.tools import Call
 
-from .conversation import no_news, rolling_breakpoints
-from .inherited import inherited
-from .opening import prompted
-from .parameters import parameters as parse
+from .shared.conversation import no_news, rolling_breakpoints
+from .shared.inherited import inherited
+from .shared.opening import prompted
+from .shared.parameters import parameters as parse
 from .stackheap import WORKSPACE
 
 

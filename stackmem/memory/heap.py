@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from stackmem.core.calls import Call, EndRun
-from stackmem.core.effects import Effect
 from stackmem.core.heap import index
 from stackmem.core.messages import View
+from stackmem.core.requests import Effect
 from stackmem.core.state import State
+from stackmem.core.tools import Call, EndRun
 
-from .conversation import own_view
-from .parameters import parameters as parse
+from .shared.conversation import own_view
+from .shared.parameters import parameters as parse
 from .stackheap import HEAP, WORKSPACE, heap_news
 
 

@@ -18,10 +18,10 @@ from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
 
-from .compacting import Request, Summarising, overfull, standing_for
-from .linear import Cut, Linear
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.compacting import Request, Summarising, overfull, standing_for
+from .shared.linear import Cut, Linear
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 
 
 class Hierarchical(Struct, frozen=True):

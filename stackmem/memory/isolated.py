@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
 from stackmem.core.messages import View
-from stackmem.core.more_calls import Delegate, PopClean
+from stackmem.core.more_tools import Delegate, PopClean
+from stackmem.core.requests import Effect
 from stackmem.core.state import State
+from stackmem.core.tools import Call
 
-from .conversation import own_view
-from .opening import prompted
-from .parameters import parameters as parse
+from .shared.conversation import own_view
+from .shared.opening import prompted
+from .shared.parameters import parameters as parse
 from .stackheap import WORKSPACE
 
 

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
 
-from .linear import Cut, Linear, OneConversation
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.linear import Cut, Linear, OneConversation
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 
 
 class Mask(Struct, frozen=True):

@@ -10,12 +10,12 @@ Source: Anthropic's memory tool (``memory_20250818``) together with its context 
 
 from __future__ import annotations
 
-from stackmem.core.more_calls import Memory
+from stackmem.core.more_tools import Memory
 
 from .clear import Clear
-from .linear import TOOLS, OneConversation
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.linear import TOOLS, OneConversation
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 
 
 def memory_dir(parameters: str) -> OneConversation:

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
 from stackmem.core.messages import ToolResult, View
-from stackmem.core.more_calls import AddNote
+from stackmem.core.more_tools import AddNote
+from stackmem.core.requests import Effect
 from stackmem.core.state import State
+from stackmem.core.tools import Call
 
-from .linear import TOOLS, Cut, Linear, conversation, view
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.linear import TOOLS, Cut, Linear, conversation, view
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 from .window import left_out
 
 _STEP = 10

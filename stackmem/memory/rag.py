@@ -19,18 +19,18 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from stackmem.core.calls import Call
-from stackmem.core.effects import Effect
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, ToolCall, ToolResult, View
+from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
+from stackmem.core.tools import Call
 
-from .bm25 import Index
-from .linear import TOOLS, Cut, Exchange, Linear, conversation, view
-from .parameters import Count
-from .parameters import parameters as parse
-from .transcript import spoken, spoken_part
+from .shared.bm25 import Index
+from .shared.linear import TOOLS, Cut, Exchange, Linear, conversation, view
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
+from .shared.transcript import spoken, spoken_part
 from .window import left_out
 
 _SAID_CHARS, _TOLD_CHARS = 2_000, 800

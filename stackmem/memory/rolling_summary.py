@@ -15,10 +15,10 @@ from msgspec import Struct
 from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 
-from .compacting import Request, Summarising, overfull, standing_for
-from .linear import Cut, Linear
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.compacting import Request, Summarising, overfull, standing_for
+from .shared.linear import Cut, Linear
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 
 
 class RollingSummary(Struct, frozen=True):

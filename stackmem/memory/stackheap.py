@@ -23,7 +23,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.calls import (
+from stackmem.core.heap import Heap, index, line, shown
+from stackmem.core.log import Log
+from stackmem.core.messages import Text, View
+from stackmem.core.more_tools import HeapList, PopUnstored, PushBare, PushContext, PushUnstored
+from stackmem.core.requests import Effect
+from stackmem.core.state import State
+from stackmem.core.tools import (
     Call,
     HeapAlloc,
     HeapFree,
@@ -35,20 +41,14 @@ from stackmem.core.calls import (
     ReadFile,
     RunCommand,
     WriteFile,
-)  # fmt: skip
-from stackmem.core.effects import Effect
-from stackmem.core.heap import Heap, index, line, shown
-from stackmem.core.log import Log
-from stackmem.core.messages import Text, View
-from stackmem.core.more_calls import HeapList, PopUnstored, PushBare, PushContext, PushUnstored
-from stackmem.core.state import State
+)
 from stackmem.errors import UsageError
 
-from .constants import run_constants
-from .conversation import Conversation, extend, rolling_breakpoints
-from .opening import opening
-from .parameters import Choice
-from .parameters import parameters as parse
+from .shared.constants import run_constants
+from .shared.conversation import Conversation, extend, rolling_breakpoints
+from .shared.opening import opening
+from .shared.parameters import Choice
+from .shared.parameters import parameters as parse
 
 WORKSPACE: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand)
 HEAP: tuple[type[Call], ...] = (HeapAlloc, HeapRead, HeapWrite, HeapFree)

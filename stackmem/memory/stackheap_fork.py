@@ -11,17 +11,17 @@ from functools import partial
 from msgspec import Struct
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.calls import Call, PopFrame
-from stackmem.core.effects import Effect
 from stackmem.core.heap import index
 from stackmem.core.messages import View
-from stackmem.core.more_calls import PushFork
+from stackmem.core.more_tools import PushFork
+from stackmem.core.requests import Effect
 from stackmem.core.state import Frame, State
+from stackmem.core.tools import Call, PopFrame
 
-from .conversation import rolling_breakpoints
-from .inherited import inherited
-from .opening import opening
-from .parameters import parameters as parse
+from .shared.conversation import rolling_breakpoints
+from .shared.inherited import inherited
+from .shared.opening import opening
+from .shared.parameters import parameters as parse
 from .stackheap import HEAP, WORKSPACE, heap_news
 
 

@@ -10,9 +10,9 @@ Source: structured note-taking and the schema-bound summaries of coding agents.
 
 from __future__ import annotations
 
-from .compacting import THRESHOLD, Request, Summarising
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.compacting import THRESHOLD, Request, Summarising
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 from .summary import Summary
 
 SECTIONS = Request("structured", "compaction_structured", 8_000)

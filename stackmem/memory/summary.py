@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 
-from .compacting import PREFIXES, THRESHOLD, Request, Summarising, standing_for, worth
-from .linear import Cut, Linear
-from .parameters import Choice, Count
-from .parameters import parameters as parse
+from .shared.compacting import PREFIXES, THRESHOLD, Request, Summarising, standing_for, worth
+from .shared.linear import Cut, Linear
+from .shared.parameters import Choice, Count
+from .shared.parameters import parameters as parse
 
 REQUEST = Request("summary", "compaction", 8_000)
 _REPLACES = 0.25  # of the threshold

@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolResult
 
-from .linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation
-from .parameters import Count
-from .parameters import parameters as parse
+from .shared.linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation
+from .shared.parameters import Count
+from .shared.parameters import parameters as parse
 from .window import left_out
 
 

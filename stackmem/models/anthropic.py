@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price
+from stackmem.core.requests import AskModel
 
 from .anthropic_request import request_body
 from .anthropic_stream import read_reply

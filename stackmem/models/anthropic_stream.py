@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, ValidationError, convert
 
-from stackmem.core.events import ModelFailed, ModelReplied, Stop
+from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.core.text import whole, whole_value
 

@@ -6,7 +6,7 @@ import math
 
 from msgspec.structs import replace
 
-from stackmem.core.events import ModelReplied
+from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 
 CHARS_PER_TOKEN = 2.5

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from stackmem.core.events import FailureKind, ModelFailed
+from stackmem.core.facts import FailureKind, ModelFailed
 from stackmem.core.text import whole
 
 _DETAIL_CHARS = 500

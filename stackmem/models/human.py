@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TextIO, assert_never
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.pricing import Price
+from stackmem.core.requests import AskModel
 
 from .estimate import estimated_usage
 from .keyboard import Keyboard, can_type

@@ -12,10 +12,10 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price
+from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 
 from .connection import Connection

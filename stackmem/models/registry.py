@@ -9,9 +9,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.pricing import Price
+from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 
 from .anthropic import AnthropicModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from stackmem.core.events import (
+from stackmem.core.facts import (
     CallAnswered,
     CallRejected,
     ChecksReturned,
@@ -24,7 +24,7 @@ from stackmem.core.events import (
     RunResumed,
     ToolReturned,
     VerifyReturned,
-)  # fmt: skip
+)
 from stackmem.core.state import Result
 
 from .steps import Fact

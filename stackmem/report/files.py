@@ -10,9 +10,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import StackmemError
-from stackmem.harness.rundir import HISTORY
 from stackmem.history.git import git, store_environment
 from stackmem.history.patching import sections
+from stackmem.run.run_folder import HISTORY
 
 SHOWN_CHARS = 60_000  # of one step's changes
 _HEADER = re.compile(rb"^([0-9a-f]{40,64}) ([0-9a-f]{40,64})$", re.M)

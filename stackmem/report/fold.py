@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stackmem.core.effects import Compact
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ChunkRead,
     ContextCompacted,
     Event,
@@ -15,15 +14,16 @@ from stackmem.core.events import (
     RunForked,
     RunResumed,
     RunStarted,
-)  # fmt: skip
+)
 from stackmem.core.messages import View
 from stackmem.core.pricing import reply_usd
-from stackmem.core.program_events import ProgramStarted
+from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.requests import Compact
 from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
-from stackmem.trace.importers.mark import imported_from
+from stackmem.trace.imported import imported_from
 from stackmem.trace.moments import following
 from stackmem.trace.program import Completions, TextOf, no_sources
 from stackmem.trace.record import Record

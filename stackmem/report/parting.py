@@ -8,7 +8,7 @@ from itertools import zip_longest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ClockRead,
     ContextCompacted,
     Event,

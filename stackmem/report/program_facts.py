@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from stackmem.core.events import Event
-from stackmem.core.program_events import (
+from stackmem.core.facts import Event
+from stackmem.core.program_facts import (
     ChunkDropped,
     ChunkKept,
     ProgramHalted,
@@ -21,10 +21,10 @@ from stackmem.core.program_events import (
     UserAnswered,
     VariableSet,
     Waited,
-)  # fmt: skip
+)
 from stackmem.core.text import clip_chars
-from stackmem.programs.course import Asked
-from stackmem.programs.effects import AskUser, InvokeTool
+from stackmem.languages.course import Asked
+from stackmem.languages.effects import AskUser, InvokeTool
 
 from .steps import Fact
 from .texts import Ref

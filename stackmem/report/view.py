@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.core.events import RunForked, RunStarted, ToolReturned, VerifyReturned
+from stackmem.core.facts import RunForked, RunStarted, ToolReturned, VerifyReturned
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import sources_of
 

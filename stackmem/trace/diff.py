@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ChecksReturned,
     ClockRead,
     ContextCompacted,

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from stackmem.core.effects import AskModel, Compact, Effect
-from stackmem.core.events import Event
+from stackmem.core.facts import Event
 from stackmem.core.messages import Message, View
-from stackmem.programs.course import Outside
+from stackmem.core.requests import AskModel, Compact, Effect
+from stackmem.languages.course import Outside
 
 _BRIEF_CHARS = 300
 _LINES = 40

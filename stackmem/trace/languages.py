@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from stackmem.errors import UsageError
-from stackmem.programs.language import INTERPRETERS, MODULES, Language
+from stackmem.languages.language import INTERPRETERS, MODULES, Language
 
 
 def open_language(name: str) -> Language:
@@ -18,5 +18,5 @@ def open_language(name: str) -> Language:
     known = sorted(set(INTERPRETERS.values()))
     if name not in known:
         raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")
-    found: Language = import_module(MODULES.get(name, f"stackmem.programs.{name}.language")).LANGUAGE
+    found: Language = import_module(MODULES.get(name, f"stackmem.languages.{name}.language")).LANGUAGE
     return found

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from stackmem.core.events import RunForked
-from stackmem.core.program_events import ProgramStarted
+from stackmem.core.facts import RunForked
+from stackmem.core.program_facts import ProgramStarted
 from stackmem.errors import TraceError
 
 from .record import Record, origin

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from stackmem.core.events import ModelReplied, RunEnded, RunForked, RunStarted
+from stackmem.core.facts import ModelReplied, RunEnded, RunForked, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
 
-from .importers.mark import refuse_imported
+from .imported import refuse_imported
 from .lineage import RunReader
 from .record import Record
 

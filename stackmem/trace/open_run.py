@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stackmem.core.events import RunStarted
+from stackmem.core.facts import RunStarted
 from stackmem.core.heap import Heap
 from stackmem.core.messages import View
 from stackmem.core.state import State

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 from msgspec import Struct
 
-from stackmem.core.events import RunForked, RunStarted, ToolReturned, VerifyReturned
+from stackmem.core.facts import RunForked, RunStarted, ToolReturned, VerifyReturned
 from stackmem.errors import TraceError, UsageError
 
 from .lineage import HISTORY, TRACE, RunReader, begun_by, sources

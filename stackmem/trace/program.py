@@ -10,18 +10,18 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import Event, ModelReplied, RunStarted
+from stackmem.core.facts import Event, ModelReplied, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
-from stackmem.core.program_events import ProgramStarted, ToolAnswered, UserAnswered
+from stackmem.core.program_facts import ProgramStarted, ToolAnswered, UserAnswered
+from stackmem.core.requests import AskModel
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
+from stackmem.languages.course import Asked, Course, Outside, Upcoming
+from stackmem.languages.effects import AskUser, InvokeTool
+from stackmem.languages.language import Launch
 from stackmem.memory import open_strategy
-from stackmem.programs.course import Asked, Course, Outside, Upcoming
-from stackmem.programs.effects import AskUser, InvokeTool
-from stackmem.programs.language import Launch
 
 from .languages import open_language
 from .lineage import sources

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import Event, ModelFailed, ModelReplied
-from stackmem.core.program_events import SourceLoaded, ToolAnswered, UserAnswered, Waited
+from stackmem.core.facts import Event, ModelFailed, ModelReplied
+from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
+from stackmem.core.requests import AskModel
 from stackmem.errors import RulesDiffer
-from stackmem.programs.course import Asked, Outside
-from stackmem.programs.effects import AskUser, InvokeTool, LoadSource, Wait
+from stackmem.languages.course import Asked, Outside
+from stackmem.languages.effects import AskUser, InvokeTool, LoadSource, Wait
 
 from .difference import differing, prompt_difference
 from .record import Record

@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.effects import AskModel, Compact, Effect, ReadClock
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ClockRead,
     ContextCompacted,
     Event,
@@ -20,17 +19,18 @@ from stackmem.core.events import (
     RunStarted,
 )
 from stackmem.core.machine import evolve
-from stackmem.core.program_events import ProgramStarted
+from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.requests import AskModel, Compact, Effect, ReadClock
 from stackmem.core.state import State
 from stackmem.errors import TraceError
+from stackmem.languages.course import Asked, Course, Outside, Upcoming
+from stackmem.languages.effects import InvokeTool
 from stackmem.memory import open_strategy
-from stackmem.programs.course import Asked, Course, Outside, Upcoming
-from stackmem.programs.effects import InvokeTool
 
 from .program import TextOf, course_of
 from .program_replay import answers
 from .record import Record
-from .replay import answers_machine
+from .verify import answers_machine
 
 
 class Heard(Struct, frozen=True):

@@ -11,7 +11,7 @@ import hashlib
 import msgspec
 from msgspec import Struct
 
-from stackmem.core.events import Event, RunForked
+from stackmem.core.facts import Event, RunForked
 from stackmem.errors import TraceError
 
 _MARK = b',"digest":"'

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.effects import Effect
-from stackmem.core.events import (
+from stackmem.core.facts import (
     RULES,
     Event,
     Redaction,
@@ -28,15 +27,16 @@ from stackmem.core.events import (
     RunStarted,
     ToolReturned,
     VerifyReturned,
-)  # fmt: skip
+)
 from stackmem.core.frames import so_far
 from stackmem.core.machine import advance, evolve
-from stackmem.core.program_events import ProgramStarted, ToolAnswered
+from stackmem.core.program_facts import ProgramStarted, ToolAnswered
+from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError, UsageError
+from stackmem.languages.course import Course, Outside, Upcoming
 from stackmem.memory import open_strategy
-from stackmem.programs.course import Course, Outside, Upcoming
 
 from .program import TextOf, course_of, no_sources
 from .record import Record

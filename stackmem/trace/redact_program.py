@@ -14,16 +14,16 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core.effects import AskModel, Compact, Effect
-from stackmem.core.events import ContextCompacted, Event, FramePushed, ModelFailed, ModelReplied, RunEnded
+from stackmem.core.facts import ContextCompacted, Event, FramePushed, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.frames import so_far
-from stackmem.core.program_events import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
+from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
+from stackmem.core.requests import AskModel, Compact, Effect
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 from stackmem.errors import UsageError
-from stackmem.programs.course import Outside, Upcoming
-from stackmem.programs.effects import AskUser, RunFrame
-from stackmem.programs.frame_text import task_text
+from stackmem.languages.course import Outside, Upcoming
+from stackmem.languages.effects import AskUser, RunFrame
+from stackmem.languages.frame_text import task_text
 
 from .program_replay import answers
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from stackmem.core.effects import Effect
-from stackmem.core.events import RunForked, RunResumed
+from stackmem.core.facts import RunForked, RunResumed
 from stackmem.core.machine import advance
-from stackmem.core.program_events import ProgramStarted
+from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.requests import Effect
 from stackmem.core.state import State
+from stackmem.languages.course import Asked, Course, Outside
 from stackmem.memory import open_strategy
-from stackmem.programs.course import Asked, Course, Outside
 
 from .moments import following
 from .program import TextOf, course_of

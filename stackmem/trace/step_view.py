@@ -7,7 +7,7 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import Struct
 
-from stackmem.core.events import Event, ModelReplied
+from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.heap import Heap
 from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.state import Frame

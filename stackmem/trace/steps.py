@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ContextCompacted,
     Event,
     FramePopped,

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from stackmem.core.events import Event, FramePopped, FramePushed, RunEnded
+from stackmem.core.facts import Event, FramePopped, FramePushed, RunEnded
 from stackmem.errors import TraceError
 
 from .lock import Lock

@@ -19,11 +19,11 @@ from subprocess import Popen
 
 from msgspec import Struct
 
-from . import confine
 from .capture import Capture
 from .ending import Tree, uncontained
 from .family import first_to_go
-from .launch import Launch, Level, Seat, SetUpFailed
+from .isolation import confine
+from .isolation.launch import Launch, Level, Seat, SetUpFailed
 from .spawner import spawn, spawn_confined
 from .watchdog import LOOK_SECONDS, Watchdog
 

@@ -11,17 +11,17 @@ from stackmem.errors import WorkspaceError
 
 from .clip import clean
 from .command import Ended, run
-from .cover import OWN_TASKS
 from .files import Files
-from .gate import Gate
-from .launch import Level, Seat, SetUpFailed
-from .levels import choose, forget, state_folder, try_level
+from .isolation.cover import OWN_TASKS
+from .isolation.gate import Gate
+from .isolation.launch import Level, Seat, SetUpFailed
+from .isolation.levels import choose, forget, state_folder, try_level
+from .isolation.skeleton import build_skeleton
 from .outcome import Outcome
 from .profile import Mount, Profile
 from .python import Toolchain, build_toolchain
 from .refusals import Refused
 from .shown import shown_output
-from .skeleton import build_skeleton
 
 _MOST_COMMAND_BYTES = 100_000
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError
-from stackmem.harness.in_memory import program_text
+from stackmem.run.in_memory import program_text
 from stackmem.tasks import work
 from stackmem.workspace.tree import remove_tree
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from stackmem.errors import UsageError
-from stackmem.harness.in_memory import PROGRAM
+from stackmem.run.in_memory import PROGRAM
 from stackmem.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace
 

@@ -8,15 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.bench.intervals import Interval
-from stackmem.bench.statistics import (
-    NONE_SHOWN,
-    compare,
-    holm,
-    mcnemar,
-    sign_flips,
-    smallest_difference,
-    verdict,
-)
+from stackmem.bench.statistics import NONE_SHOWN, compare, holm, mcnemar, sign_flips, smallest_difference, verdict
 from stackmem.errors import UsageError
 
 

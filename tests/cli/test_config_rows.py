@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.cli.config_rows import config_json, config_rows, config_text, options_table
-from stackmem.harness.options import OPTIONS
-from stackmem.harness.settings import resolve
+from stackmem.cli.screen.config_rows import config_json, config_rows, config_text, options_table
+from stackmem.settings.options import OPTIONS
+from stackmem.settings.settings import resolve
 from tests.house.sources import ROOT
 
 SECRETS = {"API_TOKEN": "correct-horse", "STACKMEM_MAX_TOKENS": "123456789"}

@@ -8,7 +8,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from stackmem.core.events import FramePushed, ModelReplied, ToolReturned
+from stackmem.core.facts import FramePushed, ModelReplied, ToolReturned
 from tests.stage import UNSOLVED, Stage, command, eventually, fails, pop, push, rechain, records
 
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 130, 143)

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from tests.formats.test_export_otel import Collector
 from tests.stage import Stage
 from tests.trace.stories import cut_short, keep, told
-from tests.trace.test_export_otel import Collector
 
 
 @pytest.fixture

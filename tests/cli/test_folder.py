@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.core.events import Event, RunEnded
+from stackmem.core.facts import Event, RunEnded
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from tests.history.folders import folder, holds, repository, run_git

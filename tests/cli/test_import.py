@@ -7,13 +7,13 @@ import pytest
 
 from stackmem.core.pricing import cost_usd
 from stackmem.errors import UsageError
-from stackmem.harness.imports import import_file
-from stackmem.harness.result import read_result
+from stackmem.formats.recordings import IMPORTERS
+from stackmem.kept.import_ import import_file
 from stackmem.models.catalog import lookup
-from stackmem.trace.importers import IMPORTERS
+from stackmem.run.result import read_result
 from stackmem.trace.open_run import Run
+from tests.formats.test_recordings import FILES, SAMPLES, text_of
 from tests.stage import Stage, records
-from tests.trace.test_import import FILES, SAMPLES, text_of
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -4,8 +4,8 @@ import json
 import os
 from pathlib import Path
 
-from stackmem.harness.changes import Changes
-from stackmem.harness.fork import fork
+from stackmem.run.fork import fork
+from stackmem.run.fork_changes import Changes
 from tests.stage import Stage, command, pop
 
 

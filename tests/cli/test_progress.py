@@ -1,6 +1,6 @@
 """Where a run stands, in one line."""
 
-from stackmem.cli.progress import status
+from stackmem.cli.screen.progress import status
 from stackmem.core.machine import evolve
 from stackmem.core.state import State
 from tests.stage import Stage, events, pop, push

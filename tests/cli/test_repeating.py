@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from stackmem.cli.repeating import asking
-from stackmem.harness.resume_program import MayRepeat
+from stackmem.cli.screen.repeating import asking
+from stackmem.run.programs.resume import MayRepeat
 
 
 class Run:

@@ -2,8 +2,8 @@
 
 import json
 
-from stackmem.cli.run_table import resumable, table
-from stackmem.harness.run_list import RunRow
+from stackmem.cli.screen.run_table import resumable, table
+from stackmem.kept.run_list import RunRow
 from tests.stage import Stage, command, pop
 
 HOSTILE = "\x1b[31m\u202e\nred" + "x" * 5_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackmem import replay
-from stackmem.core.events import ChecksReturned, RunEnded
+from stackmem.core.facts import ChecksReturned, RunEnded
 from tests.stage import SOLVED, Stage, call, command, events, eventually, fails, pop, push
 
 SECONDS = 7_654_321

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackmem import replay
-from stackmem.core.events import ChecksReturned
+from stackmem.core.facts import ChecksReturned
 from tests.stage import TASKS, Stage, call, command, events, fails, pop, push, records
 
 FIELDS = (

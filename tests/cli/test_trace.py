@@ -6,9 +6,9 @@ import re
 import msgspec
 import pytest
 
-from stackmem.cli import frame_tree, metric_table, step_table
-from stackmem.cli.columns import aligned
-from stackmem.core.events import RunStarted
+from stackmem.cli.screen import frame_tree, metric_table, step_table
+from stackmem.cli.screen.columns import aligned
+from stackmem.core.facts import RunStarted
 from stackmem.core.messages import ToolCall
 from stackmem.measure.frames import FrameRow, frames
 from stackmem.measure.metrics import METRICS, measure

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from stackmem.harness.whatif import spelled_strategies, what_if
+from stackmem.kept.whatif import spelled_strategies, what_if
 from stackmem.memory import STRATEGIES, open_strategy
+from tests.formats.test_recordings import FILES, SAMPLES
 from tests.stage import ROOT, Stage
 from tests.trace.stories import keep, told
-from tests.trace.test_import import FILES, SAMPLES
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from msgspec import Struct, field
 from ruamel.yaml import YAML
 
 from stackmem.core.messages import ToolSpec
-from stackmem.core.program_events import Note, ToolAnswered
+from stackmem.core.program_facts import Note, ToolAnswered
 from stackmem.errors import UsageError
-from stackmem.programs import apl
-from stackmem.programs.apl.language import LANGUAGE
-from stackmem.programs.effects import (
+from stackmem.languages import apl
+from stackmem.languages.apl.language import LANGUAGE
+from stackmem.languages.effects import (
     FrameAnswer,
     Group,
     Halted,
@@ -27,7 +27,7 @@ from stackmem.programs.effects import (
     Source,
     ToolAnswer,
 )
-from stackmem.programs.language import Launch
+from stackmem.languages.language import Launch
 
 HERE = Path(__file__).parent / "apl"
 PROGRAM = "/w/main.apl"

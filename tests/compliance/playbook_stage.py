@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 from ruamel.yaml import YAML
 
-from stackmem.programs.playbook.items import AtStep, Fired, Item, Queued, Returned, Said, SetVar, Unreadable, Yielded
-from stackmem.programs.playbook.literals import CallTo, Variable
+from stackmem.languages.playbook.items import AtStep, Fired, Item, Queued, Returned, Said, SetVar, Unreadable, Yielded
+from stackmem.languages.playbook.literals import CallTo, Variable
 
 HERE = Path(__file__).parent / "playbook"
 

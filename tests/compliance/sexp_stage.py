@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from stackmem.programs.sexp.budget import Budget
-from stackmem.programs.sexp.environment import SexpEnvironment
-from stackmem.programs.sexp.errors import TaskError
-from stackmem.programs.sexp.evaluator import SexpEvaluator
+from stackmem.languages.sexp.budget import Budget
+from stackmem.languages.sexp.environment import SexpEnvironment
+from stackmem.languages.sexp.errors import TaskError
+from stackmem.languages.sexp.evaluator import SexpEvaluator
 
 FILES = {
     "lib.sexp": "(define (double x) (* 2 x))",

@@ -4,10 +4,10 @@ import posixpath
 
 import pytest
 
-from stackmem.core.program_events import StepEntered
-from stackmem.programs.apl.language import LANGUAGE
-from stackmem.programs.apl.lint_report import lint_report
-from stackmem.programs.in_memory import read_with
+from stackmem.core.program_facts import StepEntered
+from stackmem.languages.apl.language import LANGUAGE
+from stackmem.languages.apl.lint_report import lint_report
+from stackmem.languages.in_memory import read_with
 
 from .apl_stage import PROGRAM, Case, Played, World, launch_of, load_cases, text_of
 

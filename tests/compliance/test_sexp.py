@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from stackmem.errors import ProgramError
-from stackmem.programs.sexp.values import written
+from stackmem.languages.sexp.values import written
 from tests.compliance.sexp_stage import evaluate
 
 FOLDER = Path(__file__).parent / "sexp"

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, Thinking, ToolCall
+from stackmem.core.requests import AskModel
 from stackmem.models.human import HumanModel
 from stackmem.models.registry import MODELS, Model, open_model
 from tests.models.chat_server import ChatServer, call_piece, chunks

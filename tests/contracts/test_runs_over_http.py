@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.calls import tool_name
-from stackmem.core.effects import AskModel, Effect
-from stackmem.core.events import Event, ModelFailed, ModelReplied, RunEnded
+from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.machine import advance, evolve
+from stackmem.core.requests import AskModel, Effect
 from stackmem.core.state import State
+from stackmem.core.tools import tool_name
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.registry import Model, open_model
 from tests.build import World, started, stored

@@ -7,16 +7,16 @@ from msgspec import json
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.calls import tool_name
-from stackmem.core.effects import AskModel, Compact
-from stackmem.core.events import CallAnswered, ContextCompacted, ModelFailed, ModelReplied
+from stackmem.core.facts import CallAnswered, ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import Thinking, ToolCall, ToolResult
+from stackmem.core.requests import AskModel, Compact
 from stackmem.core.slots import fill
 from stackmem.core.state import Result, State
+from stackmem.core.tools import tool_name
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.trace.record import Record
-from stackmem.trace.replay import verify
+from stackmem.trace.verify import verify
 from tests.build import (
     SPENT,
     Played,

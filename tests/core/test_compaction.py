@@ -4,12 +4,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.calls import Call, EndRun, ReadFile
 from stackmem.core.compaction import compact, due, kept
-from stackmem.core.effects import AskModel, Compact
-from stackmem.core.events import ContextCompacted, FramePopped, ModelFailed, NoticeGiven, RunEnded
+from stackmem.core.facts import ContextCompacted, FramePopped, ModelFailed, NoticeGiven, RunEnded
 from stackmem.core.machine import advance, evolve, fold
+from stackmem.core.requests import AskModel, Compact
 from stackmem.core.state import Compaction, Reply, State
+from stackmem.core.tools import Call, EndRun, ReadFile
 from stackmem.memory.full import Full
 from tests.build import PRICE, SPENT, do, failed, named, play, pop, push, started
 

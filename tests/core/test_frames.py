@@ -3,8 +3,7 @@
 import pytest
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.effects import AskModel, ReadClock, Verify
-from stackmem.core.events import (
+from stackmem.core.facts import (
     CallRejected,
     FramePopped,
     FramePushed,
@@ -13,7 +12,8 @@ from stackmem.core.events import (
     RunEnded,
     SourcesDigested,
     VerifyReturned,
-)  # fmt: skip
+)
+from stackmem.core.requests import AskModel, ReadClock, Verify
 from tests.build import World, alloc, do, play, pop, push, reply, shown_text, started, stored
 
 OVER = [("objective", 200), ("context", 500), ("return_spec", 200), ("constraint", 100), ("verify", 200)]

@@ -3,9 +3,9 @@
 import pytest
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.effects import DigestSources, UseTool
-from stackmem.core.events import CallRejected, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten
+from stackmem.core.facts import CallRejected, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten
 from stackmem.core.heap import Chunk, Heap, index
+from stackmem.core.requests import DigestSources, UseTool
 from tests.build import World, alloc, do, play, pop, push, shown_text, started, stored
 
 SMALL = started(budgets=Budgets(heap_chars=100, heap_chunks=3))

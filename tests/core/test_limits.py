@@ -3,12 +3,12 @@
 import pytest
 
 from stackmem.core.budgets import Limits
-from stackmem.core.effects import ReadClock, RunChecks
-from stackmem.core.events import CallRejected, ChecksReturned, FramePopped, NoticeGiven, RunEnded
+from stackmem.core.facts import CallRejected, ChecksReturned, FramePopped, NoticeGiven, RunEnded
 from stackmem.core.limits import constraint
 from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.requests import ReadClock, RunChecks
 from tests.build import (
     PRICE,
     World,

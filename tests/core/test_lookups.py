@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.directory import FILES, TOTAL_CHARS
-from stackmem.core.events import CallAnswered, CallRejected
 from stackmem.core.excerpts import excerpts
+from stackmem.core.facts import CallAnswered, CallRejected
 from stackmem.core.heap import index
 from stackmem.core.machine import evolve, fold
 from stackmem.core.state import Compaction

@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.core.budgets import PROMPT_CHARS, Budgets
-from stackmem.core.events import CallRejected, FramePopped, FramePushed, RunEnded
+from stackmem.core.facts import CallRejected, FramePopped, FramePushed, RunEnded
 from tests.build import do, play, pop, reply, shown_text, started
 
 STARTS = {"isolated": "delegate", "fold": "branch"}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from stackmem.core.calls import PushFrame, ReadFile, parse, spec
-from stackmem.core.effects import AskModel, UseTool
-from stackmem.core.events import CallRejected, ModelFailed, ReplyNudged, RunEnded
+from stackmem.core.facts import CallRejected, ModelFailed, ReplyNudged, RunEnded
 from stackmem.core.messages import ToolCall, ToolResult
+from stackmem.core.requests import AskModel, UseTool
 from stackmem.core.slots import fill, slots_of
+from stackmem.core.tools import PushFrame, ReadFile, parse, spec
 from stackmem.memory import open_strategy
 from tests.build import (
     World,

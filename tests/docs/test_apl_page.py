@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.programs.apl.template_language import _FILTERS, Language
+from stackmem.languages.apl.template_language import _FILTERS, Language
 from tests.compliance.apl_stage import load_cases
 from tests.docs.test_pages import DOCS, shell
 from tests.house.test_docs import FENCE, read

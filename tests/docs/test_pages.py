@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.core import events, machine
-from stackmem.harness.result import RunResult
+from stackmem.core import facts as events
+from stackmem.core import machine
 from stackmem.memory import STRATEGIES
+from stackmem.run.result import RunResult
 from tests.house.sources import ROOT, files
 from tests.house.test_docs import commands, read, unknown_words
 

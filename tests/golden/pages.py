@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import json
 from msgspec.structs import replace
 
-from stackmem.core.events import RULES, Event, ModelFailed, ModelReplied, RunStarted
+from stackmem.core.facts import RULES, Event, ModelFailed, ModelReplied, RunStarted
 from stackmem.core.messages import Message, View
 from tests.build import part_text
 from tests.golden.stories import STORIES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.events import ToolReturned, VerifyReturned
+from stackmem.core.facts import ToolReturned, VerifyReturned
 from tests.build import (
     Played,
     World,

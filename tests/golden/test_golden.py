@@ -6,7 +6,7 @@ to the byte, so it takes a higher `RULES` in core/events.py; rules.json remember
 
 import pytest
 
-from stackmem.core.events import RULES, ModelReplied
+from stackmem.core.facts import RULES, ModelReplied
 from tests.build import started
 from tests.golden.pages import digest_of, kept, pages, remembered
 from tests.golden.stories import STORIES

@@ -9,7 +9,7 @@ import pytest
 
 from tests.house.sources import ROOT, files, name
 
-PURE = ("core", "memory", "programs", "measure")
+PURE = ("core", "memory", "languages", "measure")
 WORLD = {
     "time", "datetime", "random", "uuid", "os", "pathlib", "subprocess", "socket", "threading", "asyncio", "logging",
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from stackmem.core.events import Event
+from stackmem.core.facts import Event
 from stackmem.measure.moments import Moment, moments
 from tests.build import Played
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.core.events import ModelReplied
+from stackmem.core.facts import ModelReplied
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
 from stackmem.measure.cache import Request, simulate

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stackmem.core.events import RunEnded, RunForked, RunResumed, RunStarted
+from stackmem.core.facts import RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.messages import Usage
 from stackmem.measure.cached_steps import CachedStep, cached_steps, with_prompts
 from stackmem.measure.first_loss import first_loss

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.core.events import ContextCompacted, ModelReplied
+from stackmem.core.facts import ContextCompacted, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import cost_usd
 from stackmem.measure.cached_steps import bill, cached_steps

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.events import ToolReturned
+from stackmem.core.facts import ToolReturned
 from stackmem.core.log import Log
 from stackmem.core.messages import ToolCall
 from stackmem.measure.first_loss import FirstLoss, Sight, facts_used, first_loss, literals, literals_of

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stackmem.core.events import ChecksReturned, RunEnded, RunResumed, ToolReturned, VerifyReturned
+from stackmem.core.facts import ChecksReturned, RunEnded, RunResumed, ToolReturned, VerifyReturned
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import cost_usd
 from stackmem.measure.metrics import METRICS, measure

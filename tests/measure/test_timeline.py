@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stackmem.core.events import FramePopped, ModelFailed, RunEnded, RunResumed
+from stackmem.core.facts import FramePopped, ModelFailed, RunEnded, RunResumed
 from stackmem.core.messages import Usage
 from stackmem.measure.moments import moments
 from stackmem.measure.timeline import Step, timeline

@@ -4,11 +4,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.effects import AskModel, Compact
-from stackmem.core.events import ContextCompacted, FramePushed, ModelReplied, ProgramFrame, RunForked
+from stackmem.core.facts import ContextCompacted, FramePushed, ModelReplied, ProgramFrame, RunForked
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, View
-from stackmem.core.program_events import ProgramStarted
+from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.requests import AskModel, Compact
 from stackmem.measure.cached_steps import bill, cached_steps
 from stackmem.measure.first_loss import facts_used
 from stackmem.measure.prefix import text_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from stackmem.core.budgets import Limits
-from stackmem.core.effects import AskModel, Compact
-from stackmem.core.events import ModelReplied, ToolReturned
+from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.messages import Text, ToolResult, View
+from stackmem.core.requests import AskModel, Compact
 from stackmem.measure.cache import Cached, Request, simulate
 from stackmem.measure.prefix import Block, text_of
 from tests.build import Played, World, do, play, started

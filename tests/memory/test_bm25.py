@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.ranking import best, counted
-from stackmem.memory.bm25 import Index
+from stackmem.memory.shared.bm25 import Index
 
 texts = st.lists(
     st.lists(st.sampled_from(["red", "green", "blue", "one", "two", "three"]), max_size=6).map(" ".join), max_size=8

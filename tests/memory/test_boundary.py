@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.core.events import ToolReturned
+from stackmem.core.facts import ToolReturned
 from tests.build import World, do, play, started
 from tests.memory.long_runs import bill, cached, results, worked
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.core.events import ToolReturned
+from stackmem.core.facts import ToolReturned
 from stackmem.core.messages import Text
 from stackmem.memory.rag import pieces
 from tests.build import World, do, play, started

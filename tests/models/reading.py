@@ -8,15 +8,15 @@ from functools import lru_cache
 from msgspec import Struct
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.effects import AskModel, Compact, Effect, RunChecks
-from stackmem.core.events import CallRejected, ModelReplied
+from stackmem.core.facts import CallRejected, ModelReplied
 from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import ToolCall
+from stackmem.core.requests import AskModel, Compact, Effect, RunChecks
 from stackmem.core.state import State
-from stackmem.harness.in_memory import PROGRAM
-from stackmem.harness.perform import World, perform
 from stackmem.memory import open_strategy
 from stackmem.models.simulated import BoundedReader
+from stackmem.run.in_memory import PROGRAM
+from stackmem.run.perform import World, perform
 from stackmem.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.worlds import design

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
 from stackmem.models.registry import Model, open_model
 

@@ -9,10 +9,10 @@ import time
 import msgspec
 import pytest
 
-from stackmem.core.calls import spec
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
 from stackmem.core.slots import slots_of
+from stackmem.core.tools import spec
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint

@@ -8,7 +8,7 @@ from email.utils import formatdate
 
 import pytest
 
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
 

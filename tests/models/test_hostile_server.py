@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
 from stackmem.models.openai import OpenAIModel

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, ToolCall, ToolSpec
 from stackmem.models.human import HumanModel, visible
 from tests.house.sources import ROOT

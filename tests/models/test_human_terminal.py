@@ -19,7 +19,7 @@ from tests.house.sources import ROOT
 
 PLAY = """
 import sys
-from stackmem.core.events import ModelFailed
+from stackmem.core.facts import ModelFailed
 from stackmem.core.messages import ToolSpec
 from stackmem.models.human import HumanModel
 from tests.models.views import READ_FILE, asking, user

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolResult, Usage
 from stackmem.errors import UsageError
 from stackmem.models.openai_messages import chat_body

@@ -3,10 +3,10 @@
 import pytest
 from msgspec import json
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, View
+from stackmem.core.requests import AskModel
 from stackmem.models.script_language import PlannedCall, Script, ScriptedReply, parse_script
 from stackmem.models.scripted import ScriptedModel
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.core.effects import AskModel, Effect
-from stackmem.core.events import CallRejected, ModelFailed, RunEnded, ToolReturned
+from stackmem.core.facts import CallRejected, ModelFailed, RunEnded, ToolReturned
 from stackmem.core.machine import advance, evolve
+from stackmem.core.requests import AskModel, Effect
 from stackmem.core.state import State
 from stackmem.memory import open_strategy
 from stackmem.models import script_language

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, ToolSpec, View
 from stackmem.models.simulated import VARIANTS, BoundedReader

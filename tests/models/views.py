@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stackmem.core.effects import AskModel
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, ToolCall, ToolResult, ToolSpec, View
+from stackmem.core.requests import AskModel
 
 SCHEMA = (
     '{"additionalProperties":false,"properties":{"path":{"description":"Path.","type":"string"},'

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.calls import spec
 from stackmem.core.slots import fill, slots_of
+from stackmem.core.tools import spec
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import prompt_text, slots
 

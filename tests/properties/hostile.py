@@ -11,8 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.effects import Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
-from stackmem.core.events import (
+from stackmem.core.facts import (
     ChecksReturned,
     ClockRead,
     ContextCompacted,
@@ -26,6 +25,7 @@ from stackmem.core.events import (
     VerifyReturned,
 )
 from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage
+from stackmem.core.requests import Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 
 BUDGETS = Budgets(
     intent_chars=40, return_chars=30, constraint_chars=30, context_chars=50, result_chars=60, root_result_chars=80,

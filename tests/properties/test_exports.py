@@ -9,14 +9,14 @@ import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.core.events import ModelReplied
-from stackmem.trace.export import EXPORTS
+from stackmem.core.facts import ModelReplied
+from stackmem.formats.exports import EXPORTS
 from stackmem.trace.record import Record
 from tests.conftest import CAMPAIGN
+from tests.formats.test_export_atif import SCHEMA, every
+from tests.formats.test_export_otel import spans
 from tests.properties.test_machine import SPELLED
 from tests.properties.watched_run import WatchedRun
-from tests.trace.test_export_atif import SCHEMA, every
-from tests.trace.test_export_otel import spans
 
 
 def random_run(spelled: str, seed: int, facts: int) -> list[Record]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stackmem import StackmemError
 from stackmem.core.budgets import Limits
-from stackmem.core.events import (
+from stackmem.core.facts import (
     CallRejected,
     ChecksReturned,
     ChunkAllocated,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from stackmem.core.effects import AskModel
+from stackmem.core.requests import AskModel
 from stackmem.memory import STRATEGIES
 from tests.conftest import CAMPAIGN
 from tests.properties.watched_run import WatchedRun

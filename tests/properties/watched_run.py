@@ -6,10 +6,10 @@ from random import Random
 
 from msgspec import json
 
-from stackmem.core.effects import AskModel, Effect
-from stackmem.core.events import Event, ModelFailed, ModelReplied, RunEnded
+from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import Thinking, View
+from stackmem.core.requests import AskModel, Effect
 from stackmem.core.state import Reply, State
 from stackmem.memory import open_strategy
 from tests.build import PRICE, named, settled, shown_text, started

@@ -10,11 +10,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.effects import AskModel, Effect
-from stackmem.core.events import Event, ModelFailed, ModelReplied, RunStarted, ToolReturned, VerifyReturned
+from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunStarted, ToolReturned, VerifyReturned
 from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import ToolCall, Usage, View
 from stackmem.core.pricing import Price
+from stackmem.core.requests import AskModel, Effect
 from stackmem.core.state import State
 from stackmem.history.history import History
 from stackmem.memory import open_strategy

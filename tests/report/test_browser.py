@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from stackmem.core.events import ToolReturned
+from stackmem.core.facts import ToolReturned
 from stackmem.trace.lineage import RunReader
 from tests.report import runs
 from tests.report.test_fold import fork_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stackmem.core.events import Event, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
+from stackmem.core.facts import Event, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.messages import Usage
 from stackmem.errors import TraceError
 from stackmem.report.breaks import Breaks

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from stackmem.harness.program_prepare import Asked, prepare_program
-from stackmem.harness.run_program import Person, run_program
 from stackmem.measure.moments import moments
 from stackmem.measure.timeline import timeline
 from stackmem.report.program_facts import BRIEF_AFTER, BRIEF_CHARS, MOST_CHARS
+from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.run import Person, run_program
 from stackmem.trace.open_run import Run
 from tests.report.opened import opened, text
 

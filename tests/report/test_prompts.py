@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stackmem.core.effects import AskModel
 from stackmem.core.messages import Text, Thinking, ToolCall, View
+from stackmem.core.requests import AskModel
 from stackmem.report.files import Changes
 from stackmem.report.fold import Fold
 from stackmem.report.prompts import Prompts

@@ -10,19 +10,11 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from stackmem.core.calls import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
-from stackmem.core.effects import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
-from stackmem.core.events import (
-    CallRejected,
-    ClockRead,
-    Event,
-    RunEnded,
-    SourcesDigested,
-    ToolReturned,
-    VerifyReturned,
-)
+from stackmem.core.facts import CallRejected, ClockRead, Event, RunEnded, SourcesDigested, ToolReturned, VerifyReturned
 from stackmem.core.machine import advance, evolve
+from stackmem.core.requests import AskModel, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.state import State
+from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
 from stackmem.memory import open_strategy
 from stackmem.models.scripted import ScriptedModel
 from stackmem.tasks.reader import Task

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec import json
 
-from stackmem.core.events import FramePushed
+from stackmem.core.facts import FramePushed
 from stackmem.tasks.find import list_tasks, shipped_tasks
 from stackmem.tasks.judge import Verdict, judge
 from stackmem.tasks.reader import Task, read_task

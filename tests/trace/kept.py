@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from stackmem.core.events import Event
+from stackmem.core.facts import Event
 from stackmem.history.objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
 from stackmem.trace.store import TraceWriter
 

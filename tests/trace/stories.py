@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stackmem.core.events import Event, RunEnded
-from stackmem.trace.export import EXPORTS
+from stackmem.core.facts import Event, RunEnded
+from stackmem.formats.exports import EXPORTS
 from stackmem.trace.record import Record, write_line
 from tests.build import PRICE, Played, World, alloc, call, do, failed, play, pop, push, reply, started, stored
 from tests.golden.stories import calculator, mishaps

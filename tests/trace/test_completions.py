@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from stackmem.core.events import ModelReplied
-from stackmem.harness.cache_bill import moments_of
-from stackmem.harness.exports import export_run
+from stackmem.core.facts import ModelReplied
+from stackmem.kept.cache_bill import moments_of
+from stackmem.kept.export import export_run
 from stackmem.measure.cached_steps import cached_steps
 from stackmem.report.view import read_runs
-from tests.harness.test_run_program import Desk, desk, folder_of, language  # noqa: F401 - fixtures
+from tests.run.programs.test_run import Desk, desk, folder_of, language  # noqa: F401 - fixtures
 from tests.stage import pop
 
 PROGRAM = (

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stackmem import TraceError
 from stackmem.core.budgets import Limits
-from stackmem.core.events import RunEnded, RunForked, RunResumed, ToolReturned
+from stackmem.core.facts import RunEnded, RunForked, RunResumed, ToolReturned
 from stackmem.core.messages import Usage
 from stackmem.trace.diff import diff_runs
 from stackmem.trace.lineage import RunReader

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem import Record, RulesDiffer
-from stackmem.core.events import CallRejected, ChunkAllocated, FramePopped, ModelReplied, RunEnded, ToolReturned
+from stackmem.core.facts import CallRejected, ChunkAllocated, FramePopped, ModelReplied, RunEnded, ToolReturned
 from stackmem.trace.difference import differing, field_diff
-from stackmem.trace.replay import verify
+from stackmem.trace.verify import verify
 from tests.build import alloc, do, play, pop, push, started
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stackmem import TraceError
-from stackmem.core.events import ClockRead, RunForked
+from stackmem.core.facts import ClockRead, RunForked
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.store import TraceWriter
 from tests.build import started

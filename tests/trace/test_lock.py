@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from stackmem.core.events import ClockRead, FramePopped
+from stackmem.core.facts import ClockRead, FramePopped
 from stackmem.errors import TraceError
 from stackmem.trace.lock import Lock, is_held
 from stackmem.trace.store import End, TraceReader, TraceWriter

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import stackmem
 from stackmem import RulesDiffer, State, TraceError, UsageError, fold
 from stackmem.core.budgets import Limits
-from stackmem.core.events import ModelReplied, RunEnded, RunResumed, RunStarted, ToolReturned
+from stackmem.core.facts import ModelReplied, RunEnded, RunResumed, RunStarted, ToolReturned
 from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
 from tests.build import PRICE, alloc, call, do, failed, play, pop, push, reply, started

@@ -8,12 +8,12 @@ from msgspec import json
 from msgspec.structs import replace
 
 from stackmem import TraceError, UsageError
-from stackmem.core.events import RunForked, ToolReturned
+from stackmem.core.facts import RunForked, ToolReturned
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
 from stackmem.trace.pack import pack, unpack
-from stackmem.trace.replay import verify
 from stackmem.trace.store import TraceWriter
+from stackmem.trace.verify import verify
 from tests.build import do, play, pop, started
 from tests.trace.kept import keep, tree
 

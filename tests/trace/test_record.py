@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.core.events import ClockRead, ToolReturned
+from stackmem.core.facts import ClockRead, ToolReturned
 from stackmem.errors import TraceError
 from stackmem.trace.record import Record, read_line, write_line
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from stackmem.core.events import ChunkAllocated, ClockRead, ToolReturned
+from stackmem.core.facts import ChunkAllocated, ClockRead, ToolReturned
 from stackmem.errors import TraceError, UsageError
 from stackmem.trace.recover import recover
 from stackmem.trace.store import TraceReader, TraceWriter
@@ -96,7 +96,7 @@ def test_a_target_that_is_there_is_not_written_over(path, lines, tmp_path):
 FAILING = """
 import os, sys
 from pathlib import Path
-from stackmem.core.events import ClockRead
+from stackmem.core.facts import ClockRead
 from stackmem.errors import TraceError
 from stackmem.trace.store import TraceWriter
 writer = TraceWriter(Path(sys.argv[1]))

@@ -9,14 +9,14 @@ import pytest
 from msgspec import UNSET
 
 from stackmem import Record, RulesDiffer, UsageError, replay
-from stackmem.core.events import ChunkAllocated, FramePopped, ModelReplied, Redaction, RunStarted, ToolReturned
-from stackmem.harness.changes import Changes
-from stackmem.harness.fork import fork
-from stackmem.harness.redact import redact_run
+from stackmem.core.facts import ChunkAllocated, FramePopped, ModelReplied, Redaction, RunStarted, ToolReturned
+from stackmem.kept.redact import redact_run
+from stackmem.run.fork import fork
+from stackmem.run.fork_changes import Changes
 from stackmem.trace.redact import mask_of, masked, redact
-from stackmem.trace.replay import verify
+from stackmem.trace.verify import verify
 from tests.golden.stories import STORIES
-from tests.harness.killed import DEEP, killed, resumed, stackmem_environ
+from tests.run.killed import DEEP, killed, resumed, stackmem_environ
 from tests.stage import Stage, call, command, events, pop, push, records
 
 SECRET = "hunter2-hunter2"

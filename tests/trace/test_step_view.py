@@ -5,7 +5,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from stackmem import RulesDiffer, UsageError
-from stackmem.core.events import ToolReturned
+from stackmem.core.facts import ToolReturned
 from stackmem.trace.open_run import Run
 from stackmem.trace.step_view import last_step_of, prompt_parts, view_step
 from tests.build import PRICE, alloc, do, play, pop, push, started

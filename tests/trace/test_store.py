@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from stackmem.core.events import ClockRead, ToolReturned
+from stackmem.core.facts import ClockRead, ToolReturned
 from stackmem.errors import TraceError
 from stackmem.trace.store import TraceReader, TraceWriter
 from tests.stage import ROOT
@@ -137,7 +137,7 @@ def test_a_last_line_of_zeros_as_a_power_loss_leaves_them_is_torn(path):
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from stackmem.core.events import ToolReturned
+from stackmem.core.facts import ToolReturned
 from stackmem.errors import TraceError
 from stackmem.trace.store import TraceWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -163,7 +163,7 @@ def test_a_disk_that_takes_only_a_part_of_a_record_leaves_the_records_before_it_
 
 def test_a_killed_writer_leaves_every_record_it_had_appended(path):
     code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom stackmem.core.events import ClockRead\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom stackmem.core.facts import ClockRead\n"
         "from stackmem.trace.store import TraceWriter\nwriter = TraceWriter(Path(sys.argv[1]))\n"
         "for number in range(200): writer.append(ClockRead(float(number)))\nos.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from stackmem.workspace.bare import Bare
-from stackmem.workspace.bubblewrap import Bubblewrap
-from stackmem.workspace.landlock import Landlock
-from stackmem.workspace.levels import try_level
-from stackmem.workspace.namespaces import Namespaces
+from stackmem.workspace.isolation.bare import Bare
+from stackmem.workspace.isolation.bubblewrap import Bubblewrap
+from stackmem.workspace.isolation.landlock import Landlock
+from stackmem.workspace.isolation.levels import try_level
+from stackmem.workspace.isolation.namespaces import Namespaces
 from stackmem.workspace.outcome import Outcome
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import Interpreter, Toolchain, build_toolchain, running_interpreter

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from stackmem.workspace.ending import gone
-from stackmem.workspace.launch import limited, line_of_life
+from stackmem.workspace.isolation.launch import limited, line_of_life
 from stackmem.workspace.profile import Profile
 from tests.conftest import CAMPAIGN
 from tests.workspace.sandboxes import (

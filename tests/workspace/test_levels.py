@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.workspace.bubblewrap import Bubblewrap, find_bwrap
-from stackmem.workspace.landlock import Landlock
-from stackmem.workspace.levels import WORKSPACES, choose, forget, try_level
-from stackmem.workspace.probe import survey
+from stackmem.workspace.isolation.bubblewrap import Bubblewrap, find_bwrap
+from stackmem.workspace.isolation.landlock import Landlock
+from stackmem.workspace.isolation.levels import WORKSPACES, choose, forget, try_level
+from stackmem.workspace.isolation.probe import survey
+from stackmem.workspace.isolation.seccomp import AF_UNIX, build_filter
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Interpreter, build_toolchain, running_interpreter
-from stackmem.workspace.seccomp import AF_UNIX, build_filter
 from stackmem.workspace.workspace import open_workspace
 from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, MOUNTED, hostile, outside, sh
 
@@ -25,7 +25,7 @@ NEEDS_BWRAP = pytest.mark.skipif(not BWRAP, reason="bubblewrap is not installed"
 CHOOSE = """
 import sys
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.levels import choose
+from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.profile import Profile
 try:
     print("took", choose(sys.argv[1], Profile()).name)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.workspace.bare import Bare
 from stackmem.workspace.files import Files
+from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.memory import MemoryWorkspace, Program
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import open_workspace

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache
 
-from stackmem.harness.in_memory import PROGRAM
+from stackmem.run.in_memory import PROGRAM
 from stackmem.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.worlds import WORLDS, design

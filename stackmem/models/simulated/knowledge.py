@@ -15,18 +15,7 @@ from msgspec import Struct
 from stackmem.core.messages import ToolCall
 
 from .index import Index, Row, index_in
-from .lines import (
-    Candidates,
-    Changed,
-    Done,
-    Excluded,
-    Fact,
-    Failed,
-    Line,
-    Next,
-    Planned,
-    topic_of,
-)  # fmt: skip
+from .lines import Candidates, Changed, Done, Excluded, Fact, Failed, Line, Next, Planned, topic_of
 
 SEEN, TOLD, CHILD = "seen", "told", "child"
 _NESTED = frozenset({"excluded", "missing", "spans"})

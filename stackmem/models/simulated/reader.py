@@ -11,9 +11,9 @@ prompts is for ``stackmem.measure.cache`` to say.
 
 from __future__ import annotations
 
-from stackmem.core.effects import AskModel
-from stackmem.core.events import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage, View
+from stackmem.core.requests import AskModel
 
 from .knowledge import Knowledge
 from .offered import offered

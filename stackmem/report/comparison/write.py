@@ -9,9 +9,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import UsageError
-from stackmem.harness.options import nearest
 from stackmem.models.catalog import lookup
 from stackmem.report.write import write_whole
+from stackmem.settings.options import nearest
 
 from .figures import Wants, sections
 from .markdown import markdown

@@ -1,0 +1,68 @@
+"""The two calls of the Python API that touch the world."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from stackmem.core.facts import Event
+from stackmem.core.state import State
+from stackmem.replay.replay import Replayed, replay_run
+from stackmem.run.prepare import prepare
+from stackmem.run.result import RunResult
+from stackmem.run.run_folder import find_run
+from stackmem.run.solve import solve as solve_prepared
+from stackmem.settings.directories import runs_dir
+from stackmem.settings.settings import resolve
+from stackmem.settings.settings_files import user_path
+from stackmem.tools.plugins import load_plugins
+
+
+def solve(
+    task: str | os.PathLike[str],
+    text: str | None = None,
+    *,
+    observe: Callable[[Event, State], None] | None = None,
+    environ: Mapping[str, str] | None = None,
+    **settings: object,
+) -> RunResult:
+    """Solve a task, or work on a copy of a folder; the same as ``stackmem solve``.
+
+    Args:
+        task: A task's folder or name, or with ``text`` a folder of one's own.
+        text: What is to be done in a folder of one's own.
+        observe: Told of every fact and the state it makes, as it happens.
+        environ: Stands for the process's environment: keys, ``STACKMEM_*``.
+        settings: Any flag of ``stackmem solve`` with ``_`` for ``-``: ``model="demo"``, ``max_steps=50``.
+
+    Raises:
+        StackmemError: As the command line ends with exit 2, 5 or 7; a run that ends by itself never raises.
+
+    """
+    _warn(load_plugins())
+    variables = os.environ if environ is None else environ
+    prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
+    return solve_prepared(prepared, variables, observe)
+
+
+def replay(run: str | os.PathLike[str]) -> Replayed:
+    """Verify every event and prompt of a run, given by folder, id, unique prefix or ``last``.
+
+    Raises:
+        TraceError: A line of the trace is broken.
+        RulesDiffer: Today's rules derive something else; names the record.
+        UsageError: There is no such run.
+
+    """
+    _warn(load_plugins())
+    cwd = Path.cwd()
+    settings = resolve({}, os.environ, cwd, user_path(os.environ), {}).settings
+    return replay_run(find_run(os.fspath(run), runs_dir(settings, cwd, os.environ)))
+
+
+def _warn(sentences: tuple[str, ...]) -> None:
+    """In a program there is no screen to say them on; they point at the line that called us."""
+    for sentence in sentences:
+        warnings.warn(sentence, stacklevel=3)

@@ -1,0 +1,31 @@
+"""``stackmem config``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Also heed what this task sets.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
+) -> None:
+    """Show every setting and where its value comes from."""
+    import os
+    from pathlib import Path
+
+    from stackmem.cli.screen.config_rows import config_json, config_rows, config_text, one_line
+    from stackmem.run.prepare import task_settings
+    from stackmem.run.subject import find_subject
+    from stackmem.settings.settings import resolve
+    from stackmem.settings.settings_files import user_path
+    from stackmem.tools.plugins import load_plugins
+
+    for warning in load_plugins():
+        typer.echo(one_line(warning), err=True)
+    cwd = Path.cwd()
+    own = task_settings(find_subject(task, None, cwd)) if task else {}
+    resolved = resolve({}, os.environ, cwd, user_path(os.environ), own)
+    rows = config_rows(resolved, os.environ)
+    typer.echo(config_json(rows) if json else config_text(rows))

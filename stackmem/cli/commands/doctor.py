@@ -1,0 +1,53 @@
+"""``stackmem doctor``."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from typing import Annotated
+
+import typer
+
+from stackmem.cli.options import flag
+
+
+def command(
+    profile: str | None = flag("profile"),
+    runs_dir: str | None = flag("runs_dir"),
+    sandbox_dir: str | None = flag("sandbox_dir"),
+    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+) -> None:
+    """Say which isolation is active and by which probe, what each level guarantees, and how to get a better one."""
+    from stackmem.run.doctor import examine
+
+    found = examine({"profile": profile, "runs_dir": runs_dir, "sandbox_dir": sandbox_dir})
+    if json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        typer.echo(f"active: {found.active or 'none; commands are not run without --isolation'}")
+        typer.echo(f"workspaces: {found.sandbox_dir}\nruns:       {found.runs_dir}")
+        for level in found.levels:
+            typer.echo(
+                f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"
+            )
+            _say("probe", level.probe)
+            _say("it said", level.failure)
+            _say("guarantees", level.guarantees)
+            _say("leaks", level.leaks)
+            _say("to get it", level.remedy)
+        for warning in found.warnings:
+            typer.echo(f"\nwarning: {warning}")
+    sys.exit(0 if found.active else 5)
+
+
+def _say(label: str, text: str) -> None:
+    """A row, on a terminal in lines of its width; elsewhere on one, as searches like it."""
+    if not text:
+        return
+    row = f"  {f'{label}:':<12}{text}"
+    if sys.stdout.isatty():
+        row = textwrap.fill(row, shutil.get_terminal_size().columns, subsequent_indent=" " * 14)
+    typer.echo(row)

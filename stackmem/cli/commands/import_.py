@@ -1,0 +1,49 @@
+"""``stackmem import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stackmem.cli.options import flag
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording of another agent.")],
+    spelled: Annotated[
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help="atif, claude-code or mini; found out without it."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+    runs_dir: str | None = flag("runs_dir"),
+) -> None:
+    """Take another agent's recording in as a run that can be looked at, measured and costed, but not replayed."""
+    from stackmem.cli.screen.solving import readable
+    from stackmem.kept.import_ import import_file
+
+    done = import_file(file, spelled, _runs_folder(runs_dir))
+    if json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(done).decode())
+        return
+    cost = "cost unknown" if done.cost_usd is None else f"${done.cost_usd:.4f}"
+    typer.echo(f"{done.run}: {done.steps:,} steps, {done.frames:,} frames, {done.usage.total:,} tokens, {cost}")
+    typer.echo(readable(f"imported from {done.origin}, model {', '.join(done.models) or 'unknown'}"))
+    for sentence in done.left_out[:10]:
+        typer.echo(readable(f"left out: {sentence}"))
+    if len(done.left_out) > 10:
+        typer.echo(f"left out: {len(done.left_out) - 10:,} more, all of them in {done.run_dir}/imported.json")
+
+
+def _runs_folder(runs_dir: str | None) -> Path:
+    import os
+
+    from stackmem.settings.directories import runs_dir as find_runs_dir
+    from stackmem.settings.settings import resolve
+    from stackmem.settings.settings_files import user_path
+
+    settings = resolve({"runs_dir": runs_dir}, os.environ, Path.cwd(), user_path(os.environ), {}).settings
+    return find_runs_dir(settings, Path.cwd(), os.environ)

@@ -1,0 +1,81 @@
+"""``stackmem lint``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from stackmem.languages.language import Finding
+    from stackmem.run.programs.lint import Linted
+
+_FORMATS = ("text", "json", "github", "apl")
+
+
+def command(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|DIR...", help="Programs, tool files, configurations; all in a DIR."),
+    ],
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(_FORMATS)}.")] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings, too.")] = False,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", metavar="NAME", help="The language, where the name does not say it."),
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", metavar="FILE", help="The language's own configuration file.")
+    ] = None,
+) -> None:
+    """Say what is wrong with programs, without running them; exit 1 on errors."""
+    import sys
+    from pathlib import Path
+
+    from stackmem.errors import UsageError
+    from stackmem.run.programs.lint import lint_all
+
+    if as_json and form not in ("text", "json"):
+        raise UsageError(f"--json and --format {form[:40]} say two things; give one")
+    if form not in _FORMATS:
+        raise UsageError(f"--format {form[:40]!r} is none of {', '.join(_FORMATS)}")
+    found = lint_all(files, Path.cwd(), language=language, config=config)
+    _show(found, "json" if as_json else form)
+    counted = [finding.severity for linted in found for finding in linted.findings]
+    sys.exit(1 if "error" in counted or (strict and counted) else 0)
+
+
+def _show(found: tuple[Linted, ...], form: str) -> None:
+    from stackmem.cli.screen.solving import readable
+
+    findings = [finding for linted in found for finding in linted.findings]
+    if form == "json":
+        import msgspec
+
+        typer.echo(msgspec.json.encode(findings).decode())
+        return
+    for linted in found:
+        report = linted.language.lint_report if form == "apl" else None
+        if report is not None:
+            typer.echo(readable(report(linted.path, linted.findings)))
+            continue
+        for finding in linted.findings:
+            typer.echo(readable(_github(finding) if form == "github" else _line(finding)))
+
+
+def _line(finding: Finding) -> str:
+    return f"{finding.path}:{finding.line}:{finding.column}: {finding.severity} {finding.code} {finding.message}"
+
+
+def _github(finding: Finding) -> str:
+    """A workflow command, as GitHub's runners read it."""
+
+    def escaped(text: str) -> str:
+        return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+    place = escaped(finding.path).replace(",", "%2C").replace(":", "%3A")
+    return (
+        f"::{finding.severity} file={place},line={finding.line},col={finding.column},title={finding.code}"
+        f"::{escaped(finding.message)}"
+    )

@@ -1,0 +1,138 @@
+"""``stackmem repl``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stackmem.cli.options import flag
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MOST_CHARS = 1_000_000
+"""What is typed beyond it is not waited for: no source may be longer, and the reader says so."""
+_OWN = ("program", "given", "lib", "workspace", "quiet")
+
+
+def command(
+    program: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A workflow that is run first; what it binds is there.")
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--input", metavar="K=TEXT|K:=JSON|K=@FILE", help="A variable; repeatable.")
+    ] = None,
+    lib: Annotated[list[str] | None, typer.Option("--lib", metavar="FILE", help="A library; repeatable.")] = None,
+    workspace: Annotated[
+        str | None, typer.Option("--workspace", metavar="DIR", help="The folder that is copied. Default: this one.")
+    ] = None,
+    model: str | None = flag("model"),
+    strategy: str | None = flag("strategy"),
+    isolation: str | None = flag("isolation"),
+    runs_dir: str | None = flag("runs_dir"),
+    sandbox_dir: str | None = flag("sandbox_dir"),
+    max_steps: str | None = flag("max_steps"),
+    max_usd: str | None = flag("max_usd"),
+    yes: bool | None = flag("yes"),
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Evaluate S-expressions as they are typed, in one recorded run; (exit) or the end of input leaves."""
+    typed = locals()
+    import os
+    import sys
+    from pathlib import Path
+
+    from stackmem.cli.screen.live import stop_at_once
+    from stackmem.cli.screen.program_screen import ProgramScreen
+    from stackmem.cli.screen.running import show_program
+    from stackmem.cli.screen.solving import ask_about_size, say
+    from stackmem.errors import UsageError
+    from stackmem.languages import sexp
+    from stackmem.run.programs.inputs import read_inputs
+    from stackmem.run.programs.prepare import Asked, prepare_program
+    from stackmem.run.programs.run import Person, run_program
+
+    cwd = Path.cwd()
+    folder = Path(next(iter(sexp.__path__)))
+    options = {"repl": True, "lib": [str((cwd / Path(path).expanduser()).resolve()) for path in lib or ()]}
+    named = program or str(folder / "repl.sexp")
+    asked = Asked(named, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp")
+    flags = {name: value for name, value in typed.items() if name not in _OWN}
+    ready = prepare_program(asked, flags, os.environ, cwd)
+    for warning in ready.prepared.warnings:
+        say(warning)
+    ask_about_size(ready.prepared, as_json=False)
+    screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=False, as_json=False)
+    if not _ready_to_read():
+        raise UsageError("there is no standard input to read expressions from; open it, or use `stackmem run FILE`")
+    if sys.stdin.isatty():
+        _remember(Path.home() / ".local" / "state" / "stackmem" / "repl-history")
+    result = run_program(ready, os.environ, Person(_read, screen, screen.observe, stop_at_once))
+    show_program(result, screen, as_json=False)
+
+
+def _read(question: str) -> str:
+    """One expression, over as many lines as it takes."""
+    from stackmem.languages.sexp.reader import Typed
+
+    lines: list[str] = []
+    typed = Typed()
+    chars = 0
+    while True:
+        line = _line(f"{question} " if not lines else "... ")
+        lines.append(line)
+        chars += len(line)
+        if not line:
+            text = "".join(lines)
+            return text if text.strip() else "(exit)"
+        if not typed.is_unfinished_with(line) or chars > _MOST_CHARS:
+            return "".join(lines)
+
+
+def _line(ask: str) -> str:
+    """What is typed, with its line's end; "" at the end of input. Streams that are closed or full are done without."""
+    import sys
+    from contextlib import suppress
+
+    with suppress(OSError):
+        if sys.stderr is not None:
+            sys.stderr.write(ask)
+            sys.stderr.flush()
+    if sys.stdin.isatty() and sys.stdout is not None and sys.stderr is not None:
+        with suppress(EOFError):
+            return input() + "\n"
+        return ""
+    return sys.stdin.readline()
+
+
+def _ready_to_read() -> bool:
+    """Whether anything can be typed at all; bytes that are no UTF-8 are read as U+FFFD, as no trace can hold them."""
+    import io
+    import sys
+
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    return sys.stdin is not None
+
+
+def _remember(path: Path) -> None:
+    """Lines of earlier sessions are there with the arrow keys, and these are kept."""
+    import atexit
+    from contextlib import suppress
+
+    try:
+        import readline
+    except ImportError:
+        return
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        readline.read_history_file(path)
+    readline.set_history_length(1_000)
+
+    def keep() -> None:
+        with suppress(OSError):
+            readline.write_history_file(path)
+
+    atexit.register(keep)

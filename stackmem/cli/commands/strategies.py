@@ -1,0 +1,53 @@
+"""``stackmem strategies``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Say all there is to say of this one.")] = None,
+) -> None:
+    """List the memory strategies; of one, say what it shows the model, its parameters and tools."""
+    import sys
+
+    from stackmem.memory import STRATEGIES, open_strategy
+    from stackmem.tools.plugins import load_plugins
+
+    for warning in load_plugins():
+        typer.echo(warning, err=True)
+
+    if name is not None:
+        known = name.partition(":")[0]
+        if known not in STRATEGIES:
+            open_strategy(name)  # refuses it by the names that there are
+        doc = (sys.modules[STRATEGIES[known].__module__].__doc__ or known).strip()
+        typer.echo(f"{doc.replace('``', '`')}\n\ntools: {_tools(name)}")
+        return
+    rows = [_row(one, sys.modules[make.__module__].__doc__ or "") for one, make in sorted(STRATEGIES.items())]
+    width = max(len(spelled) for spelled, _ in rows)
+    for spelled, says in rows:
+        typer.echo(f"{spelled:<{width}}  {says}")
+    typer.echo("\nstackmem strategies NAME says all of one: what it shows, its parameters, its tools")
+
+
+def _row(name: str, doc: str) -> tuple[str, str]:
+    """How a strategy is spelled, and its first sentences, from a text that begins with ``NAME:PARAMETERS`` in marks."""
+    first = " ".join(doc.strip().partition("\n\n")[0].split())
+    marked = re.match(r"``([^`]*)``: ", first)
+    says = first[marked.end() :] if marked else first
+    return marked[1] if marked else name, says.replace("``", "`")
+
+
+def _tools(name: str) -> str:
+    from stackmem.core.tools import tool_name
+    from stackmem.errors import UsageError
+    from stackmem.memory import open_strategy
+
+    try:
+        return ", ".join(tool_name(tool) for tool in open_strategy(name).tools)
+    except UsageError as error:
+        return f"known when its parameters are ({error})"

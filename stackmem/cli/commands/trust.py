@@ -1,0 +1,37 @@
+"""``stackmem trust``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder with a stackmem.mcp.toml.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Trust it no more.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Let the servers that a folder names run on this machine, as they are written there now."""
+    import os
+    import sys
+    from pathlib import Path
+
+    from stackmem.cli.screen.solving import readable
+    from stackmem.errors import UsageError
+    from stackmem.settings.mcp_settings import read_servers
+    from stackmem.settings.trust import SERVERS_FILE, trust
+
+    place = (Path.cwd() / Path(folder).expanduser()).resolve()
+    if remove:
+        trust(place, os.environ, trusted=False)
+        typer.echo(f"{readable(str(place))} is trusted no more")
+        return
+    if not (place / SERVERS_FILE).is_file():
+        raise UsageError(f"{place} has no {SERVERS_FILE}; there is nothing to trust")
+    for name, server in read_servers(place / SERVERS_FILE).items():
+        typer.echo(readable(f"{name}: {server.url or ' '.join(server.command)}"))
+    if not yes and not (sys.stdin.isatty() and typer.confirm("Let these run on this machine?", err=True)):
+        raise UsageError("nothing was trusted; say --yes once you have read what would run")
+    trust(place, os.environ)
+    typer.echo(f"{readable(str(place))} is trusted with these servers, until that file changes")

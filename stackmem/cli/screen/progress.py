@@ -1,0 +1,127 @@
+"""A run as lines to read while it happens: one for each step, indented by depth; a fold over its events."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.facts import (
+    CallAnswered,
+    CallRejected,
+    ChecksReturned,
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    ContextCompacted,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    NoticeGiven,
+    ReplyNudged,
+    RunEnded,
+    RunStarted,
+    ToolReturned,
+)
+from stackmem.core.messages import ToolCall
+from stackmem.core.retries import after_failure, wait_seconds
+from stackmem.core.state import State
+
+_SHOWN = 100
+_LINES_OF_CHECKS = 10
+
+
+class Progress(Struct):
+    """Turns events into lines.
+
+    Attributes:
+        depth: Depth of the frame in which the step began.
+        step: The step being told.
+        call: Its call, as far as a line has room.
+
+    """
+
+    depth: int = 0
+    step: int = 0
+    call: str = ""
+
+    def lines(self, event: Event, state: State) -> list[str]:
+        """What is to be said of ``event``; ``state`` is the state it made."""
+        match event:
+            case RunStarted():
+                return [
+                    f"task {one_line(event.task_name)} | model {one_line(event.model)} | strategy {event.strategy} | "
+                    f"isolation {event.isolation} | network {event.network}"
+                ]
+            case ModelReplied():
+                self.step, self.depth = state.step, state.running.depth
+                calls = [_call(part) for part in event.parts if isinstance(part, ToolCall)]
+                self.call = "; ".join(calls) or "no call"
+                return []
+            case ModelFailed():
+                told = f"the provider failed: {event.kind}: {one_line(event.detail)}"
+                again = after_failure(state) is None
+                return [self._line(told, f"next wait {wait_seconds(state.failures):g} s" if again else "")]
+            case ToolReturned():
+                ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"
+                last = event.text.strip().rsplit("\n", 1)[-1] if event.failed else ""
+                return [self._line(self.call, ended or last)]
+            case FramePushed():
+                return [
+                    self._line(self.call, event.frame),
+                    f"{'':>4}  {'  ' * self.depth}  R0 {one_line(event.intent)}",
+                ]
+            case FramePopped():
+                told = f"forced: {event.forced}" if event.forced else event.verified and f"verified: {event.verified}"
+                return [self._line(self.call, told)]
+            case ContextCompacted():
+                return [self._line(f"compacted up to step {event.up_to_step}", f"{len(event.text):,} chars")]
+            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed() | CallAnswered():
+                return [self._line(self.call, f"{event.chars:,} chars")]
+            case CallRejected():
+                return [self._line(f"refused {self.call}", event.reason)]
+            case ReplyNudged() | NoticeGiven():
+                return [self._line("told", event.text)]
+            case ChecksReturned():
+                rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
+                said = [] if state.solved else _last_lines(event.text)
+                return [f"checks: {one_line(event.error or rewards)}", *said]
+            case RunEnded():
+                return [f"ended: {event.ending}"]
+            case _:
+                return []
+
+    def _line(self, what: str, outcome: str) -> str:
+        arrow = f" -> {one_line(outcome)}" if outcome else ""
+        return f"{self.step:>4}  {'  ' * self.depth}{what}{arrow}"
+
+
+def status(state: State) -> str:
+    """Where the run stands, in one line."""
+    start = state.begun
+    judged = state.end is None or state.checks is not None or not start.checked
+    stack = " > ".join(frame.name for frame in state.stack) or ("done" if judged else "done, being checked")
+    usage = f"{state.usage.total:,} tokens" + (" (estimated)" if state.usage.estimated else "")
+    cost = "cost unknown" if state.cost_usd is None else f"${state.cost_usd:.4f}"
+    context = f"{state.running.context_tokens:,} of {state.window_tokens:,}" if state.stack else "-"
+    heap = f"{state.heap.chars:,} of {start.budgets.heap_chars:,} chars in {len(state.heap.chunks)}"
+    return f"{stack} | step {state.step} | context {context} | {usage} | {cost} | heap {heap}"
+
+
+def _call(call: ToolCall) -> str:
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    named = next((str(given[key]) for key in ("name", "path", "command", "result") if key in given), "")
+    return f"{one_line(call.name)} {one_line(named)}".strip()
+
+
+def _last_lines(text: str) -> list[str]:
+    """What the checks printed last, to say why they are not content."""
+    return [f"      {one_line(line)}" for line in text.rstrip().splitlines()[-_LINES_OF_CHECKS:]]
+
+
+def one_line(text: str) -> str:
+    """Hostile text as one short line that can only be read."""
+    plain = "".join(char if char.isprintable() else " " for char in text[: 4 * _SHOWN])
+    short = " ".join(plain.split())
+    return short if len(short) <= _SHOWN else short[: _SHOWN - 1] + "…"

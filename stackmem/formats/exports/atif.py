@@ -1,0 +1,223 @@
+"""ATIF 1.8, the trajectory format of Harbor: the root frame is the trajectory, each child one of its subagents.
+
+Source: Harbor's models of the format (``harbor/models/trajectories``), autumn 2026.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import asdict
+
+from stackmem.core.facts import (
+    CallRejected,
+    ContextCompacted,
+    FramePopped,
+    ModelFailed,
+    NoticeGiven,
+    ReplyNudged,
+    RunForked,
+    RunResumed,
+)
+from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.state import Notice, State
+from stackmem.trace.record import Record
+
+from .shown import arguments, asked_text, compact, function, model_of, opening_text, said, stamp, thought, view_of
+from .story import Attempt, Call, Moment, Scope, call_ids, moments, slices
+
+Json = dict[str, Any]
+
+
+def atif(records: Iterable[Record], run: str) -> Iterator[str]:
+    """The whole trajectory as one JSON object.
+
+    Raises:
+        TraceError: A record is broken, or the run's strategy is not installed here.
+
+    """
+    book = _Book(run)
+    for piece in slices(_noted(records, book)):
+        match piece:
+            case Attempt():
+                book.attempt(piece)
+            case Call():
+                book.call(piece)
+            case Scope():
+                book.scope(piece)
+            case Moment():
+                book.moment(piece)
+    yield compact(book.finished()) + "\n"
+
+
+def _noted(records: Iterable[Record], book: _Book) -> Iterator[Moment]:
+    """The moments; what must stand in a frame before its first reply is written on the way."""
+    for moment in moments(records):
+        if len(moment.after.stack) > len(moment.before.stack):
+            book.opened(moment)
+        book.state = moment.after
+        yield moment
+
+
+class _Book:
+    """The trajectories under way, by frame id."""
+
+    def __init__(self, run: str) -> None:
+        self.state = State()
+        self._run = run
+        self._trajectories: dict[str, Json] = {}
+        self._replies: dict[int, Json] = {}
+
+    def opened(self, moment: Moment) -> None:
+        """Begin the trajectory of a frame with what its first prompt says."""
+        state = moment.after
+        frame, start = state.running, state.begun
+        view = view_of(state)
+        agent: Json = {"name": "stackmem", "version": start.version, "model_name": start.model}
+        agent["tool_definitions"] = [function(tool) for tool in start.tools]
+        agent["extra"] = {"strategy": start.strategy, "isolation": start.isolation}
+        place = {"frame": frame.id, "name": frame.name, "depth": frame.depth, "registers": asdict(frame.registers)}
+        trajectory: Json = {
+            "schema_version": "ATIF-v1.8",
+            "session_id": self._run,
+            "trajectory_id": frame.id,
+            "agent": agent,
+            "steps": [],
+            "extra": {"stackmem": place},
+        }
+        self._trajectories[frame.id] = trajectory
+        if view.system:
+            self._add(frame.id, "system", view.system, moment.at)
+        given = asdict(frame.registers) | {"heap": list(frame.opened.chunks)}
+        self._add(frame.id, "user", opening_text(view), moment.at, {"registers": given})
+        if frame.parent:
+            self._trajectories[frame.parent].setdefault("subagent_trajectories", []).append(trajectory)
+
+    def _add(self, frame: str, source: str, message: str, at: float, about: Json | None = None) -> Json:
+        steps = self._trajectories[frame]["steps"]
+        step: Json = {"step_id": len(steps) + 1, "timestamp": stamp(at), "source": source, "message": message}
+        if about:
+            step["extra"] = {"stackmem": about}
+        steps.append(step)
+        return step
+
+    def attempt(self, piece: Attempt) -> None:
+        moment, event = piece.moment, piece.event
+        if isinstance(event, ContextCompacted):
+            self._compacted(piece, event)
+            return
+        if isinstance(event, ModelFailed):
+            failed = {"seq": moment.seq, "failure": event.kind}
+            self._add(moment.frame.id, "system", f"The provider failed: {event.detail}", moment.at, failed)
+            return
+        if moment.view is not None:
+            if moment.view.system:
+                self._add(moment.frame.id, "system", moment.view.system, moment.since)
+            self._add(moment.frame.id, "user", asked_text(moment.view), moment.since)
+        about = {"step": piece.step, "seq": moment.seq, "stop": event.stop}
+        step = self._add(moment.frame.id, "agent", said(event.parts), moment.at, about)
+        step["model_name"] = model_of(event, moment.before)
+        step["llm_call_count"] = 1
+        if thinking := thought(event.parts):
+            step["reasoning_content"] = thinking
+        calls = [part for part in event.parts if isinstance(part, ToolCall)]
+        if calls:
+            step["tool_calls"] = [_call(name, call) for name, call in zip(call_ids(calls), calls, strict=True)]
+        step["metrics"] = _metrics(event.usage, piece.usd)
+        self._replies[piece.step] = step
+
+    def _compacted(self, piece: Attempt, event: ContextCompacted) -> None:
+        """The boundary where a summary replaced the steps before it; the text stands in its observation."""
+        about: Json = {"seq": piece.moment.seq, "up_to_step": event.up_to_step}
+        about |= {"stop": event.stop, "metrics": _metrics(event.usage, piece.usd)}
+        told = f"The conversation up to step {event.up_to_step} was replaced by a summary."
+        step = self._add(piece.moment.frame.id, "system", told, piece.moment.at, about)
+        step["observation"] = {"results": [{"content": event.text}]}
+        step["extra"]["context_management"] = {"type": "compaction", "boundary": "replace"}
+
+    def call(self, piece: Call) -> None:
+        """Add a call's result to the step that made it."""
+        result: Json = {"source_call_id": piece.id}
+        popped = next((fact for fact in piece.facts if isinstance(fact, FramePopped)), None)
+        if piece.result is not None:
+            result["content"] = piece.result.text
+        elif popped is not None:
+            result["content"] = popped.result
+        about: Json = {"failed": piece.result.failed} if piece.result is not None else {}
+        refused = next((fact.code for fact in piece.facts if isinstance(fact, CallRejected)), "")
+        if refused:
+            about["refused"] = refused
+        if about:
+            result["extra"] = {"stackmem": about}
+        if piece.opened:
+            result["subagent_trajectory_ref"] = [{"trajectory_id": piece.opened, "session_id": self._run}]
+        if "content" in result or piece.opened:
+            step = self._replies[piece.step]
+            step.setdefault("observation", {"results": []})["results"].append(result)
+
+    def scope(self, piece: Scope) -> None:
+        extra = self._trajectories[piece.frame.id]["extra"]["stackmem"]
+        extra["ended"] = "popped" if piece.popped else "open"
+        if piece.popped is not None:
+            extra |= {"forced": piece.popped.forced, "verified": piece.popped.verified}
+            if piece.popped.forced:
+                told = f"The harness popped this frame ({piece.popped.forced}); its last words were its result."
+                self._add(piece.frame.id, "system", told, piece.ended)
+
+    def moment(self, piece: Moment) -> None:
+        """What the harness told the model, and where the run stopped being one sitting."""
+        event, frame = piece.event, piece.frame.id
+        if isinstance(event, NoticeGiven | ReplyNudged):
+            source = "user" if event.code == "imported:user" else "system"
+            for turn in piece.told:
+                if isinstance(turn, Notice):
+                    self._add(frame, source, turn.text, piece.at, {"seq": piece.seq, "code": event.code})
+        elif isinstance(event, RunResumed):
+            self._add(frame, "system", "The run was resumed.", piece.at, {"seq": piece.seq})
+        elif isinstance(event, RunForked):
+            about = {"seq": piece.seq, "parent": event.parent, "at": event.at, "strategy": event.start.strategy}
+            told = f"The run was forked from {event.parent} at record {event.at}."
+            self._add(frame, "system", told, piece.at, about)
+
+    def finished(self) -> Json:
+        """The root's trajectory with the run's totals.
+
+        Its total_steps counts the steps of all trajectories, as its other totals count their tokens.
+        """
+        root = self._trajectories["frame-0"]
+        state, usage = self.state, self.state.usage
+        totals: Json = {"total_prompt_tokens": usage.prompt, "total_completion_tokens": usage.output}
+        totals["total_cached_tokens"] = usage.cache_read
+        if state.cost_usd is not None:
+            totals["total_cost_usd"] = round(state.cost_usd, 6)
+        totals["total_steps"] = sum(len(trajectory["steps"]) for trajectory in self._trajectories.values())
+        totals["extra"] = {"replies": state.step, "outcome": state.outcome}
+        if state.checks is not None:
+            totals["extra"]["rewards"] = state.checks.rewards
+        notes = "total_steps and the other totals count the subagents' steps too; frames are subagents."
+        return {**root, "notes": notes, "final_metrics": totals}
+
+
+def _call(name: str, call: ToolCall) -> Json:
+    given = arguments(call)
+    found: Json = {"tool_call_id": name, "function_name": call.name, "arguments": given}
+    content = given.get("content")
+    if call.name in ("heap_alloc", "heap_write") and isinstance(content, str):
+        found["extra"] = {"stackmem": {"content_sha256": hashlib.sha256(content.encode()).hexdigest()}}
+    return found
+
+
+def _metrics(usage: Usage, usd: float | None) -> Json:
+    found: Json = {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.output,
+        "cached_tokens": usage.cache_read,
+        "extra": {
+            "cache_write_5m_tokens": usage.cache_write_5m,
+            "cache_write_1h_tokens": usage.cache_write_1h,
+            "estimated": usage.estimated,
+        },
+    }
+    return found if usd is None else {**found, "cost_usd": round(usd, 6)}

@@ -1,0 +1,252 @@
+"""OpenTelemetry spans by the generative AI conventions: frame, model, call, memory.
+
+Ids are digests of what the span is of, so exporting a run twice gives the same spans. What was said is left out
+unless asked for; nothing is said twice, as prompts repeat.
+
+Source: semantic-conventions-genai, schema 1.42.0, stability "development".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stackmem.core.facts import (
+    CallRejected,
+    ChecksReturned,
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    ContextCompacted,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    RunForked,
+)
+from stackmem.core.messages import Text, ToolCall
+from stackmem.trace.record import Record
+
+from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span
+from .shown import arguments, asked_text, compact, model_of, opening_text, provider, view_of
+from .story import Attempt, Call, Moment, Scope, moments, slices
+
+SPANS_PER_REQUEST = 1_000
+_FINISH = {"call": "tool_call", "end": "stop", "truncated": "length", "refused": "content_filter"}
+
+
+def otel(records: Iterable[Record], run: str) -> Iterator[str]:
+    """Lines of OTLP in JSON, each a whole request of at most 1,000 spans, without what was said.
+
+    Raises:
+        TraceError: A record is broken.
+
+    """
+    return (compact(one) + "\n" for one in requests(records, run))
+
+
+def otel_with_content(records: Iterable[Record], run: str) -> Iterator[str]:
+    """As ``otel``, with first prompts, replies, arguments and results.
+
+    Raises:
+        TraceError: A record is broken, or the run's strategy is not installed here.
+
+    """
+    return (compact(one) + "\n" for one in requests(records, run, content=True))
+
+
+def requests(records: Iterable[Record], run: str, *, content: bool = False) -> Iterator[Json]:
+    """The same as values, each an ``ExportTraceServiceRequest``."""
+    batch: list[Json] = []
+    for one in _Spans(run, content).all(records):
+        batch.append(one)
+        if len(batch) == SPANS_PER_REQUEST:
+            yield request(run, batch)
+            batch = []
+    if batch:
+        yield request(run, batch)
+
+
+class _Spans:
+    def __init__(self, run: str, content: bool) -> None:
+        self._run = run
+        self._content = content
+        self._openings: dict[str, tuple[str, str]] = {}
+        self._verdicts: list[Json] = []
+
+    def all(self, records: Iterable[Record]) -> Iterator[Json]:
+        for piece in slices(self._with_openings(records)):
+            match piece:
+                case Attempt():
+                    yield self._chat(piece)
+                case Call():
+                    yield self._tool(piece)
+                    yield from self._memory(piece)
+                case Scope():
+                    yield self._agent(piece)
+                case Moment():
+                    yield from self._moment(piece)
+
+    def _with_openings(self, records: Iterable[Record]) -> Iterator[Moment]:
+        for moment in moments(records):
+            if self._content and len(moment.after.stack) > len(moment.before.stack):
+                view = view_of(moment.after)
+                self._openings[moment.after.running.id] = (view.system, opening_text(view))
+            yield moment
+
+    def _agent(self, piece: Scope) -> Json:
+        frame = piece.frame
+        attributes: dict[str, Value] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": provider(piece.start.model),
+            "gen_ai.agent.id": f"{self._run}/{frame.id}",
+            "gen_ai.agent.name": frame.name,
+            "gen_ai.agent.version": piece.start.version,
+            "gen_ai.conversation.id": self._run,
+            "gen_ai.request.model": piece.start.model,
+            "stackmem.frame.id": frame.id,
+            "stackmem.frame.depth": frame.depth,
+            "stackmem.frame.name": frame.name,
+            "stackmem.strategy": piece.start.strategy,
+        }
+        if self._content and frame.id in self._openings:
+            system, opening = self._openings[frame.id]
+            attributes["gen_ai.system_instructions"] = compact([{"type": "text", "content": system}])
+            attributes["gen_ai.input.messages"] = compact([_said("user", opening)])
+        error = ""
+        if piece.popped is None:
+            attributes["stackmem.frame.ending"] = "open"
+        else:
+            attributes["stackmem.frame.ending"] = error = piece.popped.forced
+            attributes["stackmem.frame.verified"] = piece.popped.verified
+            if not error:
+                attributes["stackmem.frame.ending"] = "popped"
+        return span(
+            self._run, f"frame/{frame.id}", f"invoke_agent {frame.name}", INTERNAL, piece.started, piece.ended,
+            parent=f"call/{piece.push.step}/{piece.push.place}" if piece.push else "",
+            attributes=attributes, error=error, events=[] if frame.parent else self._verdicts,
+        )  # fmt: skip
+
+    def _chat(self, piece: Attempt) -> Json:
+        moment, model = piece.moment, model_of(piece.event, piece.moment.before)
+        attributes: dict[str, Value] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider(model),
+            "gen_ai.request.model": model,
+            "gen_ai.conversation.id": self._run,
+            "stackmem.step": piece.step,
+            "stackmem.frame.id": moment.frame.id,
+            "stackmem.heap.chars": moment.before.heap.chars,
+        }
+        error = ""
+        match piece.event:
+            case ModelReplied() | ContextCompacted() as reply:
+                usage = reply.usage
+                attributes |= {
+                    "gen_ai.response.finish_reasons": [_FINISH.get(reply.stop, reply.stop)],
+                    "gen_ai.usage.input_tokens": usage.prompt,
+                    "gen_ai.usage.output_tokens": usage.output,
+                    "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+                    "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_5m + usage.cache_write_1h,
+                    "stackmem.usage.estimated": usage.estimated,
+                }
+                if reply.reply_id:
+                    attributes["gen_ai.response.id"] = reply.reply_id
+                if piece.usd is not None:
+                    attributes["stackmem.usd"] = piece.usd
+                if isinstance(reply, ContextCompacted):
+                    attributes["gen_ai.conversation.compacted"] = True
+                if self._content and moment.view is not None:
+                    attributes["gen_ai.input.messages"] = compact([_said("user", asked_text(moment.view))])
+                if self._content:
+                    attributes["gen_ai.output.messages"] = compact([_reply(reply)])
+            case ModelFailed() as failure:
+                error = failure.kind
+                if self._content:
+                    attributes["stackmem.failure.detail"] = failure.detail
+        return span(
+            self._run, f"chat/{moment.seq}", f"chat {model}", CLIENT, moment.since, moment.at,
+            parent=f"frame/{moment.frame.id}", attributes=attributes, error=error,
+        )  # fmt: skip
+
+    def _tool(self, piece: Call) -> Json:
+        attributes: dict[str, Value] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": piece.call.name,
+            "gen_ai.tool.call.id": piece.id,
+            "gen_ai.tool.type": "function",
+            "gen_ai.conversation.id": self._run,
+            "stackmem.step": piece.step,
+            "stackmem.frame.id": piece.frame.id,
+        }
+        if self._content:
+            attributes["gen_ai.tool.call.arguments"] = compact(arguments(piece.call))
+            if piece.result is not None:
+                attributes["gen_ai.tool.call.result"] = piece.result.text
+        refused = next((fact.code for fact in piece.facts if isinstance(fact, CallRejected)), "")
+        failed = "failed" if piece.result is not None and piece.result.failed else ""
+        return span(
+            self._run, f"call/{piece.step}/{piece.place}", f"execute_tool {piece.call.name}", INTERNAL,
+            piece.started, piece.ended, parent=f"frame/{piece.frame.id}", attributes=attributes,
+            error=refused or failed,
+        )  # fmt: skip
+
+    def _memory(self, piece: Call) -> Iterator[Json]:
+        """A span for each chunk that the call touched; each names its chunk: without a name all would be meant."""
+        under = f"call/{piece.step}/{piece.place}"
+        for fact in piece.facts:
+            match fact:
+                case ChunkAllocated():
+                    yield self._chunk("create_memory", fact.name, under, piece.started, piece.ended)
+                case ChunkWritten():
+                    yield self._chunk("update_memory", fact.name, under, piece.started, piece.ended)
+                case ChunkRead():
+                    yield self._chunk("search_memory", fact.name, under, piece.started, piece.ended)
+                case ChunkFreed():
+                    yield self._chunk("delete_memory", fact.name, under, piece.started, piece.ended)
+                case FramePushed() | FramePopped():
+                    for name in fact.stored:
+                        yield self._chunk("upsert_memory", name, under, piece.started, piece.started)
+                case _:
+                    pass
+
+    def _chunk(self, operation: str, name: str, under: str, started: float, ended: float) -> Json:
+        attributes: dict[str, Value] = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.memory.store.id": f"{self._run}/heap",
+            "gen_ai.memory.record.id": name,
+            "gen_ai.memory.record.count": 1,
+            "gen_ai.conversation.id": self._run,
+        }
+        made_of = f"memory/{under}/{operation}/{name}"
+        return span(self._run, made_of, operation, INTERNAL, started, ended, parent=under, attributes=attributes)
+
+    def _moment(self, moment: Moment) -> Iterator[Json]:
+        """The verdict, kept for the root's span; and what a fork changed on the heap."""
+        match moment.event:
+            case ChecksReturned() as checks:
+                for name, reward in checks.rewards.items():
+                    about: dict[str, Value] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": reward}
+                    self._verdicts.append(event("gen_ai.evaluation.result", moment.at, about))
+            case RunForked() as fork:
+                under = f"frame/{moment.frame.id}"
+                for name in fork.dropped:
+                    yield self._chunk("delete_memory", name, under, moment.at, moment.at)
+                for chunk in fork.chunks:
+                    yield self._chunk("upsert_memory", chunk.name, under, moment.at, moment.at)
+            case _:
+                pass
+
+
+def _said(role: str, text: str) -> Json:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def _reply(reply: ModelReplied | ContextCompacted) -> Json:
+    parts: list[Json] = []
+    for part in reply.parts if isinstance(reply, ModelReplied) else (Text(reply.text),):
+        if isinstance(part, Text):
+            parts.append({"type": "text", "content": part.text})
+        elif isinstance(part, ToolCall):
+            parts.append({"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments(part)})
+    return {"role": "assistant", "parts": parts, "finish_reason": _FINISH.get(reply.stop, reply.stop)}

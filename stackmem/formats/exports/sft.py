@@ -1,0 +1,176 @@
+"""Training samples: one per frame, and per stretch of it that stayed in sight, with the spans that the model wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import CallRejected, FramePopped, ModelReplied
+from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from stackmem.core.state import Reply, State
+from stackmem.trace.record import Record
+
+from .shown import arguments, compact, function, view_of
+from .story import Moment, moments
+
+Json = dict[str, Any]
+
+
+class _Ended(Struct):
+    """A frame's last reply, or the last before some left its prompt, and how the frame ended.
+
+    Attributes:
+        shown: Replies in the prompt that it answers.
+        cut: Of the latter its number, from 1.
+
+    """
+
+    last: Moment
+    shown: int
+    popped: FramePopped | None = None
+    cut: int = 0
+
+
+def sft(records: Iterable[Record], run: str) -> Iterator[str]:
+    """A line for each frame that had a reply, in the order in which they ended.
+
+    A sample is the frame's last prompt, as it was sent, with the reply to it: a strategy that rewrites earlier prompts
+    is shown as it last wrote them. Where replies left the prompt (cut, or summed up), the last with them is one too; so
+    is each completion that a program asked for.
+    A span is marked ``elsewhere`` where another sample is the reply's own: an earlier one, or one of the frame above.
+
+    Raises:
+        TraceError: A record is broken, or the run's strategy is not installed here.
+
+    """
+    last: dict[str, _Ended] = {}
+    ended: list[_Ended] = []
+    refused: set[int] = set()
+    cuts, state = 0, State()
+    for moment in moments(records):
+        state = moment.after
+        match moment.event:
+            case ModelReplied():
+                before = last.get(moment.frame.id)
+                shown = sum(message.role == "assistant" for message in (moment.view or view_of(moment.before)).messages)
+                if before is not None and (shown <= before.shown or moment.view is not None):
+                    cuts += 1
+                    ended.append(replace(before, cut=cuts))
+                last[moment.frame.id] = _Ended(moment, shown)
+            case CallRejected():
+                refused.add(state.step)
+            case FramePopped() if moment.frame.id in last:
+                ended.append(replace(last.pop(moment.frame.id), popped=moment.event))
+    ended += [last[frame.id] for frame in reversed(state.stack) if frame.id in last]
+    spanned: set[int] = set()
+    for frame in ended:
+        yield compact(_sample(run, frame, state, refused, spanned)) + "\n"
+
+
+def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: set[int]) -> Json:
+    """One line; ``spanned`` holds the steps that have their span, and is told of this sample's."""
+    before, event = ended.last.before, ended.last.event
+    frame, start = before.running, before.begun
+    view = ended.last.view or view_of(before)
+    written = [*view.messages]
+    if isinstance(event, ModelReplied):
+        written.append(Message("assistant", tuple(event.parts)))
+    text, found = _text(view.system, view.tools, written, _steps(ended.last, written), refused)
+    own = {turn.step for turn in frame.turns if isinstance(turn, Reply)} | {before.step + 1}
+    spans = [{**span, "elsewhere": span["step"] not in own or span["step"] in spanned} for span in found]
+    spanned |= {span["step"] for span in spans if not span["elsewhere"]}
+    popped = ended.popped
+    ending = "open" if popped is None else f"forced:{popped.forced}" if popped.forced else "popped"
+    return {
+        "id": f"{run}/{frame.id}" + (f"/cut-{ended.cut}" if ended.cut else ""),
+        "frame": {"id": frame.id, "name": frame.name, "depth": frame.depth, "parent": frame.parent},
+        "ending": "cut" if ended.cut else ending,
+        "verified": popped.verified if popped else "",
+        "outcome": final.outcome,
+        "rewards": final.checks.rewards if final.checks else {},
+        "model": start.model,
+        "strategy": start.strategy,
+        "tools": [function(tool) for tool in view.tools],
+        "messages": _messages(view.system, written),
+        "text": text,
+        "spans": spans,
+    }
+
+
+def _steps(last: Moment, written: list[Message]) -> list[int]:
+    """The steps of the replies that a prompt may show, oldest first: those of the frames above come before its own.
+
+    Of what a program shows in a prompt of its own nobody can tell: 0.
+    """
+    state = last.before
+    if last.view is not None:
+        return [*(0 for message in written if message.role == "assistant"), state.step + 1][1:]
+    return [*(turn.step for frame in state.stack for turn in frame.turns if isinstance(turn, Reply)), state.step + 1]
+
+
+def _messages(system: str, written: list[Message]) -> list[Json]:
+    """As chat interfaces take them; thinking is a provider's own and left out."""
+    found: list[Json] = [{"role": "system", "content": system}] if system else []
+    for message in written:
+        words = "\n".join(part.text for part in message.parts if isinstance(part, Text))
+        if message.role == "assistant":
+            calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
+            found.append({"role": "assistant", "content": words, **({"tool_calls": calls} if calls else {})})
+            continue
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        found += [{"role": "tool", "tool_call_id": part.call_id, "content": part.text} for part in results]
+        if words or not results:
+            found.append({"role": "user", "content": words})
+    return found
+
+
+def _call(part: ToolCall) -> Json:
+    spelled = {"name": part.name, "arguments": compact(arguments(part))}
+    return {"id": part.id, "type": "function", "function": spelled}
+
+
+def _text(
+    system: str, tools: tuple[ToolSpec, ...], written: list[Message], steps: list[int], refused: set[int]
+) -> tuple[str, list[Json]]:
+    """The sample as one text, and the ranges of its characters that the model wrote."""
+    pieces: list[str] = []
+    spans: list[Json] = []
+    length = 0
+
+    def write(text: str) -> None:
+        nonlocal length
+        pieces.append(text)
+        length += len(text)
+
+    write("<|system|>\n" + system + "\n")
+    for tool in tools:
+        write(compact(function(tool)) + "\n")
+    replies = [message for message in written if message.role == "assistant"]
+    numbers = iter(steps[-len(replies) :])
+    for message in written:
+        write(f"<|{message.role}|>\n")
+        start = length
+        write("\n".join(filter(None, map(_spelled, message.parts))))
+        if message.role == "assistant":
+            step = next(numbers)
+            if step:
+                spans.append({"start": start, "end": length, "step": step, "refused": step in refused})
+        write("\n")
+    return "".join(pieces), spans
+
+
+def _spelled(part: Part | ReplyPart) -> str:
+    match part:
+        case Text():
+            return part.text
+        case ToolCall():
+            return f"<|call|>{compact({'name': part.name, 'arguments': arguments(part)})}"
+        case ToolResult():
+            return f"<|result|>{part.text}"
+        case Thinking():
+            return ""
+        case _:
+            assert_never(part)

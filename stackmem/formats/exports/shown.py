@@ -1,0 +1,116 @@
+"""What a model was shown and said, in the words of a trace."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from stackmem.core.facts import ContextCompacted, ModelFailed, ModelReplied
+from stackmem.core.heap import Heap
+from stackmem.core.log import Log
+from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
+from stackmem.core.state import Frame, State
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.errors import TraceError, UsageError
+from stackmem.memory import open_strategy
+from stackmem.memory.shared.conversation import Conversation, extend
+from stackmem.trace.imported import imported_from
+
+_LATEST = 253_402_300_799.0  # the last second of year 9999
+
+
+def view_of(state: State) -> View:
+    """The prompt of this state; of an imported run its plain conversation, as its own prompts are not known.
+
+    Raises:
+        TraceError: The run's strategy is not installed here.
+
+    """
+    start, frame = state.begun, state.running
+    if not imported_from(start):
+        return _strategy(start.strategy).render(state)
+    begun = Conversation(Log(), (Text(_opening(frame)),), Heap(), Heap(), _no_news)
+    return View(start.system, start.tools, frame.turns.fold(extend, begun, "imported").closed().messages)
+
+
+@lru_cache(maxsize=8)
+def _strategy(spelled: str) -> MemoryStrategy:
+    try:
+        return open_strategy(spelled)
+    except UsageError as error:
+        told = f"the run used a strategy that is not here ({error}); install the package that brings it"
+        raise TraceError(told) from error
+
+
+def _opening(frame: Frame) -> str:
+    return frame.task or "\n\n".join(text for text in (frame.registers.intent, frame.context) if text)
+
+
+def _no_news(shown: Heap, heap: Heap) -> str:
+    return ""
+
+
+def asked_text(view: View) -> str:
+    """What a program asked in a completion: the messages of its prompt, each under its role where there are several."""
+    told = ["\n".join(part.text for part in message.parts if isinstance(part, Text)) for message in view.messages]
+    if len(told) == 1:
+        return told[0]
+    return "\n\n".join(f"[{message.role}]\n{text}" for message, text in zip(view.messages, told, strict=True))
+
+
+def opening_text(view: View) -> str:
+    """What opens a frame: its first message, or the answer to the push where the frame goes on from its parent's."""
+    last = view.messages[-1]
+    return "\n".join(part.text for part in last.parts if isinstance(part, Text | ToolResult))
+
+
+def said(parts: tuple[ReplyPart, ...]) -> str:
+    return "\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+def thought(parts: tuple[ReplyPart, ...]) -> str:
+    """The thinking that the provider showed as text; empty where it was hidden, or there was none."""
+    shown = [part.raw.get("thinking") or part.raw.get("text") for part in parts if isinstance(part, Thinking)]
+    return "\n".join(text for text in shown if isinstance(text, str))
+
+
+def arguments(call: ToolCall) -> dict[str, Any]:
+    """A call's arguments as an object, whatever the model sent; what is no object stands under ``malformed``."""
+    if isinstance(call.arguments, dict):
+        return call.arguments
+    return {"malformed": call.malformed if call.malformed is not None else call.arguments}
+
+
+def compact(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def function(tool: ToolSpec) -> dict[str, Any]:
+    """A tool as chat interfaces spell it."""
+    parameters = msgspec.json.decode(tool.schema) if tool.schema else {}
+    spelled = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": spelled}
+
+
+def stamp(at: float) -> str:
+    """``2026-11-20T15:10:08.123Z``."""
+    moment = datetime.fromtimestamp(min(max(at, 0.0), _LATEST), UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def model_of(event: ModelReplied | ContextCompacted | ModelFailed, before: State) -> str:
+    """The name of the model that was asked; of a failure, that of the frame's."""
+    if isinstance(event, ModelFailed):
+        return (before.stack[-1].model if before.stack else "") or before.begun.model
+    return before.begun.model if event.answerer is UNSET else event.answerer.model
+
+
+def provider(name: str) -> str:
+    """Whose model it is, by its name: ``anthropic``, ``openai``, or ``stackmem`` for scripts and people."""
+    if name.startswith(("claude", "anthropic/")):
+        return "anthropic"
+    return "openai" if name.startswith("openai/") else "stackmem"

@@ -1,0 +1,289 @@
+"""A trace told as what a reader wants to count: attempts at the model, calls, frames, and what the harness said.
+
+Every export is a fold over one of the two sequences here. Times come from the records; where the clock was set back
+during a run, a record counts as written at the time of the one before it, so that nothing ends before it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from stackmem.core.facts import (
+    CallAnswered,
+    CallRejected,
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    ContextCompacted,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    ReplyNudged,
+    RunForked,
+    RunStarted,
+    SourcesDigested,
+    ToolReturned,
+    VerifyReturned,
+)
+from stackmem.core.machine import evolve
+from stackmem.core.messages import ToolCall, View
+from stackmem.core.state import Frame, Notice, Result, State
+from stackmem.errors import TraceError
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.program import Completions, sources_of
+from stackmem.trace.record import Record
+
+OfCalls = (
+    ToolReturned | VerifyReturned | SourcesDigested | FramePushed | FramePopped | ChunkAllocated | ChunkRead
+    | ChunkWritten | ChunkFreed | CallAnswered | CallRejected
+)  # fmt: skip
+
+
+class Moment(Struct, frozen=True):
+    """One fact, and what it made of the state.
+
+    Attributes:
+        at: Seconds since 1970, never less than the moment's before.
+        since: When the fact before it was written, which is when whatever led to this one began.
+        frame: The frame it happened in: the one that was running.
+        told: What it added to the conversation of the frame that runs after it.
+        view: The prompt that it answers, where a program asked for it; None elsewhere.
+
+    """
+
+    seq: int
+    at: float
+    since: float
+    event: Event
+    before: State
+    after: State
+    frame: Frame
+    told: tuple[Result | Notice, ...]
+    view: View | None = None
+
+
+class Attempt(Struct, frozen=True):
+    """One attempt at the model, which took from ``moment.since`` to ``moment.at``.
+
+    Attributes:
+        event: What came of it, the moment's.
+        step: The reply's number, or that of the reply to come: of a failure, and of a summary.
+
+    """
+
+    moment: Moment
+    event: ModelReplied | ModelFailed | ContextCompacted
+    step: int
+
+    @property
+    def usd(self) -> float | None:
+        """What it cost; None where the price is not known."""
+        return added_usd(self.moment)
+
+
+class Call(Struct):
+    """One call of a reply and what came of it.
+
+    Attributes:
+        place: Its place in the reply, from 0; ``id`` is unique in the reply, whatever the model wrote.
+        result: What the model was told; None for the call that popped the frame, and where nothing came back.
+        facts: What happened on its behalf, oldest first.
+        opened: The id of the frame that it pushed.
+
+    """
+
+    id: str
+    call: ToolCall
+    place: int
+    frame: Frame
+    step: int
+    started: float
+    ended: float
+    result: Result | None = None
+    facts: tuple[OfCalls, ...] = ()
+    opened: str = ""
+
+
+class Scope(Struct):
+    """A frame from its push to its pop, the root to the end of the trace.
+
+    ``popped`` is None where it was still open then.
+    """
+
+    frame: Frame
+    start: RunStarted
+    started: float
+    ended: float
+    push: Call | None = None
+    popped: FramePopped | None = None
+
+
+Slice = Attempt | Call | Scope | Moment
+
+
+def moments(records: Iterable[Record]) -> Iterator[Moment]:
+    """Every record with the states around it.
+
+    Args:
+        records: A ``RunReader`` knows where the sources of a program are; of other records no ``view`` is told.
+
+    Raises:
+        TraceError: The trace does not begin with the start of a run, or a record cannot follow the others; the
+            language or a source of its program is not here.
+
+    """
+    completions = Completions(sources_of(records.folder)) if isinstance(records, RunReader) else None
+    state, since, told = State(), 0.0, {"frame-0": 0}
+    for record in records:
+        if state.start is None and not isinstance(record.event, RunStarted):
+            raise TraceError("the first record is not RunStarted; this is no trace of a run")
+        try:
+            after = evolve(state, record.event)
+        except (LookupError, ValueError) as error:
+            what = type(record.event).__name__
+            raise TraceError(f"record {record.seq}, {what}, cannot follow the records before it ({error!r})") from error
+        at = max(record.at, since)
+        running = after.stack[-1] if after.stack else None
+        news: list[Result | Notice] = []
+        if running is not None:
+            turns = running.turns[told.get(running.id, 0) :]
+            news = [turn for turn in turns if isinstance(turn, Result | Notice)]
+            told[running.id] = len(running.turns)
+        frame = state.stack[-1] if state.stack else running or after.popped[-1].frame
+        view = completions.take(record.event, state, after) if completions is not None else None
+        yield Moment(record.seq, at, since or at, record.event, state, after, frame, tuple(news), view)
+        state, since = after, at
+
+
+def slices(told: Iterable[Moment]) -> Iterator[Slice]:
+    """Attempts, calls and frames as they end, innermost first; every other moment as it is."""
+    open_frames: list[Scope] = []
+    pending: list[Call] = []
+    last: Moment | None = None
+    for moment in told:
+        last = moment
+        match moment.event:
+            case RunStarted():
+                open_frames.append(Scope(moment.frame, moment.event, moment.at, moment.at))
+                yield moment
+            case RunForked():
+                for scope in open_frames:
+                    scope.start = moment.event.start
+                yield moment
+            case ModelReplied() as reply:
+                yield from _ended(pending, moment.since)
+                step = moment.after.step
+                yield Attempt(moment, reply, step)
+                pending = _asked(moment, reply, step)
+            case ModelFailed() | ContextCompacted() as other:
+                yield Attempt(moment, other, moment.before.step + 1)
+            case FramePushed():
+                yield from _pushed(moment, open_frames, pending)
+                pending = []
+            case FramePopped():
+                yield from _popped(moment, open_frames, pending)
+                pending = []
+            case event if isinstance(event, OfCalls) and pending:
+                yield from _came(moment, event, pending)
+                pending = [] if isinstance(event, CallRejected) else pending
+            case _:
+                if isinstance(moment.event, ReplyNudged):
+                    yield from _ended(pending, moment.at)
+                    pending = []
+                yield moment
+    if last is not None:
+        yield from _left_open(open_frames, pending, last.at)
+
+
+def added_usd(moment: Moment) -> float | None:
+    """What a reply or a summary cost; None where its price is not known."""
+    before, after = moment.before, moment.after
+    return None if after.unpriced > before.unpriced else after.usd - before.usd
+
+
+def call_ids(calls: Iterable[ToolCall]) -> list[str]:
+    """An id for each call that no other call of the reply has; the model's own wherever that will do."""
+    found: list[str] = []
+    for place, call in enumerate(calls):
+        fresh = call.id if call.id and call.id not in found else f"{call.id or 'call'}#{place}"
+        while fresh in found:
+            fresh += "'"
+        found.append(fresh)
+    return found
+
+
+def _asked(moment: Moment, reply: ModelReplied, step: int) -> list[Call]:
+    calls = [part for part in reply.parts if isinstance(part, ToolCall)]
+    named = zip(call_ids(calls), calls, strict=True)
+    return [
+        Call(name, call, place, moment.frame, step, moment.at, moment.at) for place, (name, call) in enumerate(named)
+    ]
+
+
+def _came(moment: Moment, event: OfCalls, pending: list[Call]) -> Iterator[Slice]:
+    """What a fact means for the calls that wait: one is answered, or all are refused, or it is a step on the way."""
+    results = [turn for turn in moment.told if isinstance(turn, Result)]
+    waiting = pending if isinstance(event, CallRejected) else pending[:1]
+    for call in waiting:
+        call.facts = (*call.facts, event)
+        call.ended = moment.at
+    if not results:
+        return
+    for call, result in zip(waiting, results, strict=False):
+        call.result = result
+        yield call
+    if not isinstance(event, CallRejected):
+        del pending[0]
+
+
+def _pushed(moment: Moment, open_frames: list[Scope], pending: list[Call]) -> Iterator[Slice]:
+    push = pending[0] if pending else None
+    event = moment.event
+    if push is not None and isinstance(event, FramePushed):
+        push.facts, push.opened = (*push.facts, event), event.frame
+    if len(moment.after.stack) > len(moment.before.stack):
+        open_frames.append(Scope(moment.after.running, moment.after.begun, moment.at, moment.at, push))
+    else:  # a fact that changed nothing: no push call stands behind it
+        yield moment
+    yield from _ended(pending[1:], moment.at)
+
+
+def _popped(moment: Moment, open_frames: list[Scope], pending: list[Call]) -> Iterator[Slice]:
+    event = moment.event
+    for call in pending[:1]:
+        if isinstance(event, FramePopped):
+            call.facts = (*call.facts, event)
+    yield from _ended(pending, moment.at)
+    scope = open_frames.pop()
+    scope.ended, scope.frame = moment.at, moment.frame
+    scope.popped = event if isinstance(event, FramePopped) else None
+    if not open_frames:  # the root waits for the end of the trace: the checks are still to come
+        open_frames.append(scope)
+        return
+    yield scope
+    if scope.push is not None:
+        scope.push.ended = moment.at
+        scope.push.result = next((turn for turn in moment.told if isinstance(turn, Result)), None)
+        yield scope.push
+
+
+def _ended(pending: list[Call], at: float) -> Iterator[Slice]:
+    for call in pending:
+        call.ended = max(at, call.started)
+        yield call
+
+
+def _left_open(open_frames: list[Scope], pending: list[Call], at: float) -> Iterator[Slice]:
+    """The root, and before it what the end of the trace found unfinished, the running frame first."""
+    yield from _ended(pending, at)
+    for scope in reversed(open_frames):
+        scope.ended = max(at, scope.started)
+        yield scope
+        if scope.push is not None:
+            scope.push.ended = scope.ended
+            yield scope.push

@@ -1,0 +1,267 @@
+"""Reads a session of Claude Code: JSON Lines, a line for each block of a message; subagents become frames.
+
+The format has no published description; what is read here is what its lines were seen to hold in versions 1 and 2.
+Lines of other kinds are counted and left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.facts import Stop
+from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
+from stackmem.errors import UsageError
+
+from .session import Answer, Count, Said, Session, Told, load, seconds, shaped, words
+
+Json = dict[str, Any]
+
+_STOPS: dict[str, Stop] = {
+    "tool_use": "call", "end_turn": "end", "stop_sequence": "end", "max_tokens": "truncated", "refusal": "refused",
+    "pause_turn": "paused", "model_context_window_exceeded": "window",
+}  # fmt: skip
+
+
+class _Written(Struct, frozen=True):
+    ephemeral_5m_input_tokens: Count = 0
+    ephemeral_1h_input_tokens: Count = 0
+
+
+class _Usage(Struct, frozen=True):
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    cache_creation: _Written | None = None
+
+
+class _Message(Struct, frozen=True):
+    content: str | list[Json] = ""
+    id: str = ""
+    model: str = ""
+    stop_reason: str | None = None
+    usage: _Usage | None = None
+
+
+class _Line(Struct, rename={"session_id": "sessionId", "parent": "parentUuid", "sidechain": "isSidechain",
+                            "agent": "agentId", "meta": "isMeta", "made_up": "isApiErrorMessage",
+                            "tool_use_result": "toolUseResult"}):  # fmt: skip
+    type: str
+    uuid: str | None = None
+    session_id: str | None = None
+    timestamp: str | None = None
+    parent: str | None = None
+    sidechain: bool = False
+    agent: str | None = None
+    meta: bool = False
+    made_up: bool = False
+    version: str = ""
+    cwd: str = ""
+    subtype: str | None = None
+    message: _Message | None = None
+    content: Any = None
+    tool_use_result: Any = None
+
+
+def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]] = ()) -> Session:
+    """The session with its subagents.
+
+    Args:
+        subagents: Name and text of the files that hold subagents, as later versions keep them.
+
+    Raises:
+        UsageError: A line is none of the format; it is named.
+
+    """
+    reader = _Reader()
+    reader.lines(text, where, "")
+    for name, inner in subagents:
+        reader.lines(inner, name, name)
+    return reader.session(where)
+
+
+class _Reader:
+    """Sorts lines into conversations, ``""`` being the main one, and then joins these."""
+
+    def __init__(self) -> None:
+        self._conversations: dict[str, _Conversation] = {"": _Conversation("")}
+        self._home: dict[str, str] = {}
+        self._others: Counter[str] = Counter()
+        self._torn = False
+        self._version = self._cwd = self._id = ""
+
+    def lines(self, text: str, where: str, file: str) -> None:
+        """Read one file; ``file`` is empty for the main one, and stands for the agent where no line names it."""
+        found = text.split("\n")
+        for number, line in enumerate(found, 1):
+            if not line.strip():
+                continue
+            place = f"{where}, line {number}"
+            try:
+                value = load(line, place)
+            except UsageError:
+                if number == len(found):  # still being written, or cut short
+                    self._torn = True
+                    return
+                raise
+            self._line(shaped(value, _Line, place), place, file)
+
+    def _line(self, line: _Line, where: str, file: str) -> None:
+        self._version, self._cwd = self._version or line.version, self._cwd or line.cwd
+        self._id = self._id or line.session_id or ""
+        if line.uuid is not None:
+            if line.uuid in self._home:  # a resumed session repeats what came before
+                return
+            self._home[line.uuid] = key = self._key(line, file)
+        else:
+            key = self._key(line, file)
+        told = line.type in ("user", "assistant") or (line.type == "system" and line.subtype == "compact_boundary")
+        if not told:
+            self._others[line.type] += 1
+            return
+        self._conversations.setdefault(key, _Conversation(key)).add(line, where)
+
+    def _key(self, line: _Line, file: str) -> str:
+        """The conversation of a line: its agent's, else that of the line before it, else one of its own."""
+        if not line.sidechain and not file:
+            return ""
+        return line.agent or file or self._home.get(line.parent or "", "") or f"sidechain {line.uuid}"
+
+    def session(self, where: str) -> Session:
+        main = self._conversations.pop("")
+        if not main.session.turns:
+            raise UsageError(f"{where} holds no conversation of Claude Code; give the session's .jsonl file")
+        session = main.session
+        session.id = self._id or "session"
+        session.origin = f"claude-code {self._version}".strip()
+        session.workspace = self._cwd
+        self._join(main)
+        session.left_out += [f"lines of the kind {kind!r}: {count}" for kind, count in sorted(self._others.items())]
+        if self._conversations:
+            session.left_out.append(f"{len(self._conversations)} subagents whose call is not known")
+        if self._torn:
+            session.left_out.append("a last line that was cut short")
+        return session
+
+    def _join(self, conversation: _Conversation) -> None:
+        """Hang each subagent on the call that started it, by the id in its result or by its prompt."""
+        for turn in conversation.session.turns:
+            for answer in turn.answers if isinstance(turn, Said) else ():
+                key = conversation.agents.get(answer.call_id, "")
+                prompt = conversation.prompts.get(answer.call_id)
+                if key not in self._conversations:
+                    alike = (name for name, one in self._conversations.items() if prompt and one.session.task == prompt)
+                    key = next(alike, "")
+                if key:
+                    child = self._conversations.pop(key)
+                    child.session.name = conversation.kinds.get(answer.call_id, "")
+                    answer.child = child.session
+                    self._join(child)
+
+
+class _Conversation:
+    """One conversation as its lines come.
+
+    Attributes:
+        agents: Call id to the agent that its result names.
+        prompts: Call id to the prompt it gives an agent.
+        kinds: Call id to the kind of agent it asks for.
+
+    """
+
+    def __init__(self, key: str) -> None:
+        self.session = Session("claude-code", key, name="claude-code", turns=[], left_out=[])
+        self.agents: dict[str, str] = {}
+        self.prompts: dict[str, str] = {}
+        self.kinds: dict[str, str] = {}
+        self._callers: dict[str, Said] = {}
+        self._replies: dict[str, Said] = {}
+
+    def add(self, line: _Line, where: str) -> None:
+        at = seconds(line.timestamp, where)
+        message = line.message
+        if line.type == "system" or message is None:
+            self.session.turns.append(Told(words(line.content), at))
+        elif line.type == "user":
+            self._user(line, message, at, where)
+        elif line.made_up or message.model == "<synthetic>":
+            self.session.turns.append(Told(words(message.content), at))
+        else:
+            self._assistant(message, at, where)
+
+    def _user(self, line: _Line, message: _Message, at: float | None, where: str) -> None:
+        blocks = message.content if isinstance(message.content, list) else []
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                self._result(block, line, at, where)
+        text = words([block for block in blocks if block.get("type") != "tool_result"] if blocks else message.content)
+        begun = any(isinstance(turn, Said) for turn in self.session.turns)
+        if text and not line.meta and not begun and not self.session.task:
+            self.session.task, self.session.began = text, at
+        elif text:
+            self.session.turns.append(Told(text, at))
+
+    def _result(self, block: Json, line: _Line, at: float | None, where: str) -> None:
+        name = block.get("tool_use_id")
+        caller = self._callers.get(name) if isinstance(name, str) else None
+        if caller is None or any(answer.call_id == name for answer in caller.answers):
+            self.session.turns.append(Told(words(block.get("content")), at))
+            return
+        told = line.tool_use_result
+        if isinstance(told, dict) and isinstance(told.get("agentId"), str):
+            self.agents[str(name)] = told["agentId"]
+        caller.answers.append(Answer(str(name), words(block.get("content")), block.get("is_error") is True, at))
+
+    def _assistant(self, message: _Message, at: float | None, where: str) -> None:
+        """A line holds one block or several of a reply; lines of one reply share its id, and its usage is the last."""
+        said = self._replies.get(message.id) if message.id else None
+        if said is None:
+            said = Said((), answers=[], model=message.model, reply_id=message.id)
+            self.session.turns.append(said)
+            self.session.model = self.session.model or message.model
+            if message.id:
+                self._replies[message.id] = said
+        blocks = message.content if isinstance(message.content, list) else [{"type": "text", "text": message.content}]
+        for block in blocks:
+            said.parts = (*said.parts, self._part(block, said, where))
+        said.at = at if at is not None else said.at
+        said.stop = _STOPS.get(message.stop_reason or "", "call" if said.calls else "end")
+        if message.usage is not None:
+            said.usage = _usage(message.usage)
+
+    def _part(self, block: Json, said: Said, where: str) -> ReplyPart:
+        match block:
+            case {"type": "text", "text": str(text)}:
+                return Text(text)
+            case {"type": "thinking" | "redacted_thinking"}:
+                return Thinking(block)
+            case {"type": "tool_use", "id": str(name), "name": str(tool)}:
+                given = block.get("input")
+                self._callers[name] = said
+                if isinstance(given, dict):
+                    self._starts(name, given)
+                return ToolCall(name, tool, given)
+            case {"type": str(kind)}:
+                return Text(f"[{kind}] {words(block.get('content'))}".strip())
+            case _:
+                raise UsageError(f"{where} holds a block without a type; give the file as Claude Code wrote it")
+
+    def _starts(self, name: str, given: Json) -> None:
+        prompt, kind = given.get("prompt"), given.get("subagent_type")
+        if isinstance(prompt, str):
+            self.prompts[name] = prompt
+        if isinstance(kind, str):
+            self.kinds[name] = kind
+
+
+def _usage(given: _Usage) -> Usage:
+    written = given.cache_creation_input_tokens or 0
+    long = given.cache_creation.ephemeral_1h_input_tokens if given.cache_creation else 0
+    short = given.cache_creation.ephemeral_5m_input_tokens if given.cache_creation else 0
+    if short + long != written and given.cache_creation_input_tokens is not None:
+        short = max(0, written - long)
+    return Usage(given.input_tokens, given.cache_read_input_tokens or 0, short, long, given.output_tokens)

@@ -1,0 +1,201 @@
+"""The facts of a foreign recording: what a trace of it would have said, as far as can be known.
+
+Rule 1: a reply is one step with the recorded usage; nothing is estimated.
+Rule 2: results follow their reply in the order of its calls, each a fact.
+Rule 3: a call that started another agent is a push, and that agent's conversation a frame. Where the call was not ours,
+    its arguments are spelled as a push, with the original in the context. A reply that makes several such calls, or one
+    among others, is told in several parts, the usage with the first: frames follow one another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.facts import (
+    Ending,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelReplied,
+    NoticeGiven,
+    RunEnded,
+    RunStarted,
+    ToolReturned,
+)
+from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage
+from stackmem.core.pricing import Answerer, Price
+from stackmem.core.tools import PushFrame, parse
+from stackmem.trace.imported import mark
+
+from .session import Answer, Said, Session, Told
+
+USER = "imported:user"
+UNANSWERED = "(the recording holds no result)"
+_NOT_NAME = re.compile(r"[^A-Za-z0-9_./-]+")
+
+
+class Fact(Struct, frozen=True):
+    """A fact, and when it came to be: seconds since 1970."""
+
+    at: float
+    event: Event
+
+
+def own_model(said: Said) -> UnsetType:
+    """Every reply is by the recording's own model."""
+    return UNSET
+
+
+def facts(
+    session: Session, price: Price | None, window_tokens: int, by: Callable[[Said], Answerer | UnsetType] = own_model
+) -> Iterator[Fact]:
+    """The whole trace of a recording.
+
+    Args:
+        price: Of the recording's own model; None where it is not known.
+        by: Which other model gave a reply.
+
+    """
+    teller = _Teller(session, by)
+    start = RunStarted(
+        task=session.task,
+        task_name=session.name or session.id,
+        model=session.model or "unknown",
+        strategy="stackheap" if _has_children(session) else "full",
+        system=session.system,
+        tools=session.tools,
+        workspace=session.workspace,
+        isolation="unknown",
+        network="unknown",
+        budgets=Budgets(),
+        limits=Limits(steps=None),
+        window_tokens=window_tokens,
+        price=price,
+        checked=False,
+        command_seconds=0.0,
+        version=mark(session.origin),
+        rules=0,
+    )
+    yield teller.fact(None, start)
+    yield from teller.turns(session)
+    if ending(session) == "popped":
+        yield teller.fact(None, FramePopped("frame-0", result(session)))
+    yield teller.fact(None, RunEnded(ending(session), result(session)))
+
+
+def _has_children(session: Session) -> bool:
+    return any(answer.child is not None for said in session.replies() for answer in said.answers)
+
+
+def ending(session: Session) -> Ending:
+    """``popped`` where the last reply asked for nothing more, or the recording says that it came to an end."""
+    if session.finished is not None:
+        return "popped" if session.finished else "interrupted"
+    last = next((turn for turn in reversed(session.turns) if isinstance(turn, Said)), None)
+    done = last is not None and (not last.calls or last.calls[0].name == "pop_frame")
+    return "popped" if done else "interrupted"
+
+
+def result(session: Session) -> str:
+    """What the recording gives as its result, else the last words."""
+    if session.result is not None:
+        return session.result
+    for turn in reversed(session.turns):
+        if isinstance(turn, Said):
+            given = turn.calls[0].arguments if turn.calls and turn.calls[0].name == "pop_frame" else None
+            if isinstance(given, dict) and isinstance(given.get("result"), str):
+                return str(given["result"])
+            spoken = "\n".join(part.text for part in turn.parts if isinstance(part, Text)).strip()
+            if spoken:
+                return spoken
+    return ""
+
+
+class _Teller:
+    def __init__(self, session: Session, by: Callable[[Said], Answerer | UnsetType]) -> None:
+        self._by = by
+        self._at = next((at for at in (session.began, *_times(session)) if at is not None), 0.0)
+        self._frames = 0
+
+    def fact(self, at: float | None, event: Event) -> Fact:
+        """What has no time of its own happened when the last thing did; nothing did before what stands before it."""
+        self._at = self._at if at is None else max(self._at, at)
+        return Fact(self._at, event)
+
+    def turns(self, session: Session) -> Iterator[Fact]:
+        for turn in session.turns:
+            match turn:
+                case Told():
+                    yield self.fact(turn.at, NoticeGiven(USER, turn.text))
+                case Said():
+                    yield from self._said(turn)
+
+    def _said(self, said: Said) -> Iterator[Fact]:
+        answers = {answer.call_id: answer for answer in said.answers}
+        calls = said.calls
+        if not any(answer.child for answer in said.answers):
+            yield self._replied(said, said.parts, said.usage)
+            for call in calls if answers else ():
+                yield self._returned(answers.get(call.id))
+            return
+        words = tuple(part for part in said.parts if not isinstance(part, ToolCall))
+        usage = said.usage
+        for call in calls:
+            answer = answers.get(call.id)
+            child = answer.child if answer else None
+            asked = call if child is None else _as_push(call, child)
+            yield self._replied(said, (*words, asked), usage)
+            words, usage = (), Usage()
+            if answer is None or child is None:
+                yield self._returned(answer)
+            else:
+                yield from self._frame(asked, answer, child)
+
+    def _replied(self, said: Said, parts: tuple[ReplyPart, ...], usage: Usage) -> Fact:
+        reply = ModelReplied(parts, said.stop, usage, reply_id=said.reply_id, answerer=self._by(said))
+        return self.fact(said.at, reply)
+
+    def _returned(self, answer: Answer | None) -> Fact:
+        if answer is None:
+            return self.fact(None, ToolReturned(UNANSWERED, failed=True))
+        return self.fact(answer.at, ToolReturned(answer.text, answer.failed, answer.exit_code))
+
+    def _frame(self, asked: ToolCall, answer: Answer, child: Session) -> Iterator[Fact]:
+        push = parse(asked, (PushFrame,))
+        if not isinstance(push, PushFrame):
+            raise TypeError(f"{asked.name} was not spelled as a push")
+        self._frames += 1
+        frame = f"frame-{self._frames}"
+        began = next((at for at in _times(child) if at is not None), None)
+        yield self.fact(
+            began, FramePushed(frame, push.name, push.objective, push.return_spec, push.constraint, push.context)
+        )
+        yield from self.turns(child)
+        yield self.fact(answer.at, FramePopped(frame, answer.text))
+
+
+def _times(session: Session) -> Iterator[float | None]:
+    for turn in session.turns:
+        yield turn.at
+
+
+def _as_push(call: ToolCall, child: Session) -> ToolCall:
+    """The call as a push of ours, so that its frame stands on the stack; a push of ours is left as it is."""
+    if isinstance(parse(call, (PushFrame,)), PushFrame):
+        given = {name: value for name, value in call.arguments.items() if name != "store"}  # its chunks are not ours
+        return ToolCall(call.id, call.name, given)
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    purpose = next((text for key in ("description", "objective", "prompt", "task") if (text := given.get(key))), "")
+    original = f"{call.name} {msgspec.json.encode(given).decode()}"
+    spelled = {
+        "name": _NOT_NAME.sub("-", child.name or call.name).strip("-")[:64] or "agent",
+        "objective": purpose if isinstance(purpose, str) else "",
+        "context": original,
+        "return_spec": "",
+    }
+    return ToolCall(call.id, "push_frame", spelled)

@@ -1,0 +1,187 @@
+"""A foreign recording as every reader gives it back: turns in their order, whoever wrote them down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stackmem.core.facts import Stop
+from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolSpec, Usage
+from stackmem.core.strict_json import strict_value
+from stackmem.errors import UsageError
+
+T = TypeVar("T")
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+"""Tokens, as other tools write them."""
+
+
+class Answer(Struct):
+    """What came back for one call.
+
+    Attributes:
+        at: Seconds since 1970; None where the recording does not say.
+        child: The conversation of the agent that the call started.
+
+    """
+
+    call_id: str
+    text: str
+    failed: bool = False
+    at: float | None = None
+    exit_code: int | None = None
+    child: Session | None = None
+
+
+class Said(Struct):
+    """One reply of a model, and the answers to its calls.
+
+    Attributes:
+        usd: What the recording says it cost.
+
+    """
+
+    parts: tuple[ReplyPart, ...]
+    at: float | None = None
+    stop: Stop = "call"
+    usage: Usage = Usage()
+    model: str = ""
+    reply_id: str = ""
+    usd: float | None = None
+    answers: list[Answer] = []
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+class Told(Struct):
+    """What the model was told between its replies."""
+
+    text: str
+    at: float | None = None
+
+
+class Session(Struct):
+    """One conversation, with those that it started inside it.
+
+    Attributes:
+        origin: The format and, where it says so, what wrote it.
+        began: When the task was given; None where the recording does not say.
+        usd: The whole cost that the recording names, its children's included.
+        finished: Whether it came to an end of its own; None where only its last reply can tell.
+        left_out: What the recording holds that a trace has no place for, a sentence each.
+
+    """
+
+    origin: str
+    id: str
+    task: str = ""
+    system: str = ""
+    model: str = ""
+    name: str = ""
+    workspace: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    turns: list[Said | Told] = []
+    began: float | None = None
+    usd: float | None = None
+    result: str | None = None
+    finished: bool | None = None
+    left_out: list[str] = []
+
+    def replies(self) -> Iterator[Said]:
+        """Its replies and those of its children, each child's where its call was answered."""
+        for turn in self.turns:
+            if isinstance(turn, Said):
+                yield turn
+                for answer in turn.answers:
+                    if answer.child is not None:
+                        yield from answer.child.replies()
+
+
+def load(text: str, where: str) -> Any:
+    """The JSON value of ``text``; half a surrogate pair, which no UTF-8 can hold, becomes ``?``.
+
+    Raises:
+        UsageError: It is no JSON.
+
+    """
+    try:
+        return _whole(strict_value(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is no JSON ({error}); give the file as its tool wrote it") from error
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case list():
+            return [_whole(one) for one in value]
+        case dict():
+            return {_whole(key): _whole(one) for key, one in value.items()}
+        case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**64:
+            return float(value)  # a trace holds no longer integers
+        case _:
+            return value
+
+
+def shaped(value: object, kind: type[T], where: str) -> T:
+    """``value`` as ``kind``.
+
+    Raises:
+        UsageError: It has another shape; the message names the place in it.
+
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise UsageError(f"{where} is not as its format says: {error}; give the file as its tool wrote it") from error
+
+
+def seconds(stamp: str | float | None, where: str) -> float | None:
+    """A time as seconds since 1970; one without a zone is taken as UTC.
+
+    Raises:
+        UsageError: It is no time.
+
+    """
+    if stamp is None or stamp == "":
+        return None
+    try:
+        if not isinstance(stamp, str):
+            return datetime.fromtimestamp(stamp, UTC).timestamp()
+        moment = datetime.fromisoformat(stamp)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(f"{where}: {stamp!r} is no time ({error}); give the file as its tool wrote it") from error
+
+
+def words(content: object) -> str:
+    """The text of a message or result: a string, or blocks; what is no text is named in brackets."""
+    match content:
+        case None:
+            return ""
+        case str():
+            return content
+        case list():
+            return "\n".join(filter(None, map(words, content)))
+        case {"text": str(text)}:
+            return text
+        case {"type": str(kind)}:
+            return f"[{kind}]"
+        case _:
+            return json.dumps(content, ensure_ascii=False)
+
+
+def plain(text: str) -> tuple[ReplyPart, ...]:
+    return (Text(text),) if text.strip() else ()
+
+
+def thinking(text: str | None) -> tuple[ReplyPart, ...]:
+    return (Thinking({"type": "thinking", "thinking": text}),) if text else ()

@@ -1,0 +1,213 @@
+"""Takes another agent's recording in as a run that can be looked at, measured and costed, but never replayed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from stackmem.core.machine import evolve
+from stackmem.core.messages import Usage
+from stackmem.core.pricing import Answerer, Price, cost_usd
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.formats.recordings import IMPORTERS, guess
+from stackmem.formats.recordings.facts import Fact, facts
+from stackmem.formats.recordings.session import Said, Session
+from stackmem.models.catalog import lookup
+from stackmem.run.result import RunResult, write_result
+from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
+from stackmem.trace.store import TraceWriter
+from stackmem.workspace.tree import remove_tree
+
+IMPORTED = "imported.json"
+
+
+class Imported(Struct, frozen=True):
+    """What came of an import, and what ``imported.json`` keeps.
+
+    Attributes:
+        origin: The format, and what wrote the recording.
+        file: Where it was read from.
+        sha256: Of the file.
+        models: Every model that replied, in order of first reply.
+        cost_usd: By the known prices of the models; where one is not known, as the recording says; else None.
+        recorded_usd: What the recording itself says the whole cost.
+        left_out: What the recording holds that the trace does not, a sentence each.
+
+    """
+
+    run: str
+    run_dir: str
+    origin: str
+    file: str
+    sha256: str
+    session: str
+    models: tuple[str, ...]
+    steps: int
+    frames: int
+    usage: Usage
+    cost_usd: float | None
+    recorded_usd: float | None
+    left_out: tuple[str, ...]
+
+
+def import_file(file: Path, spelled: str | None, runs_dir: Path) -> Imported:
+    """Read the file, and keep its trace as a new run.
+
+    Args:
+        spelled: The format; None where what the file holds decides.
+
+    Raises:
+        UsageError: The file cannot be read, or is not what its format says; nothing is left behind.
+        TraceError: The trace cannot be written.
+
+    """
+    if spelled is not None and spelled not in IMPORTERS:
+        raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
+    content = _read(file)
+    try:
+        named, session = _session(file, content, spelled)
+        run_dir = new_run(runs_dir, session.name or session.id, named)
+        try:
+            return _keep(session, file, hashlib.sha256(content).hexdigest(), run_dir)
+        except BaseException:
+            remove_tree(run_dir)
+            raise
+    except RecursionError as error:
+        raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
+
+
+def facts_of(file: Path) -> Iterator[Fact]:
+    """The facts of a recording, which is kept nowhere.
+
+    Raises:
+        UsageError: The file cannot be read, or is in no known format.
+
+    """
+    try:
+        _, session = _session(file, _read(file), None)
+        yield from _told(session)
+    except RecursionError as error:
+        raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
+
+
+def _session(file: Path, content: bytes, spelled: str | None) -> tuple[str, Session]:
+    """The format's name, and what the file holds."""
+    text, where = content.decode("utf-8-sig", "replace"), str(file)
+    named = spelled or guess(text, where)
+    return named, IMPORTERS[named](text, where, lambda: _subagents(file))
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror}); name the recording's file") from error
+
+
+def _subagents(file: Path) -> Iterator[tuple[str, str]]:
+    """The files of a session's subagents, where Claude Code keeps them: ``SESSION/subagents/agent-ID.jsonl``."""
+    for path in sorted((file.with_suffix("") / "subagents").glob("agent-*.jsonl")):
+        yield path.stem.removeprefix("agent-"), _read(path).decode("utf-8-sig", "replace")
+
+
+def _keep(session: Session, file: Path, sha256: str, run_dir: Path) -> Imported:
+    state, seconds, writer = _write(_told(session), run_dir / TRACE)
+    cost = _cost(session)
+    imported = Imported(
+        run=run_dir.name,
+        run_dir=str(run_dir),
+        origin=session.origin,
+        file=str(file.absolute()),
+        sha256=sha256,
+        session=session.id,
+        models=tuple(dict.fromkeys(said.model for said in session.replies() if said.model)),
+        steps=state.step,
+        frames=state.pushes,
+        usage=state.usage,
+        cost_usd=session.usd if cost is None else round(cost, 6),
+        recorded_usd=session.usd,
+        left_out=tuple(session.left_out),
+    )
+    for name, value in ((IMPORTED, imported), (RUN, state.begun)):
+        (run_dir / name).write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    write_result(_result(imported, state, seconds, writer), run_dir / RESULT)
+    return imported
+
+
+def _write(told: Iterable[Fact], trace: Path) -> tuple[State, float, TraceWriter]:
+    """The state at the end, the seconds from the first fact to the last, and the closed writer."""
+    state, began, at = State(), 0.0, 0.0
+    writer = TraceWriter(trace, lambda: at)
+    try:
+        for fact in told:
+            at = fact.at
+            began = began if state.start is not None else at
+            state = evolve(state, fact.event)
+            writer.append(fact.event)
+        writer.sync()
+    finally:
+        writer.close()
+    return state, max(0.0, at - began), writer
+
+
+def _prices(session: Session) -> list[tuple[Usage, Price | None]]:
+    """What each reply used, and its model's price; a reply that used nothing costs nothing."""
+    found = [(said.usage, lookup(said.model)) for said in session.replies() if said.usage.total]
+    return [(usage, row.price if row else None) for usage, row in found]
+
+
+def _told(session: Session) -> Iterator[Fact]:
+    """The facts of a recording: under one price where all replies have it, else each under that of its model."""
+    prices = [price for _, price in _prices(session)]
+    if all(price == prices[0] for price in prices):
+        return facts(session, prices[0] if prices else None, _window(session))
+    row = lookup(session.model)
+    own = row.price if row else None
+
+    def by(said: Said) -> Answerer | UnsetType:
+        if own is not None and said.model in ("", session.model):
+            return UNSET
+        found = lookup(said.model)
+        return Answerer(said.model or "unknown", *((found.price, found.window_tokens) if found else ()))
+
+    return facts(session, own, _window(session), by)
+
+
+def _cost(session: Session) -> float | None:
+    costs = [cost_usd(usage, price) if price else None for usage, price in _prices(session)]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known and len(known) == len(costs) else None
+
+
+def _window(session: Session) -> int:
+    """The model's, else the longest prompt there was."""
+    row = lookup(session.model)
+    return row.window_tokens if row else max((said.usage.prompt for said in session.replies()), default=0) or 1
+
+
+def _result(imported: Imported, state: State, seconds: float, writer: TraceWriter) -> RunResult:
+    start, ended = state.begun, state.end
+    return RunResult(
+        run=imported.run,
+        run_dir=imported.run_dir,
+        task=start.task_name,
+        model=start.model,
+        strategy=f"imported:{imported.origin.split(' ', 1)[0]}",
+        ending=ended.ending if ended else "interrupted",
+        outcome=state.outcome,
+        steps=state.step,
+        frames=state.pushes,
+        usage=state.usage,
+        cost_usd=imported.cost_usd,
+        wall_seconds=round(seconds, 3),
+        isolation=start.isolation,
+        result=ended.result if ended else "",
+        workspace=start.workspace,
+        records=writer.count,
+        digest=writer.digest,
+    )

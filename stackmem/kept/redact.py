@@ -1,0 +1,114 @@
+"""Writes a redacted copy of a run beside it; the original is only read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import Redaction
+from stackmem.core.state import State
+from stackmem.errors import RulesDiffer, TraceError, UsageError
+from stackmem.run.result import read_result, write_result
+from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
+from stackmem.tools.plugins import load_plugins
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.open_run import Run
+from stackmem.trace.program import keep_source, sources_of
+from stackmem.trace.redact import Mask, mask_of, masked, redact, touched
+from stackmem.trace.store import TraceWriter
+from stackmem.trace.verify import verify
+from stackmem.workspace.tree import remove_tree
+
+
+class Redacted(Struct, frozen=True):
+    """A redacted copy.
+
+    Attributes:
+        of: The original's id.
+        digest: Digest of the original's last record.
+        records: Numbers of the records in which something was replaced.
+
+    """
+
+    run: str
+    run_dir: str
+    of: str
+    digest: str
+    records: tuple[int, ...]
+
+
+def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
+    """Copy a run with each match of a pattern replaced by as many ``x``; its files and its patch are left out.
+
+    Raises:
+        UsageError: A pattern is none or matches nothing, or a derived fact would change; nothing is left behind.
+        TraceError: The run's trace is broken, or the copy cannot be written.
+        RulesDiffer: The run was made under other rules.
+
+    """
+    load_plugins()
+    if not patterns:
+        raise UsageError("no pattern says what is to be replaced; give --pattern REGULAR-EXPRESSION")
+    mask = mask_of(patterns)
+    reader = RunReader(run_dir)
+    text_of = sources_of(run_dir)
+
+    def source_of(digest: str, packaged: bool) -> str:
+        return digest if packaged else hashlib.sha256(mask(text_of(digest)).encode()).hexdigest()
+
+    found = touched(reader, mask, source_of)
+    if not found:
+        raise UsageError(f"nothing in {run_dir.name} matches; the run can be shown as it is, or try another --pattern")
+    redaction = Redaction(reader.digest, found)
+    start = Run(run_dir).start
+    target = new_run(run_dir.parent, mask(start.task_name), start.strategy)
+    try:
+        _write(run_dir, target, mask, redaction)
+    except OSError as error:
+        remove_tree(target)
+        raise TraceError(f"the copy cannot be written to {target} ({error.strerror}); make room there") from error
+    except BaseException:
+        remove_tree(target)
+        raise
+    return Redacted(target.name, str(target), run_dir.name, redaction.digest, found)
+
+
+def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> None:
+    times: list[float] = [0.0]
+    writer = TraceWriter(target / TRACE, now=lambda: times[0])
+    text_of = sources_of(run_dir)
+
+    def source_of(digest: str, packaged: bool) -> str:
+        text = text_of(digest)
+        return keep_source(target, text if packaged else mask(text))
+
+    sources = (source_of, sources_of(target))
+    try:
+        for record in redact(RunReader(run_dir), mask, redaction, lambda: writer.digest, sources):
+            times[0] = record.at
+            writer.append(record.event)
+        writer.sync()
+    finally:
+        writer.close()
+    state = _verified(target)
+    (target / RUN).write_bytes(msgspec.json.format(msgspec.json.encode(state.begun), indent=2) + b"\n")
+    result = read_result(run_dir / RESULT)
+    if result is not None:
+        told = replace(
+            masked(result, mask), run=target.name, run_dir=str(target), digest=writer.digest, records=writer.count
+        )
+        write_result(told, target / RESULT)
+
+
+def _verified(target: Path) -> State:
+    try:
+        return verify(RunReader(target), sources_of(target)).state
+    except RulesDiffer as error:
+        raise UsageError(
+            f"with the matches replaced the run is another one ({error}); use a narrower pattern"
+        ) from error

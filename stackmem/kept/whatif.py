@@ -1,0 +1,230 @@
+"""What a recorded run would have cost under other strategies, its actions being the same."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict, replace
+
+from stackmem.core.facts import FramePushed, ModelReplied, PromptText, RunForked, RunStarted
+from stackmem.core.messages import ToolCall
+from stackmem.core.slots import fill
+from stackmem.core.strategy import MemoryStrategy, budgets_of
+from stackmem.core.tools import spec, tool_name
+from stackmem.errors import StackmemError, TraceError, UsageError
+from stackmem.measure.first_loss import Facts, facts_used
+from stackmem.measure.moments import Moment, moments
+from stackmem.measure.prefix import Block, Count, text_of
+from stackmem.measure.whatif import PUSHES, Outcome, Terms, as_recorded, by_program, has_frames, memory_tools, outcome
+from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.models.catalog import ModelRow, lookup
+from stackmem.prompts import prompt_text
+from stackmem.run.run_folder import find_run
+from stackmem.trace.imported import imported_from
+
+from .cache_bill import counter_for, moments_of
+from .import_ import facts_of
+from .run_list import name_of
+
+DEFAULT_PRICE = "claude-sonnet-5-5"
+"""The model whose prices hold where the recorded one has none in the table."""
+
+_COUNTS_KEPT = 1 << 17
+
+
+class Row(Struct, frozen=True):
+    """A recorded run under one strategy.
+
+    Attributes:
+        recorded: It is the strategy that the run was recorded with.
+        note: What of the strategy could not show, or why it does not apply.
+        outcome: None where it does not apply.
+        ratio: Its bill over that of the recorded strategy; None where either is not known.
+
+    """
+
+    strategy: str
+    recorded: bool
+    note: str
+    outcome: Outcome | None
+    ratio: float | None = None
+
+
+class WhatIf(Struct, frozen=True):
+    """A recorded run under every strategy asked for.
+
+    Attributes:
+        price: The model whose prices and cache hold.
+        counted: How the tokens of texts were counted.
+        rows: The recorded strategy first.
+
+    """
+
+    run: str
+    imported: str
+    price: str
+    counted: str
+    steps: int
+    frames: int
+    latency_seconds: float | None
+    rows: tuple[Row, ...]
+
+
+def spelled_strategies(text: str) -> tuple[str, ...]:
+    """The strategies that ``all`` or a list names; a comma within parameters separates nothing.
+
+    Raises:
+        UsageError: One is not known.
+
+    """
+    if text.strip() == "all":
+        return tuple(STRATEGIES)
+    named = [
+        piece.strip() for piece in re.split(rf",(?=\s*(?:{'|'.join(map(re.escape, STRATEGIES))})(?:[:,\s]|$))", text)
+    ]
+    return tuple(dict.fromkeys(open_strategy(one).name for one in named))
+
+
+def what_if(named: str, runs_dir: Path, strategies: Iterable[str], price: str | None, latency: float | None) -> WhatIf:
+    """One recording, a run or another agent's file, under each of the strategies.
+
+    Raises:
+        UsageError: There is no such recording, or no model of that name; it has no step.
+        TraceError: The trace is broken.
+
+    """
+    name, again = _recording(named, runs_dir)
+    run = tuple(again())
+    if not run:
+        raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")
+    start = run[-1].after.begun
+    model = _model(price, start.model)
+    steps = run[-1].after.step
+    if not steps:
+        raise UsageError(f"{name} has no reply of a model; there is nothing to tell again")
+    counter, counted = counter_for(again, model)
+    terms = Terms(model.price, model.min_cache_tokens, _remembered(counter), latency)
+    rows = tuple(_rows(run, start, strategies, terms))
+    return WhatIf(
+        run=name,
+        imported=imported_from(start),
+        price=model.name,
+        counted=counted,
+        steps=steps,
+        frames=run[-1].after.pushes,
+        latency_seconds=latency,
+        rows=rows,
+    )
+
+
+def _recording(named: str, runs_dir: Path) -> tuple[str, Callable[[], Iterator[Moment]]]:
+    """What it is called, and what begins it anew."""
+    file = Path(named)
+    if file.is_file() and file.name != "trace.jsonl":
+        told = tuple((fact.at, fact.event) for fact in facts_of(file))
+        return str(file), lambda: moments(told)
+    folder = find_run(named, runs_dir)
+    return name_of(folder), lambda: moments_of(folder)
+
+
+def _model(asked: str | None, recorded: str) -> ModelRow:
+    row = lookup(asked if asked is not None else recorded) or (lookup(DEFAULT_PRICE) if asked is None else None)
+    if row is None:
+        raise UsageError(f"no model {asked!r} in the table of prices; stackmem models lists them")
+    return row
+
+
+def _remembered(counter: Count) -> Count:
+    """The same count, taken once for each text: every strategy shows mostly the same ones."""
+    known: dict[str, int] = {}
+
+    def remembered(block: Block) -> int:
+        text = text_of(block)
+        if text not in known:
+            if len(known) >= _COUNTS_KEPT:
+                known.clear()
+            known[text] = counter(block)
+        return known[text]
+
+    return remembered
+
+
+def _rows(run: tuple[Moment, ...], start: RunStarted, strategies: Iterable[str], terms: Terms) -> Iterator[Row]:
+    facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
+    own = open_strategy(start.strategy)
+    recorded = as_recorded(run, facts[not has_frames(own)], terms)
+    base = recorded.usd
+    yield Row(own.name, True, _note(run, own), recorded, 1.0 if base else None)
+    for spelled in strategies:
+        strategy = open_strategy(spelled)
+        if strategy.name == own.name:
+            continue
+        row = _row(run, _started_with(start, strategy), strategy, facts, terms)
+        usd = row.outcome.usd if row.outcome else None
+        yield replace(row, ratio=round(usd / base, 4) if usd is not None and base else None)
+
+
+def _row(
+    run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, Facts], terms: Terms
+) -> Row:
+    if run[-1].after.program is not None and not has_frames(strategy):
+        return Row(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)
+    try:
+        found = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
+    except StackmemError as error:
+        return Row(strategy.name, False, f"does not apply: {error}", None)
+    return Row(strategy.name, False, _note(run, strategy), found)
+
+
+def _started_with(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
+    """The start as this strategy would have had it; another agent's prompt and tools stay what they were."""
+    thinking = "kept" if strategy.prefix_stable else "dropped"
+    texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
+    start = replace(start, strategy=strategy.name, thinking=thinking, texts=texts or UNSET)
+    if imported_from(start):
+        return start
+    budgets = budgets_of(strategy, start.budgets)
+    numbers = {**asdict(budgets), "command_seconds": start.command_seconds}
+    slots = {name: f"{number:,.10g}" for name, number in numbers.items()}
+    tools = tuple(spec(tool, slots) for tool in strategy.tools)
+    return replace(start, budgets=budgets, system=fill(prompt_text(strategy.prompt), slots), tools=tools)
+
+
+def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
+    """What of a strategy cannot show in actions that were not taken under it."""
+    called = Counter(
+        part.name
+        for moment in run
+        if isinstance(moment.event, ModelReplied)
+        for part in moment.event.parts
+        if isinstance(part, ToolCall)
+    )
+    pushed = sum(isinstance(moment.event, FramePushed) for moment in run)
+    brought = memory_tools([tool_name(tool) for tool in strategy.tools]) - PUSHES
+    found = []
+    if has_frames(strategy) and not pushed:
+        found.append("as recorded: nothing was pushed")
+    elif pushed and not has_frames(strategy):
+        found.append(f"{pushed} {'frame' if pushed == 1 else 'frames'} as one conversation")
+    if brought and not called.keys() & brought:
+        found.append(f"as recorded: {_named(brought)} not used")
+    foreign = memory_tools(list(called)) & {tool.name for tool in run[0].after.begun.tools} - brought - PUSHES
+    if foreign and has_frames(strategy):
+        found.append(f"{_named(foreign)} as plain calls")
+    if any(isinstance(moment.event, RunForked) for moment in run):
+        found.append("the parts before and after a fork are one run")
+    asked = [moment.view for moment in run if isinstance(moment.event, ModelReplied) and by_program(moment)]
+    known = sum(view is not None for view in asked)
+    if known:
+        found.append(f"{known:,} {'step' if known == 1 else 'steps'} of the program in its own words")
+    if known < len(asked):
+        found.append(f"{len(asked) - known:,} steps of the program are left out: their prompts are not known")
+    return "; ".join(found)
+
+
+def _named(tools: Iterable[str]) -> str:
+    return ", ".join(sorted({"the heap" if name.startswith("heap_") else name for name in tools}))

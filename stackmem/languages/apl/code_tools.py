@@ -1,0 +1,259 @@
+"""The tools that need no judgement: built-ins, and the standard library's deterministic ones."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stackmem.core.program_facts import StepEntered
+from stackmem.languages.effects import InvokeTool, Say, ToolAnswer
+from stackmem.languages.values import assigned
+
+from .halts import Halt, command_failed, file_failed, malformed_value, missing_parameter, tool_logic
+from .here import Doing, Here, said
+from .nodes import ToolStep
+from .outputs import CommandOutput
+from .registry import BUILT_INS, SPELLINGS
+from .scope import plain_output
+
+MOST_SECONDS = 3_600.0
+_NOTHING = object()
+_TAKES_ANY_INPUT = ("run_apl", "agent_native")
+"""Their ``with_inputs`` are another program's inputs, or the agent's."""
+
+
+def set_vars(step: ToolStep, here: Here, path: str) -> Doing:
+    if not step.variables:
+        raise missing_parameter("set_vars", "vars")
+    done: dict[str, Any] = {}
+    for name, value in step.variables.items():
+        if not name.isidentifier():
+            raise tool_logic("A variable's name is letters, digits and _.", f"Name: {name[:80]}")
+        done[name] = here.scope.resolve(value)
+        here.scope.set(name, done[name])
+    yield StepEntered(path, said("set_vars", done))
+    for name, value in done.items():
+        yield assigned(name, value)
+
+
+def shell(step: ToolStep, here: Here, path: str) -> Doing:
+    template = given(step, "command")
+    if not isinstance(template, str):
+        raise missing_parameter("shell", "command")
+    command = here.scope.command(template)
+    folder = here.scope.resolve(given(step, "working_directory"))
+    env = {name: _env_text(here.scope.resolve(value)) for name, value in step.env.items()}
+    arguments = {"command": command} | ({"working_directory": folder} if folder else {}) | ({"env": env} if env else {})
+    answer = yield from _run(step, here, path, arguments)
+    return _output(step, command, answer)
+
+
+def _run(step: ToolStep, here: Here, path: str, arguments: dict[str, Any]) -> Doing:
+    yield StepEntered(path, said(step.tool, arguments))
+    answer: ToolAnswer = yield InvokeTool("shell", arguments, _seconds(step, here))
+    return answer
+
+
+def _output(step: ToolStep, command: str, answer: ToolAnswer) -> CommandOutput:
+    """What later steps see; a command that failed in a way they do not look at halts."""
+    if answer.failed not in ("", "exit"):
+        raise command_failed(command, answer)
+    value = answer.value if isinstance(answer.value, dict) else {}
+    code = value.get("exit_code")
+    return CommandOutput.of(
+        str(value.get("stdout", "")), str(value.get("stderr", "")), code if isinstance(code, int) else -1,
+        step.head.name, command,
+    )  # fmt: skip
+
+
+def failure(output: CommandOutput) -> Halt:
+    """Of a command whose exit code nobody looks at."""
+    return command_failed(output.command, ToolAnswer({"exit_code": output.exit_code, "stderr": output.stderr}, "exit"))
+
+
+def read_file(step: ToolStep, here: Here, path: str) -> Doing:
+    name = text_param(step, here, "read_file", "path")
+    yield StepEntered(path, said("read_file", {"path": name}))
+    answer: ToolAnswer = yield InvokeTool("read_file", {"path": name})
+    if answer.failed:
+        raise file_failed("read_file", name, answer)
+    return answer.value
+
+
+def write_file(step: ToolStep, here: Here, path: str) -> Doing:
+    name = text_param(step, here, "write_file", "to_file")
+    content = here.scope.resolve(given(step, "content_template"))
+    if content is None:
+        raise missing_parameter("write_file", "content_template")
+    text = content if isinstance(content, str) else json.dumps(plain_output(content), ensure_ascii=False, indent=2)
+    yield StepEntered(path, said("write_file", {"to_file": name, "characters": len(text)}))
+    answer: ToolAnswer = yield InvokeTool("write_file", {"path": name, "content": text})
+    if answer.failed:
+        raise file_failed("write_file", name, answer)
+
+
+def create_directory(step: ToolStep, here: Here, path: str) -> Doing:
+    name = text_param(step, here, "create_directory", "path")
+    yield StepEntered(path, said("create_directory", {"path": name}))
+    answer: ToolAnswer = yield InvokeTool("make_directory", {"path": name})
+    if answer.failed:
+        raise file_failed("create_directory", name, answer)
+
+
+def git_clone(step: ToolStep, here: Here, path: str) -> Doing:
+    """Clones into ``workspace/NAME``; gives ``{repo_local_path, cloned}``."""
+    repository = text_param(step, here, "git_clone", "repo_path")
+    folder = here.scope.resolve(given(step, "workspace")) or here.workspace
+    name = posixpath.basename(repository.rstrip("/")).removesuffix(".git") or "repository"
+    target = posixpath.join(str(folder), name)
+    clone = f"git clone --quiet -- {shlex.quote(repository)} {shlex.quote(target)}"
+    if _true(here.scope.resolve(given(step, "if_not_exists"))):
+        clone = f"if [ -e {shlex.quote(target)} ]; then echo kept; else {clone}; fi"
+    answer: ToolAnswer = yield from _run(step, here, path, {"command": clone})
+    output = _output(step, clone, answer)
+    if output.exit_code:
+        raise failure(output)
+    return {"repo_local_path": target, "cloned": output.stdout != "kept"}
+
+
+def log(step: ToolStep, here: Here, path: str) -> Doing:
+    message = here.scope.resolve(given(step, "message"))
+    yield StepEntered(path, "log")
+    if message is not None:
+        yield Say(message if isinstance(message, str) else json.dumps(plain_output(message), ensure_ascii=False))
+    if _true(here.scope.resolve(given(step, "dump_register"))):
+        known = {name: plain_output(value) for name, value in here.scope.variables.items()}
+        yield Say(json.dumps(known, ensure_ascii=False, indent=2, default=str))
+
+
+def split(step: ToolStep, here: Here, path: str) -> Doing:
+    source = here.scope.named(param(step, "split", "from"), literal=False)
+    delimiter = here.scope.resolve(given(step, "delimiter", "\n"))
+    if not isinstance(source, str) or not isinstance(delimiter, str) or not delimiter:
+        kind = type(source).__name__ if not isinstance(source, str) else "an empty delimiter"
+        raise tool_logic("The 'split' tool takes a text and a delimiter.", f"Given: {kind}")
+    yield StepEntered(path, said("split", {"from": source, "delimiter": delimiter}))
+    parts = str.__str__(source).split(delimiter)
+    return parts[:-1] if parts[-1] == "" else parts
+
+
+def initialize_list(step: ToolStep, here: Here, path: str) -> Doing:
+    name = here.scope.resolve(given(step, "name"))
+    if name is not None and (not isinstance(name, str) or not name.isidentifier()):
+        raise tool_logic("A variable's name is letters, digits and _.", f"Name: {name!r:.80}")
+    yield StepEntered(path, said("initialize_list", {"name": name}))
+    if name:
+        yield here.set(name, [])
+    elif not step.register:
+        raise missing_parameter("initialize_list", "name")
+    return []
+
+
+def append_to_list(step: ToolStep, here: Here, path: str) -> Doing:
+    target = param(step, "append_to_list", "list")
+    raw = given(step, "items", _NOTHING)
+    if raw is _NOTHING:
+        raise missing_parameter("append_to_list", "items")
+    items = here.scope.named(raw, literal=True)
+    named = isinstance(target, str) and target.isidentifier()
+    if named:
+        here.scope.refuse_constant(target)
+    own = named and target in here.scope.variables
+    held = here.scope.variables[target] if own else here.scope.named(target, literal=False)
+    if not isinstance(held, list):
+        raise tool_logic("The 'append_to_list' tool takes a list.", f"`list` is {type(held).__name__}")
+    yield StepEntered(path, said("append_to_list", {"list": target if named else held, "items": items}))
+    added = items if isinstance(items, list) else [items]
+    if not named:
+        return [*held, *added]
+    held.extend(added)  # its own list: nothing else holds it, see Scope
+    yield here.set(target, held)
+    return list(held) if step.register else held
+
+
+CODE: dict[str, Callable[[ToolStep, Here, str], Doing]] = {
+    "append_to_list": append_to_list,
+    "create_directory": create_directory,
+    "git_clone": git_clone,
+    "initialize_list": initialize_list,
+    "log": log,
+    "read_file": read_file,
+    "set_vars": set_vars,
+    "shell": shell,
+    "split": split,
+    "write_file": write_file,
+}
+
+
+def given(step: ToolStep, name: str, default: Any = None) -> Any:
+    """A parameter under any of its spellings, from the step itself or its ``with_inputs``."""
+    places = (step.params,) if step.tool in _TAKES_ANY_INPUT else (step.inputs, step.params)
+    built_in = next((each for each in BUILT_INS.get(step.tool, ()) if each.name == name), None)
+    others = built_in.instead if built_in else SPELLINGS.get((step.tool, name), ())
+    for place in places:
+        for spelling in (name, *others):
+            if spelling in place:
+                return place[spelling]
+    return default
+
+
+def param(step: ToolStep, tool: str, name: str) -> Any:
+    value = given(step, name)
+    if value is None:
+        raise missing_parameter(tool, name)
+    return value
+
+
+def text_param(step: ToolStep, here: Here, tool: str, name: str) -> str:
+    value = here.scope.resolve(param(step, tool, name))
+    if not isinstance(value, str) or not value:
+        raise tool_logic(f"The '{tool}' tool takes a text as `{name}`.", f"`{name}` is {type(value).__name__}")
+    return str.__str__(value)
+
+
+def checked_outputs(tool: str, declared: tuple[str, ...], scope: Mapping[str, Any]) -> dict[str, Any]:
+    """What a custom tool gives: the declared names, from its register or from a JSON object that it registered.
+
+    Raises:
+        Halt: Neither has them all.
+
+    """
+    if all(name in scope for name in declared):
+        return {name: scope[name] for name in declared}
+    for register, value in scope.items():
+        found = _as_object(value)
+        if found is not None and all(name in found for name in declared):
+            return {**{name: found[name] for name in declared}, register: found}
+    missing = ", ".join(name for name in declared if name not in scope)
+    raise malformed_value(tool, f"its outputs are missing: {missing}")
+
+
+def _as_object(value: Any) -> dict[str, Any] | None:
+    found = value.json(None) if isinstance(value, CommandOutput) else value
+    return found if isinstance(found, dict) else None
+
+
+def _seconds(step: ToolStep, here: Here) -> float | None:
+    wanted = here.scope.resolve(step.timeout_seconds)
+    if wanted is None:
+        return None
+    try:
+        seconds = float(wanted)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 0 < seconds <= MOST_SECONDS:
+        raise tool_logic("`timeout_seconds` is a number above 0, at most 3600.", f"Given: {wanted!r:.80}")
+    return seconds
+
+
+def _env_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str.__str__(value) if isinstance(value, str) else json.dumps(plain_output(value), ensure_ascii=False)
+
+
+def _true(value: Any) -> bool:
+    return value is True or (isinstance(value, str) and value.strip().lower() == "true")

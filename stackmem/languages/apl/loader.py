@@ -1,0 +1,179 @@
+"""From a document's text to nodes: its shape is checked here, and every fault is named where it stands."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from stackmem.languages.yaml_tree import Scalar, Table, Tree, YamlError, kind_of, parse_yaml, plain
+
+from .nodes import PHASES, Fault, Head, Input, Output, Phase, Program, Step, Tool
+from .shapes import Shapes
+from .step_loader import Steps
+
+_TOP = ("inputs", "local_tool_paths", "import", "constants", "def_step")
+_INPUT_KEYS = {"name", "description", "required", "default"}
+_LOOPS = ("foreach", "parallel_foreach", "while")
+_PHASE = "Invalid Phase Structure"
+_INPUT = "Invalid Input Definition"
+_TOOL = "Invalid Tool Definition"
+_YAML = "Invalid YAML"
+
+
+@lru_cache(maxsize=32)
+def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
+    """The program as far as it can be read, and what is wrong with it; None where it is no mapping at all."""
+    shapes = Shapes()
+    table = _document(text, "A program", shapes)
+    if table is None:
+        return None, tuple(shapes.faults)
+    steps = Steps(shapes)
+    for key, _ in table.pairs:
+        if key.value not in (*PHASES, *_TOP):
+            name = str(key.value)[:60]
+            known = ", ".join(PHASES)
+            shapes.fault(key.place, _PHASE, f"`{name}` is no phase; the phases are {known}.")
+    phases = tuple(_phase(str(key.value), key, body, steps, shapes) for key, body in table.pairs if key.value in PHASES)
+    named = shapes.table(table.get("def_step"), "`def_step`", "Invalid Step")
+    program = Program(
+        phases=phases,
+        inputs=inputs(table, shapes),
+        local_tool_paths=tuple(path for path, _ in shapes.texts(table, "local_tool_paths", "Invalid Program")),
+        imports=tuple(path for path, _ in shapes.texts(table, "import", "Invalid Program")),
+        constants=shapes.values(table, "constants", "Invalid Program"),
+        steps={str(key.value): steps.read(body, f"`{key.value}`", 1) for key, body in named.pairs} if named else {},
+        places={str(key.value): key.place for key, _ in table.pairs},
+    )
+    return program, tuple(shapes.faults)
+
+
+@lru_cache(maxsize=32)
+def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
+    """A ``*.tool.apl``; None where it has no name or is no mapping."""
+    shapes = Shapes()
+    document = _document(text, "A tool file", shapes)
+    if document is None:
+        return None, tuple(shapes.faults)
+    for key, _ in document.pairs:
+        if key.value != "tool_definition":
+            name = str(key.value)[:60]
+            shapes.fault(key.place, _TOOL, f"`{name}` is no key of a tool file; it has `tool_definition` alone.")
+    table = shapes.table(document.get("tool_definition"), "`tool_definition`", _TOOL)
+    if table is None:
+        if document.get("tool_definition") is None:
+            shapes.fault(document.place, _TOOL, "A tool file has `tool_definition`.")
+        return None, tuple(shapes.faults)
+    for key, _ in table.pairs:
+        if key.value not in ("name", "description", "inputs", "outputs", "run"):
+            shapes.fault(key.place, _TOOL, f"`{str(key.value)[:60]}` is no key of a tool definition.")
+    name = shapes.text(table, "name", "the tool", _TOOL)
+    tool = Tool(
+        name=name,
+        place=table.place,
+        description=shapes.text(table, "description", "the tool", _TOOL),
+        inputs=inputs(table, shapes),
+        outputs=outputs(table, shapes),
+        body=Steps(shapes).read(table.get("run"), "`run`"),
+    )
+    if table.get("run") is None:
+        shapes.fault(table.place, _TOOL, "The tool has no `run`.")
+    return (tool if name else None), tuple(shapes.faults)
+
+
+@lru_cache(maxsize=32)
+def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
+    """An ``APL_STL.yml``: tools by their interface alone; their ``body`` is empty."""
+    shapes = Shapes()
+    try:
+        tree = parse_yaml(text)
+    except YamlError as error:
+        return (), (Fault(error.place, _YAML, _sentence(error.message)),)
+    found = []
+    for item in shapes.items(tree, "A standard library", _TOOL):
+        table = shapes.table(item, "A tool", _TOOL)
+        if table is None:
+            continue
+        name = shapes.text(table, "name", "the tool", _TOOL)
+        about = table.get("description")
+        description = str(about.value) if isinstance(about, Scalar) and about.value is not None else ""
+        described = inputs(table, shapes, described=False)
+        found.append(Tool(name, table.place, description, described, outputs(table, shapes), ()))
+    return tuple(tool for tool in found if tool.name), tuple(shapes.faults)
+
+
+def inputs(table: Table, shapes: Shapes, *, described: bool = True) -> tuple[Input, ...]:
+    found: dict[str, Input] = {}
+    for item in shapes.items(table.get("inputs"), "`inputs`", _INPUT):
+        entry = shapes.table(item, "An input", _INPUT)
+        if entry is None:
+            continue
+        name = shapes.text(entry, "name", "an input", _INPUT)
+        described_as = entry.get("description")
+        if described or described_as is not None:
+            shapes.text(entry, "description", f"the input `{name}`" if name else "an input", _INPUT)
+        for key, _ in entry.pairs:
+            if key.value not in _INPUT_KEYS:
+                known = ", ".join(sorted(_INPUT_KEYS))
+                shapes.fault(key.place, _INPUT, f"`{str(key.value)[:60]}` is no key of an input; known: {known}.")
+        if name in found:
+            shapes.fault(entry.place, _INPUT, f"The input `{name}` is declared twice.")
+        default = entry.get("default")
+        if name and (not name.isidentifier() or name == "module_path"):
+            message = f"`{name[:60]}` cannot be an input's name; it is letters, digits and _, and not `module_path`."
+            shapes.fault(entry.place, _INPUT, message)
+        if name:
+            about = described_as.value if isinstance(described_as, Scalar) else ""
+            found[name] = Input(
+                name=name,
+                place=entry.place,
+                description=str(about or ""),
+                required=shapes.flag(entry, "required", _INPUT),
+                default=plain(default) if default is not None else None,
+                has_default=default is not None,
+            )
+    return tuple(found.values())
+
+
+def outputs(table: Table, shapes: Shapes) -> tuple[Output, ...]:
+    found = []
+    for item in shapes.items(table.get("outputs"), "`outputs`", _TOOL):
+        entry = shapes.table(item, "An output", _TOOL)
+        if entry is not None and (name := shapes.text(entry, "name", "an output", _TOOL)):
+            about = entry.get("description")
+            found.append(Output(name, str(about.value or "") if isinstance(about, Scalar) else ""))
+    return tuple(found)
+
+
+def _document(text: str, what: str, shapes: Shapes) -> Table | None:
+    try:
+        tree = parse_yaml(text)
+    except YamlError as error:
+        shapes.fault(error.place, _YAML, _sentence(error.message))
+        return None
+    if not isinstance(tree, Table):
+        shapes.fault(tree.place, _PHASE, f"{what} is a mapping, not {kind_of(tree)}.")
+        return None
+    return shapes.table(tree, what.lower(), _PHASE)
+
+
+def _sentence(message: str) -> str:
+    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+
+
+def _phase(name: str, key: Scalar, body: Tree, steps: Steps, shapes: Shapes) -> Phase:
+    """A list of steps, or one loop."""
+    if not isinstance(body, Table):
+        return Phase(name, key.place, steps.read(body, f"The phase `{name}`"))
+    kinds = [kind for kind in _LOOPS if body.get(kind) is not None]
+    if len(kinds) != 1:
+        shapes.fault(key.place, _PHASE, f"The phase `{name}` is a list of steps, or one loop with `run`.")
+        return Phase(name, key.place, ())
+    more = ("register",) if kinds == ["parallel_foreach"] else ()
+    for inner, _ in body.pairs:
+        if inner.value not in (kinds[0], "run", "directives", *more):
+            shapes.fault(inner.place, _PHASE, f"`{str(inner.value)[:60]}` is no key of a phase that is a loop.")
+    shapes.table(body, f"the phase `{name}`", _PHASE)
+    places = {str(inner.value): inner.place for inner, _ in body.pairs}
+    directives = tuple(directive for directive, _ in shapes.texts(body, "directives", "Unknown Directive"))
+    head = Head(name=f"{name} loop", place=key.place, directives=directives, places=places)
+    loop: Step | None = steps.loop(body, kinds[0], head, 0)
+    return Phase(name, key.place, (loop,) if loop else (), looped=True)

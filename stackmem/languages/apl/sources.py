@@ -1,0 +1,205 @@
+"""Reading programs, tools, the standard library and configuration; each source is asked for as an effect."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Generator
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.languages.effects import LoadSource, Source
+from stackmem.languages.yaml_tree import Table, YamlError, line_of, parse_yaml, plain
+
+from .halts import Halt, source_failed
+from .here import Here
+from .loader import load_library, load_program, load_tool
+from .nodes import Fault, Program, Tool
+from .registry import Registry, base_registry
+
+CONFIG = ".aplconfig"
+LIBRARY = "APL_STL.yml"
+PACKAGED = f"stackmem:apl/{LIBRARY}"
+MANIFEST = "agent_native_tools.yml"
+TOOL_SUFFIX = ".tool.apl"
+_CONFIG_KEYS = ("runtime", "linter", "tool_paths", "while_limit")
+
+Reading = Generator[LoadSource, Source, Any]
+
+
+class Config(Struct, frozen=True):
+    """An ``.aplconfig``.
+
+    Attributes:
+        path: Empty where there is none.
+        while_limit: Rounds of a ``while``; 0 is the default.
+        runtime: The folder of the file it names holds the standard library; its text is not executed.
+
+    """
+
+    path: str = ""
+    runtime: str = ""
+    linter: str = ""
+    tool_paths: tuple[str, ...] = ()
+    while_limit: int = 0
+
+
+def invalid(path: str, fault: Fault, text: str) -> Halt:
+    """Of a document that cannot be executed: its first fault, where it stands, and the line."""
+    where = f"{path}:{fault.place.line}:{fault.place.column}"
+    line = line_of(text, fault.place).strip()
+    return Halt("Invalid Program", f"{fault.title}: {fault.message}", f"{where}: {line}" if line else where)
+
+
+def read_program(path: str, text: str) -> Program:
+    """Raises ``Halt`` for its first fault."""
+    program, faults = load_program(text)
+    if faults or program is None:
+        raise invalid(path, faults[0], text)
+    return program
+
+
+def read_config(named: str, beside: str) -> Reading:
+    """The configuration at a path; without one an empty one.
+
+    Raises:
+        Halt: It is missing or broken.
+
+    """
+    if not named:
+        return Config()
+    source: Source = yield LoadSource(named, beside)
+    if source.failed:
+        raise source_failed("The configuration could not be read.", source, named)
+    return _config(source)
+
+
+def _config(source: Source) -> Config:
+    try:
+        tree = parse_yaml(source.text)
+    except YamlError as error:
+        raise invalid(source.path, Fault(error.place, "Invalid YAML", error.message), source.text) from error
+    if not isinstance(tree, Table):
+        raise invalid(source.path, Fault(tree.place, "Invalid Configuration", "It is a mapping."), source.text)
+    for key, _ in tree.pairs:
+        if key.value not in _CONFIG_KEYS:
+            message = f"`{key.value}` is no key of it; known: {', '.join(_CONFIG_KEYS)}."
+            raise invalid(source.path, Fault(key.place, "Invalid Configuration", message), source.text)
+    values = plain(tree)
+    paths = values.get("tool_paths") or []
+    texts = (values.get("runtime") or "", values.get("linter") or "", *(paths if isinstance(paths, list) else [None]))
+    if not all(isinstance(text, str) for text in texts):
+        raise invalid(source.path, Fault(tree.place, "Invalid Configuration", "Its values are paths."), source.text)
+    limit = values.get("while_limit", 0)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        message = "`while_limit` is a whole number."
+        raise invalid(source.path, Fault(tree.place, "Invalid Configuration", message), source.text)
+    return Config(source.path, str(texts[0]), str(texts[1]), tuple(map(str, texts[2:])), limit)
+
+
+def base_of(config: Config, own: Any) -> Reading:
+    """The registry before any program is read: built-ins, library, manifest, global tools.
+
+    Raises:
+        Halt: A file that is named is missing or broken.
+
+    """
+    library = yield from _library(config)
+    registry = base_registry(library, own)
+    if not config.path:
+        return registry
+    manifest: Source = yield LoadSource(MANIFEST, config.path)
+    if not manifest.failed:
+        tools, faults = load_library(manifest.text)
+        if faults:
+            raise invalid(manifest.path, faults[0], manifest.text)
+        registry = registry.with_custom(((tool, manifest.path) for tool in tools), "global")
+    found = yield from _tools_in(config.tool_paths, config.path)
+    return registry.with_custom(found, "global")
+
+
+def _library(config: Config) -> Reading:
+    if config.runtime:
+        beside = posixpath.join(posixpath.dirname(config.runtime), LIBRARY)
+        source: Source = yield LoadSource(beside, config.path)
+        if not source.failed:
+            return _tools_of_library(source)
+        if source.failed != "No such file":
+            raise source_failed("The folder of the runtime could not be read.", source, beside)
+    source = yield LoadSource(PACKAGED)
+    return _tools_of_library(source)
+
+
+def _tools_of_library(source: Source) -> tuple[Tool, ...]:
+    tools, faults = load_library(source.text)
+    if faults or source.failed:
+        fault = faults[0] if faults else Fault(parse_yaml("").place, "Invalid Library", source.failed)
+        raise invalid(source.path, fault, source.text)
+    return tools
+
+
+def registry_of(program: Program, source: str, base: Registry) -> Reading:
+    """The registry of one program: with its own tools over ``base``.
+
+    Raises:
+        Halt: A folder or a file that is named is missing or broken.
+
+    """
+    found = yield from _tools_in(program.local_tool_paths, source)
+    for path in program.imports:
+        loaded: Source = yield LoadSource(path, source)
+        if loaded.failed:
+            raise source_failed("An imported tool file could not be read.", loaded, path)
+        found.append((_tool(loaded), loaded.path))
+    return base.with_custom(found, "local")
+
+
+def _tools_in(folders: tuple[str, ...], beside: str) -> Generator[LoadSource, Source, list[tuple[Tool, str]]]:
+    """The tools of folders, each scanned flat, files in the order of their names."""
+    found = []
+    for folder in folders:
+        listing: Source = yield LoadSource(folder, beside, listing=True)
+        if listing.failed:
+            raise source_failed("A folder of tools could not be read.", listing, folder)
+        for name in listing.text.splitlines():
+            if name.lower().endswith(TOOL_SUFFIX):
+                loaded: Source = yield LoadSource(posixpath.join(folder, name), beside)
+                if loaded.failed:
+                    raise source_failed("A tool file could not be read.", loaded, name)
+                found.append((_tool(loaded), loaded.path))
+    return found
+
+
+def _tool(source: Source) -> Tool:
+    tool, faults = load_tool(source.text)
+    if faults or tool is None:
+        raise invalid(source.path, faults[0], source.text)
+    return tool
+
+
+def load_program_at(named: str, here: Here) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
+    """``(program, its path, its folder)`` of a program that a step names: a file, or a folder with ``main.apl``.
+
+    Raises:
+        Halt: There is none, or it is broken.
+
+    """
+    wanted = named
+    if not named.lower().endswith(".apl"):
+        listing: Source = yield LoadSource(named, here.source, listing=True)
+        if not listing.failed:
+            wanted = posixpath.join(named, "main.apl")
+            if "main.apl" not in listing.text.splitlines():
+                raise no_entry_point(listing.path or named)
+    source: Source = yield LoadSource(wanted, here.source)
+    if source.failed:
+        raise source_failed("The program could not be found.", source, named)
+    return read_program(source.path, source.text), source.path, posixpath.dirname(source.path)
+
+
+def no_entry_point(path: str) -> Halt:
+    return Halt(
+        "Module Entry Point Not Found",
+        "The specified path is a directory, but no 'main.apl' file was found inside it.",
+        f'Path: "{path}"',
+    )

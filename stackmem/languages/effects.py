@@ -1,0 +1,272 @@
+"""What a program asks of the world, and what it is sent: the seam between every language and the machine.
+
+A program is a generator. It yields an effect and is sent its answer, or yields a note (a fact of
+``core.program_events``) and is sent None; it returns its value, or raises ``Halted``. It is replayed by running it
+again against the recorded answers, so it reads no clock, no file and no random number, and iterates over no set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.messages import Breakpoint, Message, Text, Usage
+from stackmem.core.program_facts import Note, ToolFailure
+from stackmem.errors import ProgramError
+
+
+class Halted(ProgramError):  # noqa: N818 - a report, not a crash; the word of every language's documents
+    """A program stops with a fault.
+
+    Attributes:
+        kind: The error's type as the language names it, such as ``Command Failed``.
+        report: What is printed, whole.
+        path: The step's place in the program.
+
+    """
+
+    def __init__(self, kind: str, report: str, path: str = "") -> None:
+        super().__init__(report)
+        self.kind, self.report, self.path = kind, report, path
+
+
+class InvokeTool(Struct, frozen=True):
+    """Call a tool; answered by ``ToolAnswer``.
+
+    Built in: ``shell(command, working_directory?, env?)`` gives ``{stdout, stderr, exit_code}``; ``read_file(path)``
+    the text; ``write_file(path, content)`` and ``make_directory(path)`` nothing; ``list_files(path?)`` a list of paths.
+    Relative paths are of the workspace. Every other name is a tool of the person's own.
+
+    Attributes:
+        timeout_seconds: Of a command, at most 3,600; None is the run's own limit.
+
+    """
+
+    tool: str
+    arguments: dict[str, Any] = {}
+    timeout_seconds: float | None = None
+
+
+class ToolAnswer(Struct, frozen=True):
+    """What a tool came to.
+
+    Attributes:
+        value: A JSON value. A command that failed with ``exit`` or was killed has its output here all the same.
+        failed: Empty where it did what was asked.
+        detail: One sentence on the failure.
+
+    """
+
+    value: Any = None
+    failed: ToolFailure = ""
+    detail: str = ""
+
+
+class Complete(Struct, frozen=True):
+    """Ask the model for one completion without tools; answered by ``Completion``.
+
+    Attributes:
+        messages: They end with the user's.
+        schema: A JSON Schema that the reply must fit as JSON. One that does not is refused with its first fault and
+            asked for again, three times.
+        breakpoints: Where the provider may cache, see ``core.messages``.
+        name: What it is for, in short; a script may ask for it as the frame's name.
+        model: The name of another model than the run's own, as ``--model`` takes it; empty is the run's own.
+
+    """
+
+    messages: tuple[Message, ...]
+    system: str = ""
+    schema: dict[str, Any] | None = None
+    breakpoints: tuple[Breakpoint, ...] = ()
+    name: str = ""
+    model: str = ""
+
+
+class Completion(Struct, frozen=True):
+    """The model's reply.
+
+    Attributes:
+        value: The reply as JSON where a schema was given.
+        stop: Why it ended, as in ``ModelReplied``.
+        failed: ``misfit`` (three replies did not fit the schema), ``window`` (the prompt is longer than the model
+            takes), ``truncated`` or ``refused``; else empty. Any other failure of the provider ends the run.
+
+    """
+
+    text: str
+    value: Any = None
+    stop: str = "end"
+    failed: str = ""
+    detail: str = ""
+    usage: Usage = Usage()
+
+
+class RunFrame(Struct, frozen=True):
+    """Hand work to the agent in a frame of its own, under the run's strategy; answered by ``FrameAnswer``.
+
+    Attributes:
+        task: What to do, whole.
+        inputs: Name to value, shown in the frame's first message.
+        returns: What the result must be, in words.
+        schema: A JSON Schema that the result must fit as JSON.
+        using: Hints on how to do it.
+        model: As in ``Complete``; the frames that are pushed from this one have it, too.
+
+    """
+
+    name: str
+    task: str
+    inputs: dict[str, Any] = {}
+    returns: str = ""
+    schema: dict[str, Any] | None = None
+    using: tuple[str, ...] = ()
+    model: str = ""
+
+
+class FrameAnswer(Struct, frozen=True):
+    """What the frame came to.
+
+    Attributes:
+        value: The result as JSON where a schema was given.
+        failed: ``misfit``, ``window``, ``constraint`` or ``stalled``; ``result`` is then the frame's last words.
+        plan: The text of its first reply.
+
+    """
+
+    result: str
+    value: Any = None
+    failed: str = ""
+    detail: str = ""
+    plan: str = ""
+
+
+class EnterFrame(Struct, frozen=True):
+    """Open a frame of the program's own on the shared stack; sent None. Its completions are counted there."""
+
+    name: str
+    intent: str
+
+
+class LeaveFrame(Struct, frozen=True):
+    """Close the frame that was opened last; sent None."""
+
+    result: str
+
+
+class Say(Struct, frozen=True):
+    """Tell the person something; sent None."""
+
+    text: str
+
+
+class AskUser(Struct, frozen=True):
+    """Ask the person; sent the answer's text. Where nobody answers, the run ends ``input_needed``, resumable."""
+
+    question: str
+
+
+class Wait(Struct, frozen=True):
+    """Wait; sent None."""
+
+    seconds: float
+
+
+class LoadSource(Struct, frozen=True):
+    """Read a source (a program, a library, a configuration); answered by ``Source``.
+
+    Attributes:
+        path: Relative to ``beside``'s folder.
+        beside: The source that names it; empty is the program itself. ``stackmem:NAME`` is a packaged one.
+        listing: Read a folder instead: the text is one name a line, sorted.
+
+    """
+
+    path: str
+    beside: str = ""
+    listing: bool = False
+
+
+class Source(Struct, frozen=True):
+    """A source.
+
+    Attributes:
+        path: Absolute, as a later ``beside`` takes it.
+        failed: Why there is no text; empty where there is.
+
+    """
+
+    path: str
+    text: str = ""
+    digest: str = ""
+    failed: str = ""
+
+
+class KeepChunk(Struct, frozen=True):
+    """Put a chunk on the heap, over what has its name; answered by ``ChunkAnswer``.
+
+    Attributes:
+        name: Characters that no chunk's name has become ``_``; a name that becomes another one's is refused.
+        source: The workspace file it describes, if any.
+
+    """
+
+    name: str
+    content: str
+    description: str = ""
+    source: str = ""
+
+
+class ReadChunk(Struct, frozen=True):
+    """Read a chunk, also one that the agent stored; answered by ``ChunkAnswer``."""
+
+    name: str
+
+
+class DropChunk(Struct, frozen=True):
+    """Take a chunk from the heap; answered by ``ChunkAnswer``."""
+
+    name: str
+
+
+class ListChunks(Struct, frozen=True):
+    """The heap's index; sent a tuple of ``(name, characters, description)`` in order of allocation."""
+
+
+class ChunkAnswer(Struct, frozen=True):
+    """A chunk's content, or why there is none (the refusal an agent would read)."""
+
+    content: str = ""
+    failed: str = ""
+
+
+class Group(Struct, frozen=True):
+    """Several effects at once; sent a tuple of their answers, in the order asked.
+
+    Attributes:
+        effects: Tools, completions, sources and frames; what must not run beside another is run by itself.
+        most: How many may run at a time.
+
+    """
+
+    effects: tuple[InvokeTool | Complete | RunFrame | LoadSource, ...]
+    most: int = 4
+
+
+Single = InvokeTool | Complete | RunFrame | LoadSource
+Effect = (
+    Single | EnterFrame | LeaveFrame | Say | AskUser | Wait | KeepChunk | ReadChunk | DropChunk | ListChunks | Group
+)  # fmt: skip
+Answer = Any
+"""Depends on the effect; each effect's docstring names it. Use ``answer: ToolAnswer = yield InvokeTool(...)``."""
+Value = Any
+"""A JSON value."""
+
+Program = Generator[Effect | Note, Answer, Value]
+
+
+def prompt(text: str) -> tuple[Message, ...]:
+    """The messages of a completion that asks one thing."""
+    return (Message("user", (Text(text),)),)

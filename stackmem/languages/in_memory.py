@@ -1,0 +1,110 @@
+"""Runs a program in memory, against answers from a function: for tests of a language, and for reading sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.program_facts import Note
+
+from .effects import (
+    Answer,
+    ChunkAnswer,
+    DropChunk,
+    Effect,
+    EnterFrame,
+    Group,
+    Halted,
+    KeepChunk,
+    LeaveFrame,
+    ListChunks,
+    LoadSource,
+    Program,
+    ReadChunk,
+    Say,
+    Source,
+    Value,
+    Wait,
+)
+from .language import Reading
+
+
+class Done(Struct):
+    """What came of it.
+
+    Attributes:
+        happened: Every effect and note, in order.
+        said: What it told its person.
+        halted: Its fault, where it had one; ``value`` is then None.
+        chunks: The heap at the end.
+
+    """
+
+    value: Value
+    happened: list[Effect | Note]
+    said: list[str]
+    halted: Halted | None
+    chunks: dict[str, str]
+
+
+def run_in_memory(
+    program: Program, answer: Callable[[Effect], Answer], sources: Mapping[str, str] | None = None
+) -> Done:
+    """Run ``program`` to its end.
+
+    Args:
+        answer: Gives the answer of every tool, completion, frame and question.
+        sources: Path to text, for ``LoadSource``; a path is looked up as it is asked for.
+
+    """
+    done = Done(None, [], [], None, {})
+    sent: Answer = None
+    try:
+        while True:
+            asked = program.send(sent)
+            done.happened.append(asked)
+            sent = None if isinstance(asked, Note) else _answered(asked, answer, sources or {}, done)
+    except StopIteration as stop:
+        done.value = stop.value
+    except Halted as halted:
+        done.halted = halted
+    return done
+
+
+def _answered(effect: Effect, answer: Callable[[Effect], Answer], sources: Mapping[str, str], done: Done) -> Any:
+    match effect:
+        case Group():
+            return tuple(_answered(each, answer, sources, done) for each in effect.effects)
+        case Say():
+            done.said.append(effect.text)
+            return None
+        case EnterFrame() | LeaveFrame() | Wait():
+            return None
+        case LoadSource():
+            found = sources.get(effect.path)
+            return Source(effect.path, failed="No such file") if found is None else Source(effect.path, found)
+        case KeepChunk():
+            done.chunks[effect.name] = effect.content
+            return ChunkAnswer()
+        case ReadChunk() | DropChunk() if effect.name not in done.chunks:
+            return ChunkAnswer(failed=f"there is no chunk {effect.name!r}")
+        case ReadChunk():
+            return ChunkAnswer(done.chunks[effect.name])
+        case DropChunk():
+            return ChunkAnswer(done.chunks.pop(effect.name))
+        case ListChunks():
+            return tuple((name, len(text), "") for name, text in done.chunks.items())
+        case _:
+            return answer(effect)
+
+
+def read_with(reading: Reading, load: Callable[[LoadSource], Source]) -> Any:
+    """What a reading comes to, each source read by ``load``."""
+    try:
+        asked = next(reading)
+        while True:
+            asked = reading.send(load(asked))
+    except StopIteration as stop:
+        return stop.value

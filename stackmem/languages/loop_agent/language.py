@@ -1,0 +1,124 @@
+"""The loop agent as the machine sees it."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+from collections.abc import Iterator
+
+from stackmem.core.json_schema import first_fault
+from stackmem.core.program_facts import PhaseEnded
+from stackmem.errors import UsageError
+from stackmem.languages.effects import Halted, Program, Say
+from stackmem.languages.language import Language, Launch, Reading
+from stackmem.languages.values import digest_of
+
+from .agent_loop import run_agent
+from .announcing import announcer
+from .definition import Agent
+from .family import Broken, Loaded, every_agent, load_family, unknown_tool
+from .linter import lint
+from .loader import load_agent
+from .prompt_params import prompt_params
+from .session import Ended, Family, Finish, Session
+from .tool_schemas import with_tools
+
+NO_REQUEST = "Do what your definition says; nothing more was asked for."
+
+
+def start(launch: Launch) -> Program:
+    """The program; see ``language.Language``. Its value is the payload as the agent leaves it."""
+    loaded: Loaded = yield from _loaded(launch)
+    agent = loaded.agent
+    window = launch.options.get("window_tokens")
+    family = Family(run_agent, loaded.files, itertools.count(1), window if isinstance(window, int) else None)
+    session = Session(
+        agent, family, {**agent.payload, **launch.inputs}, str(launch.options.get("request") or NO_REQUEST),
+        prompt_params(agent.prompt_params), path=agent.name, source=launch.path,
+    )  # fmt: skip
+    try:
+        finish: Finish = yield from run_agent(session)
+    except Ended as ended:
+        report = f"{agent.name} ended in turn {session.turn}: {ended.kind}. {ended.reason}"
+        raise Halted(ended.kind, report, f"{agent.name}/turn {session.turn}") from ended
+    if finish.message:
+        yield Say(finish.message)
+    yield PhaseEnded(agent.name, {"payload": digest_of(finish.payload)})
+    return finish.payload
+
+
+def _loaded(launch: Launch) -> Reading:
+    """The agent and all that it can ask; inputs and tools are checked.
+
+    Raises:
+        Halted: A definition is broken, or a tool is not there.
+        UsageError: An input is not one of the agent's, or does not fit.
+
+    """
+    try:
+        loaded: Loaded = yield from load_family(launch.path, launch.text)
+    except Broken as broken:
+        raise Halted("Invalid Agent", str(broken), launch.path) from broken
+    _check_inputs(loaded.agent, launch)
+    missing = unknown_tool(loaded, launch.path, launch.tools)
+    if missing:
+        raise Halted("Unknown Tool", missing, launch.path)
+    files = {named: (path, with_tools(agent, launch.tools)) for named, (path, agent) in loaded.files.items()}
+    return Loaded(with_tools(loaded.agent, launch.tools), files)
+
+
+def _check_inputs(agent: Agent, launch: Launch) -> None:
+    declared = agent.payload_schema.get("properties")
+    known = dict.fromkeys([*agent.payload, *(declared if isinstance(declared, dict) else ())])
+    name = posixpath.basename(launch.path)
+    for given in launch.inputs:
+        if given not in known:
+            raise UsageError(f"{name} has no input {given[:80]!r}; known: {', '.join(known) or 'none'}")
+    fault = first_fault({**agent.payload, **launch.inputs}, agent.payload_schema) if agent.payload_schema else ""
+    if fault:
+        raise UsageError(f"the payload of {name} does not fit its schema: {fault}; give it by --input")
+
+
+def outline(launch: Launch) -> Reading:
+    """Every agent with its actions and sub-agents, a line each."""
+    loaded: Loaded = yield from _loaded(launch)
+    return tuple(line for source, agent in every_agent(loaded, launch.path) for line in _outlined(agent, source))
+
+
+def _outlined(agent: Agent, source: str) -> Iterator[str]:
+    yield f"{agent.name} ({posixpath.basename(source)})" + (f", model {agent.model}" if agent.model else "")
+    for action in agent.actions:
+        yield f"  action {action.name}: {action.tool}"
+    for sub in agent.sub_agents:
+        yield f"  sub-agent {sub.name}: {sub.file or 'inline'}, messages {sub.messages}"
+    if agent.payload:
+        yield f"  payload: {', '.join(agent.payload)}"
+
+
+def models(launch: Launch) -> Reading:
+    """The models that the agents name."""
+    loaded: Loaded = yield from _loaded(launch)
+    return tuple(agent.model for _, agent in every_agent(loaded, launch.path) if agent.model)
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """The run's settings that a definition asks for, by their names: its limits in dollars and seconds."""
+    agent, _ = load_agent(text)
+    if agent is None:
+        return {}
+    found = {"max_usd": agent.limits.usd, "max_seconds": agent.limits.seconds}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+LANGUAGE = Language(
+    name="loop_agent",
+    says="agents of one JSON decision a turn, over a payload",
+    suffixes=(".agent.yaml", ".agent.yml"),
+    main="main.agent.yaml",
+    start=start,
+    outline=outline,
+    lint=lint,
+    announcer=announcer,
+    models=models,
+    settings=settings_of,
+)

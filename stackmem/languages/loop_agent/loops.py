@@ -1,0 +1,219 @@
+"""ForEach and While: one decision, many iterations.
+
+Rule 1: results stand in the order of the items, whatever ran beside what.
+Rule 2: iterations that run together see the payload as it was before the loop; what they change is merged in the
+        order of the items.
+Rule 3: an outcome is let go once it is written down and merged; a condition that looks at ``results`` keeps them.
+Rule 4: without ``continueOnError`` nothing begins after the batch in which something failed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from stackmem.core.program_facts import StepEntered, StepLeft
+
+from .actions import mapping_of, run_batch
+from .conditions import unparsable, verdict
+from .loop_results import LoopDone, LoopResults
+from .mapping import writes_of
+from .merging import Merged, Write
+from .naming import found
+from .operations import ActionCall, Ask, ForEach, While
+from .paths import MISSING, looked_up, parsed
+from .references import Names, resolved
+from .result_text import Outcome
+from .session import Doing, Session
+from .side_by_side import side_by_side
+from .spending import pause, refuse_overspent
+from .static_list import static_list
+from .sub_agents import Asked, ask_agent, runs_alone
+
+
+class _Rounds:
+    """What the iterations of one loop share.
+
+    Attributes:
+        failed: Which one failed first; None where none has.
+        fault: Why it did.
+
+    """
+
+    def __init__(self, session: Session, does: ActionCall | Ask, path: str, *, together: bool = False) -> None:
+        self.session, self.does, self.path = session, does, path
+        self.warnings: list[str] = []
+        self.failed: int | None = None
+        self.fault = ""
+        self.merged = Merged(session.payload, session.agent.allowed, together=together)
+        crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
+        self.results = LoopResults(session.family.numbers, crush=crush, shown=shown)
+
+    def act(self, names: Names) -> Any:
+        """What is done, with its references resolved."""
+        if isinstance(self.does, ActionCall):
+            return replace(self.does, params=self._resolved(self.does.params, names))
+        message = self._resolved(self.does.message, names)
+        return replace(
+            self.does,
+            message=message if isinstance(message, str) else str(message),
+            template=self._resolved(self.does.template, names),
+            context=self._resolved(self.does.context, names),
+        )
+
+    def _resolved(self, value: Any, names: Names) -> Any:
+        return resolved(value, names, self.warnings, self.merged.give)
+
+    def took(self, index: int, names: Names, outcome: Outcome, writes: tuple[Write, ...]) -> Doing:
+        """Note an outcome, and merge what it writes."""
+        if not outcome.ok and self.failed is None:
+            self.failed, self.fault = index, outcome.told or outcome.code
+        if outcome.ok and isinstance(self.does, ActionCall):
+            mapping = mapping_of(self.session, self.does)
+            if mapping is not None:
+                writes = (*writes, *writes_of(mapping, outcome.value, names, self.warnings))
+        self.merged.merge(index, writes)
+        self.session.payload = self.merged.payload
+        yield from self.results.take(outcome)
+
+    def one(self, names: Names, index: int) -> Doing:
+        """One iteration by itself; gives its outcome."""
+        act = self.act(names)
+        if isinstance(act, ActionCall):
+            outcomes = yield from run_batch(self.session, (act,), 1)
+            asked = Asked(outcomes[0])
+        else:
+            self.merged.give(self.session.payload)
+            asked = yield from ask_agent(self.session, act, self.session.payload, f"{self.path}[{index}]")
+        yield from self.took(index, names, asked.outcome, asked.writes)
+        return asked.outcome
+
+    def left(self) -> Doing:
+        """Note how many there were, and the first that failed."""
+        yield StepLeft(self.path, "list", self.results.count)
+        if self.failed is not None:
+            first = (
+                f"{self.results.errors} of {self.results.count} failed, iteration {self.failed + 1} first: {self.fault}"
+            )
+            yield StepEntered(self.path, " ".join(first.split())[:300])
+
+    def done(self, kind: str, over: str, stopped: str) -> LoopDone:
+        warnings = tuple(dict.fromkeys([*self.warnings, *self.merged.warnings]))
+        return LoopDone(kind, over, self.results, stopped, warnings)
+
+
+def collection_of(payload: Any, named: str) -> list[Any] | None:
+    """The list that ``collectionPath`` names; None where there is none."""
+    if named.strip().lower().startswith("static:"):
+        return static_list(named.strip()[len("static:") :])
+    bare = named.strip()
+    bare = bare[len("payload.") :] if bare.lower().startswith("payload.") else bare
+    path = parsed(bare)
+    items = MISSING if path is None else looked_up(payload, path)
+    return items if isinstance(items, list) else None
+
+
+def for_each(session: Session, loop: ForEach, path: str) -> Doing:
+    """The loop's ``LoopDone``, or a sentence on why it cannot begin."""
+    items = collection_of(session.payload, loop.collection)
+    if items is None:
+        return f'Collection path "{loop.collection}" not an array'
+    left, items = max(0, len(items) - loop.most), list(items[: loop.most])
+    yield StepEntered(path, f"ForEach over {len(items)} of {loop.collection}"[:300])
+    rounds = _Rounds(session, loop.does, path, together=loop.parallel)
+    if left:
+        told = f"the last {left:,} of {left + len(items):,} items were left out, since maxIterations is {loop.most:,}"
+        rounds.warnings.append(told)
+    width = _width(session, loop)
+    before, stopped = session.payload, ""
+    for start in range(0, len(items), width):
+        yield from _between(session, loop.delay_ms if start else 0)
+        batch = range(start, min(start + width, len(items)))
+        if loop.parallel:
+            named = [_names(session, loop, items[index], index, before) for index in batch]
+            yield from _batch(rounds, named, start, loop, before)
+        else:
+            yield from rounds.one(_names(session, loop, items[start], start, session.payload), start)
+        if rounds.failed is not None and not loop.continue_on_error:
+            stopped = f"iteration {rounds.failed + 1} failed" if rounds.results.count < len(items) else ""
+            if stopped:
+                break
+    yield from rounds.left()
+    return rounds.done("ForEach", loop.collection, stopped)
+
+
+def _between(session: Session, delay_ms: int) -> Doing:
+    """Before an iteration, or a batch of them."""
+    yield from (pause(session, delay_ms / 1_000) if delay_ms else refuse_overspent(session))
+
+
+def _width(session: Session, loop: ForEach) -> int:
+    """How many iterations are begun before their answers are looked at."""
+    return loop.width if loop.parallel else 1
+
+
+def _batch(rounds: _Rounds, named: list[Names], start: int, loop: ForEach, before: Any) -> Doing:
+    session, acts = rounds.session, [rounds.act(names) for names in named]
+    asked: list[Asked]
+    if isinstance(loop.does, ActionCall):
+        action = found(loop.does.name, session.agent.actions, "action")
+        alone = isinstance(action, str) or not action.parallel or action.max_runs is not None
+        if alone:
+            asked = []
+            for act in acts:
+                outcomes = yield from run_batch(session, (act,), 1)
+                asked.append(Asked(outcomes[0]))
+        else:
+            outcomes = yield from run_batch(session, tuple(acts), loop.width)
+            asked = [Asked(outcome) for outcome in outcomes]
+    elif runs_alone(session, loop.does.name):
+        asked = []
+        for index, act in enumerate(acts, start):
+            one = yield from ask_agent(session, act, before, f"{rounds.path}[{index}]")
+            asked.append(one)
+    else:
+        branches = [
+            ask_agent(session, act, before, f"{rounds.path}[{index}]", apart=True)
+            for index, act in enumerate(acts, start)
+        ]
+        asked = yield from side_by_side(branches, loop.width)
+    for index, (names, each) in enumerate(zip(named, asked, strict=True), start):
+        yield from rounds.took(index, names, each.outcome, each.writes)
+
+
+def _names(session: Session, loop: ForEach, item: Any, index: int, payload: Any) -> Names:
+    values = {loop.item: item, loop.index: index, "payload": payload, "data": session.data or {}}
+    return Names(values, (loop.item, loop.index))
+
+
+def while_(session: Session, loop: While, path: str) -> Doing:
+    """The loop's ``LoopDone``, or a sentence on why it cannot begin."""
+    fault = unparsable(loop.condition)
+    if fault:
+        return f"{fault} (condition: {loop.condition[:200]})"
+    yield StepEntered(path, f"While {loop.condition}"[:300])
+    rounds, stopped, results, errors = _Rounds(session, loop.does, path), "", list[Any](), list[Any]()
+    looks_back = "results" in loop.condition, "errors" in loop.condition
+    for index in range(loop.most):
+        attempt = {"attemptNumber": index + 1, "totalAttempts": loop.most}
+        seen = {loop.item: attempt, "payload": session.payload, "results": results, "errors": errors}
+        holds = verdict(loop.condition, seen)
+        if holds.fault and not index:
+            return f"{holds.fault} (condition: {loop.condition[:200]})"
+        if holds.fault:
+            stopped = f"condition '{loop.condition[:200]}' could not be evaluated: {holds.fault}"
+        if not holds.holds:
+            break
+        yield from _between(session, loop.delay_ms if index else 0)
+        values = {loop.item: attempt, "index": index, "payload": session.payload, "data": session.data or {}}
+        outcome = yield from rounds.one(Names(values, (loop.item, "index")), index)
+        results += [outcome.value] if looks_back[0] else []
+        errors += [outcome.told or outcome.code] if looks_back[1] and not outcome.ok else []
+        if not outcome.ok and not loop.continue_on_error:
+            stopped = f"iteration {index + 1} failed"
+            break
+    else:
+        rounds.warnings.append(f"it ran as often as it may ({loop.most}); its condition was not looked at again")
+    yield from rounds.left()
+    return rounds.done("While", loop.condition, stopped)

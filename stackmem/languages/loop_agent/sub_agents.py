@@ -1,0 +1,116 @@
+"""Asks another agent: in a frame of its own, with its own conversation, on a copy of the payload."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.languages.effects import EnterFrame, LeaveFrame
+
+from .conversation import Entry
+from .definition import Agent, Mode
+from .merging import Write, writes_between
+from .naming import found
+from .operations import Ask
+from .prompt_params import RUNTIME, prompt_params
+from .result_text import Outcome
+from .session import MOST_DEPTH, Doing, Ended, Finish, Session
+
+_BOOKENDS = 2
+
+
+class Asked(Struct, frozen=True):
+    """What a sub-agent came to, and what it did to the payload."""
+
+    outcome: Outcome
+    writes: tuple[Write, ...] = ()
+
+
+def agent_of(session: Session, name: str) -> tuple[str, str, Agent, Mode] | str:
+    """``(name, file, agent, mode)`` of a sub-agent, or what is wrong."""
+    sub = found(name, session.agent.sub_agents, "sub-agent")
+    if isinstance(sub, str):
+        return sub
+    if sub.inline is not None:
+        return sub.name, session.source, sub.inline, sub.messages
+    source, agent = session.family.files[session.source, sub.file]
+    return sub.name, source, agent, sub.messages
+
+
+def runs_alone(session: Session, name: str) -> bool:
+    """Whether a sub-agent must not run beside others: it has something to use, or its dollars are counted."""
+    known = agent_of(session, name)
+    if isinstance(known, str):
+        return True
+    agent = known[2]
+    return bool(agent.actions or agent.sub_agents) or agent.limits.usd is not None
+
+
+def ask_agent(session: Session, ask: Ask, payload: Any, path: str, *, apart: bool = False) -> Doing:
+    """What comes of asking; the payload is not changed, see ``Asked.writes``.
+
+    Args:
+        payload: What the sub-agent begins with, over what its own definition says.
+        apart: It runs beside others, and has no frame.
+
+    """
+    known = agent_of(session, ask.name)
+    if isinstance(known, str):
+        return Asked(Outcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", told=known))
+    name, source, agent, mode = known
+    if session.depth + 1 >= MOST_DEPTH:
+        told = f"agents may ask one another {MOST_DEPTH} deep; do this yourself"
+        return Asked(Outcome(name, ok=False, code="LIMIT", told=told))
+    params = prompt_params(agent.prompt_params, ask.template.get(RUNTIME))
+    child = Session(
+        agent, session.family, {**agent.payload, **payload}, _request(session, ask, mode), params,
+        path=f"{path}/{name}", source=source, depth=session.depth + 1, data=ask.template, apart=apart or session.apart,
+    )  # fmt: skip
+    child.parent, child.watches = session.agent.name, session.watches
+    if not child.apart:
+        yield EnterFrame(name, ask.message)
+    try:
+        finish: Finish = yield from session.family.run(child)
+        outcome = Outcome(name, ok=True, value=finish.message, told="chat" if finish.chat else "")
+        writes = tuple(writes_between(payload, finish.payload))
+    except Ended as ended:
+        outcome = Outcome(name, ok=False, code=ended.kind.upper(), told=ended.reason)
+        writes = ()
+    session.tokens += child.tokens
+    if not child.apart:
+        yield LeaveFrame(str(outcome.value if outcome.ok else outcome.told))
+    return Asked(outcome, writes)
+
+
+def _request(session: Session, ask: Ask, mode: Mode) -> str:
+    parts = [ask.message]
+    if ask.context is not None:
+        context = ask.context if isinstance(ask.context, str) else json.dumps(ask.context, ensure_ascii=False)
+        parts.append(f"CONTEXT\n{context}")
+    shown = chosen(_before_asking(session.conversation.entries), mode)
+    if shown:
+        parts.append("CONVERSATION OF THE PARENT\n" + "\n\n".join(shown))
+    return "\n\n".join(parts)
+
+
+def _before_asking(entries: list[Entry]) -> list[Entry]:
+    """Without the response that asks, whose words for the sub-agent it has already."""
+    asking = max((index for index, entry in enumerate(entries) if entry.from_model), default=len(entries))
+    return entries[:asking]
+
+
+def chosen(entries: list[Entry], mode: Mode) -> list[str]:
+    """What a sub-agent sees of its parent's conversation."""
+    texts = [f"{'PARENT' if entry.from_model else 'TOLD'}: {entry.text}" for entry in entries]
+    match mode:
+        case "none":
+            return []
+        case "latest":
+            return texts[-1:]
+        case "bookend" if len(texts) > _BOOKENDS + 1:
+            left = len(texts) - _BOOKENDS - 1
+            return [*texts[:_BOOKENDS], f"[{left} messages omitted for context management]", texts[-1]]
+        case _:
+            return texts

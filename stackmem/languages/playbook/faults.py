@@ -1,0 +1,35 @@
+"""A fault of a program's text, and the report of a program that halts."""
+
+from __future__ import annotations
+
+from stackmem.languages.effects import Halted
+
+MOST_SHOWN = 500
+
+
+class PlaybookError(Exception):
+    """The text is no program.
+
+    Attributes:
+        title: In short, as the linter names it.
+        line: In the file, from 1.
+
+    """
+
+    def __init__(self, title: str, message: str, line: int = 1) -> None:
+        super().__init__(message)
+        self.title, self.message, self.line = title, message, line
+
+    def halted(self, path: str, text: str) -> Halted:
+        lines = text.splitlines()
+        shown = lines[self.line - 1].strip() if 0 < self.line <= len(lines) else ""
+        return halted(self.title, self.message, f"{path}:{self.line}", shown)
+
+
+def halted(kind: str, reason: str, where: str, shown: str = "") -> Halted:
+    """A halt: what, why, where (file and line), and the text that led to it."""
+    text = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+    lines = [f"Playbook halted: {kind}", f"  Reason: {reason}", f"  At: {where}"]
+    if text:
+        lines.append("  Text: " + text.replace("\n", "\n        "))
+    return Halted(kind, "\n".join(lines), where)

@@ -1,0 +1,89 @@
+"""Puts a prompt together: what never changes first, then the frame's own, then a tail that is made anew each time."""
+
+from __future__ import annotations
+
+from stackmem.core.messages import Breakpoint, Message, Text
+from stackmem.languages.effects import Complete
+
+from .nodes import Agent, Playbook, Program
+from .state import AgentState, Frame, World, state_json
+
+BUILT_IN_CALLS = (
+    "Say(message)",
+    "SaveArtifact(artifact_name, artifact_summary, artifact_content)",
+    "LoadArtifact(artifact_name)",
+    "SendMessage(target_agent_id, message)",
+    "WaitForMessage(source_agent_id)",
+)
+_CLOSING = "---\n**Follow the contract exactly; deviations break execution.**"
+
+
+def ask(world: World, agent: AgentState, frame: Frame, instruction: str) -> Complete:
+    """The completion that goes on with a frame."""
+    fixed = "\n\n".join([world.contract.strip(), *([agent.agent.says] if agent.agent.says else [])])
+    loaded = [Text(f"Artifact[{name}]\n\n{content}") for name, content in frame.loaded.items()]
+    tail = "\n\n".join(
+        [
+            f"*Session log*\n{agent.log.text() or '(empty)'}",
+            f"*Current state*\n```json\n{state_json(world, agent)}\n```",
+            f"{instruction}\n\n{_CLOSING}",
+        ]
+    )
+    parts = (Text(frame_part(world.program, agent.agent, frame.book)), *loaded, Text(tail))
+    ends = [Breakpoint(-1, 0, "1h"), Breakpoint(0, 0, "1h")]
+    if loaded:
+        ends.append(Breakpoint(0, len(loaded), "5m"))
+    return Complete((Message("user", parts),), system=fixed, breakpoints=tuple(ends), name=frame.book.name)
+
+
+def frame_part(program: Program, agent: Agent, book: Playbook) -> str:
+    """What stays the same as long as a frame lives: the playbook, what it may call, the triggers."""
+    called = [each for each in agent.playbooks if each.name != book.name]
+    own = [f"- `{each.signature}`{_returns(each)} {_first_line(each.says)}".rstrip() for each in (book, *called)]
+    others = [
+        f"- `{other.name}.{each.signature}`{_returns(each)} {_first_line(each.says)}".rstrip()
+        for other in program.agents
+        if other.name != agent.name
+        for each in other.playbooks
+        if each.public
+    ]
+    agents = [other.name for other in program.agents if other.name != agent.name]
+    built_in = [f"- `{call}`" for call in BUILT_IN_CALLS]
+    known = "\n".join([*own, *others, *built_in])
+    beside = f"\n\nYou are the agent {agent.name}. Other agents: {', '.join(agents)}" if agents else ""
+    return (
+        f"*Current playbook*\n```md\n{_numbered(book)}\n```\n\n*What can be called*\n{known}{beside}\n\n"
+        f"*Available playbook triggers*\n```md\n{registry(agent)}\n```"
+    )
+
+
+def registry(agent: Agent) -> str:
+    """The triggers that the model must watch for."""
+    lines = [
+        f'- {trigger.text}, `Trigger["{book.name}:{trigger.label}:{trigger.code}"]` by enqueuing `{book.signature}`'
+        for book in agent.playbooks
+        for trigger in book.triggers
+        if trigger.code != "BGN"
+    ]
+    return "\n".join(lines) or "(none)"
+
+
+def _numbered(book: Playbook) -> str:
+    """The playbook with the number of every line, also where the file leaves it out."""
+    lines = [f"## {book.signature}{_returns(book)}", *([book.says] if book.says else [])]
+    if book.triggers:
+        lines += ["### Triggers", *(f"- {each.label}:{each.code} {each.text}" for each in book.triggers)]
+    lines.append("### Steps")
+    for step in book.steps:
+        lines.append(f"{'  ' * (len(step.number) - 1)}- {step.label}:{step.code} {step.text}".rstrip())
+    if book.notes:
+        lines += ["### Notes", *(f"- {note.name} {note.text}" for note in book.notes)]
+    return "\n".join(lines)
+
+
+def _returns(book: Playbook) -> str:
+    return f" -> {book.returns}" if book.returns else ""
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n")[0][:200] if text.strip() else ""

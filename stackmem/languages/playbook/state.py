@@ -1,0 +1,193 @@
+"""What the orchestrator knows of a program under way: agents, their variables, artifacts, triggers, frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.languages.artifacts import Artifact
+from stackmem.languages.frame_text import shown
+
+from .line_order import StepLine
+from .literals import CallTo, Variable
+from .nodes import Agent, Playbook, Program
+from .session_log import SessionLog
+
+LARGE_CHARS = 500
+"""A longer value stands in the state by its size and its start."""
+SHOWN_NAMES = 100
+"""So many variables, and so many artifacts, are shown in the state; the newest ones."""
+_START_CHARS = 80
+MOST_DEEP = 50
+MOST_VALUE_CHARS = 10 << 20
+_PART_CHARS = 10
+
+
+class Exit(Exception):  # noqa: N818 - ``yld exit``, on its way out through the frames
+    """The program ends here."""
+
+
+class Frame(Struct, eq=False):
+    """A playbook under way.
+
+    Attributes:
+        at: The line executed last.
+        loaded: Name of an artifact to its content, shown for the rest of the frame.
+        returned: What the calls of the last yield bound, until the first Step of the reply that follows.
+        recap: The last one.
+        misses: Replies in a row that broke the contract.
+        mark: Length of the session log when the frame began.
+
+    """
+
+    book: Playbook
+    arguments: dict[str, Any]
+    mark: int = 0
+    at: StepLine | None = None
+    loaded: dict[str, str] = {}
+    returned: dict[str, Any] = {}
+    recap: str = ""
+    misses: int = 0
+    summary: str = ""
+
+    @property
+    def line(self) -> int:
+        return self.at.line if self.at else self.book.line
+
+    @property
+    def place(self) -> str:
+        return f"{self.book.name}:{self.at.label}" if self.at else self.book.name
+
+
+class AgentState:
+    """One agent: its variables are seen by all of its playbooks."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.variables: dict[str, Any] = {}
+        self.log = SessionLog()
+        self.frames: list[Frame] = []
+        self.spent: set[tuple[str, int]] = set()
+        self.changed: set[str] = set()
+        self.inbox: dict[str, list[str]] = {}
+
+    def set(self, name: str, value: Any) -> None:
+        """Give a variable a value; one that changes makes fired triggers ready again."""
+        if name not in self.variables or not same(self.variables[name], value):
+            self.spent.clear()
+        self.bind(name, value)
+
+    def bind(self, name: str, value: Any) -> None:
+        """Give a parameter its value; triggers do not watch it."""
+        self.changed.add(name)
+        self.variables.pop(name, None)  # the newest ones stand last
+        self.variables[name] = value
+
+
+class World:
+    """The program and all of its agents.
+
+    Attributes:
+        artifacts: Those of every agent.
+        frame: The one whose reply was taken last.
+        snoop: Messages between agents are shown to the person.
+
+    """
+
+    def __init__(self, program: Program, path: str, contract: str, *, snoop: bool = False) -> None:
+        self.program, self.path, self.contract, self.snoop = program, path, contract, snoop
+        self.agents = {agent.name: AgentState(agent) for agent in program.agents}
+        self.artifacts: dict[str, Artifact] = {}
+        self.frame: Frame | None = None
+        self.python_calls = 0
+        self.results = 0
+
+    def where(self, frame: Frame | None) -> str:
+        """File and line of what a frame executes; without one the file."""
+        return f"{self.path}:{frame.line} ({frame.place})" if frame else self.path
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are one; ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
+    if one is other:
+        return True
+    match one, other:
+        case bool(), _:
+            return False
+        case _, bool():
+            return False
+        case list(), list():
+            return len(one) == len(other) and all(map(same, one, other))
+        case dict(), dict():
+            return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        case _:
+            return bool(one == other)
+
+
+def resolved(value: Any, variables: dict[str, Any], kept: Iterable[str] = ()) -> Any:
+    """A value with its variables replaced, but for those in ``kept``; an unknown one stays."""
+    match value:
+        case Variable() if value.name in variables and value.name not in kept:
+            return variables[value.name]
+        case list():
+            return [resolved(each, variables, kept) for each in value]
+        case dict():
+            return {key: resolved(each, variables, kept) for key, each in value.items()}
+        case CallTo():
+            values = tuple(resolved(each, variables, kept) for each in value.values)
+            return CallTo(value.name, values, tuple((k, resolved(v, variables, kept)) for k, v in value.named))
+        case _:
+            return value
+
+
+def excess(value: Any) -> str:
+    """What is too much of a value that is put together of variables, or nothing: its depth, or its size.
+
+    A list that holds itself twice is small in memory and without bound where it is written down.
+    """
+    size, left = 0, [(value, 0)]
+    while left:
+        each, depth = left.pop()
+        size += _PART_CHARS + (len(each) if isinstance(each, str) else 0)
+        if depth > MOST_DEEP:
+            return f"the value is nested over {MOST_DEEP} deep"
+        if size > MOST_VALUE_CHARS:
+            return f"the value has over {MOST_VALUE_CHARS:,} characters; save it as an artifact in parts"
+        match each:
+            case list():
+                left.extend((inner, depth + 1) for inner in each)
+            case dict():
+                size += sum(map(len, each))
+                left.extend((inner, depth + 1) for inner in each.values())
+            case CallTo():
+                left.extend((inner, depth) for inner in (*each.values, *(inner for _, inner in each.named)))
+    return ""
+
+
+def in_state(value: Any) -> Any:
+    """A value as it stands in the state: a large one by its size and start."""
+    text = shown(value)
+    return value if len(text) <= LARGE_CHARS else {"chars": len(text), "starts": text[:_START_CHARS]}
+
+
+def state_json(world: World, agent: AgentState) -> str:
+    """The state as the model is shown it: stack, variables, artifacts."""
+    variables = list(agent.variables.items())
+    artifacts = list(world.artifacts.values())
+    told: dict[str, Any] = {
+        "call_stack": [
+            {"playbook": frame.book.name, "line_number": frame.at.label if frame.at else "", "source_line_number":
+             frame.at.line if frame.at else frame.book.line}
+            for frame in agent.frames
+        ],
+        "variables": {f"${name}": in_state(value) for name, value in variables[-SHOWN_NAMES:]},
+        "artifacts": {each.name: each.summary for each in artifacts[-SHOWN_NAMES:]},
+    }  # fmt: skip
+    older = {"variables": len(variables) - SHOWN_NAMES, "artifacts": len(artifacts) - SHOWN_NAMES}
+    left_out = {name: count for name, count in older.items() if count > 0}
+    if left_out:
+        told["older_not_shown"] = left_out
+    return json.dumps(told, indent=2, ensure_ascii=False, default=str)

@@ -1,0 +1,223 @@
+"""One reply of the model, checked against the program item by item.
+
+Rule 1: the pointer moves only where it may; a line that may not follow ends the reply.
+Rule 2: from the first fault on nothing of the reply is performed, and its queued calls are dropped.
+Rule 3: arguments are read at their line, but for variables that an earlier queued call will bind.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from msgspec import Struct
+
+from stackmem.core.program_facts import StepEntered
+from stackmem.languages.values import assigned
+
+from .calling import Target, artifact_name, bound, fault_of, find
+from .contract import variables_in
+from .following import expected
+from .here import Doing, Here
+from .items import AtStep, Fired, Item, Queued, Reply, Returned, Said, SetVar, Unreadable, Yielded
+from .line_order import StepLine
+from .literals import CallTo, Variable
+from .nodes import Playbook, Trigger
+from .session_log import brief
+from .state import Frame, excess, resolved, same
+from .wording import call_text, item_text
+
+
+class Turn(Struct):
+    """What a reply comes to.
+
+    Attributes:
+        queue: Calls to be made at its end.
+        end: Its yield or Return; None where it has neither, or a fault.
+        fault: What is wrong with it, and ``text`` the place.
+        notes: What the model is told beside that.
+        acted: It did something.
+
+    """
+
+    queue: list[Queued] = []
+    end: Returned | Yielded | None = None
+    fault: str = ""
+    text: str = ""
+    notes: list[str] = []
+    acted: bool = False
+
+
+def take(here: Here, frame: Frame, reply: Reply) -> Doing:
+    """Perform what a reply says, up to its end or its first fault; gives the ``Turn``."""
+    reading = _Reading(here, frame)
+    turn = reading.turn
+    for item in reply.items:
+        here.agent.log.add("HIGH" if isinstance(item, Said) and item.kind == "recap" else "LOW", item_text(item))
+        yield from reading.item(item)
+        if turn.fault:
+            turn.text = turn.text or item_text(item)
+            turn.queue.clear()
+            turn.end = None
+            return turn
+    if reply.ignored:
+        turn.notes.append(f"what stood behind the first yield or Return was ignored: {brief(reply.ignored, 200)!r}")
+    if turn.end is None:
+        turn.queue.clear()
+        turn.fault = (
+            "the reply ended without a yld line, so its queued calls were not made; "
+            "end with `yld call`, `yld user`, `yld exit`, or Return and `yld return`"
+        )
+    elif isinstance(turn.end, Yielded) and turn.end.to == "call" and not (turn.queue or turn.acted):
+        turn.fault = "the reply does nothing; execute the next line"
+    return turn
+
+
+class _Reading:
+    def __init__(self, here: Here, frame: Frame) -> None:
+        self._here, self._frame = here, frame
+        self._agent = here.agent
+        self._stepped = False
+        self._dropping = False
+        self.turn = Turn([], notes=[])
+
+    def item(self, item: Item) -> Doing:
+        if not isinstance(item, Queued):
+            self._dropping = False
+        match item:
+            case Said():
+                self._said(item)
+            case SetVar():
+                yield from self._set(item)
+            case AtStep():
+                yield from self._step(item)
+            case Fired():
+                self._fire(item)
+            case Queued():
+                self._queue(item)
+            case Returned():
+                self._returned(item)
+            case Yielded():
+                self.turn.end = item
+            case Unreadable():
+                self.turn.fault, self.turn.text = f"this cannot be read: {item.why}", item.text
+            case _:
+                assert_never(item)  # pragma: no cover - the type checker counts the cases
+
+    def _said(self, said: Said) -> None:
+        if said.kind == "recap" and said.text:
+            self._frame.recap = said.text
+
+    @property
+    def _pending(self) -> list[str]:
+        return [queued.into for queued in self.turn.queue if queued.into]
+
+    def _undefined(self, value: Any, pending: list[str]) -> str:
+        names = [name for name in variables_in(value) if name not in self._agent.variables and name not in pending]
+        return f"${names[0]} has no value; set it first, or give a literal" if names else ""
+
+    def _set(self, item: SetVar) -> Doing:
+        self.turn.fault = self._undefined(item.value, [])
+        if self.turn.fault:
+            return
+        value = resolved(item.value, self._agent.variables)
+        if isinstance(item.value, list | dict) and (why := excess(value)):
+            self.turn.fault = why
+            return
+        kept = self._frame.returned
+        if not self._stepped and item.name in kept and not same(kept[item.name], value):
+            self.turn.fault = f"${item.name} was just returned by a call and keeps that value; use it as it is"
+            return
+        self._agent.set(item.name, value)
+        self.turn.acted = True
+        yield assigned(item.name, value)
+
+    def _step(self, item: AtStep) -> Doing:
+        frame, book = self._frame, self._frame.book
+        line = book.step(item.number) if item.playbook.lower() == book.name.lower() else None
+        if line is None:
+            told = "is no line of it" if item.playbook.lower() == book.name.lower() else "is another playbook"
+            self.turn.fault = f"{book.name} runs, and {item.playbook}:{item.label} {told}; {lines_expected(frame)}"
+            return
+        may = line in expected(book, frame.at)
+        if item.code == "TNK" and not (may and line.code == "TNK"):
+            self.turn.acted = True
+            return
+        if not may:
+            self.turn.fault = f"{book.name}:{line.label} cannot follow here; {lines_expected(frame)}"
+            return
+        if item.code and item.code != line.code:
+            self.turn.notes.append(f"{book.name}:{line.label} is a {line.code}, not a {item.code}")
+        self._stepped = self.turn.acted = True
+        self._here.watched("line", f"{line.label}:{line.code} {line.text}", line.line)
+        frame.at = line
+        yield StepEntered(f"{book.name}:{line.label}", brief(f"{line.code} {line.text}", 200))
+
+    def _fire(self, item: Fired) -> None:
+        found = self._trigger(item)
+        if found is None:
+            known = ", ".join(
+                f"{book.name}:{each.label}:{each.code}"
+                for book in self._agent.agent.playbooks
+                for each in book.triggers
+            )
+            self.turn.fault = f"there is no trigger {item.playbook}:T{item.number}; known: {known or 'none'}"
+            return
+        book, trigger = found
+        if (book.name, trigger.number) in self._agent.spent:
+            self._dropping = True
+            self.turn.notes.append(
+                f"{book.name}:{trigger.label} has fired already, and its call was not queued; "
+                "it is ready again when a variable changes or a message arrives"
+            )
+            return
+        self._agent.spent.add((book.name, trigger.number))
+        self.turn.acted = True
+        if not item.queues:
+            self._queue(Queued(CallTo(book.name)))
+
+    def _trigger(self, item: Fired) -> tuple[Playbook, Trigger] | None:
+        book = self._agent.agent.find(item.playbook)
+        for each in book.triggers if book else ():
+            if book and each.number == item.number:
+                return book, each
+        return None
+
+    def _queue(self, item: Queued) -> None:
+        if self._dropping and item.fired:
+            return
+        pending = self._pending
+        self.turn.fault = fault_of(self._here.world, self._agent, item.call, pending)
+        if self.turn.fault:
+            self.turn.text = call_text(item.call)
+            return
+        call = resolved(self._named(item.call, pending), self._agent.variables, pending)
+        self.turn.fault = excess(call)
+        self.turn.queue.append(Queued(call, item.into, item.fired))
+
+    def _named(self, call: CallTo, pending: list[str]) -> CallTo:
+        """The call with ``$x`` as an artifact's name read as one."""
+        target = find(self._here.world.program, self._agent.agent.name, call.name)
+        given = bound(target, call) if target else ""
+        if not isinstance(target, Target) or target.book or isinstance(given, str) or "artifact_name" not in given:
+            return call
+        name = given["artifact_name"]
+        if isinstance(name, Variable) and name.name in pending:
+            return call
+        told = artifact_name(self._here.world, self._agent, name, loading=call.name == "LoadArtifact")
+        if call.values:
+            return CallTo(call.name, (told, *call.values[1:]), call.named)
+        return CallTo(call.name, (), tuple({**given, "artifact_name": told}.items()))
+
+    def _returned(self, item: Returned) -> None:
+        self.turn.fault = self._undefined(item.value, self._pending)
+        if not self.turn.fault:
+            self.turn.end = item
+
+
+def lines_expected(frame: Frame) -> str:
+    lines = expected(frame.book, frame.at)
+    return f"expected: {', '.join(_shown(frame, line) for line in lines[:12])}"
+
+
+def _shown(frame: Frame, line: StepLine) -> str:
+    return f"{frame.book.name}:{line.label}:{line.code}"

@@ -1,0 +1,148 @@
+"""The tools of a run under the document's names and under their own; each gives a TaskResult."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from msgspec import json
+
+from stackmem.core.messages import ToolSpec
+from stackmem.languages.effects import FrameAnswer, InvokeTool, RunFrame, ToolAnswer
+from stackmem.languages.frame_text import shown
+
+from .asks import ToolRequest, failed_result, task_result
+from .budget import Budget
+from .carried import as_json
+from .errors import SexpEvaluationError
+
+PARAMETERS: dict[str, tuple[str, ...] | None] = {
+    "system_execute_shell_command": ("command", "cwd", "timeout"),
+    "system_read_files": ("file_paths",),
+    "system_list_directory": ("directory_path",),
+    "system_write_file": ("file_path", "content", "overwrite"),
+    "system_get_context": ("query", "matching_strategy"),
+    "aider_automatic": ("prompt", "file_context"),
+    "shell": ("command", "working_directory", "timeout"),
+    "read_file": ("path",),
+    "list_files": ("path",),
+    "write_file": ("path", "content"),
+    "make_directory": ("path",),
+}
+"""Tool to its parameters in their order; the person's own are added to them."""
+
+_NEEDED = {
+    "system_execute_shell_command": ("command",), "shell": ("command",), "system_read_files": ("file_paths",),
+    "system_write_file": ("file_path", "content"), "write_file": ("path", "content"), "read_file": ("path",),
+    "make_directory": ("path",), "aider_automatic": ("prompt",),
+}  # fmt: skip
+
+Doing = Generator[Any, Any, dict[str, Any]]
+
+
+def plain_name(name: str) -> str:
+    """``system:read_files`` is ``system_read_files``."""
+    return name.replace(":", "_")
+
+
+def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
+    """Those of a person's own tool, required ones first; None where its schema does not say."""
+    schema = json.decode(tool.schema)
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return None
+    needed = [name for name in schema.get("required", []) if name in properties]
+    return (*needed, *(name for name in properties if name not in needed))
+
+
+def called(request: ToolRequest, known: tuple[str, ...] | None, budget: Budget) -> Doing:
+    """Effects, to the TaskResult of a tool.
+
+    Raises:
+        SexpEvaluationError: The arguments are not the tool's.
+
+    """
+    name = plain_name(request.name)
+    given = {key: as_json(value, budget) for key, value in request.arguments.items()}
+    if name not in PARAMETERS:
+        answer: ToolAnswer = yield InvokeTool(name, given)
+        return _result(name, answer)
+    unknown = [key for key in given if known is not None and key not in known]
+    missing = [key for key in _NEEDED.get(name, ()) if given.get(key) is None]
+    if unknown or missing:
+        fault = f"takes no '{unknown[0]}'" if unknown else f"needs '{missing[0]}'"
+        raise SexpEvaluationError(f"Tool '{request.name}' {fault}; it takes {', '.join(known or ())}")
+    match name:
+        case "system_execute_shell_command" | "shell":
+            return (yield from _shell(name, given))
+        case "system_read_files":
+            return (yield from _read_files(name, given["file_paths"]))
+        case "system_list_directory" | "list_files":
+            path = given.get("directory_path") or given.get("path")
+            return _result(name, (yield InvokeTool("list_files", {"path": path} if path else {})))
+        case "system_write_file":
+            return (yield from _write(name, given))
+        case "write_file":
+            return _result(name, (yield InvokeTool("write_file", {**given, "parents": True})))
+        case "aider_automatic":
+            return (yield from _agent(name, given))
+        case _:
+            return _result(name, (yield InvokeTool(name, given)))
+
+
+def _shell(name: str, given: dict[str, Any]) -> Doing:
+    seconds = given.get("timeout")
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
+        raise SexpEvaluationError(f"'timeout' of tool '{name}' must be a number of seconds")
+    arguments = {"command": given["command"]}
+    folder = given.get("cwd") or given.get("working_directory")
+    if folder:
+        arguments["working_directory"] = folder
+    answer: ToolAnswer = yield InvokeTool("shell", arguments, seconds)
+    if not isinstance(answer.value, dict):
+        return _result(name, answer)
+    notes = {"template_used": name, **answer.value}
+    if not answer.failed:
+        return task_result(answer.value["stdout"], notes)
+    content = answer.value["stdout"] or answer.value["stderr"]
+    return failed_result("tool_execution_error", answer.detail, notes, content)
+
+
+def _read_files(name: str, paths: Any) -> Doing:
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise SexpEvaluationError(f"'file_paths' of tool '{name}' must be a list of texts")
+    texts: dict[str, Any] = {}
+    for path in paths:
+        answer: ToolAnswer = yield InvokeTool("read_file", {"path": path})
+        if answer.failed:
+            return _result(name, answer)
+        texts[path] = answer.value
+    content = "\n\n".join(f"--- {path} ---\n{text}" for path, text in texts.items())
+    return task_result(content, {"template_used": name, "file_count": len(texts)}, texts)
+
+
+def _write(name: str, given: dict[str, Any]) -> Doing:
+    if given.get("overwrite") is not True:
+        there: ToolAnswer = yield InvokeTool("read_file", {"path": given["file_path"]})
+        if there.failed != "missing":
+            told = f"{given['file_path']} exists; set overwrite to true to replace it"
+            return failed_result("tool_execution_error", there.detail or told, {"template_used": name})
+    arguments = {"path": given["file_path"], "content": given["content"], "parents": True}
+    return _result(name, (yield InvokeTool("write_file", arguments)))
+
+
+def _agent(name: str, given: dict[str, Any]) -> Doing:
+    """The coding agent itself, in a frame of its own."""
+    paths = given.get("file_context") or []
+    answer: FrameAnswer = yield RunFrame(name, str(given["prompt"]), {"files": paths} if paths else {})
+    if answer.failed:
+        return failed_result("subtask_failure", answer.detail, {"template_used": name}, answer.result)
+    return task_result(answer.result, {"template_used": name})
+
+
+def _result(name: str, answer: ToolAnswer) -> dict[str, Any]:
+    notes = {"template_used": name}
+    text = "" if answer.value is None else shown(answer.value)
+    if answer.failed:
+        return failed_result("tool_execution_error", answer.detail or answer.failed, notes, text)
+    return task_result(text, notes, None if isinstance(answer.value, str) else answer.value)

@@ -1,0 +1,260 @@
+"""The host of a run: tasks are frames or completions on the shared stack, tools those of the workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from stackmem.core.messages import ToolSpec
+from stackmem.core.program_facts import StepEntered
+from stackmem.languages.effects import (
+    ChunkAnswer,
+    Complete,
+    Completion,
+    EnterFrame,
+    FrameAnswer,
+    Group,
+    InvokeTool,
+    LeaveFrame,
+    ListChunks,
+    LoadSource,
+    ReadChunk,
+    RunFrame,
+    Say,
+    Source,
+    ToolAnswer,
+    prompt,
+)
+from stackmem.languages.frame_text import shown
+
+from .asks import (
+    Ask,
+    Breath,
+    ContextGenerationInput,
+    ContextManagement,
+    ContextRequest,
+    HistoryConfigSettings,
+    Kind,
+    Logged,
+    Refused,
+    SubtaskRequest,
+    TextRequest,
+    Together,
+    ToolRequest,
+    failed_result,
+    task_result,
+)
+from .budget import Budget
+from .carried import as_json
+from .errors import SexpEvaluationError
+from .param_types import typed_params
+from .task_text import Past, filled, inherited, session
+from .tools import PARAMETERS, called, listed_parameters, plain_name
+
+Effects = Generator[Any, Any, Any]
+
+WITHOUT_TOOLS = ("director", "evaluator", "associative_matching")
+"""Subtypes that need judgement only: one completion, which may run beside others."""
+SYSTEM = "You do one task of a larger workflow. Answer with its result and nothing else."
+_CHUNK_CHARS = 20_000
+_MATCHES = 10
+_CONTEXT_KEYS = {"query", "matching_strategy"}
+
+
+class Workflow:
+    """Attributes:
+    past: The tasks done so far, in their order.
+    """
+
+    def __init__(self, budget: Budget, own: tuple[ToolSpec, ...] = ()) -> None:
+        self._budget = budget
+        self._templates: dict[str, dict[str, Any]] = {}
+        self._parameters = {**PARAMETERS, **{tool.name: listed_parameters(tool) for tool in own}}
+        self.past: list[Past] = []
+
+    def kind(self, name: str) -> Kind:
+        if name in self._templates:
+            return "task"
+        return "tool" if plain_name(name) in self._parameters else ""
+
+    def parameters(self, name: str) -> tuple[str, ...] | None:
+        if name in self._templates:
+            return tuple(self._templates[name]["params"])
+        return self._parameters[plain_name(name)]
+
+    def types(self, name: str) -> dict[str, str]:
+        return typed_params(self._templates[name]["params"])
+
+    def define(self, template: dict[str, Any]) -> str:
+        self._templates[template["name"]] = template
+        return ""
+
+    def answer(self, ask: Ask, *, beside: bool = False) -> Effects:
+        """Effects, to the ask's answer; ``beside`` others no frame of its own is opened.
+
+        Raises:
+            SexpEvaluationError: What was asked for cannot be.
+
+        """
+        match ask:
+            case SubtaskRequest():
+                return (yield from self._task(ask, beside=beside))
+            case ToolRequest(name="system_get_context" | "system:get_context"):
+                found = yield from self._context(_wanted(ask.arguments))
+                return task_result("\n".join(found), {"template_used": ask.name}, found)
+            case ToolRequest():
+                known = self._parameters[plain_name(ask.name)]
+                return (yield from called(ask, known, self._budget))
+            case ContextRequest():
+                return (yield from self._context(ask.wanted))
+            case Logged():
+                yield Say(ask.text)
+                return None
+            case Breath():
+                yield StepEntered("evaluation", "goes on")
+                return None
+            case TextRequest():
+                source: Source = yield LoadSource(ask.path, ask.beside)
+                if source.failed:
+                    raise SexpEvaluationError(f"The file '{ask.path[:200]}' cannot be read: {source.failed}")
+                return source.path, source.text
+            case Together():
+                return (yield from self._together(ask.asks))
+
+    def _together(self, asks: tuple[Ask, ...]) -> Effects:
+        """Each ask runs to its next effect, in order; then these are performed together, until all have answers."""
+        answers: list[Any] = [None] * len(asks)
+        running = {number: self.answer(ask, beside=True) for number, ask in enumerate(asks)}
+        waiting: dict[int, Any] = dict.fromkeys(running)
+        while waiting:
+            effects: dict[int, Any] = {}
+            for number, sent in waiting.items():
+                try:
+                    effect = running[number].send(sent)
+                    while not isinstance(effect, InvokeTool | Complete | RunFrame | LoadSource):
+                        effect = running[number].send((yield effect))
+                    effects[number] = effect
+                except StopIteration as stop:
+                    answers[number] = stop.value
+                except SexpEvaluationError as error:
+                    answers[number] = Refused(error)
+            found = (yield Group(tuple(effects.values()))) if effects else ()
+            waiting = dict(zip(effects, found, strict=True))
+        return answers
+
+    def _task(self, request: SubtaskRequest, *, beside: bool) -> Effects:
+        template = self._templates[request.name]
+        notes = {"template_used": request.name, "task_id": request.task_id}
+        unknown = sorted(request.inputs.keys() - template["params"].keys())
+        if unknown:
+            told = ", ".join(template["params"]) or "none"
+            return failed_result("input_validation_failure", f"no parameter {unknown[0]!r}; known: {told}", notes)
+        text, used, missing = filled(template["instructions"], request.inputs, self._budget)
+        if missing:
+            return failed_result("input_validation_failure", f"the input {missing!r} is missing", notes)
+        given = {name: as_json(value, self._budget) for name, value in request.inputs.items() if name not in used}
+        files = tuple(request.file_paths or ())
+        reads: list[ToolAnswer] = yield from _read_all(files)
+        for path, read in zip(files, reads, strict=True):
+            if read.failed:
+                return failed_result("context_retrieval_failure", f"{path}: {read.detail}", notes)
+            given[f"file {path}"] = read.value
+        given.update((yield from self._surroundings(request, template, text, files)))
+        if template["subtype"] in WITHOUT_TOOLS:
+            result = yield from self._completed(template, text, given, notes, beside=beside)
+        else:
+            result = yield from self._framed(template, text, given, notes)
+        settings = self._history(request, template)
+        recorded = settings is None or settings.record_in_session_history
+        self.past.append(Past(request.name, text, result["content"], shown(result["notes"]), files, recorded))
+        return result
+
+    def _history(self, request: SubtaskRequest, template: dict[str, Any]) -> HistoryConfigSettings | None:
+        if request.history_config is not None:
+            return request.history_config
+        own = template.get("history_config")
+        return HistoryConfigSettings(**own) if own is not None else None
+
+    def _surroundings(
+        self, request: SubtaskRequest, template: dict[str, Any], text: str, files: tuple[str, ...]
+    ) -> Effects:
+        """What the task is shown beside its inputs."""
+        found: dict[str, Any] = {}
+        context = request.context_management or ContextManagement(freshContext="disabled")
+        earlier = inherited(self.past, context, files)
+        if earlier:
+            found["results of earlier tasks"] = earlier
+        if context.freshContext == "enabled":
+            names = yield from self._context(ContextGenerationInput(text, template["description"]))
+            if names:
+                found["relevant files and chunks"] = "\n".join(names)
+        settings = self._history(request, template)
+        told = session(self.past, settings) if settings is not None else ""
+        if told:
+            found["the session so far"] = told
+        return found
+
+    def _framed(self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any]) -> Effects:
+        schema = (template.get("output_format") or {}).get("schema")
+        returns = "" if template["description"].startswith("Dynamically defined task") else template["description"]
+        answer: FrameAnswer = yield RunFrame(
+            template["name"], text, given, returns, schema, model=template.get("model", "")
+        )
+        if answer.failed:
+            reason = "output_format_failure" if answer.failed == "misfit" else "subtask_failure"
+            return failed_result(reason, answer.detail or answer.failed, notes, answer.result)
+        return task_result(answer.result, notes, answer.value)
+
+    def _completed(
+        self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any], *, beside: bool
+    ) -> Effects:
+        """One completion; a frame around it where it stands alone."""
+        parts = [text, *(f"INPUT {name}\n{shown(value)}" for name, value in given.items())]
+        schema = (template.get("output_format") or {}).get("schema")
+        if not beside:
+            yield EnterFrame(template["name"], text)
+        answer: Completion = yield Complete(
+            prompt("\n\n".join(parts)), SYSTEM, schema, name=template["name"], model=template.get("model", "")
+        )
+        if not beside:
+            yield LeaveFrame(answer.detail if answer.failed else answer.text)
+        if answer.failed:
+            reason = "output_format_failure" if answer.failed == "misfit" else "llm_error"
+            return failed_result(reason, answer.detail or answer.failed, notes, answer.text)
+        return task_result(answer.text, notes, answer.value)
+
+    def _context(self, wanted: ContextGenerationInput) -> Effects:
+        """Names of what fits: the heap's chunks and the workspace's files."""
+        index: tuple[tuple[str, int, str], ...] = yield ListChunks()
+        chunks = []
+        for name, _, description in index:
+            content = ""
+            if wanted.matching_strategy == "content":
+                read: ChunkAnswer = yield ReadChunk(name)
+                content = read.content[:_CHUNK_CHARS]
+            chunks.append({"name": name, "description": description, "content": content})
+        texts = [wanted.query, wanted.templateDescription, *(_words(value) for value in wanted.inputs.values())]
+        asked = {"query": " ".join(filter(None, texts)), "strategy": wanted.matching_strategy, "chunks": chunks}
+        answer: ToolAnswer = yield InvokeTool("find_context", {**asked, "most": _MATCHES})
+        if answer.failed:
+            raise SexpEvaluationError("Context retrieval failed.", "", answer.detail)
+        return answer.value
+
+
+def _wanted(arguments: dict[str, Any]) -> ContextGenerationInput:
+    query, strategy = arguments.get("query"), arguments.get("matching_strategy", "content")
+    if not isinstance(query, str) or strategy not in ("content", "metadata") or arguments.keys() - _CONTEXT_KEYS:
+        raise SexpEvaluationError("Tool 'system_get_context' takes a text 'query' and 'matching_strategy'.")
+    return ContextGenerationInput(str.__str__(query), matching_strategy=str.__str__(strategy))
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _read_all(paths: tuple[str, ...]) -> Effects:
+    answers = []
+    for path in paths:
+        answer: ToolAnswer = yield InvokeTool("read_file", {"path": path})
+        answers.append(answer)
+    return answers

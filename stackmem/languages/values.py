@@ -1,0 +1,56 @@
+"""What is recorded of a value that a program derives: its kind, its size, and a digest at the end of a phase."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from msgspec import json
+
+from stackmem.core.program_facts import StepLeft, VariableSet
+
+
+def measured(value: Any) -> tuple[str, int]:
+    """A value's kind and size: characters of a text, items of a list, members of an object; else 0."""
+    match value:
+        case None:
+            return "nothing", 0
+        case bool():
+            return "boolean", 0
+        case int() | float():
+            return "number", 0
+        case str():
+            return "text", len(value)
+        case list() | tuple():
+            return "list", len(value)
+        case dict():
+            return "object", len(value)
+        case _:
+            return type(value).__name__.lower(), 0
+
+
+def left(path: str, value: Any) -> StepLeft:
+    """The note that a step ended with ``value``."""
+    return StepLeft(path, *measured(value))
+
+
+def assigned(name: str, value: Any) -> VariableSet:
+    """The note that a variable has ``value`` now."""
+    return VariableSet(name, *measured(value))
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of the value as JSON, members in their order; what is no JSON counts by its ``repr``."""
+    try:
+        raw = json.encode(value, enc_hook=repr)
+    except (UnicodeEncodeError, RecursionError, OverflowError, TypeError):  # half a character, or nested too deep
+        raw = repr_of(value)
+    return hashlib.sha256(raw).hexdigest()
+
+
+def repr_of(value: Any) -> bytes:
+    """What tells a value from others where JSON cannot hold it."""
+    try:
+        return repr(value).encode(errors="backslashreplace")
+    except (RecursionError, ValueError):
+        return type(value).__name__.encode()

@@ -1,0 +1,167 @@
+"""Asking the model for the text that stands for old turns: what the summarising strategies share.
+
+Shared prefix: the request is appended to the very prompt that the provider has in its cache; all of it is read at the
+price of a read. Cold prefix: the old turns go out as plain text under a small system prompt; nothing of it is in the
+cache, but the request is shorter, it holds the turns as they were recorded, and may go to a smaller context.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from stackmem.core.compaction import compact
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, Part, Text, ToolResult, View
+from stackmem.core.requests import Compact, Effect
+from stackmem.core.slots import fill
+from stackmem.core.state import State
+from stackmem.core.text import mark_cut
+from stackmem.core.tools import Call
+
+from .linear import CHARS_PER_TOKEN, TOOLS, Cut, Linear, breakpoints, conversation, view
+from .transcript import transcript
+
+Prefix = Literal["shared", "cold"]
+PREFIXES = ("shared", "cold")
+SYSTEM = "compaction_system"
+THRESHOLD = 24_000
+"""Tokens of the whole prompt at which a summary is due where nothing else is said.
+
+A low threshold pays for many summaries, a high one reads a long history at every step. By the cache simulator, for 300
+steps, summaries of 3,600 characters and reads at 0.1 of the input price, the bill is least at 12,000 tokens where a
+step brings 280 of them, at 20,000 for 720 and at 28,000 for 1,440; with reads at 0.05 at 16,000, 24,000 and 40,000. It
+is flat around that: 24,000 costs at most 17, 2 and 7 % more than the best of each. Each summary forgets
+something, so of two thresholds that cost nearly the same the higher one is to be preferred."""
+
+
+class Request(Struct, frozen=True):
+    """What is asked for.
+
+    Attributes:
+        kind: As the request's first line names it.
+        text: Name of the prompt that asks.
+        most: Characters of the answer that are shown.
+
+    """
+
+    kind: Literal["summary", "rolling", "structured", "tier"]
+    text: str
+    most: int
+    prefix: Prefix = "shared"
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Names of the prompts that a run must record."""
+        return (self.text, SYSTEM) if self.prefix == "cold" else (self.text,)
+
+
+class SummaryRules(Protocol):
+    """``linear.Rules`` of a strategy that has its past summed up."""
+
+    @property
+    def request(self) -> Request:
+        """What is asked for, and how."""
+
+    def due(self, state: State, shown: Linear) -> int | None:
+        """How many exchanges a text is to stand for now; None where none is due."""
+
+    def cut(self, conversation: Linear) -> Cut: ...
+    def head(self, conversation: Linear) -> str: ...
+    def shorten(self, result: ToolResult, step: int) -> ToolResult: ...
+
+
+class Summarising(Struct, frozen=True):
+    """A strategy of one conversation that asks the model for summaries, as its rules want them."""
+
+    name: str
+    rules: SummaryRules
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.rules.request.texts
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self.rules, self.name, summarises=True))
+
+    def upkeep(self, state: State) -> Effect | None:
+        shown = conversation(state, self.rules, self.name, summarises=True)
+        turns = self.rules.due(state, shown)
+        return None if turns is None else compaction(state, shown, self.rules.request, turns)
+
+
+def compaction(state: State, shown: Linear, request: Request, turns: int) -> Compact | None:
+    """The request for a text that stands for the first ``turns`` exchanges, those of the last text included.
+
+    None where that would be no more than already has a text, the last result being kept.
+    """
+    turns = min(turns, shown.answer)
+    if turns <= shown.cut.dropped:
+        return None
+    last = shown.past[turns - 1].step
+    asked = _asked(state, request, last, len(shown.past) - turns)
+    wanted = _cold(state, shown, asked, turns) if request.prefix == "cold" else _shared(state, shown, asked)
+    return compact(state, wanted, last)
+
+
+def standing_for(shown: Linear, most: int) -> str:
+    """What stands at the head of the conversation once a text has replaced its beginning."""
+    if shown.summary is None:
+        return ""
+    last = shown.past[shown.cut.dropped - 1].step if shown.cut.dropped else 0
+    text = mark_cut(shown.summary.strip(), most) or "(no summary was written; the workspace is as those steps left it)"
+    return f"SUMMARY of the steps up to {last:,}, which are no longer shown:\n{text}"
+
+
+def worth(shown: Linear, turns: int, tokens: float) -> bool:
+    """Whether the exchanges up to that one, as they are shown, hold so many tokens."""
+    chars = sum(exchange.chars for exchange in shown.past[shown.cut.dropped : turns])
+    return chars >= tokens * CHARS_PER_TOKEN
+
+
+def overfull(state: State, shown: Linear) -> bool:
+    """Whether half of the window is filled; whatever a strategy waits for, it does not wait longer."""
+    return shown.tokens >= state.window_tokens // 2
+
+
+def _asked(state: State, request: Request, last: int, kept: int) -> str:
+    values = {"most_chars": f"{request.most}", "last_step": f"{last:,}", "kept": f"{kept:,}"}
+    return fill(_text(state, request.text, _plain(request.kind)), values)
+
+
+def _plain(kind: str) -> str:
+    """For a run that was recorded without the prompt, such as one under another strategy."""
+    return (
+        f"COMPACTION REQUEST (kind: {kind}; at most {{{{most_chars}}}} characters)\n\n"
+        "Answer with a text that replaces the steps up to {{last_step}}: facts verbatim, progress, what failed, what "
+        "is open. The last {{kept}} steps stay. No tool call."
+    )
+
+
+def _text(state: State, name: str, otherwise: str) -> str:
+    return next((each.text for each in state.begun.texts or () if each.name == name), otherwise)
+
+
+def _shared(state: State, shown: Linear, asked: str) -> View:
+    """The next prompt with the request behind it. What only this request needs is not written to the cache."""
+    messages = shown.shown
+    last = messages[-1]
+    whole = messages.without_last().append(Message(last.role, (*last.parts, Text(asked))))
+    points = tuple(point for point in breakpoints(shown) if point.message < len(messages) - 1 or point.message == 0)
+    return View(state.begun.system, state.begun.tools, whole, points)
+
+
+def _cold(state: State, shown: Linear, asked: str, turns: int) -> View:
+    old = shown.past[shown.cut.dropped : turns]
+    room = int(state.window_tokens / 2 * CHARS_PER_TOKEN)
+    before = standing_for(shown, len(shown.summary or ""))
+    parts: list[Part] = [shown.opening[1], Text(transcript(old, room)), Text(asked)]
+    if before:
+        parts.insert(1, Text(before))
+    message = Message("user", tuple(parts))
+    system = _text(state, SYSTEM, "You shorten the records of a coding agent so that it can go on with its work.")
+    return View(system, (), Log([message]))

@@ -1,0 +1,38 @@
+"""The first lines of every frame's first message: what holds for the whole run, so that its bytes never change."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from stackmem.core.facts import RunStarted
+
+_LEVELS = {
+    "bubblewrap": "commands run in a sandbox: they see the workspace, system programs read-only, and a private /tmp",
+    "namespaces": "commands run in a sandbox: they can write only in the workspace and a private /tmp",
+    "landlock": "commands run with restricted file access: they can write only in the workspace",
+    "none": "commands run without a sandbox; touch nothing outside the workspace",
+}
+
+
+@lru_cache(maxsize=8)
+def run_constants(start: RunStarted) -> str:
+    limits = [
+        f"{amount:,.10g} {word}"
+        for word, amount in (
+            ("steps", start.limits.steps),
+            ("tokens", start.limits.tokens),
+            ("USD", start.limits.usd if start.price else None),
+            ("seconds", start.limits.seconds),
+        )
+        if amount is not None
+    ]
+    level = start.isolation.split(" ", 1)[0]
+    network = "there is no network" if start.network == "none" else "the network can be reached"
+    return "\n".join(
+        (
+            "RUN",
+            f"workspace: {start.workspace}",
+            f"isolation: {start.isolation}; {_LEVELS.get(level, 'commands run in memory')}; {network}",
+            f"limits of the run: {', '.join(limits) or 'none'}; {start.command_seconds:g} s per command",
+        )
+    )

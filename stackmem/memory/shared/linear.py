@@ -1,0 +1,284 @@
+"""One conversation whose old part is cut: what the strategies without frames share.
+
+A turn pair (a reply and what answered it) is an *exchange*. Of the exchanges, oldest first, some are left out, some are
+shown with their results shortened, the rest stand as they were. Both borders only move forward, and between two moves
+the messages are only appended to, so the provider's cache and ``Log.fold`` have something to hold on to. Moving a
+border writes the conversation anew; a strategy is cheap when it does that rarely.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, assert_never
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from stackmem.core.log import Log
+from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, View
+from stackmem.core.requests import Effect
+from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
+from stackmem.core.tools import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+
+from .constants import run_constants
+from .conversation import said_parts
+
+TOOLS: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand, EndRun)
+CHARS_PER_TOKEN = 2.5
+"""As everywhere in the rules: on the safe side for code and English."""
+
+
+class Exchange(Struct, frozen=True):
+    """A reply and the user message after it, both whole.
+
+    Attributes:
+        step: The run's step of the reply.
+        chars: Characters of both.
+
+    """
+
+    step: int
+    said: Message
+    told: Message
+    chars: int
+
+
+class Cut(Struct, frozen=True):
+    """Numbers of exchanges, counted from the first of the conversation.
+
+    Attributes:
+        dropped: So many are not shown.
+        short: So many are not shown whole; the dropped ones are among them.
+
+    """
+
+    dropped: int = 0
+    short: int = 0
+
+
+class Rules(Protocol):
+    """What tells one of these strategies from another."""
+
+    def cut(self, conversation: Linear) -> Cut:
+        """Where the borders stand from now on; never before where they stand."""
+
+    def head(self, conversation: Linear) -> str:
+        """What is said instead of the dropped exchanges; empty for nothing."""
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        """A result on the far side of the border."""
+
+
+class Linear(Struct, frozen=True):
+    """A conversation so far.
+
+    Attributes:
+        rules: The strategy's.
+        opening: Parts that the first message begins with for as long as the conversation lives.
+        standing: Characters of the prompt outside the messages.
+        past: Every answered exchange, whole.
+        shown: The messages of the prompt, as far as they are finished.
+        chars: Characters of ``shown``.
+        cut: The borders in force.
+        before: The border ``cut.short`` before its last move.
+        reply: The reply that is being answered, None right after an exchange is finished.
+        step: The step of that reply.
+        answer: How many exchanges stand before the last that holds a result. No border moves past it.
+        parts: Its answers so far; before the first reply, what the harness has told.
+        summary: The newest text that stands for the dropped exchanges; None before the first.
+        summarises: Whether such a text is shown; otherwise one that a run has from another strategy changes nothing.
+
+    """
+
+    rules: Rules
+    opening: tuple[Part, ...]
+    standing: int
+    past: Log[Exchange]
+    shown: Log[Message]
+    chars: int
+    cut: Cut = Cut()
+    before: int = 0
+    reply: Message | None = None
+    step: int = 0
+    answer: int = 0
+    parts: tuple[Part, ...] = ()
+    summary: str | None = None
+    summarises: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Of the whole prompt, estimated."""
+        return int((self.standing + self.chars) / CHARS_PER_TOKEN)
+
+    @property
+    def history(self) -> int:
+        """Characters of the exchanges as they are shown."""
+        return self.chars - size(self.shown[0])
+
+    @property
+    def whole(self) -> int:
+        """How many exchanges are shown as they were."""
+        return len(self.past) - self.cut.short
+
+    def closed(self) -> Linear:
+        """With the user message that is being written finished, and the borders where the rules want them."""
+        if not self.parts:
+            return self
+        if self.reply is None:
+            return replace(self, opening=(*self.opening, *self.parts), parts=()).redrawn()
+        return self.answered(self.reply, self.parts)
+
+    def answered(self, reply: Message, parts: tuple[Part, ...]) -> Linear:
+        told = Message("user", parts)
+        exchange = Exchange(self.step, reply, told, size(reply) + size(told))
+        grown = replace(
+            self,
+            past=self.past.append(exchange),
+            shown=self.shown.append(reply).append(told),
+            chars=self.chars + exchange.chars,
+            answer=len(self.past) if any(isinstance(part, ToolResult) for part in parts) else self.answer,
+            reply=None,
+            parts=(),
+        )
+        return grown.moved(self.rules.cut(grown))
+
+    def moved(self, cut: Cut) -> Linear:
+        """With the borders there, but not past the last result; if that moves one, with everything written anew."""
+        last = max(self.answer, self.cut.short)
+        cut = Cut(min(cut.dropped, last), min(cut.short, last))
+        if cut == self.cut:
+            return self
+        before = self.before if cut.short == self.cut.short else self.cut.short
+        return replace(self, cut=cut, before=before).redrawn()
+
+    def redrawn(self) -> Linear:
+        head = self.rules.head(self)
+        messages = [Message("user", (*self.opening, Text(head)) if head else self.opening)]
+        for number, exchange in enumerate(self.past[self.cut.dropped :], self.cut.dropped):
+            messages.append(exchange.said)
+            messages.append(self.shortened(exchange) if number < self.cut.short else exchange.told)
+        return replace(self, shown=Log(messages), chars=sum(map(size, messages)))
+
+    def shortened(self, exchange: Exchange) -> Message:
+        parts = (
+            self.rules.shorten(part, exchange.step) if isinstance(part, ToolResult) else part
+            for part in exchange.told.parts
+        )
+        return Message("user", tuple(parts))
+
+    def replied(self, reply: Reply) -> Linear:
+        done = self.closed()
+        if done.reply is not None:  # nothing answered the last one, and messages alternate
+            done = done.answered(done.reply, (Text("(no answer)"),))
+        return replace(done, reply=Message("assistant", said_parts(reply, thoughts=False)), step=reply.step)
+
+    def summarised(self, turn: Compaction) -> Linear:
+        """With what stands up to a step replaced by a text."""
+        if not self.summarises:
+            return self
+        upto = sum(exchange.step <= turn.up_to_step for exchange in self.past)
+        cut = Cut(max(upto, self.cut.dropped), max(upto, self.cut.short))
+        answered = self.reply is not None and any(isinstance(part, ToolResult) for part in self.parts)
+        known = replace(self, answer=len(self.past)) if answered else self  # the last result is yet to be finished
+        return replace(known.moved(cut), summary=turn.text).redrawn()
+
+
+class OneConversation(Struct, frozen=True):
+    """A strategy that is its rules and no more; others of one conversation add something to what it renders."""
+
+    name: str
+    rules: Rules
+    tools: tuple[type[Call], ...] = TOOLS
+    prompt: str = "full"
+    prefix_stable: bool = False
+
+    def render(self, state: State) -> View:
+        return view(state, conversation(state, self.rules, self.name))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+
+def proceed(conversation: Linear, turn: Turn) -> Linear:
+    """With one more turn."""
+    match turn:
+        case Reply():
+            return conversation.replied(turn)
+        case Result():
+            part = ToolResult(turn.call_id, turn.text, turn.failed)
+            return replace(conversation, parts=(*conversation.parts, part))
+        case Notice():
+            return replace(conversation, parts=(*conversation.parts, Text(turn.text)))
+        case Compaction():
+            return conversation.summarised(turn)
+        case _:
+            assert_never(turn)
+
+
+def conversation(state: State, rules: Rules, name: str, *, summarises: bool = False) -> Linear:
+    """The running frame's, with its last user message finished."""
+    start, frame = state.begun, state.running
+    opening = (Text(run_constants(start)), Text(_task(frame)))
+    standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
+    first = Message("user", opening)
+    begun = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarises=summarises)
+    return frame.turns.fold(proceed, begun, (name, opening, standing)).closed()
+
+
+def _task(frame: Frame) -> str:
+    """The task; in a frame that a fork brought along, what it was pushed for."""
+    if not frame.depth:
+        return f"TASK\n{frame.task}"
+    rows = (("TASK", frame.registers.intent), ("REPORT", frame.registers.return_spec), ("CONTEXT", frame.context))
+    return "\n".join(f"{word}\n{text}" for word, text in rows if text) or "TASK"
+
+
+def view(state: State, shown: Linear, tail: str = "") -> View:
+    """The prompt, with ``tail`` at its end, which no later prompt keeps."""
+    messages = shown.shown
+    if tail:
+        last = messages[-1]
+        messages = messages.without_last().append(Message(last.role, (*last.parts, Text(tail))))
+    return View(state.begun.system, state.begun.tools, messages, breakpoints(shown))
+
+
+def breakpoints(shown: Linear) -> tuple[Breakpoint, ...]:
+    """After the task for an hour; after the shortened part as it is and as it was; after the last message.
+
+    A border that moves leaves what stood before it as it was. Its old place is marked as well, since the cache writes
+    entries at marks alone and looks back no more than 20 places from one.
+    """
+    messages = shown.shown
+    last = len(messages) - 1
+    task = Breakpoint(0, len(shown.opening) - 1, "1h")
+    borders = sorted({2 * (number - shown.cut.dropped) for number in (shown.before, shown.cut.short)})
+    rolling = [place for place in borders if 0 < place < last]
+    if not rolling and last > 2:
+        rolling = [last - 2]
+    points = [Breakpoint(place, len(messages[place].parts) - 1, "5m") for place in rolling]
+    if last or len(messages[0].parts) > len(shown.opening):
+        points.append(Breakpoint(last, len(messages[last].parts) - 1, "5m"))
+    standing = [Breakpoint(-1, 0, "1h")] if len(points) < 3 else []
+    return (*standing, task, *points)
+
+
+def freed(shown: Linear, number: int) -> int:
+    """Characters that the prompt loses when the results of an exchange are shortened."""
+    exchange = shown.past[number]
+    return size(exchange.told) - size(shown.shortened(exchange))
+
+
+def size(message: Message) -> int:
+    """Characters of a message, as far as they are sent."""
+    return sum(map(_size, message.parts))
+
+
+def _size(part: Part) -> int:
+    match part:
+        case Text(text=text) | ToolResult(text=text):
+            return len(text)
+        case ToolCall():
+            return len(part.name) + len(part.malformed or json.encode(part.arguments))
+        case Thinking():
+            return 0
+        case _:
+            assert_never(part)

@@ -1,0 +1,147 @@
+"""``replay --tools live``: a run's workspace calls once more, in a fresh copy, against what they returned then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import TypeGuard
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import Event, ToolReturned, VerifyReturned
+from stackmem.core.program_facts import ProgramStarted, ToolAnswered
+from stackmem.core.requests import UseTool, Verify
+from stackmem.core.tools import RunCommand, tool_name
+from stackmem.errors import UsageError
+from stackmem.languages.effects import InvokeTool
+from stackmem.run.perform import perform
+from stackmem.run.programs.tools import BUILT_IN, use_built_in
+from stackmem.run.run_folder import HISTORY
+from stackmem.trace.difference import field_diff
+from stackmem.trace.open_run import Run
+from stackmem.trace.program import sources_of
+from stackmem.trace.retold import retold
+from stackmem.trace.snapshot import Snapshot, changes
+
+from .recorded_world import Recorded
+from .rehearsal import Rehearsal, rehearse
+
+WorkspaceCall = UseTool | Verify | InvokeTool
+Result = ToolReturned | VerifyReturned | ToolAnswered
+_RESULTS = (ToolReturned, VerifyReturned, ToolAnswered)
+_ABOUT_CHARS = 2_000
+
+
+class LiveTools(Struct, frozen=True):
+    """What executing again came to.
+
+    Attributes:
+        isolation: The level in force now.
+        calls: Calls that returned what they had returned.
+        step, seq: Of the first call that did not; 0 where all did.
+        call: That call in short.
+        difference: What differs, line by line; empty where nothing does.
+        missing: Dependency folders that are nowhere any more; the workspace was without them.
+
+    """
+
+    run: str
+    isolation: str
+    calls: int
+    step: int = 0
+    seq: int = 0
+    call: str = ""
+    difference: str = ""
+    missing: tuple[str, ...] = ()
+
+
+def replay_live(
+    run: Run, environ: Mapping[str, str], first: int = 1, observe: Callable[[WorkspaceCall], None] | None = None
+) -> LiveTools:
+    """Execute the calls from step ``first`` on, up to the first whose result differs.
+
+    Args:
+        observe: Told of each call before it is executed.
+
+    Raises:
+        UsageError: There is no such step, or the run can not be executed again.
+        TraceError: The trace is broken, or lacks its files.
+        WorkspaceError: The workspace, or its isolation, cannot be had.
+
+    """
+    if first > 1 or not _of_program(run):  # a program may ask no model at all
+        run.moment(first)
+    begin = run.moment(first - 1)
+    with rehearse(run, begin.settled, begin.at, environ) as rehearsal, _tools(rehearsal) as use:
+        calls = 0
+        for told in retold(run.records(), sources_of(run.folder)):
+            asked, seq = told.asked, told.record.seq
+            if seq <= begin.at or not is_call(asked) or not isinstance(told.record.event, _RESULTS):
+                continue
+            if observe is not None:
+                observe(asked)
+            difference = _difference(run, told.record.event, use(asked), rehearsal)
+            if difference:
+                return LiveTools(
+                    run.id, rehearsal.isolation, calls, told.before.step, seq, brief_call(asked), difference,
+                    rehearsal.missing,
+                )  # fmt: skip
+            calls += 1
+        return LiveTools(run.id, rehearsal.isolation, calls, missing=rehearsal.missing)
+
+
+@contextmanager
+def _tools(rehearsal: Rehearsal) -> Iterator[Callable[[WorkspaceCall], Event]]:
+    """Executes a call of the agent or of the program."""
+    outer = rehearsal.outer(Recorded()) if rehearsal.program is not None else None
+
+    def use(asked: WorkspaceCall) -> Event:
+        if not isinstance(asked, InvokeTool):
+            return perform(asked, rehearsal.world)
+        if outer is None:
+            raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
+        return use_built_in(asked, outer.bench)
+
+    try:
+        yield use
+    finally:
+        if outer is not None:
+            outer.bench.python.stop()
+
+
+def _of_program(run: Run) -> bool:
+    return any(isinstance(record.event, ProgramStarted) for record in islice(run.records(), 3))
+
+
+def is_call(asked: object) -> TypeGuard[WorkspaceCall]:
+    """Whether it is done in the workspace, and nowhere else."""
+    return isinstance(asked, UseTool | Verify) or (isinstance(asked, InvokeTool) and asked.tool in BUILT_IN)
+
+
+def brief_call(effect: WorkspaceCall) -> str:
+    """The call with what it is about, on one line; hostile text is still in it."""
+    if isinstance(effect, Verify):
+        return f"verify {effect.command}"
+    if isinstance(effect, InvokeTool):
+        given = effect.arguments
+        about = next((given[name] for name in ("command", "path", "folder") if name in given), "")
+        return f"{effect.tool} {str(about)[:_ABOUT_CHARS]}".strip()
+    call = effect.call
+    about = call.command if isinstance(call, RunCommand) else call.path
+    return f"{tool_name(call)} {about}"
+
+
+def _difference(run: Run, recorded: Result, made: Event, rehearsal: Rehearsal) -> str:
+    if isinstance(recorded, ToolAnswered) and isinstance(made, ToolAnswered):
+        made = replace(made, branch=recorded.branch)
+    if recorded == made or not isinstance(made, _RESULTS):
+        return ""
+    told = field_diff(replace(recorded, tree=""), replace(made, tree=""), sides=("recorded", "now"))
+    if recorded.tree == made.tree or not recorded.tree:
+        return told
+    before = Snapshot(run.folder / HISTORY, recorded.tree)
+    now = Snapshot(rehearsal.places.run / HISTORY, made.tree)
+    files = [f"  {change.path}: {change.kind} now\n{change.diff}" for change in changes(before, now)]
+    return "\n".join([*([told] if told else []), "  the files that it left differ:", *files])

@@ -1,0 +1,207 @@
+"""``replay --model recorded --from N``: the controller once more, with the replies that the run recorded.
+
+Commands, files, checks, and every rule in between are done again; what lies outside of them (the model, the person's
+own tools, her answers, a program's sources) is as it was recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from stackmem.core.facts import (
+    ChecksReturned,
+    ClockRead,
+    ContextCompacted,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    RunEnded,
+    RunForked,
+    RunResumed,
+)
+from stackmem.core.machine import advance
+from stackmem.core.messages import Text
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.memory import open_strategy
+from stackmem.run.interrupts import Interrupts
+from stackmem.run.loop import run as play
+from stackmem.run.program_loop import drive
+from stackmem.trace.diff import counted
+from stackmem.trace.difference import brief, made_otherwise
+from stackmem.trace.moments import StepMoment
+from stackmem.trace.open_run import Run
+from stackmem.trace.program import sources_of
+from stackmem.trace.record import Record
+from stackmem.trace.retold import course_at, retold
+
+from .recorded_world import Recorded, RecordedModel, in_recorded_order
+from .rehearsal import Rehearsal, rehearse
+
+_FROM_OUTSIDE = ("interrupted", "workspace_error")
+
+
+class Rerun(Struct, frozen=True):
+    """What the controller made of the same replies.
+
+    Attributes:
+        first: The first step that was played again.
+        steps: Steps that were played again.
+        equal_facts: Facts that are as recorded, before the first that is not.
+        step: The step in which the first other fact stands; 0 where all are equal.
+        difference: That fact, recorded and now; empty where all are equal.
+        outcome, recorded_outcome: How the run ended now, and then.
+        missing: Dependency folders that are nowhere any more; the workspace was without them.
+
+    """
+
+    run: str
+    isolation: str
+    first: int
+    steps: int
+    equal_facts: int
+    step: int
+    difference: str
+    outcome: str
+    recorded_outcome: str
+    missing: tuple[str, ...] = ()
+
+
+def replay_model(
+    run: Run,
+    environ: Mapping[str, str],
+    first: int,
+    observe: Callable[[Event, State], None] | None = None,
+    stop: Callable[[int], object] = os._exit,
+) -> Rerun:
+    """Play a run again from step ``first`` on.
+
+    Args:
+        observe: Told of every fact and the state it makes.
+        stop: Ends the program with an exit code at a second Ctrl-C.
+
+    Raises:
+        UsageError: There is no such step, or the run was resumed or forked after it.
+        TraceError: The trace is broken, or lacks its files.
+        WorkspaceError: The workspace, or its isolation, cannot be had.
+        KeyboardInterrupt: Ctrl-C came; nothing is kept. (SIGTERM: ``SystemExit``.)
+
+    """
+    moment = run.moment(first)
+    if first < 1:
+        raise UsageError("step 0 is the run's start; name a step from 1")
+    recorded, tail = _recorded(run, moment.record.seq)
+    _refuse_seams(tail, first)
+    made: list[tuple[Event, State]] = []
+
+    def note(event: Event, after: State) -> None:
+        made.append((event, after))
+        if observe is not None:
+            observe(event, after)
+
+    with rehearse(run, moment.asked, moment.record.seq - 1, environ) as rehearsal, Interrupts(stop) as interrupts:
+        world = rehearsal.world
+        world.model = RecordedModel(list(_answers(tail)))
+        clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, ClockRead)])
+        world.clock = lambda: next(clock, moment.asked.seconds)
+        world.own_tool = recorded.own_tool
+        end = _play(run, moment, rehearsal, (recorded, tail, made), note, interrupts)
+        if interrupts.signal == signal.SIGTERM:
+            raise SystemExit(128 + signal.SIGTERM)
+        if interrupts.signal:
+            raise KeyboardInterrupt
+        equal, step, difference = _compared(tail, made)
+        return Rerun(
+            run=run.id,
+            isolation=rehearsal.isolation,
+            first=first,
+            steps=end.step - first + 1,
+            equal_facts=equal,
+            step=step,
+            difference=difference,
+            outcome=end.outcome,
+            recorded_outcome=run.state.outcome,
+            missing=rehearsal.missing,
+        )
+
+
+def _play(
+    run: Run,
+    moment: StepMoment,
+    rehearsal: Rehearsal,
+    kept: tuple[Recorded, list[Record], list[tuple[Event, State]]],
+    note: Callable[[Event, State], None],
+    interrupts: Interrupts,
+) -> State:
+    """The controller, or of a program's run the program's loop, from the step to the end."""
+    recorded, tail, made = kept
+    course = course_at(run.records(), sources_of(run.folder), moment.record.seq)
+    if course is None:
+        strategy = open_strategy(moment.asked.begun.strategy)
+        return play(advance(moment.asked, strategy), moment.asked, strategy, rehearsal.world, note, interrupts)
+    outer = rehearsal.outer(recorded)
+    outer.among = partial(in_recorded_order, tail, made)
+    return drive(course.upcoming(moment.asked), moment.asked, course, outer, note, interrupts)
+
+
+def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:
+    """What the run was answered from record ``seq`` on, and the records."""
+    recorded, tail = Recorded(), []
+    for told in retold(run.records(), sources_of(run.folder)):
+        if told.record.seq >= seq:
+            recorded.keep(told)
+            tail.append(told.record)
+    return recorded, tail
+
+
+def _answers(tail: Iterable[Record]) -> Iterator[ModelReplied | ModelFailed]:
+    """What the model answered; a compaction's text as the reply that it was taken from."""
+    for record in tail:
+        match record.event:
+            case ModelReplied() | ModelFailed() as answer:
+                yield answer
+            case ContextCompacted() as told:
+                yield ModelReplied(
+                    (Text(told.text),), told.stop, told.usage, detail=told.detail, reply_id=told.reply_id
+                )
+            case _:
+                pass
+
+
+def _refuse_seams(tail: list[Record], first: int) -> None:
+    """A process that took the run up is no part of what the controller does by itself."""
+    step, seam = first - 1, 0
+    for record in tail:
+        step += isinstance(record.event, ModelReplied)
+        if isinstance(record.event, RunResumed | RunForked):
+            seam = step
+    if seam:
+        raise UsageError(
+            f"the run was resumed or forked after step {seam}, which the controller does not do by itself; use "
+            f"--from {seam + 1} or a later step"
+        )
+
+
+def _compared(tail: list[Record], made: list[tuple[Event, State]]) -> tuple[int, int, str]:
+    """How many facts are equal, then the step and the words of the first that is not."""
+    ended = tail[-1].event
+    cut = not isinstance(ended, RunEnded | ChecksReturned)
+    if isinstance(ended, RunEnded) and ended.ending in _FROM_OUTSIDE:
+        tail, cut = tail[:-1], True
+    equal = 0
+    for record, now in zip_longest(tail, made):
+        if record is None:
+            told = f"after record {tail[-1].seq} nothing was recorded, now {brief(now[0])}"
+            return (equal, 0, "") if cut else (equal, now[1].step, told)
+        if now is None:
+            return equal, made[-1][1].step, f"record {record.seq}: recorded {brief(record.event)}, now the run is over"
+        if counted(record.event) != counted(now[0]):
+            return equal, now[1].step, made_otherwise(record.seq, counted(record.event), counted(now[0]))
+        equal += 1
+    return equal, 0, ""

@@ -1,0 +1,110 @@
+"""What a run was answered from outside its workspace, for when it is played again: by its tools' owners, by people, and
+by the texts that it read. Nothing outside is touched a second time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct, field
+
+from stackmem.core.facts import Event, ModelFailed, ModelReplied, ToolReturned
+from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered
+from stackmem.core.requests import AskModel, UseOwnTool
+from stackmem.languages.course import Outside
+from stackmem.languages.effects import InvokeTool, LoadSource
+from stackmem.run.programs.tools import BUILT_IN
+from stackmem.trace.program_replay import answers
+from stackmem.trace.record import Record
+from stackmem.trace.retold import Retold
+
+
+class RecordedModel:
+    """Answers with recorded facts, in their order, whatever it is asked."""
+
+    def __init__(self, facts: Iterable[ModelReplied | ModelFailed]) -> None:
+        self._facts = iter(facts)
+
+    def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
+        """The next fact; kind ``script`` where the run recorded no more."""
+        none = ModelFailed("script", f"the run recorded no reply to this request, for step {request.step}")
+        return next(self._facts, none)
+
+
+class RecordedTool:
+    """One of the person's own tools, as it answered then."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._said: deque[ToolAnswered] = deque()
+
+    def keep(self, answer: ToolAnswered) -> None:
+        self._said.append(answer)
+
+    def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
+        """The next answer, whatever it is called with."""
+        if self._said:
+            return self._said.popleft()
+        return ToolAnswered(None, "error", f"the run recorded no further answer of {self._name}")
+
+
+class Recorded(Struct):
+    """The answers of a run, each in its order.
+
+    Attributes:
+        calls: Results of the agent's calls of own tools.
+        sources: By what was asked for.
+
+    """
+
+    tools: dict[str, RecordedTool] = {}
+    calls: deque[ToolReturned] = field(default_factory=deque)
+    people: deque[str] = field(default_factory=deque)
+    sources: dict[LoadSource, deque[SourceLoaded]] = {}
+
+    def keep(self, told: Retold) -> None:
+        """Take note of an answer."""
+        match told.asked, told.record.event:
+            case UseOwnTool(), ToolReturned() as returned:
+                self.calls.append(returned)
+            case InvokeTool(tool=name), ToolAnswered() as answer if name not in BUILT_IN:
+                self.tools.setdefault(name, RecordedTool(name)).keep(answer)
+            case LoadSource() as asked, SourceLoaded() as loaded:
+                self.sources.setdefault(asked, deque()).append(loaded)
+            case _, UserAnswered(text):
+                self.people.append(text)
+            case _:
+                pass
+
+    def own_tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """What the agent was told by one of its own tools."""
+        if self.calls:
+            returned = self.calls.popleft()
+            return returned.text, returned.failed
+        return f"the run recorded no further answer of {name}", True
+
+    def load(self, asked: LoadSource) -> SourceLoaded:
+        """The source as it was read; its text is the one that the run keeps."""
+        found = self.sources.get(asked)
+        if found:
+            return found.popleft()
+        return SourceLoaded(asked.path, failed="the run did not read it then")
+
+    def person(self, question: str) -> str | None:
+        """What the person said; None where she said no more."""
+        return self.people.popleft() if self.people else None
+
+
+def in_recorded_order(tail: list[Record], made: list[Any], outside: Outside) -> Outside:
+    """Of what is asked at once the one that was answered next then, so that two runs can be compared fact by fact.
+
+    Args:
+        tail: What was recorded.
+        made: The facts so far, one for each record.
+
+    """
+    event: Event | None = tail[len(made)].event if len(made) < len(tail) else None
+    found = next((pair for pair in outside.asked if event is not None and answers(*pair, event)), outside.asked[0])
+    return Outside((found,))

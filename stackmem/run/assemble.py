@@ -1,0 +1,291 @@
+"""Puts a run together: the one place that names concrete classes and reads prompt files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.facts import PromptText, RunStarted
+from stackmem.core.messages import ToolSpec
+from stackmem.core.slots import fill
+from stackmem.core.strategy import MemoryStrategy, budgets_of
+from stackmem.core.tools import Call, spec
+from stackmem.errors import UsageError
+from stackmem.history.history import History
+from stackmem.memory import open_strategy
+from stackmem.models.registry import Model, open_model
+from stackmem.prompts import prompt_text
+from stackmem.settings.directories import checkout
+from stackmem.settings.options import PREFIX
+from stackmem.settings.settings import Settings
+from stackmem.tasks.find import shipped_tasks
+from stackmem.tasks.reader import Task
+from stackmem.tools.own_tools import TOOLS, call_own
+from stackmem.version import VERSION
+from stackmem.workspace.memory import MemoryWorkspace
+from stackmem.workspace.profile import Mount, Profile, read_profile
+from stackmem.workspace.secrets import Scrubber
+from stackmem.workspace.workspace import Workspace, open_workspace
+
+from .checks import Bench, CommandCheck, TaskChecks
+from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
+from .no_model import NOBODY, Nobody, free
+from .other_models import Models, open_other
+from .perform import World
+from .ports import Checks
+from .prepare import Prepared
+from .subject import Subject
+
+CHECK_SECONDS = 600.0
+
+
+_TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
+
+
+class Parts(Struct):
+    """A run put together, not yet begun.
+
+    Attributes:
+        literal_bytes: Most bytes that a program is given of a file, or of an output of a command.
+
+    """
+
+    start: RunStarted
+    strategy: MemoryStrategy
+    world: World
+    workspace: Workspace | MemoryWorkspace
+    scrubber: Scrubber
+    literal_bytes: int
+
+
+class Places(Struct, frozen=True):
+    """The folders of one run.
+
+    Attributes:
+        run: Its records.
+        work: The agent's workspace.
+        scratch: Where checks make their copies.
+
+    """
+
+    run: Path
+    work: Path
+    scratch: Path
+
+
+class Plan(Struct, frozen=True):
+    """What can be known, and refused, before any folder is made."""
+
+    model: Model
+    strategy: MemoryStrategy
+    limits: Limits
+    budgets: Budgets
+    profile: Profile
+    system: str
+    tools: tuple[ToolSpec, ...]
+    texts: tuple[PromptText, ...] = ()
+
+
+def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
+    """Everything a person can have got wrong is found here.
+
+    Raises:
+        UsageError: An unknown model, strategy or file; a missing key; a limit in USD without known prices.
+
+    """
+    resolved, subject = prepared.resolved, prepared.subject
+    settings = resolved.settings
+    strategy = open_strategy(settings.strategy)
+    demo = subject.task.demo if subject.task else None
+    model = _model(prepared, environ, demo)
+    limits = resolved.limits("known" if model.price else "free" if free(model.name) else "unknown")
+    for name in prepared.others:
+        open_other(name, settings, prepared.cwd, limits, environ)
+    budgets = budgets_of(strategy, settings.budgets)
+    profile = _profile(prepared)
+    slots = _slots(budgets, profile.command_seconds)
+    tools = _specs(strategy.tools, tuple(slots.items()))
+    system = _system(settings, strategy, slots)
+    _refuse_small_window(model, system, tools, subject.text)
+    texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
+    return Plan(model, strategy, limits, budgets, profile, system, tools, texts)
+
+
+def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) -> Model:
+    settings = prepared.resolved.settings
+    if prepared.model == NOBODY:
+        return Nobody()
+    return open_model(
+        prepared.model,
+        environ,
+        base_url=settings.base_url,
+        window_tokens=settings.window_tokens,
+        seed=settings.seed,
+        demo=demo,
+    )
+
+
+@lru_cache(maxsize=64)
+def _specs(tools: tuple[type[Call], ...], slots: tuple[tuple[str, str], ...]) -> tuple[ToolSpec, ...]:
+    """The tools as a provider is told of them; kept, as deriving their schemas takes longer than many a step."""
+    return tuple(spec(tool, dict(slots)) for tool in tools)
+
+
+def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...], task: str) -> None:
+    chars = len(system) + len(task) + sum(len(tool.description) + len(tool.schema) for tool in tools)
+    if chars / 2.5 > model.window_tokens / 2:
+        raise UsageError(
+            f"the prompt and the task take about {chars / 2.5:,.0f} tokens, more than half of the window of "
+            f"{model.name} ({model.window_tokens:,}); use a larger model, --strategy full, or a shorter --prompt"
+        )
+
+
+def assemble(
+    plan: Plan,
+    prepared: Prepared,
+    places: Places,
+    environ: Mapping[str, str],
+    sync: Callable[[], None],
+    history: History | NoHistory,
+) -> Parts:
+    """Open the workspace and put the run together.
+
+    Raises:
+        WorkspaceError: The isolation asked for cannot be had.
+
+    """
+    subject = prepared.subject
+    scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
+
+    history.withhold(scrubber.held_in)
+    workspace, checks = _opened(plan, prepared, places, scrubber)
+    settings = prepared.resolved.settings
+    world = World(
+        model=Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ)),
+        workspace=workspace,
+        checks=checks,
+        scrub=scrubber.scrub,
+        sync=sync,
+        snapshot=history.snapshot,
+        own_tool=call_own,
+        command_seconds=plan.profile.command_seconds,
+    )
+    own = tuple(tool.spec for tool in TOOLS.values())
+    start = RunStarted(
+        task=scrubber.scrub(subject.text),
+        task_name=subject.name,
+        model=plan.model.name,
+        strategy=plan.strategy.name,
+        system=scrubber.scrub(plan.system),
+        tools=(*plan.tools, *own),
+        workspace=workspace.path,
+        isolation=workspace.level,
+        network=plan.profile.network,
+        budgets=plan.budgets,
+        limits=plan.limits,
+        window_tokens=plan.model.window_tokens,
+        price=plan.model.price,
+        checked=checks is not None,
+        command_seconds=plan.profile.command_seconds,
+        version=VERSION,
+        thinking="kept" if plan.strategy.prefix_stable else "dropped",
+        tree=history.snapshot(),
+        own_tools=tuple(tool.name for tool in own) or UNSET,
+        texts=plan.texts or UNSET,
+    )
+    return Parts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
+
+
+def _opened(
+    plan: Plan, prepared: Prepared, places: Places, scrubber: Scrubber
+) -> tuple[Workspace | MemoryWorkspace, Checks | None]:
+    """The workspace, and what judges it."""
+    settings, subject = prepared.resolved.settings, prepared.subject
+    if settings.isolation == MEMORY:
+        memory = open_in_memory(subject, settings.check, scrubber.scrub)
+        return memory, WorldChecks(memory, subject.task.tests) if subject.task else None
+
+    # Wherever a profile or an installation shows them: other tasks' tests, and what other runs hold.
+    task = (subject.task.folder,) if subject.task else ()
+    hidden = (shipped_tasks(), *task, *prepared.folders)
+
+    def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
+        return open_workspace(
+            settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden
+        )
+
+    workspace = open_at(places.work, (), {})
+    return workspace, _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)
+
+
+def _slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
+    numbers = {**msgspec.structs.asdict(budgets), "command_seconds": command_seconds}
+    return {name: f"{number:,.10g}" for name, number in numbers.items()}
+
+
+def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, str]) -> str:
+    if settings.prompt is None:
+        return fill(prompt_text(strategy.prompt), slots)
+    try:
+        return fill(settings.prompt.read_text("utf-8"), slots).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"the prompt {settings.prompt} cannot be read ({why}); name a text file") from error
+    except KeyError as error:
+        raise UsageError(
+            f"the prompt {settings.prompt} has the slot {error}; known: {', '.join(sorted(slots))}"
+        ) from error
+
+
+def _profile(prepared: Prepared) -> Profile:
+    """The profile with what the settings say over it, and the toolchains of the task."""
+    resolved = prepared.resolved
+    profile = profile_of(resolved.settings, prepared.cwd)
+    task = prepared.subject.task
+    toolchains = tuple(_toolchain(task, path) for path in task.toolchains) if task else ()
+    profile = msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains))
+    if resolved.given("network"):
+        profile = msgspec.structs.replace(profile, network=resolved.settings.network)
+    if resolved.given("command_seconds"):
+        profile = msgspec.structs.replace(profile, command_seconds=resolved.settings.command_seconds)
+    return profile
+
+
+def _toolchain(task: Task, path: str) -> Mount:
+    """A task is somebody else's text: what it may have mounted holds programs, never a person's files."""
+    real = Path(path).resolve()
+    if not any(real.is_relative_to(place) for place in _TOOLCHAIN_PLACES):
+        places = ", ".join(map(str, _TOOLCHAIN_PLACES))
+        raise UsageError(
+            f"the task {task.short_name} asks for the toolchain {path}, which is not under {places}; "
+            "grant it yourself by a mount in a profile (--profile FILE)"
+        )
+    return Mount(str(real), path)
+
+
+def profile_of(settings: Settings, cwd: Path) -> Profile:
+    """The profile that was named, else the checkout's own, else the built-in one.
+
+    Raises:
+        UsageError: The file cannot be read, or a key in it is wrong.
+
+    """
+    home = checkout(cwd)
+    own = home / "sandbox" / "profile.toml" if home else None
+    if settings.profile is not None:
+        return read_profile(settings.profile)
+    return read_profile(own) if own is not None and own.is_file() else Profile()
+
+
+def _checks(settings: Settings, subject: Subject, bench: Bench, places: Places) -> Checks | None:
+    if settings.check is not None:
+        return CommandCheck(bench, settings.check, CHECK_SECONDS)
+    task = subject.task
+    if task is None:
+        return None
+    return TaskChecks(bench, task.tests, places.run / "verifier", task.check_seconds, task.check_env)

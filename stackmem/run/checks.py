@@ -1,0 +1,124 @@
+"""Runs what decides whether a run is solved: in the sandbox, afterwards, on a copy of the workspace.
+
+The agent never sees the checks, and nothing it left running can touch them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.core.facts import ChecksReturned
+from stackmem.core.text import tail
+from stackmem.errors import WorkspaceError
+from stackmem.tasks.judge import judge
+from stackmem.workspace.profile import Mount
+from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.workspace import Workspace
+
+_SHOWN_BYTES = 16_384
+_TESTS, _VERIFIER = "/tests", "/logs/verifier"
+
+
+class Bench(Struct, frozen=True):
+    """Where checks are run.
+
+    Attributes:
+        work: The agent's workspace, judged by a copy.
+        scratch: An existing folder in which copies are made and removed.
+        place: The path at which commands find a mount at the level in force.
+        open: Opens a copy as a workspace, with mounts and variables.
+
+    """
+
+    work: Path
+    scratch: Path
+    place: Callable[[Mount], str]
+    open: Callable[[Path, tuple[Mount, ...], Mapping[str, str]], Workspace]
+
+
+class TaskChecks:
+    """A task's own ``tests/test.sh``, and the reward it writes."""
+
+    def __init__(self, bench: Bench, tests: Path, verifier: Path, seconds: float, env: Mapping[str, str]) -> None:
+        self._bench = bench
+        self._tests = tests
+        self._verifier = verifier
+        self._seconds = seconds
+        self._env = env
+
+    def judge(self) -> ChecksReturned:
+        _empty(self._verifier)
+        tests = Mount(str(self._tests), _TESTS)
+        verifier = Mount(str(self._verifier), _VERIFIER, writable=True)
+        places = {"TESTS_DIR": self._bench.place(tests), "VERIFIER_DIR": self._bench.place(verifier)}
+        env = {**self._env, **places}
+        code, text, why = _run(self._bench, 'bash "$TESTS_DIR/test.sh"', self._seconds, (tests, verifier), env)
+        if why:
+            return ChecksReturned({}, f"the checks did not end by themselves: {why}", text)
+        verdict = judge(self._verifier)
+        error = f"{verdict.error} (test.sh ended with exit {code})" if verdict.error else ""
+        return ChecksReturned(verdict.rewards, error, text)
+
+
+class CommandCheck:
+    """A person's own ``--check COMMAND``: exit 0 is solved."""
+
+    def __init__(self, bench: Bench, command: str, seconds: float) -> None:
+        self._bench = bench
+        self._command = command
+        self._seconds = seconds
+
+    def judge(self) -> ChecksReturned:
+        code, text, why = _run(self._bench, self._command, self._seconds, (), {})
+        error = f"the check did not end by itself: {why}" if why else ""
+        return ChecksReturned({"reward": 1.0 if code == 0 else 0.0}, error, text)
+
+
+def _run(
+    bench: Bench, command: str, seconds: float, mounts: tuple[Mount, ...], env: Mapping[str, str]
+) -> tuple[int | None, str, str]:
+    """``(exit code, end of the output, why it was killed)`` of a command over a fresh copy of the workspace."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="check-", dir=bench.scratch))
+    except OSError as error:
+        raise WorkspaceError(f"{bench.scratch} takes no copy to check ({error.strerror}); make room there") from error
+    try:
+        copy = copy_folder(bench.work, folder / "workspace")
+        workspace = bench.open(copy, mounts, env)
+        try:
+            outcome = workspace.run_command(command, seconds, _SHOWN_BYTES)
+        finally:
+            workspace.close()
+        return outcome.exit_code, tail(outcome.text, 60, 4_000), outcome.reason
+    finally:
+        remove_tree(folder)
+
+
+def _empty(folder: Path) -> None:
+    """Make the folder, without what an earlier judgement left in it."""
+    try:
+        remove_tree(folder)
+        folder.mkdir(mode=0o700, parents=True)  # closed to others, as what an agent's code writes always is
+    except OSError as error:
+        raise WorkspaceError(f"{folder} cannot be made ({error.strerror}); make room there") from error
+
+
+def copy_folder(source: Path, target: Path) -> Path:
+    """A copy with modes, times and links as they are; shares blocks where the file system can.
+
+    Raises:
+        WorkspaceError: The copy failed, for want of room or of rights.
+
+    """
+    done = subprocess.run(
+        ["cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target)],
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise WorkspaceError(f"{source} cannot be copied ({tail(done.stderr.strip(), 1, 300)}); make room or rights")
+    return target

@@ -1,0 +1,55 @@
+"""What this machine can isolate, and where runs are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.settings.directories import runs_dir, sandbox_dir
+from stackmem.settings.settings import resolve
+from stackmem.settings.settings_files import user_path
+from stackmem.tools.plugins import load_plugins
+from stackmem.workspace.isolation.probe import Finding, survey
+
+from .assemble import profile_of
+
+_AUTO = ("bubblewrap", "namespaces")
+
+
+class Examined(Struct, frozen=True):
+    """Attributes:
+    active: The level that ``--isolation auto`` takes; empty where there is none.
+    """
+
+    active: str
+    runs_dir: str
+    sandbox_dir: str
+    levels: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+
+
+def examine(flags: Mapping[str, object]) -> Examined:
+    """Try every level with the arguments it always uses.
+
+    Raises:
+        UsageError: A folder cannot be written, or the profile is broken.
+
+    """
+    warnings = list(load_plugins())
+    cwd = Path.cwd()
+    settings = resolve(flags, os.environ, cwd, user_path(os.environ), {}).settings
+    profile = profile_of(settings, cwd)
+    levels = tuple(survey(profile))
+    active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
+    if os.geteuid() == 0:
+        warnings.append("you are root: a fault of the sandbox would have all rights; an ordinary user is safer")
+    return Examined(
+        active,
+        str(runs_dir(settings, cwd, os.environ)),
+        str(sandbox_dir(settings, cwd, os.environ)),
+        levels,
+        tuple(warnings),
+    )

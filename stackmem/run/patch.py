@@ -1,0 +1,61 @@
+"""A run's patch: kept beside the trace, applied at once or later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stackmem.errors import UsageError
+from stackmem.history.apply import apply_patch, executed_by_host
+from stackmem.history.history import Change, History
+
+from .in_memory import MEMORY
+from .result import RunResult, read_result
+from .run_folder import CHANGES, PATCH, RESULT
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What ``stackmem apply`` reads back: where the copy came from, and what became of it."""
+
+    folder: str
+    changes: tuple[Change, ...]
+
+
+def keep_patch(result: RunResult, folder: str, history: History, before: str) -> RunResult:
+    """The result with the patch kept in the run's folder."""
+    after = history.snapshot()
+    changes = tuple(history.changed(before, after))
+    run_dir = Path(result.run_dir)
+    history.write_patch(before, after, run_dir / PATCH)
+    (run_dir / CHANGES).write_bytes(msgspec.json.encode(Kept(folder, changes)))
+    return replace(
+        result,
+        changed=tuple(change.path for change in changes),
+        not_kept=tuple(f"{left.path} ({left.reason})" for left in history.left_out),
+        executed_by_host=tuple(executed_by_host(list(changes))),
+    )
+
+
+def apply_run(run_dir: Path) -> tuple[Path, tuple[str, ...]]:
+    """Apply a finished run's patch to the folder it was copied from; the folder, and the files that changed.
+
+    Raises:
+        UsageError: The run has no patch for a folder, or a file has changed since; nothing was changed.
+
+    """
+    try:
+        kept = msgspec.json.decode((run_dir / CHANGES).read_bytes(), type=Kept)
+        patch = (run_dir / PATCH).read_bytes()
+    except (OSError, msgspec.DecodeError) as error:
+        result = read_result(run_dir / RESULT)
+        if result is not None and result.isolation == MEMORY:
+            why = "its files were in memory; runs in a sandbox leave one"
+        else:
+            why = "only finished runs have one"
+        raise UsageError(f"the run {run_dir.name} has no patch to apply; {why}") from error
+    if not kept.folder:
+        raise UsageError(f"the run {run_dir.name} solved a task, not a folder of yours; its patch is {run_dir / PATCH}")
+    apply_patch(patch, list(kept.changes), Path(kept.folder))
+    return Path(kept.folder), tuple(change.path for change in kept.changes)

@@ -1,0 +1,100 @@
+"""The sources of an edited program: read as they are now, and not as the run had them that it goes on from.
+
+Rule 1: a source is looked for beside the edited file first, then where the run took its copy from.
+Rule 2: what the run itself has written or changed in its workspace stays; so does what stackmem brings.
+Rule 3: one that is nowhere any more stays as it was; a folder's list holds what it held and what is there now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stackmem.core.program_facts import SourceLoaded
+from stackmem.languages.effects import LoadSource
+from stackmem.run.request import EditedProgram, ProgramRequest
+from stackmem.trace.program import TextOf
+from stackmem.trace.program_tape import Heard, Tape
+from stackmem.trace.snapshot import Snapshot
+
+from .prepare import reachable
+from .sources import PACKAGED, Loader, below
+
+
+class EditedSources:
+    """What an edited program reads in place of the run's copies."""
+
+    def __init__(
+        self, request: ProgramRequest, edited: EditedProgram, places: tuple[str, Path], scrub: Callable[[str], str]
+    ) -> None:
+        """Sources of ``edited``.
+
+        Args:
+            places: The workspace as its tools see it, and the history of its files.
+
+        """
+        self._edited, self._file, self._scrub = edited, Path(edited.file), scrub
+        self._workspace = places[0]
+        self._program = posixpath.join(places[0], edited.program)
+        self._host_program = request.path
+        self._start = Snapshot(places[1], edited.tree)
+        folders = (*reachable(request, Path(edited.subject)), Path(request.path).parent)
+        self._loader = Loader(self._file, folders)
+
+    def instead(self, asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
+        """``(text, failed)`` of a source as it is now, given as the run's copy has it."""
+        listing = asked.listing
+        if path.startswith(PACKAGED) or (not listing and not self._as_begun(path, text, failed)):
+            return text, failed
+        for place in self._places(path):
+            _, now, fault = self._loader.read(LoadSource(str(place), listing=listing))
+            if fault:
+                continue
+            if listing:
+                return "\n".join(sorted({*text.splitlines(), *now.splitlines()})), ""
+            return self._scrub(now), ""
+        return text, failed
+
+    def _as_begun(self, path: str, text: str, failed: str) -> bool:
+        """Whether the run has left the source as it was when it began; those outside the workspace it cannot write."""
+        if not below(path, self._workspace):
+            return True
+        inner = posixpath.relpath(path, self._workspace)
+        if inner not in self._start:
+            return bool(failed)
+        return not failed and self._scrub(self._start[inner].decode("utf-8-sig", "replace")) == text
+
+    def _places(self, path: str) -> list[Path]:
+        if path in (self._program, self._host_program):
+            return [self._file]
+        folders = map(posixpath.dirname, (self._program, self._host_program))  # a source is named by either
+        found = [self._file.parent / posixpath.relpath(path, each) for each in folders if below(path, each)]
+        if below(path, self._workspace):
+            return [*found, Path(self._edited.subject) / posixpath.relpath(path, self._workspace)]
+        return [*found, Path(path)]
+
+
+def reread(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[Tape, dict[str, str], tuple[str, ...]]:
+    """``(tape, texts by digest, paths)``: the answers with every source as it is now, and which sources changed."""
+    texts: dict[str, str] = {}
+    changed: dict[str, None] = {}
+    heard: list[Heard] = []
+    for one in tape.heard:
+        event, asked = one.event, one.asked
+        if isinstance(event, SourceLoaded) and isinstance(asked, LoadSource):
+            before = text_of(event.digest) if event.digest else ""
+            text, failed = edited.instead(asked, event.path, before, event.failed)
+            if (text, failed) != (before, event.failed):
+                changed[event.path] = None
+                texts[digest_of_text(text)] = text
+                event = replace(event, digest=digest_of_text(text), chars=len(text), failed=failed)
+        heard.append(replace(one, event=event))
+    return replace(tape, heard=tuple(heard)), texts, tuple(changed)
+
+
+def digest_of_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

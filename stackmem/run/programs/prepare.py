@@ -1,0 +1,232 @@
+"""From what a person typed after ``stackmem run`` to a program that can be run; nothing is made yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.text import whole_value
+from stackmem.errors import UsageError
+from stackmem.history.repository import plan_copy
+from stackmem.languages.effects import Halted
+from stackmem.languages.in_memory import read_with
+from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of
+from stackmem.models.registry import default_model
+from stackmem.run.no_model import NOBODY
+from stackmem.run.prepare import Prepared
+from stackmem.run.request import ProgramRequest
+from stackmem.run.subject import Subject, must_be_text
+from stackmem.settings.directories import runs_dir, sandbox_dir
+from stackmem.settings.settings import resolve
+from stackmem.settings.settings_files import user_path
+from stackmem.tools.own_tools import TOOLS
+from stackmem.tools.plugins import load_plugins
+from stackmem.trace.languages import open_language
+
+from .sources import SOURCE_BYTES, Loader, reading
+
+HEAP_CHARS = 100_000
+"""The heap of a program's run, where nothing else is set."""
+INPUT_DEPTH = 200
+
+
+class Asked(Struct, frozen=True):
+    """What was typed.
+
+    Attributes:
+        named: A program, or a folder with one.
+        workspace: The folder that is copied; None is the program's own.
+        inputs: Name to value.
+        options: What else the interpreter is told.
+
+    """
+
+    named: str
+    inputs: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    workspace: str | None = None
+    mounts: tuple[str, ...] = ()
+    language: str | None = None
+    interactive: bool = True
+
+
+class PreparedProgram(Struct, frozen=True):
+    """A program that can be run.
+
+    Attributes:
+        outline: What ``--dry-run`` prints.
+        halts: What keeps it from running, found before it began; the run says the same.
+
+    """
+
+    prepared: Prepared
+    request: ProgramRequest
+    language: Language
+    text: str
+    outline: str = ""
+    halts: Halted | None = None
+
+
+def prepare_program(
+    asked: Asked, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
+) -> PreparedProgram:
+    """What is to be run, under which settings, kept where.
+
+    Raises:
+        UsageError: The program, an input or a setting cannot be.
+
+    """
+    warnings = load_plugins()
+    path, language = find_program(asked.named, asked.language, cwd)
+    text = read_program(path)
+    mounts = tuple(str(_folder(named, cwd, "--mount")) for named in asked.mounts)
+    folder = path.parent if asked.workspace is None else _folder(asked.workspace, cwd, "--workspace")
+    wanted = language.settings(text) if language.settings else {}
+    source = must_be_text(path.name, "the program's name")
+    resolved = resolve(flags, environ, cwd, user_path(environ), wanted, source)
+    if not resolved.given("heap_chars"):
+        flags = {**flags, "heap_chars": str(HEAP_CHARS)}
+        resolved = resolve(flags, environ, cwd, user_path(environ), wanted, source)
+    settings = resolved.settings
+    model = settings.model or default_model(environ)
+    if model == "demo":
+        model = NOBODY
+    must_be_text(model, "the name of the model")
+    folders = (runs_dir(settings, cwd, environ), sandbox_dir(settings, cwd, environ))
+    subject = Subject(
+        path.name.partition(".")[0] or "program",
+        f"Run the program {path.name}.",
+        must_be_text(str(folder), "the folder's path"),
+        folder=folder,
+    )
+    copy = plan_copy(folder, settings.include, folders)
+    prepared = Prepared(subject, resolved, cwd, folders, model, copy, warnings)
+    options = with_config(asked.options, language, cwd, path)
+    request = ProgramRequest(language.name, str(path), _kept(asked.inputs), options, mounts, asked.interactive)
+    return outlined(PreparedProgram(prepared, request, language, text))
+
+
+def _kept(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs as they can be recorded: half a character is replaced."""
+    try:
+        found: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
+    except ValueError as error:
+        raise UsageError(f"an input is nested more than {INPUT_DEPTH} deep; give it as a file") from error
+    return found
+
+
+def outlined(ready: PreparedProgram) -> PreparedProgram:
+    """With the program's inputs checked and its tools resolved.
+
+    Raises:
+        UsageError: An input is not one of the program's.
+
+    """
+    request = ready.request
+    place = Path(request.path)
+    folders = reachable(request, ready.prepared.subject.folder)
+    inside = ready.prepared.subject.inside
+    own = tuple(tool.spec for tool in TOOLS.values())
+    launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options, own)
+    try:
+        told = read_with(ready.language.outline(launch), reading(Loader(place, folders)))
+        named = ready.language.models
+        others = () if named is None else read_with(named(launch), reading(Loader(place, folders)))
+    except Halted as halted:
+        return replace(ready, halts=halted)
+    ready = replace(ready, prepared=replace(ready.prepared, others=tuple(dict.fromkeys(others))))
+    return replace(ready, outline=told if isinstance(told, str) else "\n".join(told))
+
+
+def reachable(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
+    """The folders of the host, beside the program's own, that its sources may be read from."""
+    config = request.options.get("config")
+    named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))
+    libraries = [Path(str(path)).parent for path in request.options.get("lib") or ()]
+    return (*map(Path, named), *libraries)
+
+
+def with_config(options: dict[str, Any], language: Language, cwd: Path, program: Path) -> dict[str, Any]:
+    """The options with the language's configuration: as it was given, else the nearest that is found."""
+    if options.get("config") or not language.config:
+        return options
+    for folder in dict.fromkeys((cwd, *cwd.parents, program.parent, *program.parent.parents)):
+        with suppress(OSError):
+            if (folder / language.config).is_file():
+                return {**options, "config": str(folder / language.config)}
+    return options
+
+
+def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Language]:
+    """The program and its language.
+
+    Raises:
+        UsageError: There is no such file, or nothing says what language it is in.
+
+    """
+    path = (cwd / Path(named).expanduser()).resolve()
+    must_be_text(str(path), "the program's path")
+    if path.is_dir():
+        path = _main_of(path, language)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{named} is no regular file; name a program, or a folder with one")
+    if not path.is_file():
+        raise UsageError(f"there is no program {named}; give a file, or a folder with one of {', '.join(_mains())}")
+    found = language or language_of(path.name)
+    if found is None and language_of(path.name, linting=True) is not None:
+        raise UsageError(f"{path.name} is part of programs and is no program; stackmem lint looks at it")
+    if found is None:
+        told = ", ".join(sorted(INTERPRETERS))
+        raise UsageError(f"{path.name} cannot be run: its name ends with none of {told}; say --language NAME")
+    return path, open_language(found)
+
+
+def _mains() -> list[str]:
+    return [main for name in sorted(set(INTERPRETERS.values())) for main in _mains_of(open_language(name))]
+
+
+def _mains_of(language: Language) -> tuple[str, ...]:
+    """The names of a folder's program in one language, the usual one first."""
+    return tuple(dict.fromkeys([language.main, *(f"main{suffix}" for suffix in language.suffixes)]))
+
+
+def _main_of(folder: Path, language: str | None) -> Path:
+    mains = list(_mains_of(open_language(language))) if language else _mains()
+    found = [folder / name for name in mains if (folder / name).is_file()]
+    if len(found) > 1:
+        raise UsageError(f"{folder} holds {' and '.join(path.name for path in found)}; name the one that is to be run")
+    if not found:
+        raise UsageError(f"Module Entry Point Not Found: {folder} holds none of {', '.join(mains)}; name a file")
+    return found[0]
+
+
+def read_program(path: Path) -> str:
+    """The text of a program, without a mark of byte order.
+
+    Raises:
+        UsageError: It cannot be read, or is no text.
+
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(SOURCE_BYTES + 1)
+        if len(raw) > SOURCE_BYTES:
+            raise UsageError(f"{path} is over {SOURCE_BYTES:,} bytes; no program is")
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); name a program") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text (byte {error.start:,}); save it as UTF-8") from error
+
+
+def _folder(named: str, cwd: Path, flag: str) -> Path:
+    path = (cwd / Path(named).expanduser()).resolve()
+    if not path.is_dir():
+        raise UsageError(f"{flag} {named}: there is no such folder; name one that exists")
+    must_be_text(str(path), f"the path of {flag}")
+    return path

@@ -1,0 +1,159 @@
+"""Functions of programs, each in a process of its own in the sandbox that waits where it has called the program back.
+
+The process asks by a file ``ask-N.json`` in its folder, and waits for ``answer-N.json``. Where it is gone (the run was
+resumed, or another function had to run meanwhile), it is started again and finds its earlier answers there.
+
+Rule 1: one process at a time; the one that waits is ended before another is started.
+Rule 2: only a function's own time counts towards its limit, and not the time that it waits.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from stackmem.core.program_facts import ToolAnswered, ToolFailure
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.command import Ended
+from stackmem.workspace.refusals import Refused
+from stackmem.workspace.workspace import Workspace
+
+LONGEST_SECONDS = 3_600.0
+_LOOK_SECONDS = 0.01
+_MOST_BYTES = 10 * 1024 * 1024
+
+
+class Live:
+    """One process."""
+
+    def __init__(self, folder: str, workspace: Workspace) -> None:
+        self._folder, self._workspace = folder, workspace
+        self._ended: Ended | None = None
+        self._error: Exception | None = None
+        self._spent = 0.0
+        self._answered = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self, program: str, order: str) -> None:
+        self._write("run.py", program)
+        self._write("order.json", order)
+        self._thread.start()
+
+    def _run(self) -> None:
+        place = self._folder
+        command = (
+            f"python3 -u {place}/run.py {place} & child=$!\n"
+            f"(while [ ! -e {place}/stop ]; do sleep 0.1; done; kill -9 $child) >/dev/null 2>&1 & watch=$!\n"
+            f"wait $child; code=$?; kill $watch 2>/dev/null; rm -rf {place}\n"
+            "rmdir .stackmem/python .stackmem 2>/dev/null; exit $code"
+        )
+        try:
+            self._ended = self._workspace.run_apart(command, LONGEST_SECONDS, _MOST_BYTES)
+        except (WorkspaceError, Refused, OSError) as error:
+            self._error = error
+
+    def _write(self, name: str, text: str) -> None:
+        self._workspace.files.make_directory(self._folder)
+        wrote = self._workspace.files.write(f"{self._folder}/{name}", text)
+        if wrote.failed:
+            raise Refused(wrote.text)
+
+    def next(self, answers: list[Any], seconds: float) -> dict[str, Any]:
+        """What the process says once it has these answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``.
+
+        Raises:
+            TimeoutError: It has had more than its time.
+            WorkspaceError: The sandbox failed.
+
+        """
+        for number in range(self._answered, len(answers)):
+            self._write(f"answer-{number}.json", json.dumps(answers[number]))
+        self._answered = len(answers)
+        began = time.monotonic()
+        while self._thread.is_alive():
+            with suppress(Refused, ValueError, OSError):
+                raw = self._workspace.files.read_whole(f"{self._folder}/ask-{len(answers)}.json", _MOST_BYTES)
+                self._spent += time.monotonic() - began
+                return dict(json.loads(raw))
+            if self._spent + time.monotonic() - began > seconds:
+                self.stop()
+                raise TimeoutError
+            time.sleep(_LOOK_SECONDS)
+        if self._error is not None:
+            raise self._error
+        return _said(self._ended)
+
+    def stop(self) -> None:
+        """End the process and everything that it started."""
+        with suppress(Refused, OSError):
+            if self._thread.is_alive():
+                self._write("stop", "")
+        self._thread.join()
+
+
+def _said(ended: Ended | None) -> dict[str, Any]:
+    streams = (ended.capture, ended.errors) if ended is not None else (None, None)
+    out, err = (b"" if each is None else each.parts()[0] for each in streams)
+    reason = "" if ended is None else ended.reason
+    code = None if ended is None else ended.exit_code
+    texts = {"stdout": out.decode("utf-8", "backslashreplace"), "stderr": err.decode("utf-8", "backslashreplace")}
+    return {**texts, "exit_code": code, "reason": reason}
+
+
+def _clean(value: Any, scrub: Callable[[str], str]) -> Any:
+    """A value without secrets, wherever a text of it stands."""
+    match value:
+        case str():
+            return scrub(value)
+        case list():
+            return [_clean(each, scrub) for each in value]
+        case dict():
+            return {scrub(str(name)): _clean(each, scrub) for name, each in value.items()}
+        case _:
+            return value
+
+
+class PythonCalls:
+    """The processes of one run, by the folder that a call's files lie in."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, Live] = {}
+
+    def use(
+        self, given: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
+    ) -> ToolAnswered:
+        """Go on with a call; see ``Live.next``.
+
+        Raises:
+            Refused: The call's files cannot be written.
+            WorkspaceError: The sandbox failed.
+
+        """
+        folder, answers = given["folder"], given["answers"]
+        live = self._live.pop(folder, None)
+        try:
+            if live is None:
+                self.stop()
+                live = Live(folder, workspace)
+                live.start(given["program"], given["order"])
+            said = _clean(live.next(answers, seconds), scrub)
+        except TimeoutError:
+            return ToolAnswered(None, "timeout", f"timed out after {seconds:g} s; everything it started was killed")
+        except BaseException:
+            if live is not None:
+                live.stop()
+            raise
+        if "call" in said:
+            self._live[folder] = live
+            return ToolAnswered(said)
+        failed: ToolFailure = "killed" if said["reason"] else "exit" if said["exit_code"] else ""
+        return ToolAnswered(said, failed, f"exit {said['exit_code']}" if failed == "exit" else said["reason"])
+
+    def stop(self) -> None:
+        """End every process that waits."""
+        while self._live:
+            self._live.popitem()[1].stop()

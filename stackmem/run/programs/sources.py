@@ -1,0 +1,151 @@
+"""Reads a program's sources: only from where it may, and each is kept in the run's folder by its digest.
+
+What it may reach: the program's own folder, the workspace, the folders of ``--mount``, and the folder of a
+configuration (``--config``, or a file of that name found above the program).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+from stackmem.core.program_facts import SourceLoaded
+from stackmem.languages.effects import LoadSource, Source
+from stackmem.workspace.files import Files
+from stackmem.workspace.refusals import Refused
+
+SOURCE_BYTES = 10 * 1024 * 1024
+PACKAGED = "stackmem:"
+CONFIGS = (".aplconfig",)
+"""Names of configurations, which may also lie above the program."""
+
+
+class Loader:
+    """The sources that one program may read."""
+
+    def __init__(self, program: Path, folders: tuple[Path, ...] = (), files: tuple[str, Files] | None = None) -> None:
+        """Sources beside ``program``.
+
+        Args:
+            folders: More folders that may be read.
+            files: The workspace as its tools see it, and its files; None where there is none yet.
+
+        """
+        self._program = program
+        self._folders = [program.parent, *folders]
+        self._files = files
+
+    def read(self, asked: LoadSource) -> tuple[str, str, str]:
+        """``(path, text, failed)`` of a source."""
+        if asked.path.startswith(PACKAGED):
+            return self._packaged(asked.path)
+        beside = posixpath.dirname(asked.beside or str(self._program))
+        path = posixpath.normpath(posixpath.join(beside, asked.path))
+        if "\0" in path:
+            return path[:200], "", "the path holds a NUL character"
+        if self._files is not None and below(path, self._files[0]):
+            return self._from_workspace(path, listing=asked.listing)
+        config = posixpath.basename(path) in CONFIGS and str(self._program).startswith(
+            _with_slash(posixpath.dirname(path))
+        )
+        if not config and not any(below(path, str(folder)) for folder in self._folders):
+            return path, "", f"it is out of reach; what can be reached: {', '.join(self._reach())}"
+        found = _from_host(Path(path), listing=asked.listing, inside=None if config else self._folders)
+        if config and not found[2]:
+            self._folders.append(Path(path).parent)
+        return found
+
+    def _reach(self) -> list[str]:
+        own = [self._files[0]] if self._files else []
+        return list(dict.fromkeys([*own, *map(str, self._folders)]))
+
+    def _packaged(self, path: str) -> tuple[str, str, str]:
+        name = path.removeprefix(PACKAGED)
+        place = resources.files("stackmem.languages").joinpath(*name.split("/"))
+        if ".." in name.split("/") or not name or name.endswith(".py") or not place.is_file():
+            return path, "", "stackmem brings no such source"
+        return path, place.read_text("utf-8"), ""
+
+    def _from_workspace(self, path: str, *, listing: bool) -> tuple[str, str, str]:
+        files = self._files[1] if self._files else None
+        try:
+            if files is None:
+                return path, "", "there is no workspace"
+            if listing:
+                return path, "\n".join(files.names(path)), ""
+            return path, *_decoded(files.read_whole(path, SOURCE_BYTES))
+        except Refused as refused:
+            return path, "", "No such file" if "does not exist" in str(refused) else str(refused)
+
+
+def _from_host(place: Path, *, listing: bool, inside: list[Path] | None) -> tuple[str, str, str]:
+    """A file or folder of the host; a link that leads out of the folders is followed nowhere."""
+    path = str(place)
+    try:
+        real = place.resolve()
+        if inside is not None and not any(real.is_relative_to(folder.resolve()) for folder in inside):
+            return path, "", "it is a link that leads out of reach"
+        if listing:
+            names = sorted(each.name + "/" * each.is_dir() for each in real.iterdir())
+            return path, "\n".join(names), ""
+        if real.exists() and not real.is_file():
+            return path, "", "Is a directory" if real.is_dir() else "it is no regular file"
+        with real.open("rb") as file:
+            return path, *_decoded(file.read(SOURCE_BYTES + 1))
+    except OSError as error:
+        return path, "", "No such file" if isinstance(error, FileNotFoundError) else error.strerror or "unreadable"
+
+
+def _decoded(raw: bytes) -> tuple[str, str]:
+    """``(text, failed)``."""
+    if len(raw) > SOURCE_BYTES:
+        return "", f"it is over {SOURCE_BYTES:,} bytes"
+    try:
+        return raw.decode("utf-8-sig"), ""
+    except UnicodeDecodeError as error:
+        return "", f"it is no UTF-8 text (byte {error.start:,})"
+
+
+def below(path: str, folder: str) -> bool:
+    """Whether a path is a folder's or of something in it; both are absolute and normal."""
+    return path == folder.rstrip("/") or path.startswith(_with_slash(folder))
+
+
+def _with_slash(folder: str) -> str:
+    return folder if folder.endswith("/") else f"{folder}/"
+
+
+Instead = Callable[[LoadSource, str, str, str], tuple[str, str]]
+"""Gives ``(text, failed)`` in place of what was read: what was asked for, its path, text and failure."""
+
+
+def as_read(asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
+    """What was read, and nothing in its place."""
+    return text, failed
+
+
+def keeping(
+    loader: Loader, keep: Callable[[str], str], scrub: Callable[[str], str], instead: Instead = as_read
+) -> Callable[[LoadSource], SourceLoaded]:
+    """Reads a source, keeps its text, and gives the fact."""
+
+    def load(asked: LoadSource) -> SourceLoaded:
+        path, text, failed = loader.read(asked)
+        clean, failed = instead(asked, path, scrub(text), failed)
+        if failed:
+            return SourceLoaded(path, failed=failed)
+        return SourceLoaded(path, keep(clean), len(clean))
+
+    return load
+
+
+def reading(loader: Loader) -> Callable[[LoadSource], Source]:
+    """Reads a source for a look at a program that is not run; nothing is kept."""
+
+    def load(asked: LoadSource) -> Source:
+        path, text, failed = loader.read(asked)
+        return Source(path, text, failed=failed)
+
+    return load

@@ -1,0 +1,120 @@
+"""A run that has stopped, read back as it stands: every record checked, and what the rules make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.core.facts import RULES, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
+from stackmem.core.state import State
+from stackmem.errors import RulesDiffer, TraceError
+from stackmem.languages.course import Course
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.program import sources_of
+from stackmem.trace.record import Record
+from stackmem.trace.store import End
+from stackmem.trace.verify import verify
+from stackmem.workspace.secrets import Scrubber
+
+from .play import holds_secret
+from .result import refuse_lost
+from .run_folder import TRACE
+
+
+class Stopped(Struct, frozen=True):
+    """Where a run stands.
+
+    Attributes:
+        torn_bytes: Length of a last record that was cut short; it is no part of the run.
+        isolation: The level that was last in force.
+        seconds: Wall time so far: the last clock reading, else the time between its records while it ran.
+        asked_at: When what happens next was decided, in seconds since 1970: nothing older is its effect.
+        steps_with_secrets: Steps whose reply holds a secret.
+        course: Of a program's run, where its interpreter stands.
+
+    """
+
+    state: State
+    end: End
+    torn_bytes: int
+    isolation: str
+    seconds: float
+    asked_at: float
+    steps_with_secrets: tuple[int, ...]
+    course: Course | None = None
+
+
+class _Watch:
+    """What a run's records tell beside its state."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self._scrubber = scrubber
+        self._last = 0.0
+        self._steps = 0
+        self.isolation = ""
+        self.seconds = 0.0
+        self.asked_at = 0.0
+        self.secrets: list[int] = []
+
+    def over(self, records: Iterator[Record]) -> Iterator[Record]:
+        for record in records:
+            event = record.event
+            match event:
+                case RunStarted() | RunResumed():
+                    self.isolation = event.isolation
+                case RunForked():
+                    self.isolation = event.start.isolation
+                case ModelReplied():
+                    self._steps += 1
+                    if holds_secret(event, self._scrubber):
+                        self.secrets.append(self._steps)
+                case _:
+                    pass
+            if not isinstance(event, RunStarted | RunResumed | RunForked):
+                self.seconds += max(0.0, record.at - self._last)
+            if not isinstance(event, RunEnded | RunResumed):
+                self.asked_at = record.at
+            self._last = record.at
+            yield record
+
+
+def read_stopped(run_dir: Path, scrubber: Scrubber, tell: Callable[[object], object] = id) -> Stopped:
+    """Read and verify a run; its lock must be held, so that nobody writes it meanwhile.
+
+    Args:
+        tell: Told of what happens in a program, as its interpreter runs again.
+
+    Raises:
+        TraceError: A line is broken or lost, or the trace is no run.
+        RulesDiffer: The run was made under other rules, or the rules derive something else from it today.
+
+    """
+    watch = _Watch(scrubber)
+    reader = RunReader(run_dir)
+    found = verify(watch.over(iter(reader)), sources_of(run_dir), tell)
+    rules = found.state.begun.rules
+    if not found.same_rules:
+        raise RulesDiffer(
+            f"the run was made under rules {rules}, these are rules {RULES}, so its next prompt would be another one; "
+            "resume it with the version that made it"
+        )
+    refuse_lost(run_dir, found.events)
+    try:
+        with (run_dir / TRACE).open("rb") as file:
+            whole = file.seek(0, 2) - reader.torn_bytes
+            file.seek(whole - 1)
+            terminated = file.read(1) == b"\n"
+    except OSError as error:
+        raise TraceError(f"the trace {run_dir / TRACE} cannot be read: {error.strerror}") from error
+    return Stopped(
+        state=found.state,
+        end=End(found.events, reader.digest, whole, terminated),
+        torn_bytes=reader.torn_bytes,
+        isolation=watch.isolation,
+        seconds=found.state.seconds or round(watch.seconds, 3),
+        asked_at=watch.asked_at,
+        steps_with_secrets=tuple(watch.secrets),
+        course=found.course,
+    )

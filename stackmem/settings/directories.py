@@ -1,0 +1,90 @@
+"""Where runs and their workspaces are kept, made and tried before anything else happens.
+
+In a checkout of stackmem they are in the checkout, elsewhere in the user's state directory. A level that cannot mount
+shows commands the workspace where it lies, and pytest, git and others read the settings of every folder above: there,
+workspaces stay out of the checkout.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.workspace.isolation.levels import choose
+from stackmem.workspace.profile import Profile
+
+from .options import OPTIONS
+from .settings import Settings
+from .settings_files import user_folder
+
+SOURCE = Path(__file__).resolve().parents[2]
+"""The folder of the code that runs; a checkout of stackmem, where it is one."""
+
+
+def checkout(cwd: Path, source: Path = SOURCE) -> Path | None:
+    """The checkout of stackmem in which the person stands.
+
+    Only the one whose code is running counts: a folder that merely looks like it may be anybody's.
+    """
+    if not cwd.resolve().is_relative_to(source) or not (source / "stackmem" / "__init__.py").is_file():
+        return None
+    try:
+        named = 'name = "stackmem"' in (source / "pyproject.toml").read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return source if named else None
+
+
+def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
+    """The folder of the runs, made where it was missing.
+
+    Raises:
+        UsageError: It cannot be made, or nothing can be written into it.
+
+    """
+    return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
+
+
+def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
+    """The folder of the runs' workspaces, made where it was missing.
+
+    Raises:
+        UsageError: It cannot be made, or nothing can be written into it.
+
+    """
+    home = checkout(cwd, source) if settings.sandbox_dir is None else None
+    if home is not None and not _mounts(settings):
+        home = None
+    return _place("sandbox_dir", settings.sandbox_dir, Path("sandbox/work"), "work", home, environ)
+
+
+def _mounts(settings: Settings) -> bool:
+    """Whether commands will see the workspace at a path of our choosing; True where no run can begin at all."""
+    if settings.isolation == "memory":
+        return True  # the path is a name, and nothing stands there
+    try:
+        return choose(settings.isolation, Profile(network=settings.network)).mounts
+    except WorkspaceError:
+        return True
+
+
+def _place(
+    name: str, asked: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
+) -> Path:
+    flag = OPTIONS[name].flag
+    own = asked or (root / in_checkout if root else None)
+    place = own or user_folder(environ, "XDG_STATE_HOME", ".local/state", in_state)
+    if place is None:
+        raise UsageError(f"neither XDG_STATE_HOME nor HOME says where {in_state} go; use {flag} DIR")
+    try:
+        # What a run saw is nobody else's business; a folder that she names herself, or a checkout, is as open as hers.
+        place.mkdir(mode=0o777 if own else 0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place) as tried:
+            tried.write(b"\n")
+            tried.flush()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{place} cannot be written to ({reason}); use {flag} DIR with another one") from error
+    return place

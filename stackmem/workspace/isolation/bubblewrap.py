@@ -1,0 +1,229 @@
+"""The bubblewrap level: every namespace, an allow-list of mounts, the system call filter.
+
+Rule 1: no host path stands in an argument list; they go through a descriptor.
+Rule 2: no mount point lies inside the workspace but ``.git`` and what is in it, and those are bound from descriptors
+that were opened without following links. A destination below writable files would let them steer the mount out of
+the sandbox (CVE-2026-87766).
+Rule 3: no ``--new-session``: the harness starts a session, and one kill of its group then reaches everything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from subprocess import Popen
+
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.environment import build_environment
+from stackmem.workspace.profile import Mount
+from stackmem.workspace.python import INSIDE
+
+from .cover import places_to_cover
+from .git_guard import guarded_git
+from .launch import Launch, Seat, SetUpFailed, limited, line_of_life
+from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
+from .skeleton import mounted_names
+
+CANDIDATES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
+_NEEDED = ("--args", "--bind-fd", "--ro-bind-fd", "--size", "--perms", "--json-status-fd", "--remount-ro", "--seccomp")
+_HOME = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private to one command
+
+
+def find_bwrap(workspace: Path, candidates: tuple[str, ...] = CANDIDATES) -> str:
+    """Find a bubblewrap that can be trusted and does what is needed.
+
+    Raises:
+        WorkspaceError: There is none; the message says why each was refused.
+
+    """
+    refused = []
+    for path in candidates:
+        why = _distrust(Path(path), workspace)
+        if not why:
+            missing = [option for option in _NEEDED if option not in _help(path)]
+            why = f"is too old (no {', '.join(missing)})" if missing else ""
+        if not why:
+            return path
+        refused.append(f"{path} {why}")
+    raise WorkspaceError(f"no usable bubblewrap: {'; '.join(refused)}; install it (apt install bubblewrap)")
+
+
+def _distrust(path: Path, workspace: Path) -> str:
+    try:
+        real = path.resolve(strict=True)
+        status = real.stat()
+    except OSError:
+        return "does not exist"
+    if not stat.S_ISREG(status.st_mode) or not os.access(real, os.X_OK):
+        return "is no program that can be run"
+    if real.is_relative_to(workspace.resolve()):
+        return "lies in the workspace"
+    for each in (real, real.parent):
+        found = each.stat()
+        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+            return f"can be changed by other users ({each})"
+    return ""
+
+
+@cache
+def _help(path: str) -> str:
+    try:
+        done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=10, check=False, env={})
+    except (OSError, subprocess.SubprocessError) as error:
+        raise WorkspaceError(f"{path} --help failed ({error}); reinstall bubblewrap") from error
+    return done.stdout + done.stderr
+
+
+class Bubblewrap:
+    isolation = "bubblewrap"
+    mounts = True
+    contains = True
+
+    def __init__(self, *, proc: bool = True, candidates: tuple[str, ...] = CANDIDATES) -> None:
+        """Without ``proc``, ``/proc`` is an empty folder: for containers that mask their own."""
+        self.name = "bubblewrap" if proc else "bubblewrap (no /proc)"
+        self._proc = proc
+        self._candidates = candidates
+
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
+        program = find_bwrap(seat.root, self._candidates)
+        check_destinations(seat)
+        network = seat.profile.network == "host"
+        families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
+        bpf = _memory_file(stack, "seccomp", build_filter(families=families, tracing=True))
+        status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        stack.callback(os.close, status_read)
+        stack.callback(os.close, status_write)
+        git_fds, git = guarded_git(seat.fd, seat.path, stack)
+        arguments = [
+            *_namespaces(program, network=network),
+            *_system(seat),
+            *self._kernel(seat),
+            *_binds((*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)),
+            *_covers(seat),
+            "--bind-fd", str(seat.fd), seat.path, *git,
+            "--remount-ro", "/", "--chdir", seat.path,
+            "--seccomp", str(bpf), "--json-status-fd", str(status_write),
+            *(word for name, value in seat.environ.items() for word in ("--setenv", name, value)),
+        ]  # fmt: skip
+        if any("\0" in each for each in arguments):
+            raise WorkspaceError("a variable or a mount of the sandbox holds a NUL character; leave it out")
+        args = _memory_file(stack, "args", b"".join(os.fsencode(each) + b"\0" for each in arguments))
+        life = line_of_life(stack)
+        # It has the read end of its own reports, too: else it would die of them where the harness has died meanwhile,
+        # and the process that waits to become the sandbox would wait for good.
+        inner = limited(command, seat.profile, count_processes=True, life=life, drop=status_read)
+        environ = build_environment(
+            path=(f"{INSIDE}/bin", *seat.profile.path),
+            home=_HOME,
+            tmp="/tmp",  # noqa: S108 - inside the sandbox
+            granted=seat.profile.env,
+            caller=os.environ,
+        )
+        return Launch(
+            argv=(program, "--args", str(args), "--", *inner),
+            environ=environ,
+            cwd="/",
+            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds),
+            status_fd=status_read,
+        )
+
+    def _kernel(self, seat: Seat) -> list[str]:
+        profile = seat.profile
+        proc = ["--proc", "/proc"] if self._proc else ["--tmpfs", "/proc"]
+        # Files below /proc/sys and /proc/irq belong to root: without this a sandbox started by root could write them.
+        sealed = ["--remount-ro", "/proc"] if not self._proc or os.geteuid() == 0 else []
+        return [
+            *proc, *sealed, "--dev", "/dev",
+            "--perms", "1777", "--size", str(profile.shm_mib << 20), "--tmpfs", "/dev/shm",  # noqa: S108
+            "--remount-ro", "/dev",  # a file system without a size, else
+            "--perms", "1777", "--size", str(profile.tmp_mib << 20), "--tmpfs", "/tmp",  # noqa: S108
+            "--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--dir", _HOME, "--dir", "/run",  # noqa: S108
+        ]  # fmt: skip
+
+    def ran(self, process: Popen[bytes], status: bytes) -> int | None:
+        for line in status.splitlines():
+            with suppress(ValueError):  # a line that was cut when its writer was killed
+                report = json.loads(line)
+                if "exit-code" in report:
+                    return int(report["exit-code"])
+        if process.returncode < 0:
+            return None
+        raise SetUpFailed(f"bubblewrap ended with {process.returncode} before the command ran")
+
+
+def _namespaces(program: str, *, network: bool) -> list[str]:
+    nested = ["--disable-userns"] if "--disable-userns" in _help(program) else []  # the filter refuses them as well
+    return [
+        "--unshare-all", "--unshare-user", *nested, *(["--share-net"] if network else []),
+        "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL", "--die-with-parent", "--hostname", "sandbox",
+    ]  # fmt: skip
+
+
+def _system(seat: Seat) -> list[str]:
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = Path("/") / name
+        if path.is_symlink():
+            words += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    words += ["--ro-bind", str(seat.skeleton), "/etc"]
+    for name in mounted_names():
+        words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    return words
+
+
+def _binds(mounts: tuple[Mount, ...]) -> list[str]:
+    words = []
+    for mount in sorted(mounts, key=lambda each: each.inside.count("/")):
+        words += ["--bind" if mount.writable else "--ro-bind", mount.host, mount.inside]
+    return words
+
+
+def _covers(seat: Seat) -> list[str]:
+    mounts = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
+    shown = [("/usr", "/usr"), *((mount.host, mount.inside) for mount in mounts)]
+    empty = ("--perms", "0755", "--size", "4096", "--tmpfs")
+    return [word for path in places_to_cover(seat.hidden, shown) for word in (*empty, path, "--remount-ro", path)]
+
+
+def check_destinations(seat: Seat) -> None:
+    """Refuse mounts that would lie in the way of the sandbox's own, or below files that commands can write.
+
+    Raises:
+        WorkspaceError: Names the path.
+
+    """
+    granted = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
+    places = [(mount.inside, mount.writable) for mount in granted] + [(seat.path, True)]
+    for path, _ in places:
+        place = Path(path)
+        if place == Path("/") or any(place == Path(own) or place in Path(own).parents for own in _OWN):
+            raise WorkspaceError(
+                f"{path} cannot be a mount in the sandbox, which needs that folder; choose another one"
+            )
+        if any(place.is_relative_to(own) for own in ("/proc", "/dev", "/etc", "/sys", _HOME)):
+            raise WorkspaceError(f"{path} lies in a folder the sandbox makes itself; choose another one")
+    for index, (path, _) in enumerate(places):
+        for other, (outer, writable) in enumerate(places):
+            if index != other and Path(path).is_relative_to(outer) and (writable or path == outer):
+                raise WorkspaceError(
+                    f"{path} would be mounted inside {outer}, which commands write; choose another folder"
+                )
+
+
+_OWN = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", "/tmp", "/var/tmp", _HOME, "/etc", "/proc", "/dev")  # noqa: S108
+
+
+def _memory_file(stack: ExitStack, name: str, content: bytes) -> int:
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    stack.callback(os.close, fd)
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

@@ -1,0 +1,137 @@
+"""The landlock level: files by allow-list, no network, no capabilities; the host's processes stay visible.
+
+The thread that starts the command takes the restrictions; the harness does not. Nothing is mounted, so commands see
+host paths. Strays are hunted down after the command.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from subprocess import Popen
+
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.environment import build_environment
+from stackmem.workspace.tree import remove_tree
+
+from .confine import landlock_abi
+from .cover import places_to_cover
+from .launch import Launch, Seat, host_path, limited
+from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
+from .skeleton import copied_names, mounted_names
+
+# Without the right to truncate (version 3) a file outside could be emptied.
+NEEDED_ABI = 3
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc")
+_ETC = ("passwd", "group", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "gitconfig")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+def build_order(
+    seat: Seat,
+    tmp: Path,
+    *,
+    families: tuple[int, ...],
+    tracing: bool,
+    own_network: bool = False,
+    own_namespaces: bool = False,
+) -> bytes:
+    """Spell out what a command may touch, for ``confine.apply``.
+
+    Attributes:
+        own_network: The command has a network namespace, in which it may use loopback as it likes.
+        own_namespaces: The command has namespaces for mounts, in which folders can be covered, and for IPC.
+
+    Raises:
+        WorkspaceError: The kernel has no Landlock, or one that is too old.
+
+    """
+    abi = landlock_abi()
+    if abi < NEEDED_ABI:
+        raise WorkspaceError(f"the kernel has Landlock version {abi}, {NEEDED_ABI} is needed (Linux 6.2); "
+                             "use --isolation none only for commands you trust")  # fmt: skip
+    network = seat.profile.network == "host"
+    etc = (*copied_names(), *mounted_names(), *_ETC, *(("resolv.conf",) if network else ()))
+    readable = [*_SYSTEM, *(f"/etc/{name}" for name in etc), seat.toolchain.prefix, seat.toolchain.environment]
+    grants = [(path, "read") for path in readable]
+    grants += [(path, "device") for path in _DEVICES]
+    grants += [(each.host, "write" if each.writable else "read") for each in (*seat.profile.mounts, *seat.mounts)]
+    grants += [(str(seat.root), "write"), (str(tmp), "write")]
+    program = build_filter(families=families, tracing=tracing, own_ipc=own_namespaces)
+    order = {
+        "abi": abi,
+        "grants": grants,
+        "tcp": not network and not own_network,
+        "loopback": own_network,
+        "cover": _covered(seat, [path for path, _ in grants]) if own_namespaces else [],
+        "environ": dict(seat.environ),
+        "scope": True,
+        "filter": base64.b64encode(program).decode(),
+    }
+    return json.dumps(order).encode()
+
+
+def _covered(seat: Seat, granted: list[str]) -> list[str]:
+    needed = (str(seat.root), *(mount.host for mount in seat.mounts))
+    return places_to_cover(seat.hidden, [(path, path) for path in granted], needed)
+
+
+def private_tmp(stack: ExitStack) -> Path:
+    """A temporary folder with a home in it, for one command."""
+    tmp = Path(tempfile.gettempdir()).resolve() / f"stackmem-tmp-{os.urandom(8).hex()}"
+    stack.callback(_remove, tmp)  # before it is there: Ctrl-C may come between
+    tmp.mkdir(mode=0o700)
+    (tmp / "home").mkdir()
+    return tmp
+
+
+def _remove(tmp: Path) -> None:
+    with suppress(OSError):
+        (tmp / "home").rmdir()
+        tmp.rmdir()  # most commands leave it empty, and this starts no process
+    if tmp.exists():
+        remove_tree(tmp)
+
+
+def host_environment(seat: Seat, tmp: Path) -> dict[str, str]:
+    """The built environment where nothing is mounted: PATH names host folders."""
+    mounts = (*seat.profile.mounts, *seat.mounts)
+    return build_environment(
+        path=(f"{seat.toolchain.environment}/bin", *(host_path(each, mounts) for each in seat.profile.path)),
+        home=str(tmp / "home"),
+        tmp=str(tmp),
+        granted=seat.profile.env,
+        caller=os.environ,
+    )
+
+
+class Landlock:
+    name = "landlock"
+    isolation = "landlock"
+    mounts = False
+    contains = False
+
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
+        tmp = private_tmp(stack)
+        network = (AF_INET, AF_INET6, AF_NETLINK) if seat.profile.network == "host" else ()
+        return Launch(
+            argv=limited(command, seat.profile, count_processes=False),
+            environ=host_environment(seat, tmp) | dict(seat.environ),  # its first program is confined already
+            cwd=f"/proc/self/fd/{seat.fd}",
+            fds=(),
+            confinement=build_order(seat, tmp, families=(AF_UNIX, *network), tracing=False),
+        )
+
+    def ran(self, process: Popen[bytes], status: bytes) -> int | None:
+        return plain_code(process.returncode)
+
+
+def plain_code(code: int) -> int | None:
+    """The exit code as a shell counts it; None after SIGKILL, which was not ours."""
+    if code == -9:
+        return None
+    return 128 - code if code < 0 else code

@@ -1,0 +1,113 @@
+"""The isolation levels, strongest first, and the choice between them.
+
+A level counts as there when it ran a command, with the arguments it always uses. ``auto`` never takes less than
+namespaces: what is weaker must be asked for by name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.workspace.command import run
+from stackmem.workspace.profile import Profile
+from stackmem.workspace.python import Toolchain, build_toolchain
+
+from .bare import Bare
+from .bubblewrap import Bubblewrap
+from .landlock import Landlock
+from .launch import Level, Seat
+from .namespaces import Namespaces
+from .skeleton import build_skeleton
+
+WORKSPACES: dict[str, tuple[Callable[[], Level], ...]] = {
+    "bubblewrap": (Bubblewrap, lambda: Bubblewrap(proc=False)),
+    "namespaces": (Namespaces,),
+    "landlock": (Landlock,),
+    "none": (Bare,),
+}
+_SHIPPED = tuple(WORKSPACES)
+_AUTO = ("bubblewrap", "namespaces")
+_PROBE_SECONDS = 20.0
+
+_chosen: dict[tuple[str, str, Toolchain], Level] = {}
+
+
+class Probe(Struct, frozen=True):
+    """What came of trying a level: ``failure`` is empty where it works, else its own words."""
+
+    level: Level
+    failure: str
+
+
+def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where stackmem keeps what outlives a run, by the XDG rules."""
+    given = environ.get("XDG_STATE_HOME", "")
+    return (Path(given) if given.startswith("/") else Path.home() / ".local" / "state") / "stackmem"
+
+
+def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
+    """Run ``true`` at a level in a folder of its own."""
+    with ExitStack() as stack:
+        root = Path(tempfile.mkdtemp(prefix="stackmem-probe-")).resolve()
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        skeleton = build_skeleton(network=profile.network == "host")
+        stack.callback(shutil.rmtree, skeleton, ignore_errors=True)
+        fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, fd)
+        path = "/workspace" if level.mounts else str(root)
+        seat = Seat(root=root, fd=fd, path=path, profile=profile, mounts=(), environ={}, toolchain=toolchain,
+                    skeleton=skeleton)  # fmt: skip
+        try:
+            ended = run(level, seat, "true", _PROBE_SECONDS)
+        except WorkspaceError as error:
+            return Probe(level, str(error))
+        if ended.exit_code == 0:
+            return Probe(level, "")
+        said = ended.capture.parts()[0].decode("utf-8", "replace").strip()
+        return Probe(level, f"`true` ended with {ended.exit_code} {ended.reason}: {said}")
+
+
+def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None) -> Level:
+    """Take the level asked for, or for ``auto`` the strongest that works; the answer is kept until ``forget``.
+
+    Raises:
+        UsageError: There is no such level.
+        WorkspaceError: It does not work here, and nothing weaker was asked for.
+
+    """
+    names = _AUTO if isolation == "auto" else (isolation,)
+    if names[0] not in WORKSPACES:
+        raise UsageError(f"no isolation level {isolation!r}; known: auto, {', '.join(WORKSPACES)}")
+    tools = toolchain or build_toolchain(state_folder())
+    key = (isolation, profile.network, tools)
+    if key in _chosen:
+        return _chosen[key]
+    failures: dict[str, str] = {}  # the words of a failure, once, to the level that said them first
+    for make in (make for name in names for make in WORKSPACES[name]):
+        probe = try_level(make(), profile, tools)
+        if not probe.failure:
+            _chosen[key] = probe.level
+            return probe.level
+        failures.setdefault(probe.failure, probe.level.name)
+    said = "; ".join(f"{name}: {failure.rstrip('.')}" for failure, name in failures.items())
+    raise WorkspaceError(f"no isolation here ({said}); {_way_out(names)}")
+
+
+def forget() -> None:
+    """Try the levels anew at the next choice."""
+    _chosen.clear()
+
+
+def _way_out(names: tuple[str, ...]) -> str:
+    if names[-1] not in _SHIPPED[:-1]:
+        return "run `stackmem doctor`"
+    weaker = _SHIPPED[_SHIPPED.index(names[-1]) + 1]
+    return f"run `stackmem doctor` to see how to get it, or accept less with --isolation {weaker}"

@@ -1,0 +1,130 @@
+"""What each isolation level promises, what it lets through, and whether it works here; for ``stackmem doctor``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.workspace.profile import Profile
+from stackmem.workspace.python import Toolchain, build_toolchain
+
+from .confine import landlock_abi
+from .cover import OWN_TASKS, places_to_cover
+from .levels import WORKSPACES, state_folder, try_level
+
+
+class Finding(Struct, frozen=True):
+    """One level on this machine.
+
+    Attributes:
+        isolation: The choice of ``--isolation`` that asks for it.
+        probe: What was done to find out.
+        failure: The probe's own words; empty where the level works.
+        guarantees: What a command cannot do.
+        leaks: What it still can.
+        remedy: How to get the level; empty where it works.
+
+    """
+
+    level: str
+    isolation: str
+    available: bool
+    probe: str
+    failure: str
+    guarantees: str
+    leaks: str
+    remedy: str
+
+
+_GUARANTEES = {
+    "bubblewrap": (
+        "writes only in the workspace and a private /tmp; reads only it, /usr, a small /etc and granted toolchains; "
+        "no network, not even the host's loopback or sockets; sees and signals no process of the host; dies whole"
+    ),
+    "namespaces": (
+        "writes file contents only in the workspace and a private temporary folder; reads only them, system folders "
+        "and granted toolchains; no network; sees and signals no process of the host; dies whole"
+    ),
+    "landlock": (
+        "writes file contents only in the workspace and a private temporary folder; reads only them, system folders "
+        "and granted toolchains; opens no internet socket, also none on loopback; strays are killed after each command"
+    ),
+    "none": "a clean environment, limits per process, a time limit; strays are killed after each command",
+}
+_FILES_LEAK = (
+    "changes mode, times and attributes of your other files, and sees that they exist; connects to unix sockets"
+)
+_LEAKS = {
+    "bubblewrap": "unix sockets and hard links that are in the workspace already; kernel bugs",
+    "namespaces": f"{_FILES_LEAK}; kernel bugs",
+    "landlock": f"{_FILES_LEAK}; sees the host's processes and changes limits of yours; kernel bugs",
+    "none": "everything you may do: it reads your files and keys, writes them, and uses the network",
+}
+_UNTOLD = "what the package that brings it says"
+_BUBBLEWRAP = "install bubblewrap 0.8 or later from the distribution (apt install bubblewrap, dnf install bubblewrap)"
+_USERNS = (
+    "allow user namespaces: sysctl user.max_user_namespaces above 0; in a container run it with a seccomp profile that "
+    "permits unshare and mount; on Ubuntu 24.04 and later AppArmor lets only /usr/bin/bwrap make them"
+)
+_REMEDIES = {
+    "bubblewrap": f"{_BUBBLEWRAP}; {_USERNS}",
+    "namespaces": f"install util-linux; {_USERNS}",
+    "landlock": "run Linux 6.2 or later with landlock in the kernel's list of security modules (lsm=landlock,…)",
+    "none": "look at the failure: bash must be at /bin/bash and the temporary folder writable",
+}
+
+
+def survey(profile: Profile, toolchain: Toolchain | None = None) -> list[Finding]:
+    """Try every level, strongest first, with the arguments commands get."""
+    tools = toolchain or build_toolchain(state_folder())
+    return [_finding(isolation, profile, tools, index) for isolation, index in _variants()]
+
+
+def _variants() -> list[tuple[str, int]]:
+    return [(isolation, index) for isolation, makers in WORKSPACES.items() for index in range(len(makers))]
+
+
+def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int) -> Finding:
+    probe = try_level(WORKSPACES[isolation][index](), profile, toolchain)
+    leaks = _LEAKS.get(isolation, _UNTOLD)
+    if isolation == "bubblewrap" and index:
+        leaks += "; ps, /dev/fd and <() do not work, since /proc is empty"
+    if isolation == "landlock" and 0 < landlock_abi() < 6:
+        leaks += "; signals your other processes and reaches abstract unix sockets (closed from Linux 6.12 on)"
+    if isolation in {"landlock", "none"} and places_to_cover([OWN_TASKS], [("/usr", "/usr"), (toolchain.prefix, "/")]):
+        leaks += "; the hidden tests of the tasks that ship, which lie in a folder that commands read"
+    if profile.network == "host":
+        leaks += "; the whole network, because the profile or --network says so"
+    if os.geteuid() == 0:
+        leaks += "; you are root, so files the sandbox shows are root's: an ordinary user is safer"
+    return Finding(
+        level=probe.level.name,
+        isolation=isolation,
+        available=not probe.failure,
+        probe=f"ran `true` at the level {probe.level.name} with the arguments of every command",
+        failure=probe.failure,
+        guarantees=_GUARANTEES.get(isolation, _UNTOLD),
+        leaks=leaks,
+        remedy=_remedy(isolation, probe.failure),
+    )
+
+
+def _remedy(isolation: str, failure: str) -> str:
+    if not failure:
+        return ""
+    if isolation != "bubblewrap":
+        return _REMEDIES.get(isolation, _UNTOLD)
+    if "no usable bubblewrap" in failure:
+        return _BUBBLEWRAP
+    if "proc" in failure.lower() and "mount" in failure.lower():
+        return "this container masks /proc; the level without /proc is taken instead, or run the container unmasked"
+    if "ENOSPC" in failure or "No space left" in failure or _namespaces_forbidden():
+        return _USERNS
+    return _REMEDIES[isolation]
+
+
+def _namespaces_forbidden() -> bool:
+    limit = Path("/proc/sys/user/max_user_namespaces")
+    return limit.exists() and limit.read_text("utf-8").strip() == "0"

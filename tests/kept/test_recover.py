@@ -1,0 +1,80 @@
+"""A broken run saved: the good beginning is a run of its own, which can be resumed on files of its own."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stackmem import TraceError, UsageError, replay
+from stackmem.kept.recover import recover_run
+from tests.run.killed import DEEP, killed, resumed, story
+from tests.stage import Stage, command, events, pop
+
+
+def broken(stage: Stage, run: Path, number: int) -> None:
+    lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    lines[number - 1] = lines[number - 1].replace(b'"seq"', b'"sEq"')
+    (run / "trace.jsonl").write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize("number", [2, 14, 30, 50])
+def test_what_is_saved_of_a_broken_run_goes_on_as_the_run_did(stage: Stage, number: int):
+    task = stage.task(*DEEP)
+    whole = stage.solve(task)
+    run = Path(whole.run_dir)
+    expected = story(run)
+    work = sorted(path.name for path in Path(whole.workspace).iterdir())
+    broken(stage, run, number)
+    before = (run / "trace.jsonl").read_bytes()
+    found = recover_run(run)
+    assert (found.records, found.not_resumable) == (number - 1, "")
+    assert f"line {number} is broken" in found.why
+    assert "trace recover" not in found.why
+    assert replay(found.run_dir).events == number - 1
+    result = resumed(Path(found.run_dir)).result
+    assert result.outcome == "solved"
+    assert result.workspace != whole.workspace
+    assert story(found.run_dir) == expected
+    assert (run / "trace.jsonl").read_bytes() == before
+    assert sorted(path.name for path in Path(whole.workspace).iterdir()) == work
+
+
+def test_a_run_without_its_history_is_saved_without_its_files(stage: Stage):
+    run = killed(stage, 8, stage.task(command("echo x > x"), command("true"), command("true"), pop()))
+    broken(stage, run, 6)
+    shutil.rmtree(run / "history.git")
+    found = recover_run(run)
+    assert "its files cannot be had" in found.not_resumable
+    assert replay(found.run_dir).events == 5
+    with pytest.raises(TraceError, match="cannot be taken up again"):
+        resumed(Path(found.run_dir))
+
+
+def test_a_whole_run_is_left_alone(stage: Stage):
+    run = Path(stage.solve(stage.task(pop())).run_dir)
+    with pytest.raises(UsageError, match="is whole"):
+        recover_run(run)
+    assert [path.name for path in stage.runs.iterdir()] == [run.name]
+
+
+def test_a_run_whose_first_record_is_broken_leaves_nothing_behind(stage: Stage):
+    run = Path(stage.solve(stage.task(pop())).run_dir)
+    broken(stage, run, 1)
+    with pytest.raises(TraceError, match="line 1 is broken"):
+        recover_run(run)
+    assert [path.name for path in stage.runs.iterdir()] == [run.name]
+
+
+def test_the_command_names_the_new_run_and_what_is_lost(stage: Stage):
+    run = Path(stage.solve(stage.task(command("true"), pop())).run_dir)
+    broken(stage, run, 3)
+    ran = stage.run("trace", "recover", run)
+    assert ran.returncode == 0, ran.stderr
+    (fresh,) = {path.name for path in stage.runs.iterdir()} - {run.name}
+    assert f"saved 2 records, up to step 1, as {fresh}" in ran.stdout
+    assert "line 3 is broken" in ran.stdout
+    assert "it can be resumed" in ran.stdout
+    again = json.loads(stage.run("trace", "recover", run, "--json").stdout)
+    assert again["records"] == 2
+    assert len(events(again["run_dir"])) == 2

@@ -1,0 +1,132 @@
+"""Sources that are meant to harm: each is read, or refused with its line, in time that grows with its length alone."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from stackmem.errors import UsageError
+from stackmem.languages.effects import Halted, Source
+from stackmem.languages.in_memory import read_with
+from stackmem.languages.language import Finding
+from stackmem.languages.playbook.contract import read_reply
+from stackmem.languages.playbook.faults import PlaybookError
+from stackmem.languages.playbook.language import LANGUAGE
+from stackmem.languages.playbook.reader import read_program
+
+from .stage import launch
+
+SIZE = 100_000
+MOST_SECONDS = 4.0
+HEAD = "# A\nsays\n\n## P\nsays\n\n### Steps\n"
+QUE = f"{HEAD}- 01:QUE "
+
+
+def much(text: str) -> str:
+    return (text * (SIZE // len(text) + 1))[:SIZE]
+
+
+HOSTILE = {
+    "calls in calls": QUE + much("P("),
+    "calls in calls with values": QUE + much("P(1,"),
+    "long calls, 52 deep": QUE + ("P(" + "1," * 950) * 52,
+    "lists in calls": QUE + much("P(["),
+    "texts without an end": QUE + much("P('"),
+    "calls side by side": QUE + much("P(1) "),
+    "variables": QUE + "".join(f"$x{index} " for index in range(SIZE // 8)),
+    "a variable": QUE + "$" + much("x"),
+    "blanks": QUE + "$x" + much(" ") + "y",
+    "paragraphs": "# A\n## P\n" + much("x\n\n"),
+    "steps": HEAD + much("- EXE\n"),
+    "a number of a thousand parts": f"{HEAD}- {'1.' * 1_000}1:EXE",
+    "fences without an end": "# A\n" + much("```python\n"),
+    "agents": "".join(f"# A{index}\n## public: P\n### Steps\n- QUE A{index}.Q()\n" for index in range(SIZE // 45)),
+    "blank lines": much("\n"),
+    "quotes": much("> "),
+    "lists": much("- "),
+    "brackets": QUE + much("["),
+    "stars": QUE + much("*a "),
+    "back-ticks": QUE + much("`a"),
+    "links": "# A\n" + much("[a]: b\n"),
+    "comments without an end": "# A\n<!--" + much("x\n"),
+    "a heading": "# A\n## " + much("P("),
+    "blanks in a heading": f"# A\n## a{much(' ')}(",
+    "blanks before a name": f"# A\n## public{much(' ')}x(",
+    "blanks in a type": f"# A\n## P($a:a{much(' ')}x()\n",
+    "parameters": "# A\n## P(" + ",".join(f"$a{index}" for index in range(SIZE // 60)) + ")\n### Steps\n- RET",
+    "front matter without an end": "---\n" + much("x\n"),
+    "NUL": much("\0"),
+    "other ends of lines": HEAD.replace("\n", "\r") + "- EXE\r\n- RET\u2028- EXE\x85- EXE",
+    "half a character": HEAD + "- RET \ud800",
+    "a mark of byte order in the middle": HEAD + "\ufeff- RET",
+    "UTF-16": (HEAD + "- RET").encode("utf-16").decode("latin-1"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_source_is_linted_and_outlined_or_refused_with_its_line(name: str) -> None:
+    text = HOSTILE[name]
+    began = time.process_time()
+    found: tuple[Finding, ...] = read_with(LANGUAGE.lint("main.pb", text), lambda _: Source(""))
+    halted = None
+    try:
+        read_with(LANGUAGE.outline(launch(text)), lambda _: Source(""))
+    except Halted as fault:
+        halted = fault
+    except UsageError:
+        assert name == "parameters"  # inputs that are missing
+    assert time.process_time() - began < MOST_SECONDS
+    assert all(0 < each.line <= len(text) + 1 and len(each.message) < 2_000 for each in found)
+    errors = [each for each in found if each.severity == "error"]
+    if halted is not None:
+        assert f"At: main.pb:{errors[0].line}" in halted.report
+        assert len(halted.report) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("heading", "name", "params", "returns", "public"),
+    [
+        ("P", "P", [], "", False),
+        ("public: say it ($a, $b:int = 1) -> list[str]", "SayIt", ["a", "b"], "list[str]", True),
+        ("P->Optional(int)", "P", [], "Optional(int)", False),
+        ("P($a=')') -> x", "P", ["a"], "x", False),
+        ("P($a: list of str ,$b)", "P", ["a", "b"], "", False),
+    ],
+)
+def test_a_heading_is_read(heading: str, name: str, params: list[str], returns: str, public: bool) -> None:
+    book = read_program(f"# A\n## {heading}\n### Steps\n- RET\n").agents[0].playbooks[0]
+    assert (book.name, [each.name for each in book.params], book.returns, book.public) == (
+        name,
+        params,
+        returns,
+        public,
+    )
+
+
+@pytest.mark.parametrize(
+    "heading", ["P(", "P)", "P() x", "P() ->", "P ->", "(a)", "-> x", "P-Q", "P(a) x -> y", "public:"]
+)
+def test_what_is_no_heading_is_refused(heading: str) -> None:
+    with pytest.raises(PlaybookError, match="a playbook is headed"):
+        read_program(f"# A\n## {heading}\n")
+
+
+def test_a_call_that_stands_in_a_text_is_none_and_one_in_an_argument_is() -> None:
+    def told(step: str) -> list[str]:
+        text = f"# A\n## P($a)\n### Steps\n- 01:QUE {step}\n- 02:YLD call\n- 03:RET\n"
+        return [each.message for each in read_with(LANGUAGE.lint("main.pb", text), lambda _: Source(""))]
+
+    assert told('Say("call Nobody(1)")') == []
+    assert [message[:26] for message in told("P(Nobody(1))")] == ["there is no playbook Nobod"]
+    assert told("P(P(1, 2))") == ["P($a) takes 1 arguments, 2 are given"]
+    assert told("P(what the user asked (see Nobody))") == []
+
+
+@pytest.mark.parametrize(
+    "begins", ["`$x", "`$x:a", "`P", "Step[", "`Step[P", "`Var[$a", "`Var[$a:b", "`Return[", "`yld"]
+)
+def test_blanks_in_a_reply_take_time_by_their_number_alone(begins: str) -> None:
+    began = time.process_time()
+    assert read_reply(f"{begins}{' ' * SIZE}x").items
+    assert time.process_time() - began < MOST_SECONDS

@@ -1,0 +1,146 @@
+"""Runs in memory: nothing but the run's own records on the disk, and everything that can be done with a run."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackmem import UsageError, WorkspaceError, replay
+from stackmem.core.facts import ChecksReturned, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
+from stackmem.replay.live import replay_live
+from stackmem.replay.model import replay_model
+from stackmem.run.fork import fork
+from stackmem.run.fork_changes import Changes
+from stackmem.run.task_check import check_task
+from stackmem.trace.open_run import Run
+from stackmem.worlds import WORLDS, make
+from tests.run.killed import resumed
+from tests.stage import Stage, call, events, pop, records
+
+
+@pytest.fixture
+def world(stage: Stage) -> Path:
+    return make("moving_target", 7, 12, 0.2, stage.root / "task")
+
+
+def solved(stage: Stage, world: Path, **settings):
+    return stage.solve(world, isolation="memory", **settings)
+
+
+@pytest.mark.parametrize("family", WORLDS)
+def test_every_family_is_solved_by_its_demo_in_as_many_steps_as_it_says(stage: Stage, family: str):
+    result = solved(stage, make(family, 1, 20, 1.0, stage.root / "task"), strategy="full")
+    assert (result.outcome, result.steps, result.isolation) == ("solved", 20, "memory")
+    assert replay(result.run_dir).prompts == 20
+
+
+def test_nothing_but_the_records_is_written(stage: Stage, world: Path):
+    before = sorted((path, path.stat().st_mtime_ns) for path in world.rglob("*"))
+    result = solved(stage, world)
+    assert sorted(path.name for path in Path(result.run_dir).iterdir()) == [
+        "request.json", "result.json", "run.json", "trace.jsonl",
+    ]  # fmt: skip
+    assert not list(stage.work.iterdir())
+    assert sorted((path, path.stat().st_mtime_ns) for path in world.rglob("*")) == before
+    assert events(result.run_dir, RunStarted)[0].tree == ""
+    assert result.workspace == ""
+
+
+def test_a_run_that_fails_its_check_is_unsolved_and_the_check_says_why(stage: Stage, world: Path):
+    result = solved(stage, world, model=stage.script(pop("I give up.")))
+    assert result.outcome == "unsolved"
+    (verdict,) = events(result.run_dir, ChecksReturned)
+    assert verdict.rewards == {"reward": 0.0}
+    assert "0 of 7 units were done with the values that held; unit 1 was not done" in verdict.text
+
+
+def test_two_runs_are_the_same_but_for_time_and_share_no_files(stage: Stage, world: Path):
+    script = stage.script(call("write_file", path="notes.md", content="mine\n"), call("list_files"), pop())
+    one, other = (solved(stage, world, model=script) for _ in range(2))
+    assert events(one.run_dir) == events(other.run_dir)
+    assert events(other.run_dir, ToolReturned)[0].text == "wrote 5 bytes to 'notes.md'; it is new"
+
+
+def test_a_task_that_is_no_world_is_refused_and_so_is_a_check_of_ones_own(stage: Stage, world: Path):
+    with pytest.raises(UsageError, match=r"memory runs worlds alone .* and calculator is none; leave --isolation out"):
+        solved(stage, "calculator")
+    with pytest.raises(UsageError, match="--check runs a command, which cannot be had in memory"):
+        solved(stage, world, check="true")
+    (stage.root / "mine").mkdir()
+    with pytest.raises(UsageError, match="memory runs worlds alone"):
+        stage.solve(stage.root / "mine", "do it", isolation="memory", model="human")
+    assert stage.left_behind() == []
+
+
+def test_the_check_of_a_task_is_not_run_in_memory(stage: Stage, world: Path):
+    with pytest.raises(UsageError, match="which cannot be had in memory; leave --isolation out"):
+        list(check_task(str(world), "memory", stage.elsewhere))
+
+
+def test_a_world_of_another_version_is_refused(stage: Stage, world: Path):
+    program = world / "environment" / "workspace" / "work"
+    program.write_text(program.read_text() + "\n# older\n")
+    with pytest.raises(UsageError, match="was made by another version of stackmem; make it anew"):
+        solved(stage, world)
+
+
+def test_a_run_that_a_limit_ended_goes_on_with_its_files_made_again(stage: Stage, world: Path):
+    whole = solved(stage, world)
+    first = solved(stage, world, max_steps=6)
+    assert first.ending == "limit:steps"
+    again = resumed(Path(first.run_dir), max_steps="+50").result
+    assert (again.outcome, again.steps) == ("solved", whole.steps)
+    assert replay(first.run_dir).outcome == "solved"
+    assert events(first.run_dir, ToolReturned) == events(whole.run_dir, ToolReturned)
+
+
+@pytest.mark.parametrize("kind", [ModelReplied, ToolReturned])
+def test_a_run_that_was_killed_anywhere_goes_on_as_if_nothing_had_been(stage: Stage, world: Path, kind: type):
+    whole = solved(stage, world)
+    places = [number for number, record in enumerate(records(whole.run_dir), 1) if isinstance(record.event, kind)]
+    for at in places[::3]:
+        killed = Path(solved(stage, world).run_dir)
+        trace = killed / "trace.jsonl"
+        trace.write_bytes(b"".join(trace.read_bytes().splitlines(keepends=True)[:at]))
+        (killed / "result.json").unlink()
+        result = resumed(killed).result
+        assert result.outcome == "solved"
+        again = [event for event in events(killed) if not isinstance(event, RunResumed)]
+        assert [event for event in again if not isinstance(event, RunStarted)] == events(whole.run_dir)[1:]
+
+
+def test_a_run_goes_on_in_memory_or_on_a_disk_throughout(stage: Stage, world: Path):
+    first = solved(stage, world, max_steps=6)
+    with pytest.raises(UsageError, match="files are in memory or on a disk, throughout"):
+        resumed(Path(first.run_dir), max_steps="+50", isolation="none")
+    with pytest.raises(UsageError, match="files are in memory or on a disk, throughout"):
+        fork(Path(first.run_dir), 3, Changes(isolation="none"), os.environ)
+
+
+def test_a_fork_goes_on_from_the_files_of_its_step(stage: Stage, world: Path):
+    whole = solved(stage, world)
+    for at in (0, 4, 9):
+        forked = fork(Path(whole.run_dir), at, Changes(), os.environ)
+        assert forked.result.outcome == "solved"
+        assert events(forked.result.run_dir, RunForked)
+        assert replay(forked.result.run_dir).outcome == "solved"
+    again = fork(Path(forked.result.run_dir), 10, Changes(), os.environ)
+    assert again.result.outcome == "solved"
+
+
+def test_calls_and_replies_are_played_again_and_give_the_same(stage: Stage, world: Path):
+    run = Path(solved(stage, world).run_dir)
+    live = replay_live(Run(run), os.environ, 5)
+    assert (live.difference, live.isolation) == ("", "memory")
+    assert live.calls == 7
+    rerun = replay_model(Run(run), os.environ, 5)
+    assert (rerun.difference, rerun.outcome) == ("", "solved")
+
+
+def test_a_run_whose_world_has_changed_is_not_taken_up(stage: Stage, world: Path):
+    first = solved(stage, world, max_steps=6)
+    config = world / "environment" / "workspace" / "config" / "gateway.conf"
+    config.write_text(config.read_text().replace("gateway", "gatevay"))
+    os.utime(world / "environment" / "workspace" / ".work" / "plan")
+    with pytest.raises(WorkspaceError, match="files cannot be made again: at step 2 "):
+        resumed(Path(first.run_dir), max_steps="+50")

@@ -1,0 +1,112 @@
+"""kill -9 after every fact: the run that is resumed is the run that was never killed."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from stackmem import RunResult, replay
+from stackmem.core.facts import RunResumed
+from tests.run.killed import DEEP, RESUME, dies, killed, resumed, story, told
+from tests.stage import TASKS, Stage, events, eventually
+
+DEEP_FACTS, CALCULATOR_FACTS = 50, 45  # the tests below say so where they change
+
+
+def boundaries(count: int, every: int) -> list[object]:
+    """Each number of facts after which a run can be killed; a few on each test run, all of them in campaigns."""
+    chosen = {1, count - 1, *range(2, count, every)}
+    return [
+        number if number in chosen else pytest.param(number, marks=pytest.mark.campaign) for number in range(1, count)
+    ]
+
+
+def deep(stage: Stage) -> Path:
+    return stage.task(*DEEP, test='grep -q three log && echo 1 > "$VERIFIER_DIR/reward.txt"\n')
+
+
+def calculator(stage: Stage) -> Path:
+    """The shipped task, its tests told to print no times."""
+    folder = stage.root / "calculator"
+    if not folder.exists():
+        copied = {path: path.read_bytes() for path in (TASKS / "calculator").rglob("*") if path.is_file()}
+        for path, content in copied.items():
+            to = folder / path.relative_to(TASKS / "calculator")
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(content)
+        judge = folder / "tests" / "test.sh"
+        judge.write_text(judge.read_text("utf-8").replace("tail -n 60", "grep -c passed"), encoding="utf-8")
+        demo = folder / "demo.yaml"
+        timed, times = re.subn(
+            r"(args: \{command: )(cd src && python -m pytest -q ../tests)\}",
+            r"""\1"\2 | sed -E 's/ in [0-9.]+s//'"}""", demo.read_text("utf-8"),
+        )  # fmt: skip
+        assert times == 1
+        demo.write_text(timed, encoding="utf-8")
+    return folder
+
+
+def events_so_far(run: Path) -> int:
+    trace = run / "trace.jsonl"
+    return trace.read_bytes().count(b"\n") if trace.exists() else 0
+
+
+def agrees(run: Path, result: RunResult | None, whole: RunResult, facts: int) -> None:
+    """The resumed run came to what the other one did, fact by fact and prompt by prompt."""
+    assert result is not None
+    assert story(run) == story(whole.run_dir)
+    assert told(result) == told(whole)
+    assert len(events(whole.run_dir)) == facts
+    assert replay(run).prompts == replay(whole.run_dir).prompts
+    assert (run / "changes.patch").read_bytes() == Path(whole.run_dir, "changes.patch").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def wholes() -> dict[str, object]:
+    return {}
+
+
+@pytest.mark.parametrize("after", boundaries(DEEP_FACTS, 7))
+def test_a_deep_run_killed_after_any_fact_goes_on_as_if_nothing_had_been(stage: Stage, after: int):
+    task = deep(stage)
+    run = killed(stage, after, task)
+    agrees(run, resumed(run).result, stage.solve(task), DEEP_FACTS)
+
+
+@pytest.mark.parametrize("after", boundaries(CALCULATOR_FACTS, 16))
+def test_the_calculator_killed_after_any_fact_goes_on_as_if_nothing_had_been(stage: Stage, after: int):
+    task = calculator(stage)
+    run = killed(stage, after, task)
+    agrees(run, resumed(run).result, stage.solve(task), CALCULATOR_FACTS)
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(3, marks=pytest.mark.campaign)])
+def test_a_run_killed_again_and_again_comes_to_its_end(stage: Stage, every: int):
+    task = deep(stage)
+    run = killed(stage, every, task)
+    deaths = 1
+    while dies(stage, RESUME, every, run):  # each process records that many facts more, RunResumed among them
+        deaths += 1
+    assert deaths > DEEP_FACTS // every
+    assert len(events(run, RunResumed)) >= deaths - 1
+    result = stage.solve(task)
+    assert story(run) == story(result.run_dir)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [0.3, 0.7, *(pytest.param((number + 0.5) / 40, marks=pytest.mark.campaign) for number in range(40))],
+)
+def test_a_run_killed_at_any_time_goes_on_as_if_nothing_had_been(stage: Stage, moment: float):
+    task = deep(stage)
+    whole = stage.solve(task)
+    known = set(stage.runs.iterdir())
+    process = stage.start("solve", task, "--model", "demo", "--quiet")
+    run = eventually(lambda: next((path for path in set(stage.runs.iterdir()) - known if events_so_far(path)), None))
+    time.sleep(moment * whole.wall_seconds)
+    process.kill()
+    process.communicate(timeout=30)
+    resumed(run)
+    assert story(run) == story(whole.run_dir)
+    assert replay(run).outcome == "solved"

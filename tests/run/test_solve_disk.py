@@ -1,0 +1,118 @@
+"""A disk that is full: one sentence, the right exit code, and nothing lost that stood before."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stackmem import TraceError, UsageError, WorkspaceError, replay
+from stackmem.run.run_folder import find_run
+from tests.stage import Stage, call, command, pop
+
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+del sys.argv[1]
+from stackmem.cli.main import main
+main()
+"""
+
+
+def limited(stage: Stage, most_bytes: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The program where no file may grow longer."""
+    return subprocess.run(
+        [sys.executable, "-c", LIMITED, str(most_bytes), *map(str, arguments)], cwd=stage.elsewhere,
+        env=stage.environ(), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_a_trace_that_cannot_grow_ends_the_run_with_7_and_replays_up_to_there(stage: Stage):
+    stage.solve(stage.task(pop(), name="first"))  # the sandbox's Python is made where files may grow
+    chatty = [call("write_file", path="made", content="x" * 30_000) for number in range(8)]
+    ran = limited(stage, 200_000, "solve", stage.task(*chatty, pop()), "--model", "demo", "--json", "--quiet")
+    assert ran.returncode == 7, ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert "cannot be written" in ran.stderr
+    assert "records are whole" in ran.stderr
+    assert ran.stdout.startswith('{"outcome": "error"')
+    found = replay(find_run("last", stage.runs))
+    assert found.outcome == "running"
+    assert 0 < found.steps < 9
+    assert found.torn_bytes == 0
+
+
+def mounted(place: Path, size: str) -> None:
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True, capture_output=True)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk to fill")
+
+
+@pytest.fixture
+def small_disk(stage: Stage):
+    place = stage.root / "disk"
+    try:
+        mounted(place, "3m")
+    except subprocess.CalledProcessError:
+        pytest.skip("root may not mount here, as in a container")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+@needs_root
+def test_a_full_disk_in_mid_run_is_told_and_the_records_before_are_whole(stage: Stage, small_disk: Path):
+    def fill(event, state) -> None:
+        if state.step == 3 and not (small_disk / "filler").exists():
+            left = os.statvfs(small_disk)
+            (small_disk / "filler").write_bytes(b"x" * (left.f_bavail * left.f_frsize))
+
+    task = stage.task(*[call("heap_alloc", name=f"c{number}", content="x" * 900) for number in range(9)], pop())
+    with pytest.raises(TraceError, match=r"No space left on device|bytes were taken"):
+        stage.solve(task, runs_dir=str(small_disk), observe=fill)
+    (run,) = (path for path in small_disk.iterdir() if path.is_dir())
+    found = replay(run)
+    assert found.outcome == "running"
+    assert found.steps >= 3
+
+
+@needs_root
+def test_a_result_that_cannot_be_written_loses_no_trace(stage: Stage, small_disk: Path):
+    def fill(event, state) -> None:
+        if state.checks is not None:
+            left = os.statvfs(small_disk)
+            with (small_disk / "filler").open("ab") as filler:
+                filler.write(b"x" * (left.f_bavail * left.f_frsize))
+
+    with pytest.raises((TraceError, WorkspaceError), match=r"No space left on device|make room"):
+        stage.solve(stage.task(command("echo made > made"), pop()), runs_dir=str(small_disk), observe=fill)
+    (run,) = (path for path in small_disk.iterdir() if path.is_dir())
+    assert replay(run).outcome == "solved"
+
+
+@needs_root
+def test_a_workspace_that_does_not_fit_leaves_nothing_behind(stage: Stage, small_disk: Path):
+    task = stage.task(pop(), files={"large": "x" * 4_000_000})
+    with pytest.raises(WorkspaceError, match="make room"):
+        stage.solve(task, sandbox_dir=str(small_disk))
+    assert stage.left_behind() == []
+    assert list(small_disk.iterdir()) == []
+
+
+@needs_root
+def test_runs_that_have_no_room_to_begin_are_refused_at_the_start(stage: Stage, small_disk: Path):
+    left = os.statvfs(small_disk)
+    (small_disk / "filler").write_bytes(b"x" * (left.f_bavail * left.f_frsize))
+    with pytest.raises(UsageError, match=r"cannot be written to \(No space left on device\); use --runs-dir"):
+        stage.solve(stage.task(pop()), runs_dir=str(small_disk))
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+
+
+def test_a_check_that_fills_the_folder_it_may_write_is_no_verdict_but_no_crash(stage: Stage):
+    task = stage.task(pop(), test='rm -rf "$VERIFIER_DIR"/*; ln -s /etc/passwd "$VERIFIER_DIR/reward.txt"\n')
+    result = stage.solve(task)
+    assert (result.outcome, result.exit_code) == ("unsolved", 1)
+    assert "reward.txt cannot be read" in result.check_error

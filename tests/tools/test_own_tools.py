@@ -1,0 +1,226 @@
+"""What a stranger's function may do: raise, print, fork, and return whatever it likes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from stackmem.core.program_facts import ToolAnswered
+from stackmem.errors import UsageError
+from stackmem.tools.own_tools import TOOLS, OwnTool, from_function, register
+
+
+@pytest.fixture(autouse=True)
+def own() -> Iterator[None]:
+    kept = dict(TOOLS)
+    yield
+    TOOLS.clear()
+    TOOLS.update(kept)
+
+
+def answer_of(function: Callable[..., Any], **given: Any) -> ToolAnswered:
+    return from_function(function, name=None, description=None, parallel=False, idempotent=False).answer(given)
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("I say nothing")
+
+
+def exits() -> None:
+    raise SystemExit(0)
+
+
+def closes() -> None:
+    raise GeneratorExit
+
+
+def mutters() -> None:
+    raise MuteError
+
+
+def half() -> None:
+    raise ValueError("\udc80 is half a character")
+
+
+@pytest.mark.parametrize("function", [exits, closes, mutters, half])
+def test_whatever_a_tool_raises_is_its_failure_and_can_be_kept(function: Callable[..., Any]) -> None:
+    answer = answer_of(function)
+    assert answer.failed == "error"
+    assert answer.detail.encode()
+
+
+def nested(deep: int) -> Any:
+    return nested(deep - 1) if deep > 1 and deep % 100 == 0 else [nested(deep - 1)] if deep else 1
+
+
+@pytest.mark.parametrize(
+    "value", [object(), float("nan"), float("inf"), {1, 2}, nested(400), b"\xff", MuteError(), {"a": object()}]
+)
+def test_what_is_no_json_is_no_result(value: Any) -> None:
+    def gives() -> Any:
+        return value
+
+    answer = answer_of(gives)
+    assert (answer.value, answer.failed) == (None, "error")
+
+
+def test_half_a_character_in_a_result_is_replaced_so_that_it_can_be_kept() -> None:
+    def gives() -> Any:
+        return {"a\ud800": ["\udc00"]}
+
+    assert answer_of(gives).value == {"a�": ["�"]}
+
+
+def test_what_a_tool_prints_is_not_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+    def prints() -> int:
+        sys.stdout.write("look at me\n")
+        return 1
+
+    assert answer_of(prints).value == 1
+    sys.stdout.write("mine\n")
+    out, err = capfd.readouterr()
+    assert (out, err) == ("mine\n", "look at me\n")
+
+
+def test_a_tool_that_forks_leaves_no_second_run() -> None:
+    def forks() -> int:
+        return os.fork()
+
+    child = answer_of(forks).value
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_two_tools_of_one_name_are_refused_together() -> None:
+    tools = [OwnTool(name, "", lambda _: None, dict) for name in ("a_b", "a_b")]
+    with pytest.raises(UsageError, match="there already"):
+        register(tools)
+    assert "a_b" not in TOOLS
+
+
+def test_a_description_that_floods_is_cut_with_a_mark() -> None:
+    spec = OwnTool("flood", "x " * 100_000 + "\ud800", lambda _: None, lambda: {"title": "\ud800"}).spec
+    assert len(spec.description) <= 8_000
+    assert spec.description.endswith("[…]")
+    assert json.loads(spec.schema) == {"title": "�"}
+
+
+def test_a_call_that_takes_too_long_timed_out_and_its_python_code_ends() -> None:
+    ended = threading.Event()
+
+    def forever() -> None:
+        try:
+            while True:
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    slow = from_function(forever, name=None, description=None, parallel=False, idempotent=False, seconds=0.1)
+    assert slow.answer({}) == ToolAnswered(
+        None, "timeout", "no answer within 0.1 s; what it does after that is not waited for"
+    )
+    assert slow.text({})[0].startswith("forever failed (timeout): no answer within 0.1 s")
+    assert ended.wait(10)
+
+
+def test_calls_one_after_another_come_to_one_thread_also_after_one_was_too_late() -> None:
+    def where(wait: float = 0) -> int:
+        time.sleep(wait)
+        return threading.get_ident()
+
+    one = from_function(where, name=None, description=None, parallel=False, idempotent=False, seconds=1.0)
+    first = one.answer({}).value
+    assert first == one.answer({}).value != threading.get_ident()
+    assert one.answer({"wait": 2.0}).failed == "timeout"
+    later = one.answer({}).value
+    assert later == one.answer({}).value != first
+    here = from_function(where, name=None, description=None, parallel=False, idempotent=False, seconds=None)
+    assert here.answer({}).value == threading.get_ident()
+
+
+STUCK = """
+import os, sys, threading, time
+from stackmem.tools.own_tools import from_function
+
+def stuck():
+    while True:
+        try:
+            threading.Lock().__enter__() or os.read(os.pipe()[0], 1)
+        except BaseException:
+            pass
+
+one = from_function(stuck, name=None, description=None, parallel=False, idempotent=False, seconds=0.2)
+print(one.answer({}).failed, flush=True)
+"""
+
+
+def test_a_function_that_cannot_be_ended_does_not_keep_the_process_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "timeout\n", "")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_time_limit_that_is_none_is_refused(seconds: float) -> None:
+    with pytest.raises(UsageError, match="seconds"):
+        from_function(nested, name="x", description=None, parallel=False, idempotent=False, seconds=seconds)
+
+
+def test_a_forked_process_calls_tools_in_threads_of_its_own() -> None:
+    def process() -> int:
+        return os.getpid()
+
+    one = from_function(process, name=None, description=None, parallel=False, idempotent=False, seconds=20)
+    assert one.answer({}).value == os.getpid()
+    child = os.fork()
+    if not child:
+        os._exit(0 if one.answer({}).value == os.getpid() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_a_function_itself_finds_invalid_is_its_failure_and_no_bad_argument() -> None:
+    def strict(text: str) -> int:
+        return TypeAdapter(int).validate_python(text)
+
+    one = from_function(strict, name=None, description=None, parallel=False, idempotent=False)
+    assert one.answer({"text": "7"}).value == 7
+    assert one.answer({"text": "seven"}).failed == "error"
+    assert one.answer({"text": []}).failed == "bad_arguments"
+
+
+def test_what_is_no_plain_function_is_called_with_fitted_arguments_too() -> None:
+    class Adding:
+        def to(self, number: int) -> int:
+            return number + 1
+
+    def added(one: int, other: int, **more: int) -> list[int]:
+        return [one, other, *more.values()]
+
+    for function, given, value in (
+        (Adding().to, {"number": "1"}, 2),
+        (partial(added, other=5), {"one": "2", "third": 3}, [2, 5, 3]),
+        (lambda any_: any_, {"any_": "x"}, "x"),
+    ):
+        one = from_function(function, name="one", description="", parallel=False, idempotent=False)
+        assert one.answer(given) == ToolAnswered(value)
+
+
+def test_what_takes_the_place_of_stdout_while_tools_run_lives_on() -> None:
+    """Python's print holds no reference to it, so a tool that ends in another thread must not be its end."""
+    routed = []
+    one = from_function(
+        lambda: routed.append(id(sys.stdout)), name="one", description="", parallel=False, idempotent=False
+    )
+    before = sys.stdout
+    assert [one.answer({}).failed for _ in range(3)] == [""] * 3
+    assert sys.stdout is before
+    assert len(set(routed)) == 1
