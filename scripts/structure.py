@@ -1,0 +1,299 @@
+"""Measures the structure of the package: who imports whom, which names stand twice, and how far one step travels.
+
+    python scripts/structure.py            the figures, as docs/experiments.md keeps them
+    python scripts/structure.py --list     with the modules, classes and files behind each figure
+    python scripts/structure.py --map      docs/map.md on the standard output: every module by its first line
+
+A step's way is profiled, not read: a program of one call runs in a folder of its own, and every function of the package
+that is called between the interpreter's question and its answer is counted by its file. Files of the interpreter's own
+language are left out, and so are the insides of the adapters (files, commands, providers), which are another subject.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "stackmem"
+SMALL_LINES = 60
+ADAPTERS = ("workspace", "history", "models", "tasks")
+PROGRAM = '(log-message "begun")\n(read_file (path "note.txt"))\n(log-message "done")\n'
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports() -> dict[str, set[str]]:
+    """Module to the modules of the package that it imports, wherever in its code."""
+    known = modules()
+    return {name: set(_imported(name, path, known)) for name, path in known.items()}
+
+
+def _imported(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name in known)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                above = package[: len(package) - level + 1] if level else []
+                base = ".".join([*above, *([module] if module else [])])
+                for alias in names:
+                    inner = f"{base}.{alias.name}"
+                    yield from (each for each in (inner if inner in known else base,) if each in known)
+
+
+def importers() -> dict[str, set[str]]:
+    """Module to the modules that import it."""
+    found: dict[str, set[str]] = {name: set() for name in modules()}
+    for name, used in imports().items():
+        for each in used - {name}:
+            found[each].add(name)
+    return found
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text("utf-8").splitlines())
+
+
+def single_importers() -> list[str]:
+    """Modules that exactly one other imports."""
+    known = modules()
+    return [name for name, users in importers().items() if len(users) == 1 and known[name].name != "__init__.py"]
+
+
+def small_single_importers() -> list[str]:
+    """Those of them that are shorter than ``SMALL_LINES``: a reader would look for them where they are used."""
+    known = modules()
+    return [name for name in single_importers() if lines(known[name]) < SMALL_LINES]
+
+
+def doubled_classes() -> dict[str, list[str]]:
+    """Name of a class to the modules that define one, where that is more than one."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(name)
+    return {name: places for name, places in sorted(found.items()) if len(places) > 1}
+
+
+def unmapped_modules() -> list[str]:
+    """Modules with code that no document names by their path."""
+    text = "".join(path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md")))
+    return [
+        name
+        for name, path in modules().items()
+        if path.read_text("utf-8").strip() and _place(path) not in text and str(path.relative_to(ROOT)) not in text
+    ]
+
+
+def _place(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def module_map() -> str:
+    """Every module with code by its first line, folder by folder, as ``docs/map.md`` has it."""
+    text = [
+        "# Every module by its first line",
+        "",
+        "Made by `python scripts/structure.py --map`; the [architecture](architecture.md) says what each room is for.",
+    ]
+    folder = None
+    for path in sorted(modules().values(), key=lambda each: (each.parent, each.name)):
+        if not path.read_text("utf-8").strip():
+            continue
+        if path.parent != folder:
+            folder = path.parent
+            title = str(folder.relative_to(ROOT))
+            text += ["", f"## `{title}/`", "", "| module | says |", "|---|---|"]
+        says = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[0]
+        says = " ".join(says.split()).replace("|", "\\|")
+        text.append(f"| `{_place(path)}` | {says} |")
+    return "\n".join(text) + "\n"
+
+
+class Way:
+    """The files that were called on the way of one step, and the calls that went up a layer."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.upward: list[str] = []
+
+
+class Profiler:
+    """Cuts what the package calls into ways: one begins and ends where ``cut`` is called."""
+
+    def __init__(self, inside: str) -> None:
+        """Leave out the calls of ``inside``, the language's own package."""
+        self._inside = inside
+        self._rank = _layers()
+        self.way = Way()
+        self.ways: list[tuple[object, Way]] = []
+
+    def cut(self, mark: object) -> None:
+        self.ways.append((mark, self.way))
+        self.way = Way()
+
+    def __call__(self, frame: Any, event: str, argument: object) -> None:
+        if event != "call":
+            return
+        place = _of_package(frame)
+        if place is None:
+            return
+        caller = frame.f_back
+        while caller is not None and _of_package(caller) is None:
+            caller = caller.f_back
+        came_from = _of_package(caller) if caller is not None else None
+        if place.startswith(self._inside) or place.startswith(ADAPTERS):
+            return
+        if came_from is not None and came_from.startswith(ADAPTERS):
+            return
+        self.way.files.add(place)
+        if came_from is None or came_from.startswith(self._inside) or came_from == place:
+            return
+        if self._layer(place) > self._layer(came_from):
+            self.way.upward.append(f"{came_from} -> {place}: {frame.f_code.co_qualname}")
+
+    def _layer(self, place: str) -> int:
+        return self._rank.get(place.split("/", maxsplit=1)[0].removesuffix(".py"), 0)
+
+
+def _layers() -> dict[str, int]:
+    """Room to its height; the highest number is the top."""
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"][0]
+    rows = [row.strip("()").split(" | ") for row in contract["layers"]]
+    return {room: len(rows) - height for height, row in enumerate(rows) for room in row}
+
+
+def _of_package(frame: Any) -> str | None:
+    name = frame.f_code.co_filename
+    return name[len(str(PACKAGE)) + 1 :] if name.startswith(f"{PACKAGE}{os.sep}") else None
+
+
+def _run(folder: Path) -> Path:
+    """A run of the program, kept in ``folder``."""
+    from stackmem.cli.main import main
+
+    (folder / "home").mkdir()
+    (folder / "project").mkdir()
+    (folder / "project" / "note.txt").write_text("a note\n")
+    (folder / "project" / "main.sexp").write_text(PROGRAM)
+    command = ["run", str(folder / "project" / "main.sexp"), "--isolation", "none", "--json"]
+    places = ["--runs-dir", str(folder / "runs"), "--sandbox-dir", str(folder / "sandbox")]
+    sys.argv = ["stackmem", *command, *places]
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        contextlib.suppress(SystemExit),
+    ):
+        main()
+    return next((folder / "runs").iterdir())
+
+
+def _generator_of(frame: Any, inside: str) -> bool:
+    place = _of_package(frame)
+    return place is not None and place.startswith(inside) and bool(frame.f_code.co_flags & 0x20)
+
+
+def step_way(folder: Path) -> Way:
+    """The way of the program's tool call: from the interpreter's question to the recorded fact and back."""
+    profiler = Profiler("languages/sexp")
+    depth = 0
+
+    def profile(frame: Any, event: str, argument: object) -> None:
+        nonlocal depth
+        if event in ("call", "return") and _generator_of(frame, "languages/sexp"):
+            if event == "call" and depth == 0:
+                profiler.cut(None)
+            depth += 1 if event == "call" else -1
+            if event == "return" and depth == 0:
+                profiler.cut(type(argument).__name__)
+            return
+        profiler(frame, event, argument)
+
+    sys.setprofile(profile)
+    try:
+        _run(folder)
+    finally:
+        sys.setprofile(None)
+    marks = [mark for mark, _ in profiler.ways]
+    return profiler.ways[marks.index("InvokeTool") + 1][1]
+
+
+def record_way(run_dir: Path) -> Way:
+    """The way of that call's recorded fact through the verified replay, the next record's reading with it."""
+    from stackmem.core.program_facts import ToolAnswered
+    from stackmem.trace.open_run import Run
+    from stackmem.trace.program import sources_of
+    from stackmem.trace.verify import verify
+
+    profiler = Profiler("languages/sexp")
+
+    def marked(records: Iterable[Any]) -> Iterator[Any]:
+        for record in records:
+            profiler.cut(record.event)
+            yield record
+        profiler.cut(None)
+
+    run = Run(run_dir)
+    records = marked(run.records())
+    sys.setprofile(profiler)
+    try:
+        verify(records, sources_of(run_dir))
+    finally:
+        sys.setprofile(None)
+    marks = [type(mark) for mark, _ in profiler.ways]
+    return profiler.ways[marks.index(ToolAnswered) + 1][1]
+
+
+def _shown(title: str, found: Iterable[str], *, listed: bool) -> None:
+    rows = list(found)
+    print(f"{title}: {len(rows)}")
+    for row in rows if listed else ():
+        print(f"    {row}")
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--map"]:
+        print(module_map(), end="")
+        return 0
+    listed = arguments == ["--list"]
+    every = [path for path in modules().values() if path.read_text("utf-8").strip()]
+    print(f"lines: {sum(map(lines, modules().values())):,} in {len(every)} modules with code")
+    _shown("modules with one importer", single_importers(), listed=False)
+    _shown(f"of them under {SMALL_LINES} lines", small_single_importers(), listed=listed)
+    doubled = doubled_classes()
+    _shown("class names that stand twice", (f"{name}: {', '.join(at)}" for name, at in doubled.items()), listed=listed)
+    _shown("modules that no document names", unmapped_modules(), listed=listed)
+    ways: list[tuple[str, Callable[[], Way]]] = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        os.environ.update(HOME=str(folder / "home"), XDG_CONFIG_HOME=str(folder / "home"))
+        ways.append(("a program's step", lambda: step_way(folder)))
+        ways.append(("a replayed record", lambda: record_way(next((folder / "runs").iterdir()))))
+        for title, walk in ways:
+            way = walk()
+            _shown(f"files on the way of {title}", sorted(way.files), listed=listed)
+            _shown("calls into a higher layer on it", way.upward, listed=listed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
