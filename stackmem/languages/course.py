@@ -68,10 +68,10 @@ from .effects import (
     Value,
     Wait,
 )
-from .frame_text import long_inputs, schema_text, shown, task_text
+from .frame.task_text import long_inputs, schema_text, task_text
+from .frame.values import as_text, digest_of, measured
 from .interpreter import Ended, Interpreter
 from .questions import Question, ReadSpending, answers, asked_model, frame_answer, given_up, spending, take
-from .values import digest_of, measured
 
 Asked = AskModel | InvokeTool | LoadSource | AskUser | Wait
 
@@ -380,4 +380,4 @@ def _ended(ended: Ended, state: State) -> Event:
         return RunEnded("halted", clip_chars(whole(ended.fault.report), most))
     if program is None or program.returned is None:
         return ProgramReturned(*measured(ended.value), digest_of(ended.value))
-    return FramePopped(state.running.id, clip_chars(whole(shown(ended.value)), most) or "(nothing)")
+    return FramePopped(state.running.id, clip_chars(whole(as_text(ended.value)), most) or "(nothing)")

@@ -125,6 +125,16 @@ MODULES: dict[str, str] = {}
 """Language to the module with its ``LANGUAGE``, where it is not ``stackmem.languages.<name>.language``."""
 
 
+def read_with(reading: Reading, load: Callable[[LoadSource], Source]) -> Any:
+    """What a reading comes to, each source read by ``load``."""
+    try:
+        asked = next(reading)
+        while True:
+            asked = reading.send(load(asked))
+    except StopIteration as stop:
+        return stop.value
+
+
 def language_of(path: str, *, linting: bool = False) -> str | None:
     """The language of a file by its name, or None; the longest end wins, in any case of letters."""
     name = path.rsplit("/", 1)[-1].lower()

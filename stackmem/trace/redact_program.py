@@ -23,7 +23,7 @@ from stackmem.core.text import mark_cut
 from stackmem.errors import UsageError
 from stackmem.languages.course import Outside, Upcoming
 from stackmem.languages.effects import AskUser, RunFrame
-from stackmem.languages.frame_text import task_text
+from stackmem.languages.frame.task_text import task_text
 
 from .program_replay import answers
 

@@ -33,8 +33,8 @@ from stackmem.languages.effects import (
     Wait,
     prompt,
 )
+from stackmem.languages.frame.values import digest_of, step_left, variable_set
 from stackmem.languages.language import INTERPRETERS, MODULES, Finding, Language, Launch, Reading
-from stackmem.languages.values import assigned, digest_of, left
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -51,8 +51,8 @@ def start(launch: Launch) -> Program:
         yield StepEntered(path, line)
         value = yield from _step(line.replace("$here", launch.module_path), scope, path)
         scope["it"] = value
-        yield assigned("it", value)
-        yield left(path, value)
+        yield variable_set("it", value)
+        yield step_left(path, value)
     yield PhaseEnded("main", {name: digest_of(value) for name, value in scope.items()})
     return scope.get("it")
 
@@ -64,8 +64,8 @@ def _step(line: str, scope: dict[str, Any], path: str) -> Generator[Any, Any, An
         for item in range(int(rest)):
             yield StepEntered(f"{path}/{item}", "add")
             total += item
-            yield assigned("item", item)
-            yield left(f"{path}/{item}", total)
+            yield variable_set("item", item)
+            yield step_left(f"{path}/{item}", total)
         return total
     if word == "halt":
         raise Halted("Told To", f"HALTED\n{rest}", path)

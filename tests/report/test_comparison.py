@@ -17,7 +17,7 @@ from stackmem.errors import StackmemError, UsageError
 from stackmem.models.catalog import lookup
 from stackmem.report.comparison.account import remarks
 from stackmem.report.comparison.anchors import Anchors
-from stackmem.report.comparison.columns import range_text, value_text
+from stackmem.report.comparison.columns import as_text, range_text
 from stackmem.report.comparison.families import FAMILIES, family_of
 from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
 from stackmem.report.comparison.markdown import escaped
@@ -175,15 +175,15 @@ def test_without_the_baseline_it_says_how_to_choose_another(tmp_path):
 
 
 def test_values_are_short_and_say_their_unit():
-    told = [value_text(0.123, "share"), value_text(-0.12, "share", signed=True), value_text(0.01234, "usd")]
+    told = [as_text(0.123, "share"), as_text(-0.12, "share", signed=True), as_text(0.01234, "usd")]
     told += [
-        value_text(12_345, "tokens"),
-        value_text(123_456, "tokens"),
-        value_text(3.0, "count"),
-        value_text(inf, "usd"),
+        as_text(12_345, "tokens"),
+        as_text(123_456, "tokens"),
+        as_text(3.0, "count"),
+        as_text(inf, "usd"),
     ]
     assert told == ["12 %", "−12", "0.0123", "12.3k", "123k", "3", "∞"]
-    assert [value_text(0.314, "ratio"), value_text(12.4, "ratio")] == ["0.31×", "12×"]
+    assert [as_text(0.314, "ratio"), as_text(12.4, "ratio")] == ["0.31×", "12×"]
 
 
 def test_an_interval_of_one_value_is_not_shown_twice():

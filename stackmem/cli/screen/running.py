@@ -13,7 +13,7 @@ import typer
 from msgspec import Struct
 
 from stackmem.errors import TraceError
-from stackmem.languages.frame_text import shown
+from stackmem.languages.frame.values import as_text
 from stackmem.run.programs.inputs import read_answers, read_inputs
 from stackmem.run.programs.prepare import Asked, PreparedProgram, prepare_program
 from stackmem.run.programs.run import Person, ProgramResult, run_program
@@ -173,7 +173,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
         typer.echo(msgspec.json.encode(told, enc_hook=str).decode())
         sys.exit(run.exit_code)
     if run.outcome == "finished" and result.value is not None:
-        typer.echo(readable(shown(result.value)))
+        typer.echo(readable(as_text(result.value)))
     elif run.outcome == "halted":
         if not screen.told_halt:
             typer.echo(readable(run.result))

@@ -10,7 +10,7 @@ from typing import Any
 
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.effects import InvokeTool, Say, ToolAnswer
-from stackmem.languages.values import assigned
+from stackmem.languages.frame.values import variable_set
 
 from .halts import Halt, command_failed, file_failed, malformed_value, missing_parameter, tool_logic
 from .here import Doing, Here, said
@@ -36,7 +36,7 @@ def set_vars(step: ToolStep, here: Here, path: str) -> Doing:
         here.scope.set(name, done[name])
     yield StepEntered(path, said("set_vars", done))
     for name, value in done.items():
-        yield assigned(name, value)
+        yield variable_set(name, value)
 
 
 def shell(step: ToolStep, here: Here, path: str) -> Doing:

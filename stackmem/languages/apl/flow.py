@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from stackmem.languages.effects import LoadSource, Source
-from stackmem.languages.yaml_tree import Place
+from stackmem.languages.frame.yaml_tree import Place
 
 from .loader import load_program
 from .nodes import FULL_LOOP, Fault, Foreach, Input, Program, RunStep, Step, Switch, Tool, ToolStep, Try, While

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import Note
 from stackmem.languages.effects import Answer, Effect
-from stackmem.languages.values import assigned
+from stackmem.languages.frame.values import variable_set
 
 from .nodes import Step
 from .registry import Registry
@@ -64,7 +64,7 @@ class Here(Struct, frozen=True):
     def set(self, name: str, value: Any) -> Note:
         """The note that a variable has a value now; it has it."""
         self.scope.set(name, value)
-        return assigned(name, value)
+        return variable_set(name, value)
 
 
 def said(tool: str, params: Mapping[str, Any]) -> str:

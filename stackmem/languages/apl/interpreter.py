@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import PhaseEnded, StepEntered
 from stackmem.languages.effects import InvokeTool, ToolAnswer
-from stackmem.languages.values import digest_of, left
+from stackmem.languages.frame.values import digest_of, step_left
 
 from .agent_tools import agent_native, interface_only
 from .code_tools import CODE, checked_outputs, failure, given
@@ -117,7 +117,7 @@ class Interpreter:
             value = converted(value, step.as_type, step.tool)
         if step.register and step.tool != "set_vars":
             yield here.set(step.register, value)
-        yield left(path, value)
+        yield step_left(path, value)
         return value
 
     def _looks_at_exit(self, step: ToolStep, steps: tuple[Step, ...], index: int) -> bool:
@@ -209,7 +209,7 @@ class Interpreter:
                 inner_path = f"{path}[{number}]"
                 yield StepEntered(inner_path, f"item {number} of {total}")
                 value = yield from self.steps(step.body, here.inside(inner_path, f"Item {number} of {total}"))
-        yield left(path, items)
+        yield step_left(path, items)
         return value
 
     def _while(self, step: While, here: Here, path: str) -> Doing:
@@ -226,7 +226,7 @@ class Interpreter:
             inner_path = f"{path}[{number}]"
             yield StepEntered(inner_path, f"iteration {number}")
             value = yield from self.steps(step.body, here.inside(inner_path, f"Iteration {number}"))
-        yield left(path, [None] * number)
+        yield step_left(path, [None] * number)
         return value
 
     def _switch(self, step: Switch, here: Here, path: str) -> Doing:
@@ -235,7 +235,7 @@ class Interpreter:
         body = next((body for case, body in step.cases if case == text), step.default)
         yield StepEntered(path, f"switch {text[:80]}")
         value = yield from self.steps(body, here.inside(path, step.head.name))
-        yield left(path, value)
+        yield step_left(path, value)
         return value
 
     def _try(self, step: Try, here: Here, path: str) -> Doing:
@@ -249,7 +249,7 @@ class Interpreter:
             yield here.set("error", error)
             yield StepEntered(f"{path}/catch", f"catch {halt.kind}")
             value = yield from self.steps(step.catch, here.inside(f"{path}/catch", step.head.name))
-        yield left(path, value)
+        yield step_left(path, value)
         return value
 
     def _run_step(self, step: RunStep, here: Here, path: str) -> Doing:
@@ -261,7 +261,7 @@ class Interpreter:
         yield StepEntered(path, f"run_step {step.named}")
         inner = replace(here, depth=here.depth + 1)
         value = yield from self.steps(body, inner.inside(path, step.head.name))
-        yield left(path, value)
+        yield step_left(path, value)
         return value
 
 

@@ -10,8 +10,8 @@ import posixpath
 import re
 
 from stackmem.core.messages import ToolSpec
+from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
-from stackmem.languages.yaml_tree import Place
 
 from .flow import Flow
 from .halts import Halt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from stackmem.languages.yaml_tree import Scalar, Table, Tree, YamlError, kind_of, parse_yaml, plain
+from stackmem.languages.frame.yaml_tree import Scalar, Table, Tree, YamlError, kind_of, parse_yaml, plain
 
 from .nodes import PHASES, Fault, Head, Input, Output, Phase, Program, Step, Tool
 from .shapes import Shapes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stackmem.languages.yaml_tree import Items, Place, Scalar, Table, Tree, doubled, kind_of, plain
+from stackmem.languages.frame.yaml_tree import Items, Place, Scalar, Table, Tree, doubled, kind_of, plain
 
 from .nodes import Fault
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.languages.effects import LoadSource, Source
-from stackmem.languages.yaml_tree import Table, YamlError, line_of, parse_yaml, plain
+from stackmem.languages.frame.yaml_tree import Table, YamlError, line_of, parse_yaml, plain
 
 from .halts import Halt, source_failed
 from .here import Here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from stackmem.languages.yaml_tree import Items, Scalar, Table, Tree, kind_of, plain
+from stackmem.languages.frame.yaml_tree import Items, Scalar, Table, Tree, kind_of, plain
 
 from .nodes import DIRECTIVES, AsType, Foreach, Head, RunStep, Step, Switch, ToolStep, Try, While
 from .shapes import Shapes

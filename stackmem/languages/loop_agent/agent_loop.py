@@ -12,7 +12,7 @@ from typing import Any
 
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.effects import AskUser, Complete, Completion, Say
-from stackmem.languages.values import assigned
+from stackmem.languages.frame.values import variable_set
 
 from . import payload as payloads
 from .asking import ask_form
@@ -214,7 +214,7 @@ def _chat(session: Session, step: Chat, response: Response) -> Doing:
 def _change(session: Session, request: dict[str, Any]) -> Doing:
     change = payloads.changed(session.payload, request, session.agent.allowed)
     session.payload = change.result
-    yield assigned("payload", change.result)
+    yield variable_set("payload", change.result)
     notes = [*change.warnings, *change.blocked, *session.misfit()]
     if change.requires_feedback:
         notes += [f"please look at this again: {flag}" for flag in change.flags]

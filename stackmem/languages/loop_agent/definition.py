@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from stackmem.languages.yaml_tree import Place
+from stackmem.languages.frame.yaml_tree import Place
 
 from .permissions import Rule
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
 from stackmem.languages.effects import LoadSource, Source
+from stackmem.languages.frame.yaml_tree import line_of
 from stackmem.languages.language import Reading
-from stackmem.languages.yaml_tree import line_of
 
 from .definition import Agent, Fault, SubAgent
 from .loader import load_agent

@@ -10,8 +10,8 @@ from stackmem.core.json_schema import first_fault
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.errors import UsageError
 from stackmem.languages.effects import Halted, Program, Say
+from stackmem.languages.frame.values import digest_of
 from stackmem.languages.language import Language, Launch, Reading
-from stackmem.languages.values import digest_of
 
 from .agent_loop import run_agent
 from .announcing import announcer

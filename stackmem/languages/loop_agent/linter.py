@@ -8,8 +8,8 @@ from typing import Any
 
 from stackmem.core.json_schema import first_fault
 from stackmem.languages.effects import LoadSource, Source
+from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
-from stackmem.languages.yaml_tree import Place
 
 from .conditions import unparsable
 from .definition import Agent, Fault, SubAgent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stackmem.languages.yaml_tree import Place, Scalar, Table, Tree, YamlError, parse_yaml, plain
+from stackmem.languages.frame.yaml_tree import Place, Scalar, Table, Tree, YamlError, parse_yaml, plain
 
 from .definition import MOST_FAILURES, MOST_ITERATIONS, Action, Agent, Expiry, Fault, Limits, SubAgent
 from .mapping import mapping_fault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stackmem.languages.yaml_tree import Items, Place, Scalar, Table, Tree, doubled, kind_of, plain
+from stackmem.languages.frame.yaml_tree import Items, Place, Scalar, Table, Tree, doubled, kind_of, plain
 
 from .definition import Fault
 from .naming import near

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stackmem.core.program_facts import StepEntered
-from stackmem.languages.values import assigned
+from stackmem.languages.frame.values import variable_set
 
 from .actions import NOT_RUN, mapping_of, run_actions
 from .conversation import Kind
@@ -58,7 +58,7 @@ def _took(session: Session, merged: Merged, warnings: list[str]) -> Doing:
     notes = [*warnings, *merged.warnings]
     if merged.payload is not session.payload:
         session.payload = merged.payload
-        yield assigned("payload", session.payload)
+        yield variable_set("payload", session.payload)
         notes += session.misfit()
     session.tell_notes("where the results went", notes)
 
@@ -95,7 +95,7 @@ def run_loop(session: Session, step: ForEach | WhileLoop) -> Doing:
         session.tell_failure(done)
         return False
     if session.payload is not before:
-        yield assigned("payload", session.payload)
+        yield variable_set("payload", session.payload)
         session.tell_notes("where the results went", session.misfit())
     turns = session.agent.loop_result_turns
     shown = f"its results are shown for {turns} turn(s) only" if turns else "its results are not shown"

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from stackmem.core.text import clip_chars
-from stackmem.languages import artifacts as kept
-from stackmem.languages.frame_text import shown
+from stackmem.languages.frame import artifacts as kept
+from stackmem.languages.frame.values import as_text
 
 from .state import AgentState, World
 
@@ -23,7 +23,7 @@ def save(world: World, name: Any, summary: Any, content: Any) -> Doing:
     """Keep a text; gives what went wrong, or nothing."""
     if not isinstance(name, str) or not name.strip():
         return "the name of an artifact must be a text"
-    artifact: kept.Artifact = yield from kept.save(name.strip(), content, shown(summary), world.artifacts)
+    artifact: kept.Artifact = yield from kept.save(name.strip(), content, as_text(summary), world.artifacts)
     if not artifact.failed:
         world.artifacts[artifact.name] = artifact
     return artifact.failed
@@ -32,11 +32,11 @@ def save(world: World, name: Any, summary: Any, content: Any) -> Doing:
 def load(world: World, agent: AgentState, name: Any) -> Doing:
     """What is shown of an artifact or of a large variable: ``(text, failed)``."""
     if isinstance(name, str) and name[:1] == "$" and name[1:] in agent.variables:
-        return clip_chars(shown(agent.variables[name[1:]]), kept.LOADED_CHARS), ""
+        return clip_chars(as_text(agent.variables[name[1:]]), kept.LOADED_CHARS), ""
     artifact = world.artifacts.get(name.strip()) if isinstance(name, str) else None
     if artifact is None:
         known = ", ".join(world.artifacts) or "none"
-        return "", f"there is no artifact {shown(name)[:80]!r}; known: {known[:1000]}"
+        return "", f"there is no artifact {as_text(name)[:80]!r}; known: {known[:1000]}"
     text, failed = yield from kept.load(artifact)
     return f"Summary: {artifact.summary}\n\nContent: {text}", failed
 

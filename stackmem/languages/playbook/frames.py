@@ -10,8 +10,7 @@ from typing import Any
 
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.languages.effects import Completion, Halted
-from stackmem.languages.frame_text import shown
-from stackmem.languages.values import assigned, digest_of
+from stackmem.languages.frame.values import as_text, digest_of, variable_set
 
 from .contract import read_reply
 from .faults import halted
@@ -50,7 +49,7 @@ def play(here: Here, book: Playbook, arguments: dict[str, Any]) -> Doing:
     outer_changed, agent.changed = agent.changed, set()
     for name, value in arguments.items():
         agent.bind(name, value)
-        yield assigned(name, value)
+        yield variable_set(name, value)
     try:
         value = yield from _turns(here, frame, called)
     except Exit:
@@ -127,7 +126,7 @@ def _missed(here: Here, frame: Frame, turn: Turn, reply: str) -> str:
     shown_text = brief(turn.text or reply, 200)
     if frame.misses > MOST_MISSES:
         told = f"{frame.misses} replies in a row broke the contract; the last: {turn.fault}"
-        raise _halt(here, frame, "Contract Broken", told, shown(turn.text or reply))
+        raise _halt(here, frame, "Contract Broken", told, as_text(turn.text or reply))
     what = f"what? {turn.fault}" + (f" (at {shown_text!r})" if shown_text else "")
     here.agent.log.add("HIGH", what)
     rest = "Nothing from there on was performed, and calls queued before it were dropped; queue them again."

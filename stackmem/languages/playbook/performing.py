@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stackmem.languages.effects import AskUser, Say
-from stackmem.languages.frame_text import shown
-from stackmem.languages.values import assigned
+from stackmem.languages.frame.values import as_text, variable_set
 
 from .artifacts import load, save, with_artifacts
 from .calling import Target, artifact_name, bound, find
@@ -43,7 +42,7 @@ def run_queue(here: Here, frame: Frame, queue: list[Queued], play: Any) -> Doing
         if queued.into:
             here.agent.set(queued.into, value)
             frame.returned[queued.into] = value
-            yield assigned(queued.into, value)
+            yield variable_set(queued.into, value)
         lines += yield from _told(here, queued, value, text)
     return lines
 
@@ -55,14 +54,14 @@ def _told(here: Here, queued: Queued, value: Any, text: str) -> Doing:
         return [f"Loaded Artifact[{value}]"]
     if name in ("Say", "SaveArtifact", "SendMessage"):
         return []
-    large = len(shown(value)) > LARGE_CHARS
-    came = shown(value) if not large else ""
+    large = len(as_text(value)) > LARGE_CHARS
+    came = as_text(value) if not large else ""
     if large:
         here.world.results += 1
         artifact = f"{name.rpartition('.')[2]}_result_{here.world.results}"
         failed = yield from save(here.world, artifact, f"Result of {text}", value)
         came = (
-            f"(could not be kept: {failed})" if failed else f"Artifact[{artifact}] ({len(shown(value)):,} characters)"
+            f"(could not be kept: {failed})" if failed else f"Artifact[{artifact}] ({len(as_text(value)):,} characters)"
         )
     line = f"{text} finished" if value is None else f"{text} returned {came}"
     line = f"{line}; it is ${queued.into}" if queued.into else line
@@ -98,7 +97,7 @@ def _value(here: Here, frame: Frame, value: Any, play: Any) -> Doing:
         case CallTo():
             made = yield from _made(here, frame, value, play)
             if not isinstance(made, Failure):
-                line = f"{call_text(value, 60)} returned {brief(shown(made), 200)}"
+                line = f"{call_text(value, 60)} returned {brief(as_text(made), 200)}"
                 here.agent.log.add("MEDIUM", line)
             return made
         case list():
@@ -142,13 +141,13 @@ def _built_in(here: Here, frame: Frame, name: str, given: dict[str, Any]) -> Doi
             frame.loaded[name] = text
             return name
         case "SendMessage":
-            return (yield from _send(here, given["target_agent_id"], shown(given["message"])))
+            return (yield from _send(here, given["target_agent_id"], as_text(given["message"])))
         case _:
             return (yield from _receive(here, given["source_agent_id"]))
 
 
 def _say(here: Here, message: Any) -> Doing:
-    text, failed = yield from with_artifacts(here.world, shown(message))
+    text, failed = yield from with_artifacts(here.world, as_text(message))
     if failed:
         return Failure(failed)
     yield Say(text)
@@ -160,7 +159,7 @@ def _send(here: Here, target: Any, text: str) -> Doing:
         return (yield from _say(here, text))
     other = here.world.agents.get(target) if isinstance(target, str) else None
     if other is None:
-        return Failure(f"there is no agent {shown(target)[:80]!r}; known: {_agents(here)}")
+        return Failure(f"there is no agent {as_text(target)[:80]!r}; known: {_agents(here)}")
     sender = here.agent.agent.name
     other.inbox.setdefault(sender, []).append(text)
     other.spent.clear()
@@ -173,7 +172,7 @@ def _receive(here: Here, source: Any) -> Doing:
     if source == HUMAN:
         return (yield from heard(here, f"{here.agent.agent.name} waits for your message"))
     if not isinstance(source, str) or source not in here.world.agents:
-        return Failure(f"there is no agent {shown(source)[:80]!r}; known: {_agents(here)}")
+        return Failure(f"there is no agent {as_text(source)[:80]!r}; known: {_agents(here)}")
     text = yield from here.wait(source)
     here.agent.spent.clear()
     here.agent.log.add("HIGH", f"Received message from {source}: {text}")

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.languages.artifacts import Artifact
-from stackmem.languages.frame_text import shown
+from stackmem.languages.frame.artifacts import Artifact
+from stackmem.languages.frame.values import as_text
 
 from .line_order import StepLine
 from .literals import CallTo, Variable
@@ -169,7 +169,7 @@ def excess(value: Any) -> str:
 
 def in_state(value: Any) -> Any:
     """A value as it stands in the state: a large one by its size and start."""
-    text = shown(value)
+    text = as_text(value)
     return value if len(text) <= LARGE_CHARS else {"chars": len(text), "starts": text[:_START_CHARS]}
 
 

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from msgspec import Struct
 
 from stackmem.core.program_facts import StepEntered
-from stackmem.languages.values import assigned
+from stackmem.languages.frame.values import variable_set
 
 from .calling import Target, artifact_name, bound, fault_of, find
 from .contract import variables_in
@@ -129,7 +129,7 @@ class _Reading:
             return
         self._agent.set(item.name, value)
         self.turn.acted = True
-        yield assigned(item.name, value)
+        yield variable_set(item.name, value)
 
     def _step(self, item: AtStep) -> Doing:
         frame, book = self._frame, self._frame.book

@@ -8,8 +8,8 @@ from typing import Any
 from stackmem.core.program_facts import StepEntered
 from stackmem.errors import UsageError
 from stackmem.languages.effects import AskUser, Halted, LoadSource, Program, Say, Source, Value
+from stackmem.languages.frame.values import step_left
 from stackmem.languages.language import Language, Launch, Reading
-from stackmem.languages.values import left
 
 from .announcing import announcer
 from .asks import Ask, SubtaskRequest, Together, ToolRequest
@@ -137,7 +137,7 @@ def _left(ask: Ask, answer: Any) -> Doing:
     answers = answer if isinstance(ask, Together) else [answer]
     for one, value in zip(ask.asks if isinstance(ask, Together) else (ask,), answers, strict=True):
         if isinstance(one, SubtaskRequest | ToolRequest):
-            yield left(one.place, value)
+            yield step_left(one.place, value)
 
 
 def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: str) -> Doing:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.languages.frame_text import shown
+from stackmem.languages.frame.values import as_text
 
 from .asks import ContextManagement, HistoryConfigSettings
 from .budget import Budget
@@ -57,7 +57,7 @@ def filled(instructions: str, inputs: Mapping[str, Any], budget: Budget) -> tupl
 
 
 def _text(value: Any, budget: Budget) -> str:
-    return "" if is_null(value) else shown(as_json(value, budget))
+    return "" if is_null(value) else as_text(as_json(value, budget))
 
 
 def inherited(past: list[Past], context: ContextManagement, files: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from msgspec import json
 
 from stackmem.core.messages import ToolSpec
 from stackmem.languages.effects import FrameAnswer, InvokeTool, RunFrame, ToolAnswer
-from stackmem.languages.frame_text import shown
+from stackmem.languages.frame.values import as_text
 
 from .asks import ToolRequest, failed_result, task_result
 from .budget import Budget
@@ -142,7 +142,7 @@ def _agent(name: str, given: dict[str, Any]) -> Doing:
 
 def _result(name: str, answer: ToolAnswer) -> dict[str, Any]:
     notes = {"template_used": name}
-    text = "" if answer.value is None else shown(answer.value)
+    text = "" if answer.value is None else as_text(answer.value)
     if answer.failed:
         return failed_result("tool_execution_error", answer.detail or answer.failed, notes, text)
     return task_result(text, notes, None if isinstance(answer.value, str) else answer.value)

@@ -25,7 +25,7 @@ from stackmem.languages.effects import (
     ToolAnswer,
     prompt,
 )
-from stackmem.languages.frame_text import shown
+from stackmem.languages.frame.values import as_text
 
 from .asks import (
     Ask,
@@ -166,7 +166,7 @@ class Workflow:
             result = yield from self._framed(template, text, given, notes)
         settings = self._history(request, template)
         recorded = settings is None or settings.record_in_session_history
-        self.past.append(Past(request.name, text, result["content"], shown(result["notes"]), files, recorded))
+        self.past.append(Past(request.name, text, result["content"], as_text(result["notes"]), files, recorded))
         return result
 
     def _history(self, request: SubtaskRequest, template: dict[str, Any]) -> HistoryConfigSettings | None:
@@ -209,7 +209,7 @@ class Workflow:
         self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any], *, beside: bool
     ) -> Effects:
         """One completion; a frame around it where it stands alone."""
-        parts = [text, *(f"INPUT {name}\n{shown(value)}" for name, value in given.items())]
+        parts = [text, *(f"INPUT {name}\n{as_text(value)}" for name, value in given.items())]
         schema = (template.get("output_format") or {}).get("schema")
         if not beside:
             yield EnterFrame(template["name"], text)

@@ -97,7 +97,7 @@ def comparison_of(line: Line, column: Column) -> Comparison | None:
     return line.against.get(column.key) if column.against else None
 
 
-def value_text(value: float, kind: Kind, *, signed: bool = False) -> str:
+def as_text(value: float, kind: Kind, *, signed: bool = False) -> str:
     """A value with its unit, short enough for a table."""
     if value == inf:
         return "∞"
@@ -122,7 +122,7 @@ def range_text(figure: Interval, kind: Kind, *, signed: bool = False) -> str:
     """The ends of the interval; empty where there is none, or nothing between them."""
     if figure.low is None or figure.high is None:
         return ""
-    low, high = (value_text(end, kind, signed=signed).rstrip(" %×") for end in (figure.low, figure.high))
+    low, high = (as_text(end, kind, signed=signed).rstrip(" %×") for end in (figure.low, figure.high))
     return "" if low == high else f"{low} … {high}" if signed else f"{low}–{high}"
 
 
@@ -132,7 +132,7 @@ def cell_texts(line: Line, column: Column) -> tuple[str, str, str]:
     if figure is None:
         return ("", "", "")
     signed = column.against and kind != "ratio"
-    value, within = value_text(figure.value, kind, signed=signed), range_text(figure, kind, signed=signed)
+    value, within = as_text(figure.value, kind, signed=signed), range_text(figure, kind, signed=signed)
     return (value, within, held.verdict if held else "")
 
 

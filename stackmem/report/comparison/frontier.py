@@ -9,7 +9,7 @@ from msgspec import Struct
 from stackmem.bench.intervals import Interval
 
 from .anchors import Anchors
-from .columns import range_text, value_text
+from .columns import as_text, range_text
 from .figures import Line, Section, Wants, bill_name
 from .placing import Place, beside
 from .svg import Axis, Box, Scale, axes, clipped, dot, drawing, label, line, linked, log_scale, path
@@ -57,7 +57,7 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
     lowest = min(spot.solved.value for spot in shown)
     up = Scale(min(0.5, max(0.0, ceil(lowest * 10 - 1.5) / 10)), 1.0, box.bottom, box.top + 12)
     bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
-    solved = Axis(up, "solved", [(value, value_text(value, "share")) for value in up.ticks()])
+    solved = Axis(up, "solved", [(value, as_text(value, "share")) for value in up.ticks()])
     drawn = [axes(box, bills, solved)]
     front = sorted((across(spot.cost.value), up(spot.solved.value)) for spot in shown if spot.leading)
     drawn.append(path(_steps(front, box), "frontier"))
@@ -108,6 +108,6 @@ def _named(point: tuple[float, float], name: str, place: Place | None, leading: 
 
 
 def _tells(spot: Spot) -> str:
-    cost = f"${value_text(spot.cost.value, 'usd')} ({range_text(spot.cost, 'usd')}) a trial"
-    solved = f"solved {value_text(spot.solved.value, 'share')} ({range_text(spot.solved, 'share')})"
+    cost = f"${as_text(spot.cost.value, 'usd')} ({range_text(spot.cost, 'usd')}) a trial"
+    solved = f"solved {as_text(spot.solved.value, 'share')} ({range_text(spot.solved, 'share')})"
     return f"{spot.name}: {solved}, {cost}" + (", on the frontier" if spot.leading else "")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from stackmem.bench.intervals import library
 
 from .anchors import Anchors
-from .columns import value_text
+from .columns import as_text
 from .families import leads
 from .figures import Wants
 from .placing import stacked
@@ -78,9 +78,7 @@ def loss_plot(
     across = Scale(0.0, max(curve.end for curve in shown), box.left, box.right)
     up = Scale(0.0, 1.0, box.bottom, box.top + 8)
     steps = Axis(across, "step", [(value, f"{value:g}") for value in across.ticks()])
-    drawn = [
-        axes(box, steps, Axis(up, "trials without a loss so far", [(v, value_text(v, "share")) for v in up.ticks()]))
-    ]
+    drawn = [axes(box, steps, Axis(up, "trials without a loss so far", [(v, as_text(v, "share")) for v in up.ticks()]))]
     ends = stacked([up(curve.points[-1][1]) for curve in shown], box.top + 4, box.bottom - 4, 14)
     for curve, at in sorted(zip(shown, ends, strict=True), key=lambda pair: leads(pair[0].name, wants.baseline)):
         corners = [(across(0), up(1.0))]
@@ -98,4 +96,4 @@ def loss_plot(
 
 
 def _share(curve: Curve) -> str:
-    return value_text(curve.points[-1][1], "share")
+    return as_text(curve.points[-1][1], "share")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from stackmem.bench.intervals import Interval, mean, power_law
 
 from .anchors import Anchors
-from .columns import value_text
+from .columns import as_text
 from .families import leads
 from .figures import Wants
 from .placing import stacked
@@ -113,4 +113,4 @@ def _two(value: float) -> str:
 
 
 def _tick(value: float, says: str) -> str:
-    return f"${value:g}" if "USD" in says else value_text(value, "tokens")
+    return f"${value:g}" if "USD" in says else as_text(value, "tokens")

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from .anchors import Anchors
-from .columns import value_text
+from .columns import as_text
 from .figures import Wants, bill
 from .results import Results, Trial
 
@@ -60,8 +60,8 @@ def _cells(trial: Trial, folder: Path, wants: Wants, page: Path) -> str:
         trial.text("horizon"),
         trial.text("seed"),
         f"{steps:.0f}" if isfinite(steps) else "",
-        value_text(peak, "tokens") if isfinite(peak) else "",
-        value_text(cost, "usd") if isfinite(cost) else "",
+        as_text(peak, "tokens") if isfinite(peak) else "",
+        as_text(cost, "usd") if isfinite(cost) else "",
     )
     horizon, seed, *rest = (f"<td class=n>{escape(text)}</td>" for text in cells)
     told = f'<td><span class="{kind}">{escape(outcome)}</span> <small>{escape(why[:300])}</small></td>'

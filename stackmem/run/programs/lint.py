@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
-from stackmem.languages.in_memory import read_with
-from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of
+from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of, read_with
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.languages import open_language

@@ -14,8 +14,7 @@ from stackmem.core.text import whole_value
 from stackmem.errors import UsageError
 from stackmem.history.repository import plan_copy
 from stackmem.languages.effects import Halted
-from stackmem.languages.in_memory import read_with
-from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of
+from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
 from stackmem.models.registry import default_model
 from stackmem.run.no_model import NOBODY
 from stackmem.run.prepare import Prepared

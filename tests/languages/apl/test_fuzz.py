@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from stackmem.languages.apl.language import LANGUAGE
 from stackmem.languages.apl.templates import TemplateFault, evaluate, fault_of, mentions, render, render_command
 from stackmem.languages.effects import FrameAnswer, Halted, InvokeTool, RunFrame, Say, Source, ToolAnswer
-from stackmem.languages.in_memory import read_with, run_in_memory
-from stackmem.languages.language import Launch
+from stackmem.languages.language import Launch, read_with
+from tests.languages.in_memory import run_in_memory
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")
 MANY = 10_000

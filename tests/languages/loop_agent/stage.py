@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec, Usage
 from stackmem.languages.effects import AskUser, Complete, Completion, InvokeTool, ToolAnswer
-from stackmem.languages.in_memory import Done, run_in_memory
 from stackmem.languages.language import Launch
 from stackmem.languages.loop_agent.language import start
+from tests.languages.in_memory import Done, run_in_memory
 
 Tool = Callable[[InvokeTool], ToolAnswer]
 OWN = tuple(ToolSpec(name, "A tool of my own.", '{"type": "object"}') for name in ("fetch", "poll", "flaky"))

@@ -6,8 +6,7 @@ from stackmem.core.facts import FramePopped
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.languages.effects import Complete, EnterFrame, Group, Halted, InvokeTool, LeaveFrame, Source
-from stackmem.languages.in_memory import read_with
-from stackmem.languages.language import Launch, language_of
+from stackmem.languages.language import Launch, language_of, read_with
 from stackmem.languages.loop_agent.language import LANGUAGE, settings_of
 from stackmem.languages.loop_agent.loader import load_agent
 from stackmem.languages.loop_agent.prompt import system_prompt, tail

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from stackmem.languages import playbook
 from stackmem.languages.effects import AskUser, Complete, Completion, InvokeTool, ToolAnswer
-from stackmem.languages.in_memory import Done, run_in_memory
 from stackmem.languages.language import Launch
 from stackmem.languages.playbook.language import LANGUAGE
+from tests.languages.in_memory import Done, run_in_memory
 
 PACKAGED = {
     f"stackmem:playbook/{name}": (Path(playbook.__file__).parent / name).read_text("utf-8")

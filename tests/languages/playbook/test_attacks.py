@@ -2,8 +2,8 @@
 
 import pytest
 
-from stackmem.languages.artifacts import LOADED_CHARS
 from stackmem.languages.effects import ToolAnswer
+from stackmem.languages.frame.artifacts import LOADED_CHARS
 from stackmem.languages.playbook.performing import FRAME_CHARS
 from stackmem.languages.playbook.python_calls import _MARK, _read
 from stackmem.languages.playbook.state import excess

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.languages.artifacts import plain_name
 from stackmem.languages.effects import ChunkAnswer, EnterFrame, InvokeTool, KeepChunk, LeaveFrame, ToolAnswer
-from stackmem.languages.in_memory import run_in_memory
+from stackmem.languages.frame.artifacts import plain_name
 from stackmem.languages.playbook.frames import play
 from stackmem.languages.playbook.here import Here
 from stackmem.languages.playbook.items import Queued
@@ -17,6 +16,7 @@ from stackmem.languages.playbook.python_calls import fits
 from stackmem.languages.playbook.reader import read_program
 from stackmem.languages.playbook.session_log import SessionLog, brief, shortened
 from stackmem.languages.playbook.state import AgentState, Frame, World
+from tests.languages.in_memory import run_in_memory
 
 from .stage import PACKAGED, Desk, launch, one, run
 

@@ -11,7 +11,7 @@ import pytest
 
 from stackmem.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.languages.effects import Source
-from stackmem.languages.in_memory import read_with
+from stackmem.languages.language import read_with
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.replay.replay import replay_run
 from stackmem.run.programs.compile import compile_program

@@ -8,8 +8,7 @@ import pytest
 
 from stackmem.errors import UsageError
 from stackmem.languages.effects import Halted, Source
-from stackmem.languages.in_memory import read_with
-from stackmem.languages.language import Finding
+from stackmem.languages.language import Finding, read_with
 from stackmem.languages.playbook.contract import read_reply
 from stackmem.languages.playbook.faults import PlaybookError
 from stackmem.languages.playbook.language import LANGUAGE

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.effects import Source
-from stackmem.languages.in_memory import read_with
-from stackmem.languages.language import Finding
+from stackmem.languages.language import Finding, read_with
 from stackmem.languages.playbook.faults import PlaybookError
 from stackmem.languages.playbook.following import expected
 from stackmem.languages.playbook.line_order import Number, StepLine, target_of

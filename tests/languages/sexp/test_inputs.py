@@ -6,8 +6,7 @@ import pytest
 
 from stackmem.errors import UsageError
 from stackmem.languages.effects import LoadSource, Source
-from stackmem.languages.in_memory import read_with
-from stackmem.languages.language import Launch
+from stackmem.languages.language import Launch, read_with
 from stackmem.languages.sexp.language import LANGUAGE
 
 from .test_workflow import run

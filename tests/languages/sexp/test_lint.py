@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stackmem.languages.effects import LoadSource, Source
-from stackmem.languages.in_memory import read_with
-from stackmem.languages.language import Finding
+from stackmem.languages.language import Finding, read_with
 from stackmem.languages.sexp.language import LANGUAGE
 from stackmem.languages.sexp.reader import Typed, is_unfinished
 

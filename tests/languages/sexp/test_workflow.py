@@ -27,9 +27,9 @@ from stackmem.languages.effects import (
     Source,
     ToolAnswer,
 )
-from stackmem.languages.in_memory import Done, read_with, run_in_memory
-from stackmem.languages.language import Launch
+from stackmem.languages.language import Launch, read_with
 from stackmem.languages.sexp.language import LANGUAGE
+from tests.languages.in_memory import Done, run_in_memory
 
 OWN = (
     ToolSpec("look_up", "", '{"properties": {"limit": {}, "word": {}}, "required": ["word"]}'),

@@ -1,8 +1,9 @@
-"""What is recorded of a value that a program derives: its kind, its size, and a digest at the end of a phase."""
+"""A program's values: the facts recorded of one (its kind, its size, a digest at the end of a phase), and its text."""
 
 from __future__ import annotations
 
 import hashlib
+from json import dumps
 from typing import Any
 
 from msgspec import json
@@ -29,12 +30,12 @@ def measured(value: Any) -> tuple[str, int]:
             return type(value).__name__.lower(), 0
 
 
-def left(path: str, value: Any) -> StepLeft:
+def step_left(path: str, value: Any) -> StepLeft:
     """The note that a step ended with ``value``."""
     return StepLeft(path, *measured(value))
 
 
-def assigned(name: str, value: Any) -> VariableSet:
+def variable_set(name: str, value: Any) -> VariableSet:
     """The note that a variable has ``value`` now."""
     return VariableSet(name, *measured(value))
 
@@ -54,3 +55,15 @@ def repr_of(value: Any) -> bytes:
         return repr(value).encode(errors="backslashreplace")
     except (RecursionError, ValueError):
         return type(value).__name__.encode()
+
+
+def as_text(value: Any) -> str:
+    """A value as text: a text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.encode(value, enc_hook=str).decode()
+    except RecursionError:
+        return "(a value that is nested too deeply to be shown)"
+    except UnicodeEncodeError:  # half a character, which JSON can only escape
+        return dumps(value, default=str)

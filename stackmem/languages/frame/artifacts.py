@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.text import clip_chars, mark_cut
+from stackmem.languages.effects import ChunkAnswer, InvokeTool, KeepChunk, ReadChunk, ToolAnswer
 
-from .effects import ChunkAnswer, InvokeTool, KeepChunk, ReadChunk, ToolAnswer
-from .frame_text import shown
+from .values import as_text
 
 CHUNK_CHARS = 2_000
 """Most characters of an artifact that is a chunk itself."""
@@ -65,7 +65,7 @@ def save(name: str, content: Any, summary: str = "", taken: Iterable[str] = ()) 
         taken: The names of the artifacts there are; one that would be the same file refuses this one.
 
     """
-    chunk, text, summary = plain_name(name), shown(content), _one_line(summary)
+    chunk, text, summary = plain_name(name), as_text(content), _one_line(summary)
     if not name.strip():
         return Artifact(name, chunk, failed="an artifact needs a name")
     other = next((each for each in taken if each.strip() != name.strip() and plain_name(each) == chunk), None)
@@ -86,7 +86,7 @@ def read(artifact: Artifact) -> Doing:
     """The whole text of an artifact; returns ``(text, failed)``."""
     if artifact.file:
         answer: ToolAnswer = yield InvokeTool("read_file", {"path": artifact.file})
-        return ("", answer.detail or answer.failed) if answer.failed else (shown(answer.value), "")
+        return ("", answer.detail or answer.failed) if answer.failed else (as_text(answer.value), "")
     found: ChunkAnswer = yield ReadChunk(artifact.chunk)
     return found.content, found.failed
 

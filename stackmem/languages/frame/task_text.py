@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from json import dumps
 from typing import Any
 
 from msgspec import json
 
 from stackmem.core.program_state import PROGRAM_RESULT_CHARS
+from stackmem.languages.effects import InvokeTool, RunFrame
 
-from .effects import InvokeTool, RunFrame
+from .values import as_text
 
 INPUT_CHARS = 20_000
 
@@ -20,7 +20,7 @@ def task_text(effect: RunFrame, frame: str) -> str:
     if effect.using:
         parts.append("HINTS\n" + "\n".join(f"- {hint}" for hint in effect.using))
     for name, value in effect.inputs.items():
-        text = shown(value)
+        text = as_text(value)
         if len(text) > INPUT_CHARS:
             text = f"({len(text):,} characters, in the file {input_files(effect, frame)[name]})"
         parts.append(f"INPUT {name}\n{text}")
@@ -44,7 +44,7 @@ def input_files(effect: RunFrame, frame: str) -> dict[str, str]:
 
 def long_inputs(effect: RunFrame, frame: str) -> tuple[InvokeTool, ...]:
     """The calls that write the inputs which are too long for the message."""
-    texts = {name: shown(value) for name, value in effect.inputs.items()}
+    texts = {name: as_text(value) for name, value in effect.inputs.items()}
     return tuple(
         InvokeTool("write_file", {"path": input_files(effect, frame)[name], "content": text, "parents": True})
         for name, text in texts.items()
@@ -54,15 +54,3 @@ def long_inputs(effect: RunFrame, frame: str) -> tuple[InvokeTool, ...]:
 
 def schema_text(schema: dict[str, Any] | None) -> str:
     return "" if schema is None else json.encode(schema).decode()
-
-
-def shown(value: Any) -> str:
-    """A value as text: a text as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return json.encode(value, enc_hook=str).decode()
-    except RecursionError:
-        return "(a value that is nested too deeply to be shown)"
-    except UnicodeEncodeError:  # half a character, which JSON can only escape
-        return dumps(value, default=str)

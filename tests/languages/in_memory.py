@@ -1,4 +1,4 @@
-"""Runs a program in memory, against answers from a function: for tests of a language, and for reading sources."""
+"""Runs a program in memory, against answers from a function."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.program_facts import Note
-
-from .effects import (
+from stackmem.languages.effects import (
     Answer,
     ChunkAnswer,
     DropChunk,
@@ -28,7 +27,6 @@ from .effects import (
     Value,
     Wait,
 )
-from .language import Reading
 
 
 class Done(Struct):
@@ -98,13 +96,3 @@ def _answered(effect: Effect, answer: Callable[[Effect], Answer], sources: Mappi
             return tuple((name, len(text), "") for name, text in done.chunks.items())
         case _:
             return answer(effect)
-
-
-def read_with(reading: Reading, load: Callable[[LoadSource], Source]) -> Any:
-    """What a reading comes to, each source read by ``load``."""
-    try:
-        asked = next(reading)
-        while True:
-            asked = reading.send(load(asked))
-    except StopIteration as stop:
-        return stop.value

@@ -1,0 +1,1 @@
+"""What every language needs: values as facts and texts, YAML with places, findings, readings, artifacts."""
