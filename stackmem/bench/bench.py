@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.models.registry import is_free
 from stackmem.version import VERSION
 
 from .engine import Engine
@@ -23,7 +24,7 @@ from .estimate import Known, plan_usd
 from .ledger import Ledger, latest_rows, read_rows
 from .pace import Pace
 from .plan import Plan, trials
-from .planning import is_free, model_prices
+from .planning import model_prices
 from .results import write_results
 from .runner import Bounds, Ending, Runner, Told
 from .trial import MAKING, RUNS, WORK, Row, remove_leftover

@@ -23,7 +23,6 @@ from .suite import Asked
 
 HORIZON, NOISE, TRIALS, PRICE, LATENCY_SECONDS = 60, 1.0, 1, "claude-sonnet-5-5", 10.0
 MOST_TRIALS = 1_000_000
-_FREE = ("demo", "script:", "sim/")
 
 
 def make_plan(asked: Asked, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = "") -> Plan:
@@ -85,10 +84,6 @@ def model_prices(plan: Plan, environ: Mapping[str, str]) -> dict[str, Price | No
         base_url = plan.settings.get("base_url")
         found[model] = open_model(model, environ, base_url=None if base_url == "none" else base_url).price
     return found
-
-
-def is_free(model: str) -> bool:
-    return model.startswith(_FREE)
 
 
 def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:

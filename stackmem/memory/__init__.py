@@ -55,14 +55,24 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
 """Name to maker; the maker takes what stands after the colon in ``--strategy NAME:PARAMETERS``."""
 
 
+_MEMBERS = ("name", "tools", "prompt", "prefix_stable", "render", "upkeep")
+"""What every ``MemoryStrategy`` has; a type checker sees to ours, and nobody to those of other packages."""
+
+
 def open_strategy(spelled: str) -> MemoryStrategy:
     """The strategy that ``NAME`` or ``NAME:PARAMETERS`` names.
 
     Raises:
-        UsageError: The name or a parameter is unknown; the message lists the known ones.
+        UsageError: The name or a parameter is unknown (the message lists the known ones), or what a package brings
+            under that name is no strategy.
 
     """
     name, _, parameters = spelled.partition(":")
     if name not in STRATEGIES:
         raise UsageError(f"no strategy {name!r}; known: {', '.join(sorted(STRATEGIES))}")
-    return STRATEGIES[name](parameters)
+    strategy = STRATEGIES[name](parameters)
+    missing = [member for member in _MEMBERS if not hasattr(strategy, member)]
+    if missing:
+        without = " and no ".join(missing)
+        raise UsageError(f"the strategy {name!r} has no {without}; mend or uninstall the package that brings it")
+    return strategy

@@ -24,6 +24,8 @@ from .simulated import VARIANTS, BoundedReader
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 SIMULATED = "bounded-reader"
+NOBODY = "nobody"
+"""The model of a program's run that named none; a person names one when the run turns out to need it."""
 _SCRIPT_WINDOW_TOKENS = 200_000
 
 
@@ -105,6 +107,11 @@ def open_model(
 def default_model(environ: Mapping[str, str]) -> str:
     """Claude where a key for it is set, else the task's own demo."""
     return DEFAULT_MODEL if environ.get(ANTHROPIC.key_variable, "").strip() else "demo"
+
+
+def is_free(name: str) -> bool:
+    """Whether nobody is paid for what the model of that name says."""
+    return name in ("human", "demo", NOBODY) or name.startswith(("script:", "sim/"))
 
 
 def _anthropic(wanted: Wanted) -> Model:

@@ -19,7 +19,7 @@ from stackmem.history.sharing import share
 from stackmem.run.assemble import Parts, Places, assemble, plan
 from stackmem.run.in_memory import MEMORY, NoHistory, recall
 from stackmem.run.perform import World
-from stackmem.run.prepare_again import prepare_again
+from stackmem.run.prepare import prepare_kept
 from stackmem.run.program_loop import ProgramWorld
 from stackmem.run.programs.run import Person, outer_world, with_mounts
 from stackmem.run.refill import must_be_original, refill
@@ -73,7 +73,7 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str]) -> Ite
     base, request = state.begun, read_request(run.folder)
     nobody = {"model": "human", "base_url": None, "window_tokens": None, "prompt": None, "max_usd": None}
     settings = {**nobody, "strategy": base.strategy, "isolation": base.isolation}
-    prepared = prepare_again(request, run.folder.parent, settings, environ)
+    prepared = prepare_kept(request, run.folder.parent, settings, environ)
     planned = plan(prepared, environ)
     if request.program is not None:
         planned = with_mounts(planned, request.program, Path(request.subject))

@@ -18,7 +18,7 @@ from stackmem.core.tools import Call, spec
 from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.memory import open_strategy
-from stackmem.models.registry import Model, open_model
+from stackmem.models.registry import NOBODY, Model, open_model
 from stackmem.prompts import prompt_text
 from stackmem.settings.directories import checkout
 from stackmem.settings.options import PREFIX
@@ -34,12 +34,11 @@ from stackmem.workspace.workspace import Workspace, open_workspace
 
 from .checks import Bench, CommandCheck, TaskChecks
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
-from .no_model import NOBODY, Nobody, free
-from .other_models import Models, open_other
+from .limits import first_limits
+from .models import Models, Nobody, open_other
 from .perform import World
 from .ports import Checks
-from .prepare import Prepared
-from .subject import Subject
+from .prepare import Prepared, Subject
 
 CHECK_SECONDS = 600.0
 
@@ -103,7 +102,7 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     strategy = open_strategy(settings.strategy)
     demo = subject.task.demo if subject.task else None
     model = _model(prepared, environ, demo)
-    limits = resolved.limits("known" if model.price else "free" if free(model.name) else "unknown")
+    limits = first_limits(resolved, model.name, model.price)
     for name in prepared.others:
         open_other(name, settings, prepared.cwd, limits, environ)
     budgets = budgets_of(strategy, settings.budgets)

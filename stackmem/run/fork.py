@@ -14,12 +14,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core import limits as core_limits
 from stackmem.core.facts import ChunkSet, ModelReplied, RunForked, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import ToolSpec
 from stackmem.core.strategy import budgets_of
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.errors import WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.sharing import share
 from stackmem.memory import open_strategy
@@ -35,12 +34,12 @@ from stackmem.workspace.tree import remove_tree
 
 from .assemble import Parts, Places, assemble, plan
 from .assemble import Plan as RunPlan
-from .fork_changes import Changes, chunks_of, limits_of, must_go_on
+from .fork_changes import Changes, chunks_of, must_go_on
 from .in_memory import MEMORY, NoHistory, recall, stays_in_memory
 from .interrupts import Interrupts
+from .limits import later_limits, refuse_spent
 from .play import Observe, Opened, holds_secret, play
-from .prepare import Prepared
-from .prepare_again import prepare_again
+from .prepare import Prepared, prepare_kept
 from .programs.fork import fork_loop, request_to_fork
 from .refill import must_be_original, refill
 from .request import Request, write_request
@@ -94,9 +93,12 @@ def fork(
     level = changes.isolation or moment.settled.begun.isolation
     in_memory = stays_in_memory(moment.settled.begun.isolation, level)
     settings = {**changes.settings(), "isolation": level, "max_usd": None}  # the limits are those of the run
-    prepared = prepare_again(request, run.folder.parent, settings, environ)
+    prepared = prepare_kept(request, run.folder.parent, settings, environ)
     planned = _planned(moment, changes, prepared, environ)
-    limits = limits_of(moment.settled, changes, planned.model, usd_chosen="max_usd" in request.flags)
+    own, model = moment.settled.begun, planned.model
+    name, price = (own.model, own.price) if changes.model is None else (model.name, model.price)
+    chosen = changes.model is None or "max_usd" in request.flags
+    limits = later_limits(moment.settled.limits, changes.limits, name, price, usd_chosen=chosen)
     scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
     chunks = chunks_of(moment.settled, changes, scrubber.scrub)
     wanted = _Wanted(run, moment, changes, chunks, request, prepared, replace(planned, limits=limits))
@@ -145,7 +147,7 @@ def _open(
         recall(run.records(), moment.at, parts.world)
     start = _start(moment, changes, wanted.planned, parts)
     first = RunForked(run.id, moment.at, moment.digest, start, wanted.chunks, changes.dropped)
-    _refuse_spent(moment, first)
+    refuse_spent(evolve(moment.settled, first), f"at step {moment.step} the run had")
     write_request(_asked(request, changes, wanted.prepared, places), places.run)
     own = request.subject if request.text is not None else ""
     return Opened(parts, places, writer, history, interrupts, own, observe, moment.settled.seconds), first
@@ -203,15 +205,6 @@ def _start(moment: StepMoment, changes: Changes, planned: RunPlan, parts: Parts)
 
 def _own(start: RunStarted) -> tuple[ToolSpec, ...]:
     return tuple(tool for tool in start.tools if tool.name in start.registered)
-
-
-def _refuse_spent(moment: StepMoment, first: RunForked) -> None:
-    spent = core_limits.ending(evolve(moment.settled, first))
-    if spent is not None:
-        word = spent.removeprefix("limit:")
-        raise UsageError(
-            f"at step {moment.step} the run had used up its limit of {word}; raise it, as in --max-{word} +50"
-        )
 
 
 def _asked(request: Request, changes: Changes, prepared: Prepared, places: Places) -> Request:

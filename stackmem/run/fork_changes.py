@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from stackmem.core.budgets import Limits
 from stackmem.core.entries import StoreEntry
 from stackmem.core.facts import ChunkSet
 from stackmem.core.heap import Heap, faults, no_chunk
@@ -19,12 +17,11 @@ from stackmem.core.tools import HeapRead, tool_name
 from stackmem.errors import UsageError
 from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
-from stackmem.models.registry import Model
 from stackmem.settings.option_values import Place, read_value
 from stackmem.settings.options import OPTIONS
 from stackmem.trace.moments import StepMoment
 
-from .raised_limits import raised
+from .limits import LIMITS
 
 _HEAP = "heap."
 
@@ -97,10 +94,7 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
     if wrong is not None:
         raise UsageError(f"--drop {wrong[:60]!a} names no chunk; write heap.NAME")
     dropped = tuple(dict.fromkeys(name.removeprefix(_HEAP) for name in drops))
-    return Changes(**known, chunks=chunks, dropped=dropped, limits={n: flags.get(n) for n in _LIMITS})
-
-
-_LIMITS = ("max_steps", "max_usd", "max_tokens", "max_seconds")
+    return Changes(**known, chunks=chunks, dropped=dropped, limits={n: flags.get(n) for n in LIMITS})
 
 
 def _content(value: str, cwd: Path) -> str:
@@ -154,31 +148,3 @@ def chunks_of(state: State, changes: Changes, scrub: Callable[[str], str]) -> tu
     if wrong:
         raise UsageError(f"--set: {'; '.join(wrong)}")
     return found
-
-
-def limits_of(state: State, changes: Changes, model: Model, *, usd_chosen: bool) -> Limits:
-    """The limits from here on; they count from the oldest start.
-
-    Args:
-        usd_chosen: Whether a person set the run's limit of the cost, rather than the default.
-
-    Raises:
-        UsageError: A value is not accepted, or a limit of the cost cannot be kept.
-
-    """
-    if changes.model is None:
-        return raised(state.limits, state.begun, changes.limits)
-    limits = state.limits
-    if model.price is None and limits.usd is not None and changes.limits.get("max_usd") is None:
-        if usd_chosen and not is_free(model.name):
-            raise UsageError(
-                f"the run's limit of {limits.usd:g} USD cannot be kept, as no price of {model.name} is known; "
-                "add --max-usd none and --max-tokens"
-            )
-        limits = replace(limits, usd=None)
-    return raised(limits, replace(state.begun, model=model.name, price=model.price), changes.limits)
-
-
-def is_free(model: str) -> bool:
-    """Whether nobody is paid for its replies."""
-    return model in {"human", "demo"} or model.startswith("script:")

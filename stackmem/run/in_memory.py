@@ -27,7 +27,7 @@ from stackmem.trace.record import Record
 from stackmem.workspace.memory import MemoryWorkspace, Program
 
 from .perform import World, perform
-from .subject import Subject
+from .prepare import Subject
 
 MEMORY = MemoryWorkspace.level
 PROGRAM = Program("work", work.run, ("work", work.PLAN))

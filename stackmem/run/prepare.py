@@ -1,23 +1,48 @@
-"""From what a person typed to what can be run, before anything is made."""
+"""From what a person typed, or had typed when a run began, to what can be run; nothing is made yet."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.history.repository import Plan as CopyPlan
 from stackmem.history.repository import plan_copy
 from stackmem.models.endpoint import ANTHROPIC
-from stackmem.models.registry import default_model
+from stackmem.models.registry import NOBODY, default_model
 from stackmem.settings.directories import runs_dir, sandbox_dir
-from stackmem.settings.settings import Resolved, resolve
+from stackmem.settings.options import OPTIONS
+from stackmem.settings.settings import Resolved, Settings, Value, resolve
 from stackmem.settings.settings_files import user_path
+from stackmem.tasks.find import find_task
+from stackmem.tasks.reader import Task, read_task
 from stackmem.tools.plugins import load_plugins
 
-from .subject import Subject, find_subject, must_be_text
+from .request import Request
+
+TASK_PLACE = "/workspace"
+
+
+class Subject(Struct, frozen=True):
+    """One thing to solve.
+
+    Attributes:
+        inside: The absolute path of the workspace as commands see it, where the level can mount.
+        task: The task folder; None for a folder of one's own.
+        folder: The folder that is copied and may be patched; None for a task.
+
+    """
+
+    name: str
+    text: str
+    inside: str
+    task: Task | None = None
+    folder: Path | None = None
 
 
 class Prepared(Struct, frozen=True):
@@ -98,3 +123,101 @@ def task_settings(subject: Subject) -> dict[str, object]:
         "max_seconds": task.agent_seconds,
         "command_seconds": task.command_seconds,
     }
+
+
+def must_be_text(value: str, what: str) -> str:
+    """``value``, which the trace must be able to hold.
+
+    Raises:
+        UsageError: It holds bytes that are no UTF-8.
+
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{what} holds bytes that are no UTF-8 text; give it another name or spelling") from error
+    return value
+
+
+def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
+    """The subject that ``named`` and ``-t`` give.
+
+    Raises:
+        UsageError: Neither a task nor a folder; a folder without a text; a task with one.
+
+    """
+    place = find_task(named, cwd)
+    if place is not None:
+        if text is not None:
+            raise UsageError(f"{named} is a task with an instruction of its own; leave -t out, or copy the task")
+        task = read_task(place)
+        return Subject(task.short_name, task.instruction, TASK_PLACE, task=task)
+    folder = (cwd / Path(named).expanduser()).resolve()
+    if text is None or not text.strip():
+        raise UsageError(f"{named} is a folder without task.toml; say what is to be done there with -t TEXT")
+    must_be_text(text, "the text of -t")
+    return Subject(folder.name or "root", text, must_be_text(str(folder), "the folder's path"), folder=folder)
+
+
+_PATHS = ("prompt", "profile", "runs_dir", "sandbox_dir")
+
+
+def prepare_kept(request: Request, runs_dir: Path, changes: Mapping[str, Any], environ: Mapping[str, str]) -> Prepared:
+    """A kept request with ``changes`` over its flags, to go on from it; nothing of today's settings counts.
+
+    Args:
+        changes: Setting name to value, as the settings hold it.
+
+    Raises:
+        UsageError: Its task is gone, or the sandbox directory cannot be written.
+
+    """
+    cwd = Path(request.cwd)
+    given = {**request.flags, **changes, "apply": False, "include": ()}
+    for name in _PATHS:
+        if given.get(name) is not None:
+            given[name] = Path(str(given[name]))
+    values = tuple(
+        Value(name, given.get(name, option.default), "the run's request", "flag" if name in given else "default")
+        for name, option in OPTIONS.items()
+    )
+    settings = Settings(**{value.name: value.value for value in values})
+    model = str(given.get("model") or "demo")
+    kind, colon, script = model.partition(":")
+    if colon and kind == "script":
+        model = f"script:{cwd / script}"
+    place = Path(request.workspace).parent.parent
+    if not place.is_dir():
+        place = sandbox_dir(settings, cwd, environ)
+    return Prepared(_kept_subject(request, cwd), Resolved(settings, values), cwd, (runs_dir, place), model, None, ())
+
+
+def _kept_subject(request: Request, cwd: Path) -> Subject:
+    if request.text is None and not (Path(request.subject) / "task.toml").is_file():
+        raise UsageError(
+            f"the task of the run is gone from {request.subject}; bring it back, as its checks judge what is made"
+        )
+    return find_subject(request.subject, request.text, cwd)
+
+
+def with_model(request: Request, state: State, named: str | None) -> Request:
+    """The request of a run that goes on with the model that it has by now, where it had none when it began.
+
+    Args:
+        named: What the person says now, as ``--model`` takes it; None where she says nothing.
+
+    Raises:
+        UsageError: She names one, and the run has another.
+
+    """
+    own = state.begun.model
+    if named is None:
+        had_none = request.program is not None and request.flags.get("model") == NOBODY
+        return replace(request, flags={**request.flags, "model": own}) if had_none else request
+    kind, colon, script = named.partition(":")
+    model = f"script:{Path(script).absolute()}" if colon and kind == "script" else named
+    if own not in (NOBODY, model):
+        raise UsageError(
+            f"the run has the model {own}, and goes on with it; leave out --model, or take another one by stackmem fork"
+        )
+    return replace(request, flags={**request.flags, "model": model})

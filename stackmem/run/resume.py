@@ -17,9 +17,9 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core import limits as core_limits
 from stackmem.core.facts import Event, RunResumed, ToolReturned, VerifyReturned
 from stackmem.core.machine import advance, evolve
+from stackmem.core.pricing import Answerer
 from stackmem.core.requests import Effect, RunChecks, UseTool, Verify
 from stackmem.core.state import State
 from stackmem.core.tools import RunCommand, WriteFile
@@ -28,6 +28,7 @@ from stackmem.history.history import History
 from stackmem.history.restore import restore
 from stackmem.languages.course import Outside
 from stackmem.memory import open_strategy
+from stackmem.models.registry import NOBODY, Model
 from stackmem.settings.options import PREFIX
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
@@ -37,15 +38,14 @@ from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.tree import remove_tree
 
-from .assemble import Places, assemble, plan
+from .assemble import Places, Plan, assemble, plan
 from .in_memory import MEMORY, NoHistory, recall, stays_in_memory
 from .interrupts import Interrupts
-from .no_model import NOBODY, answerer_of, with_model
+from .limits import later_limits, refuse_spent
 from .play import Observe, Opened, applied, play
-from .prepare_again import prepare_again
+from .prepare import Prepared, prepare_kept, with_model
 from .programs.resume import changes_files, idempotent, refuse_unbegun, refuse_unsafe, refuse_unsafe_call, take_up
 from .programs.run import Person, ProgramResult, Told, outer_world, program_loop, with_mounts
-from .raised_limits import raised
 from .request import Request, read_request
 from .result import RunResult, read_result
 from .run_folder import HISTORY, RESULT, TRACE
@@ -117,14 +117,16 @@ def resume(
                 if _is_over(stopped.state) and read_result(run_dir / RESULT) is not None:
                     return Resumed(None, stopped.state.outcome, played=False)
                 request = _asked(run_dir, stopped.state, wanted.get("model"))
-                limits = raised(stopped.state.limits, stopped.state.begun, wanted)
-                again = RunResumed(limits, wanted.get("isolation") or stopped.isolation, VERSION)
+                level = wanted.get("isolation") or stopped.isolation
+                changes = {"isolation": level, "max_usd": None, "prompt": None}  # those are the run's own
+                prepared = prepare_kept(request, run_dir.parent, changes, environ)
+                planned = plan(prepared, environ)
+                again = _reopening(stopped.state, planned.model, wanted, level)
                 _refuse_spent(stopped.state, again)
                 if told is not None:
                     told(stopped)
-                opened = _open(run_dir, request, stopped, again, environ, (lock, stack, interrupts, observe))
-                if wanted.get("model") is not None and stopped.state.begun.model == NOBODY:
-                    again = replace(again, answerer=answerer_of(opened.parts.start, limits))
+                wants = (request, prepared, planned)
+                opened = _open(run_dir, wants, stopped, again, environ, (lock, stack, interrupts, observe))
                 facts, first = _begin(stopped, again, opened, yes=wanted.get("yes") is not None)
                 talked = _to_drive(stopped, request, first, opened, person or Person(_nobody_answers))
         except KeyboardInterrupt:
@@ -191,15 +193,20 @@ def _asked(run_dir: Path, state: State, model: str | None) -> Request:
     return request
 
 
+def _reopening(state: State, model: Model, wanted: Mapping[str, str | None], level: str) -> RunResumed:
+    """The fact that the run goes on; its model is the recorded one, but where it had none and now is named one."""
+    begun = state.begun
+    if wanted.get("model") is None or begun.model != NOBODY:
+        return RunResumed(later_limits(state.limits, wanted, begun.model, begun.price), level, VERSION)
+    limits = later_limits(state.limits, wanted, model.name, model.price)
+    return RunResumed(limits, level, VERSION, answerer=Answerer(model.name, model.price, model.window_tokens))
+
+
 def _refuse_spent(state: State, again: RunResumed) -> None:
     """A run that a limit ended would end again at once."""
     if state.end is None or not state.end.ending.startswith("limit:") or _only_judged(state, again):
         return
-    spent = core_limits.ending(evolve(state, again))
-    if spent is not None:
-        word = spent.removeprefix("limit:")
-        more = {"steps": "+50", "tokens": "+100_000", "usd": "+1", "seconds": "+600"}[word]
-        raise UsageError(f"the run has used up its limit of {word}; raise it, as in --max-{word} {more}")
+    refuse_spent(evolve(state, again))
 
 
 def _only_judged(state: State, again: RunResumed) -> bool:
@@ -212,7 +219,7 @@ def _only_judged(state: State, again: RunResumed) -> bool:
 
 def _open(
     run_dir: Path,
-    request: Request,
+    wants: tuple[Request, Prepared, Plan],
     stopped: Stopped,
     again: RunResumed,
     environ: Mapping[str, str],
@@ -220,6 +227,7 @@ def _open(
 ) -> Opened:
     """Everything that the run needs, opened again."""
     lock, stack, interrupts, observe = held
+    request, prepared, planned = wants
     work = Path(request.workspace)
     places = Places(run_dir, work, work.parent)
     in_memory = stays_in_memory(stopped.isolation, again.isolation)
@@ -233,11 +241,6 @@ def _open(
     for left in work.parent.glob("check-*"):
         remove_tree(left)  # of checks that were killed
     start = stopped.state.begun
-    # The limits and the prompt are the run's own.
-    prepared = prepare_again(
-        request, run_dir.parent, {"isolation": again.isolation, "max_usd": None, "prompt": None}, environ
-    )
-    planned = plan(prepared, environ)
     if request.program is not None:
         planned = with_mounts(planned, request.program, Path(request.subject))
     profile = replace(planned.profile, network=start.network, command_seconds=start.command_seconds)

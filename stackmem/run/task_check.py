@@ -19,9 +19,8 @@ from stackmem.workspace.workspace import Workspace, open_workspace
 
 from .checks import Bench, TaskChecks, copy_folder
 from .in_memory import MEMORY
-from .prepare import prepare
+from .prepare import TASK_PLACE, find_subject, prepare
 from .solve import solve
-from .subject import TASK_PLACE, find_subject
 
 _SOLUTION = "/solution"
 _SOLUTION_SECONDS = 600.0

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.budgets import Budgets
 from stackmem.errors import UsageError
 
 from .option_values import Place, read_value
@@ -88,24 +88,6 @@ class Resolved(Struct, frozen=True):
     def chosen(self, name: str) -> bool:
         """Whether the person speaks, or a file where she stands: neither the task nor the default."""
         return self.value(name).layer not in {"task", "default"}
-
-    def limits(self, cost: Literal["known", "free", "unknown"]) -> Limits:
-        """The limits of a run whose cost is ``known``, ``free`` (nobody is paid) or ``unknown``.
-
-        Raises:
-            UsageError: A limit of the cost was chosen and the cost cannot be known.
-
-        """
-        usd = self.settings.max_usd
-        if cost == "unknown" and usd is not None:
-            if self.chosen("max_usd"):
-                raise UsageError(
-                    f"{self.value('max_usd').source}: a limit of {usd:g} USD cannot be kept, as no price of the model "
-                    "is known; use --max-usd none and --max-tokens"
-                )
-            usd = None
-        wanted = self.settings
-        return Limits(steps=wanted.max_steps, tokens=wanted.max_tokens, usd=usd, seconds=wanted.max_seconds)
 
 
 def resolve(

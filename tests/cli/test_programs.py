@@ -97,14 +97,15 @@ def test_languages_are_listed_with_their_suffixes(place: Path) -> None:
     assert ".apl" in json.loads(stackmem(place, "languages", "--json").stdout)[0]["suffixes"]
 
 
-def test_a_run_that_ended_for_want_of_a_model_says_how_it_goes_on_and_does(place: Path) -> None:
+@pytest.mark.parametrize("limit", [(), ("--max-usd", "2")])
+def test_a_run_that_ended_for_want_of_a_model_says_how_it_goes_on_and_does(place: Path, limit: tuple[str, ...]) -> None:
     step = '  - {name: think, tool: agent_native, prompt: "Say ok.", register: said}\n'
     (place / "p" / "main.apl").write_text(APL + step, encoding="utf-8")
-    first = run(place, "p", "--quiet")
+    first = run(place, "p", "--quiet", *limit)
     assert (first.returncode, "stackmem resume RUN --model NAME" in first.stderr) == (4, True)
     (place / "late.yaml").write_text('replies: [{text: skipped}, {call: pop_frame, args: {result: "ok"}}]\n')
     words = ("resume", "last", "--runs-dir", str(place / "runs"), "--model", "script:late.yaml", "--json", "--quiet")
-    done = stackmem(place, *words)
+    done = stackmem(place, *words, *limit)
     assert (done.returncode, json.loads(done.stdout)["outcome"]) == (0, "finished"), done.stderr
     refused = stackmem(place, *words, "--program", "p/main.apl")
     assert (refused.returncode, "--model does not go with --program" in refused.stderr) == (2, True)

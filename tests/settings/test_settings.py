@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.errors import UsageError
+from stackmem.run.limits import first_limits
 from stackmem.settings.option_values import Place, read_value
 from stackmem.settings.options import OPTIONS, TASK_OPTIONS
 from stackmem.settings.settings import Settings, resolve
@@ -49,7 +50,7 @@ def test_the_table_and_the_settings_agree_on_every_name_and_default():
 def test_the_defaults_of_the_settings_are_those_of_the_machine(places):
     found = places.resolve()
     assert found.settings.budgets == Budgets()
-    assert found.limits("known") == Limits(usd=5.0)
+    assert first_limits(found, "human", None) == Limits(usd=5.0)
 
 
 def test_every_default_is_a_value_that_its_own_row_accepts():
@@ -183,25 +184,6 @@ def test_relative_paths_start_where_they_are_written(places):
 def test_a_home_that_nobody_names_is_not_guessed(tmp_path):
     with pytest.raises(UsageError, match="starts with ~ and HOME is not set"):
         resolve({"prompt": "~/p"}, {}, tmp_path, None, {})
-
-
-@pytest.mark.parametrize("layer", ["flags", "environ", "project", "user"])
-def test_a_chosen_limit_of_a_cost_that_cannot_be_known_is_refused(places, layer):
-    sources = {"flags": {"max_usd": "2"}} if layer == "flags" else {}
-    if layer == "environ":
-        sources = {"environ": {"STACKMEM_MAX_USD": "2"}}
-    if layer in ("project", "user"):
-        getattr(places, layer)("max_usd = 2")
-    found = places.resolve(**sources)
-    with pytest.raises(UsageError, match=r"a limit of 2 USD cannot be kept.*use --max-usd none"):
-        found.limits("unknown")
-    assert found.limits("free").usd == found.limits("known").usd == 2.0
-
-
-def test_a_limit_of_the_cost_that_nobody_chose_is_dropped_where_prices_are_unknown(places):
-    assert places.resolve().limits("unknown").usd is None
-    assert places.resolve(task={"max_usd": 1.0}).limits("unknown").usd is None
-    assert places.resolve(flags={"max_usd": "none"}).limits("unknown").usd is None
 
 
 @given(name=st.sampled_from(sorted(OPTIONS)), raw=st.text() | st.integers() | st.floats() | st.lists(st.text()))

@@ -86,6 +86,21 @@ def test_a_plug_in_brings_a_strategy_with_its_prompt_that_runs_and_replays(insta
     assert "1 prompts are equal" in replayed.stdout, replayed.stderr
 
 
+@pytest.mark.parametrize("command", ["solve", "fork"])
+def test_a_plug_in_whose_strategy_is_none_is_one_sentence_and_leaves_nothing(installed: Installed, command: str):
+    module = "import stackmem\n\nclass Blind:\n    name = prompt = 'full'\n    tools = ()\n    prefix_stable = True\n"
+    installed.put("blind", f"{module}\nplugin = stackmem.Plugin(strategies={{'blind': lambda parameters: Blind()}})\n")
+    runs = ("--runs-dir", "runs")
+    if command == "fork":
+        assert installed.run("solve", "calculator", "--model", "demo", *runs, "--max-steps", "1").returncode == 3
+    words = ("fork", "last", "--at", "0") if command == "fork" else ("solve", "calculator", "--model", "demo")
+    before = sorted(installed.folder.rglob("trace.jsonl"))
+    ran = installed.run(*words, "--strategy", "blind", *runs)
+    says = "the strategy 'blind' has no render and no upkeep; mend or uninstall the package that brings it"
+    assert (ran.returncode, ran.stderr) == (2, f"stackmem: {says}\n")
+    assert sorted(installed.folder.rglob("trace.jsonl")) == before
+
+
 def test_a_plug_in_brings_a_model(installed: Installed):
     installed.put("brief", BRIEF)
     assert installed.run("solve", "calculator", "--model", "echo/hello").stderr == "stackmem: echo says hello\n"

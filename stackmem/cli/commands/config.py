@@ -16,8 +16,7 @@ def command(
     from pathlib import Path
 
     from stackmem.cli.screen.config_rows import config_json, config_rows, config_text, one_line
-    from stackmem.run.prepare import task_settings
-    from stackmem.run.subject import find_subject
+    from stackmem.run.prepare import find_subject, task_settings
     from stackmem.settings.settings import resolve
     from stackmem.settings.settings_files import user_path
     from stackmem.tools.plugins import load_plugins

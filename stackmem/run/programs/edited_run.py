@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core import limits as core_limits
+from stackmem.core.budgets import Limits
 from stackmem.core.facts import Event
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded
@@ -32,11 +32,10 @@ from stackmem.languages.course import Course
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import Places, assemble, plan
 from stackmem.run.interrupts import Interrupts
+from stackmem.run.limits import later_limits, refuse_spent
 from stackmem.run.play import Loop, Observe, Opened, applied, play
-from stackmem.run.prepare import Prepared
-from stackmem.run.prepare_again import prepare_again
+from stackmem.run.prepare import Prepared, prepare_kept
 from stackmem.run.program_loop import drive
-from stackmem.run.raised_limits import raised
 from stackmem.run.refill import must_be_original, refill
 from stackmem.run.request import EditedProgram, ProgramRequest, Request, read_request, write_request
 from stackmem.run.run_folder import HISTORY, TRACE, new_run
@@ -165,7 +164,7 @@ class _Again(Struct, frozen=True):
     texts: dict[str, str]
     state: State
     level: str
-    wanted: Mapping[str, str | None]
+    limits: Limits
     parted: Parted
 
 
@@ -179,7 +178,7 @@ def _again(
     yes = wanted.get("yes") is not None
     if tape.pending is not None:
         refuse_unsafe(tape.pending, "", idempotent(), yes=yes)
-    limits = raised(tape.limits, run.start, wanted)
+    limits = later_limits(tape.limits, wanted, run.start.model, run.start.price)
     start = replace(tape.start, limits=limits)
     asked = program_of(request)
     changed: tuple[str, ...] = ()
@@ -191,14 +190,12 @@ def _again(
     texts[begun.digest] = text
     course = course_of(begun, start, open_strategy(start.strategy), _instead(texts, sources), keep=False)
     _, state, used = play_tape(course, (start, begun), tape)
-    spent = core_limits.ending(state) if state.end is not None and state.stack else None
-    if spent is not None:
-        word = spent.removeprefix("limit:")
-        raise UsageError(f"the run has used up its limit of {word}; raise it with --max-{word}")
+    if state.end is not None and state.stack:
+        refuse_spent(state)
     path = state.program.path if state.program is not None else ""
     parted = Parted(used, len(tape.heard), path, changed)
     begun = replace(begun, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.heard), changed))
-    return _Again(tape, begun, texts, state, wanted.get("isolation") or tape.isolation, wanted, parted)
+    return _Again(tape, begun, texts, state, wanted.get("isolation") or tape.isolation, limits, parted)
 
 
 def _noting(records: Iterable[Record], last: deque[Record]) -> Iterator[Record]:
@@ -223,7 +220,7 @@ def _opened(
     stack, interrupts, observe = held
     base = again.tape.start
     flags = {"isolation": again.level, "max_usd": None, "prompt": None}
-    prepared = prepare_again(request, run.folder.parent, flags, environ)
+    prepared = prepare_kept(request, run.folder.parent, flags, environ)
     folder = new_run(run.folder.parent, base.task_name, again.begun.language)
     places = Places(folder, prepared.folders[1] / folder.name / "workspace", prepared.folders[1] / folder.name)
     stack.callback(remove_unbegun, places)
@@ -244,7 +241,7 @@ def _opened(
         base,
         workspace=parts.workspace.path,
         isolation=parts.workspace.level,
-        limits=raised(again.tape.limits, base, again.wanted),
+        limits=again.limits,
         version=VERSION,
     )
     write_request(_asked(request, prepared, places), places.run)

@@ -7,8 +7,8 @@ from itertools import takewhile
 from stackmem.core.facts import RunForked
 from stackmem.core.machine import evolve
 from stackmem.errors import TraceError, UsageError
-from stackmem.run.no_model import with_model
 from stackmem.run.play import Loop, Opened
+from stackmem.run.prepare import with_model
 from stackmem.run.request import ProgramRequest, Request, read_request
 from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run

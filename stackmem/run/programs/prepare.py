@@ -15,11 +15,9 @@ from stackmem.errors import UsageError
 from stackmem.history.repository import plan_copy
 from stackmem.languages.effects import Halted
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
-from stackmem.models.registry import default_model
-from stackmem.run.no_model import NOBODY
-from stackmem.run.prepare import Prepared
+from stackmem.models.registry import NOBODY, default_model
+from stackmem.run.prepare import Prepared, Subject, must_be_text
 from stackmem.run.request import ProgramRequest
-from stackmem.run.subject import Subject, must_be_text
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.settings import resolve
 from stackmem.settings.settings_files import user_path

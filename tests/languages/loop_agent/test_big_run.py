@@ -9,6 +9,7 @@ import pytest
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.replay.replay import replay_run
+from stackmem.run.limits import first_limits
 from stackmem.run.programs.prepare import Asked, prepare_program
 from stackmem.run.programs.run import Person, run_program
 from stackmem.tools.own_tools import TOOLS, tool
@@ -87,8 +88,8 @@ def test_the_limits_of_a_definition_hold_for_the_run_where_nothing_else_speaks(t
     resolved = prepared(tmp_path)
     assert (resolved.settings.max_usd, resolved.settings.max_seconds) == (0.5, 90.0)
     assert resolved.value("max_usd").source == "main.agent.yaml"
-    assert resolved.limits("known").usd == 0.5
-    assert resolved.limits("unknown").usd is None
+    assert first_limits(resolved, "demo", None).usd == 0.5
+    assert first_limits(resolved, "openai/unheard-of", None).usd is None
 
 
 def test_a_flag_is_heard_before_the_limits_of_a_definition(tmp_path):

@@ -1,4 +1,4 @@
-"""The run's own model, and beside it those that a program names: each is opened once, when it is first asked."""
+"""The models that one run asks: its own, or nobody, and beside it those that a program names."""
 
 from __future__ import annotations
 
@@ -6,17 +6,33 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.pricing import Answerer
+from stackmem.core.pricing import Answerer, Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
-from stackmem.models.registry import Model, open_model
+from stackmem.models.registry import NOBODY, Model, open_model
 from stackmem.settings.settings import Settings
 
-from .no_model import free
+from .limits import keepable
+
+
+class Nobody(Struct, frozen=True):
+    """The model of a program's run that names none, as most programs never ask for a reply.
+
+    A run that asks for one all the same ends, and goes on with ``--model``.
+    """
+
+    name: str = NOBODY
+    window_tokens: int = 200_000
+    price: Price | None = None
+
+    def reply(self, request: AskModel) -> ModelFailed:
+        detail = f"no model was named, and {request.frame!r} needs a reply; go on with stackmem resume RUN --model NAME"
+        return ModelFailed("rejected", detail)
 
 
 def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ: Mapping[str, str]) -> Model:
@@ -35,16 +51,12 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
         name = f"script:{cwd / script}"
     url = settings.base_url if name.startswith("openai/") else None
     model = open_model(name, environ, base_url=url, seed=settings.seed)
-    if model.price is None and limits.usd is not None and not free(model.name):
-        raise UsageError(
-            f"the limit of {limits.usd:g} USD cannot be kept, as no price of {model.name} is known, which the program "
-            "asks; use --max-usd none and --max-tokens"
-        )
+    keepable(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program asks,")
     return model
 
 
 class Models:
-    """Asks the model that a request names; the run's own where it names none."""
+    """Asks the model that a request names, the run's own where it names none; each is opened when it is first asked."""
 
     def __init__(self, own: Model, open_named: Callable[[str], Model]) -> None:
         """Keep the run's own model.

@@ -24,7 +24,7 @@ from stackmem.replay.replay import replay_run
 from stackmem.report.view import read_runs
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
-from stackmem.run.other_models import Models, open_other
+from stackmem.run.models import Models, open_other
 from stackmem.run.programs.prepare import Asked, outlined, prepare_program
 from stackmem.run.programs.run import Person, run_program
 from stackmem.run.resume import resume

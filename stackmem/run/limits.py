@@ -1,0 +1,114 @@
+"""The limits of a run: how a person sets them, and whether one of the cost can be kept.
+
+Rule 1: a run that goes on takes ``50`` as counted from its start, and ``+50`` as so much more than it had.
+Rule 2: a limit of the cost needs a model whose price is known, or one that nobody is paid for.
+Rule 3: a limit of the cost that nobody chose is left out where it cannot be kept; one that somebody chose is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from stackmem.core import limits as core_limits
+from stackmem.core.budgets import Limits
+from stackmem.core.pricing import Price
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.models.registry import is_free
+from stackmem.settings.option_values import Place, read_value
+from stackmem.settings.options import OPTIONS
+from stackmem.settings.settings import Resolved
+
+LIMITS = {"max_steps": "steps", "max_tokens": "tokens", "max_usd": "usd", "max_seconds": "seconds"}
+"""Setting to the field of ``Limits`` that it fills."""
+_MORE = {"steps": "+50", "tokens": "+100_000", "usd": "+1", "seconds": "+600"}
+
+
+def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
+    """The limits that a run begins with.
+
+    Raises:
+        UsageError: A limit of the cost was chosen and cannot be kept.
+
+    """
+    limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
+    usd = resolved.value("max_usd")
+    return keepable(limits, model, price, chosen=resolved.chosen("max_usd"), source=f"{usd.source}: ")
+
+
+def later_limits(
+    limits: Limits, wanted: Mapping[str, str | None], model: str, price: Price | None, *, usd_chosen: bool = True
+) -> Limits:
+    """The limits of a run that goes on: ``limits`` with those that ``wanted`` names as flags spell them.
+
+    Args:
+        usd_chosen: Whether a person chose the limit of the cost that the run has, or rather it is the default.
+
+    Raises:
+        UsageError: A value is not accepted; a limit that is not there cannot be raised, one of the cost not be kept.
+
+    """
+    values = {
+        field: _value(name, str(wanted[name]), getattr(limits, field), field)
+        for name, field in LIMITS.items()
+        if wanted.get(name) is not None
+    }
+    now = replace(limits, **values)
+    return keepable(now, model, price, chosen=usd_chosen or values.get("usd") is not None)
+
+
+def _value(name: str, given: str, had: float | None, field: str) -> float | None:
+    option = OPTIONS[name]
+    text = given.strip()
+    place = Place(option.flag, folder=Path(), home="")
+    if not text.startswith("+"):
+        number: float | None = read_value(option, text, place)
+        return number
+    more: Any = read_value(option, text[1:].strip(), place)
+    if more is None:
+        raise UsageError(f"{option.flag} {text[:20]!a} raises by no number; write +N, N, or none for no limit")
+    if had is None:
+        raise UsageError(
+            f"{option.flag} {text[:20]!a} raises a limit, and the run has none of its {field}; leave it out"
+        )
+    return had + more  # type: ignore[no-any-return]
+
+
+def keepable(
+    limits: Limits, model: str, price: Price | None, *, chosen: bool, source: str = "", named: str = "the model"
+) -> Limits:
+    """``limits`` as they can be kept with a model.
+
+    Args:
+        source: What set the limit of the cost, as a message begins with it.
+        named: The model, as a message calls it.
+
+    Raises:
+        UsageError: A limit of the cost was chosen and cannot be kept.
+
+    """
+    if limits.usd is None or price is not None or is_free(model):
+        return limits
+    if chosen:
+        raise UsageError(
+            f"{source}a limit of {limits.usd:g} USD cannot be kept, as no price of {named} is known; "
+            "use --max-usd none and --max-tokens"
+        )
+    return replace(limits, usd=None)
+
+
+def refuse_spent(state: State, has: str = "the run has") -> None:
+    """Refuse to go on from a state in which a limit would end the run at once.
+
+    Raises:
+        UsageError: It would; the message names the limit and how to raise it.
+
+    """
+    spent = core_limits.ending(state)
+    if spent is not None:
+        word = spent.removeprefix("limit:")
+        raise UsageError(f"{has} used up its limit of {word}; raise it, as in --max-{word} {_MORE[word]}")
