@@ -76,9 +76,10 @@ def unknown_words(line: str) -> list[str]:
     return [flag for flag in FLAG.findall(line) if flag not in commands()[command] | {"--help"}]
 
 
-@pytest.mark.parametrize("path", CURRENT, ids=name)
-def test_the_docs_name_only_commands_and_flags_that_exist(path):
-    assert {line: words for line in shell_lines(path) if (words := unknown_words(line))} == {}
+def test_the_docs_name_only_commands_and_flags_that_exist():
+    lines = [(name(path), line) for path in CURRENT for line in shell_lines(path)]
+    assert len(lines) > 100
+    assert {place: words for place in lines if (words := unknown_words(place[1]))} == {}
 
 
 def test_a_command_or_flag_that_is_not_there_is_seen():
@@ -126,9 +127,8 @@ def dead_links(path: Path) -> list[str]:
     return dead
 
 
-@pytest.mark.parametrize("path", DOCS, ids=name)
-def test_every_relative_link_leads_somewhere(path):
-    assert dead_links(path) == []
+def test_every_relative_link_leads_somewhere():
+    assert {name(path): dead for path in DOCS if (dead := dead_links(path))} == {}
 
 
 def test_a_dead_link_is_seen(tmp_path):
