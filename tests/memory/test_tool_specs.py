@@ -1,0 +1,127 @@
+"""What each strategy tells a model of its tools: names, descriptions and schemas, byte for byte.
+
+A digest that changes is a prompt that changes: recorded runs no longer verify.
+"""
+
+from hashlib import sha256
+
+import pytest
+from msgspec import json
+from msgspec.structs import asdict
+
+from stackmem.core.budgets import Budgets
+from stackmem.core.messages import ToolCall
+from stackmem.core.tools import parse, spec, tool_name
+from stackmem.memory import STRATEGIES, open_strategy
+
+SLOTS = {name: f"{value:,}" for name, value in asdict(Budgets()).items()} | {"command_seconds": "30"}
+SPELLED = (
+    *sorted(STRATEGIES),
+    "stackheap:index=listed", "stackheap:descriptions=off", "stackheap:registers=off", "stackheap:store=off",
+    "stackheap:registers=off,store=off", "stackheap_lossless:index=listed", "stackheap_lossless:registers=off",
+)  # fmt: skip
+SPECS = {
+    "boundary": "23e2367dbecd5e31",
+    "clear": "23e2367dbecd5e31",
+    "expandable": "bd7fe060211d8f33",
+    "fold": "b3d1a438751b4ad3",
+    "full": "23e2367dbecd5e31",
+    "heap": "d703382dee273045",
+    "hierarchical": "23e2367dbecd5e31",
+    "isolated": "38272676e33e4e8a",
+    "mask": "23e2367dbecd5e31",
+    "memory_dir": "f31ebf2669004d46",
+    "notes": "3e92af42b5cee1ee",
+    "rag": "23e2367dbecd5e31",
+    "rolling_summary": "23e2367dbecd5e31",
+    "stack": "baea289753434033",
+    "stackheap": "56c0d287fedd66bd",
+    "stackheap_fork": "5baffd584c9d8fd6",
+    "stackheap_lossless": "9f4fabc51c00c8c6",
+    "structured_summary": "23e2367dbecd5e31",
+    "summary": "23e2367dbecd5e31",
+    "truncate": "23e2367dbecd5e31",
+    "window": "23e2367dbecd5e31",
+    "stackheap:index=listed": "993f1dd399ba4996",
+    "stackheap:descriptions=off": "56c0d287fedd66bd",
+    "stackheap:registers=off": "ea0f6309a3abf325",
+    "stackheap:store=off": "7e9306669e84add4",
+    "stackheap:registers=off,store=off": "c57fe61688858ce9",
+    "stackheap_lossless:index=listed": "0a5f81c1d6918d4d",
+    "stackheap_lossless:registers=off": "4eddb4c979a69cb3",
+}
+
+
+REFUSALS = {
+    "boundary": "ff783b58bf62ff38",
+    "clear": "ff783b58bf62ff38",
+    "expandable": "dbd29a221d1eb0b1",
+    "fold": "1d70dacf45de0916",
+    "full": "ff783b58bf62ff38",
+    "heap": "e8a239076d82355f",
+    "hierarchical": "ff783b58bf62ff38",
+    "isolated": "47444f2531755ba0",
+    "mask": "ff783b58bf62ff38",
+    "memory_dir": "a0c699a0f9cb7ec8",
+    "notes": "09324d41a3393b41",
+    "rag": "ff783b58bf62ff38",
+    "rolling_summary": "ff783b58bf62ff38",
+    "stack": "789ab65551f40f58",
+    "stackheap": "61fa1bc33ded6940",
+    "stackheap_fork": "61fa1bc33ded6940",
+    "stackheap_lossless": "5bd2ad8e11751eb3",
+    "structured_summary": "ff783b58bf62ff38",
+    "summary": "ff783b58bf62ff38",
+    "truncate": "ff783b58bf62ff38",
+    "window": "ff783b58bf62ff38",
+    "stackheap:index=listed": "1991438f2c746d39",
+    "stackheap:descriptions=off": "61fa1bc33ded6940",
+    "stackheap:registers=off": "5e97518ae9811aa0",
+    "stackheap:store=off": "c0444c38b1cf46db",
+    "stackheap:registers=off,store=off": "3b8f7d458734ffdc",
+    "stackheap_lossless:index=listed": "1b10895fd30b9f9c",
+    "stackheap_lossless:registers=off": "72f9beb86a3c1c5b",
+}
+EVERY_FIELD = dict.fromkeys(
+    ("name", "objective", "context", "return_spec", "constraint", "verify", "store", "prompt", "result", "content",
+     "description", "source", "query", "start_line", "end_line", "path", "command", "text", "index"), True,
+)  # fmt: skip
+
+
+def digest(value: object) -> str:
+    return sha256(json.encode(value)).hexdigest()[:16]
+
+
+def specs(spelled: str) -> str:
+    return digest([spec(tool, SLOTS) for tool in open_strategy(spelled).tools])
+
+
+def refusals(spelled: str) -> str:
+    """What the model reads of calls with no argument, with each of a wrong type, and with no JSON."""
+    tools = open_strategy(spelled).tools
+    names = (*map(tool_name, tools), "no_such_tool")
+    calls = [
+        call
+        for name in names
+        for call in (
+            ToolCall("1", name, {}),
+            ToolCall("1", name, EVERY_FIELD),
+            ToolCall("1", name, {"store": [{}, 1]}),
+            ToolCall("1", name, malformed="{"),
+        )
+    ]
+    return digest([_reason(parse(call, tools)) for call in calls])
+
+
+def _reason(parsed: object) -> object:
+    return parsed if isinstance(parsed, tuple) else "accepted"
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_a_model_is_told_of_the_tools_in_the_same_bytes(spelled):
+    assert specs(spelled) == SPECS[spelled]
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_a_call_that_cannot_be_one_is_refused_in_the_same_words(spelled):
+    assert refusals(spelled) == REFUSALS[spelled]
