@@ -26,7 +26,7 @@ from stackmem.core.facts import Event, ModelReplied, RunStarted
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.requests import AskModel
 from stackmem.core.state import State
-from stackmem.core.tools import spec
+from stackmem.core.tool_schemas import spec
 from stackmem.history.history import History
 from stackmem.memory import open_strategy
 from stackmem.run.interrupts import Interrupts

@@ -19,7 +19,7 @@ from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.pricing import Price
 from stackmem.core.program_facts import Continued
 from stackmem.core.requests import Effect
-from stackmem.core.tools import spec
+from stackmem.core.tool_schemas import spec
 from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
 from stackmem.trace.record import Record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -30,15 +31,21 @@ from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
-from stackmem.core.slots import fill
 from stackmem.core.state import Notice, Result, State
 from stackmem.core.strategy import MemoryStrategy, budgets_of
-from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile, spec
+from stackmem.core.text import fill
+from stackmem.core.tool_schemas import spec
+from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
 from stackmem.memory import open_strategy
 from stackmem.prompts import prompt_text
 
 PRICE = Price(1.0, 2.0, 1.25, 2.0, 0.1, "made up for tests")
 SPENT = Usage(uncached=100, output=20)
+
+
+def slots_of(template: str) -> set[str]:
+    """Names of the ``{{slots}}`` that a template has."""
+    return set(re.findall(r"\{\{\s*([a-z_0-9]+)\s*\}\}", template))
 
 
 def slots(budgets: Budgets, command_seconds: float = 30.0) -> dict[str, str]:

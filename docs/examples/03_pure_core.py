@@ -10,7 +10,7 @@ from stackmem import Budgets, Event, Limits, RunStarted, State, Usage, advance, 
 from stackmem.core.facts import CallRejected, ModelReplied, ToolReturned
 from stackmem.core.messages import ToolCall
 from stackmem.core.requests import AskModel, Effect, UseTool
-from stackmem.core.tools import spec
+from stackmem.core.tool_schemas import spec
 
 budgets = Budgets()
 slots = {name: str(value) for name, value in structs.asdict(budgets).items()} | {"command_seconds": "30"}

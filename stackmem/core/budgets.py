@@ -6,6 +6,12 @@ from msgspec import Struct
 
 PROMPT_CHARS = 4_000
 """What a sub-agent or a branch is told at most; its tool says so."""
+PROGRAM_DEPTH = 50
+"""Frames of programs on one another; the agent's own pushes count from the frame that it was given."""
+PROGRAM_RESULT_CHARS = 100_000
+"""Most characters of a result that a program's frame returns."""
+UNFIT_RESULTS = 3
+"""Results that do not fit their schema, after which the frame has failed."""
 
 
 class Budgets(Struct, frozen=True):

@@ -14,16 +14,28 @@ from msgspec.structs import asdict, replace
 
 from . import limits, programs
 from .budgets import PROMPT_CHARS, Budgets
-from .entries import StoreEntry
 from .facts import CallRejected, Event, FramePopped, FramePushed, RunStarted
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with
 from .log import Log
 from .messages import Text, ToolCall
-from .more_tools import Branch, Delegate, Prompted, PushBare, PushContext, PushFork
 from .requests import DigestSources, Effect, ReadClock, Verify
 from .state import Frame, Notice, Pending, PoppedFrame, Registers, Reply, Result, State, Turn
 from .text import clip_chars, edit_distance, mark_cut, tail
-from .tools import Call, PopCall, PopFrame, PushCall, PushFrame, tool_name
+from .tools import (
+    Branch,
+    Call,
+    Delegate,
+    PopCall,
+    PopFrame,
+    Prompted,
+    PushBare,
+    PushCall,
+    PushContext,
+    PushFork,
+    PushFrame,
+    StoreEntry,
+    tool_name,
+)
 
 ROOT_RETURNS = "What was built or changed, how it was verified, and what is open."
 NOT_VERIFIED = "not verified"

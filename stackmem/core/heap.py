@@ -16,8 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .budgets import Budgets
-from .entries import StoreEntry
-from .tools import HeapRead
+from .tools import HeapRead, StoreEntry
 
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 UNKNOWN = ("unknown", "missing", "outside")

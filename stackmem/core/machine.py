@@ -15,7 +15,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from . import frames, limits, programs
-from .chunks import allocate, changed_by, changed_heap, free, plain, read, rewrite, said
 from .compaction import asking, compacted, due, reply_chars
 from .facts import (
     CallAnswered,
@@ -42,48 +41,45 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )
-from .lookups import answered, look_up
+from .memory_tools import allocate, answered, changed_by, changed_heap, free, look_up, plain, read, rewrite, said
 from .messages import ToolCall
-from .more_tools import (
+from .program_facts import ProgramEvent
+from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
+from .resume import forked, resumed
+from .retries import CUT_SHORT, after_failure, unusable, wait_seconds
+from .state import Notice, Pending, Reply, Result, State
+from .strategy import MemoryStrategy
+from .text import clip_chars
+from .tool_schemas import parse
+from .tools import (
     AddNote,
     Branch,
+    Call,
     Delegate,
+    EndRun,
     Expand,
+    HeapAlloc,
+    HeapFree,
     HeapList,
+    HeapRead,
     HeapReadFrame,
+    HeapWrite,
+    ListFiles,
     Memory,
     PopClean,
+    PopFrame,
     PopUnstored,
     PushBare,
     PushClean,
     PushContext,
     PushFork,
-    PushUnstored,
-    Return,
-)
-from .program_facts import ProgramEvent
-from .reopened import forked, resumed
-from .replies import CUT_SHORT, unusable
-from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
-from .retries import after_failure, wait_seconds
-from .state import Notice, Pending, Reply, Result, State
-from .strategy import MemoryStrategy
-from .text import clip_chars
-from .tools import (
-    Call,
-    EndRun,
-    HeapAlloc,
-    HeapFree,
-    HeapRead,
-    HeapWrite,
-    ListFiles,
-    PopFrame,
     PushFrame,
+    PushUnstored,
     ReadFile,
+    Return,
     RunCommand,
     WorkspaceCall,
     WriteFile,
-    parse,
 )
 
 IDLE_REPLIES = 3

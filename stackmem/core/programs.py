@@ -12,8 +12,7 @@ from typing import assert_never
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from .budgets import Budgets
-from .entries import StoreEntry
+from .budgets import PROGRAM_RESULT_CHARS, UNFIT_RESULTS, Budgets
 from .facts import CallRejected, Event, FramePopped, FramePushed, ModelReplied
 from .json_schema import first_fault, read_json
 from .log import Log
@@ -34,8 +33,8 @@ from .program_facts import (
     VariableSet,
     Waited,
 )
-from .program_state import PROGRAM_RESULT_CHARS, UNFIT_RESULTS, ProgramState
-from .state import Frame, PoppedFrame, Registers, State
+from .state import Frame, PoppedFrame, ProgramState, Registers, State
+from .tools import StoreEntry
 
 
 def programmed(state: State, event: ProgramEvent) -> State:

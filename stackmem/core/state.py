@@ -6,7 +6,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .budgets import Limits
-from .directory import Directory
 from .facts import (
     ChecksReturned,
     ContextCompacted,
@@ -19,9 +18,10 @@ from .facts import (
 )
 from .heap import Heap
 from .log import Log
+from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
 from .pricing import reply_usd
-from .program_state import ProgramState
+from .program_facts import ProgramHalted, ProgramReturned, ProgramStarted
 
 
 class Registers(Struct, frozen=True):
@@ -173,6 +173,25 @@ class Pending(Struct, frozen=True):
     stop: Stop
     digests: dict[str, str] | None = None
     verified: VerifyReturned | None = None
+
+
+class ProgramState(Struct, frozen=True):
+    """Where a program stands.
+
+    Attributes:
+        path: Of the step that was entered last.
+        entered: Steps entered so far.
+        said: Texts said so far.
+        halted, returned: How it ended, once it has; a resumed run takes back a halt.
+
+    """
+
+    start: ProgramStarted
+    path: str = ""
+    entered: int = 0
+    said: int = 0
+    halted: ProgramHalted | None = None
+    returned: ProgramReturned | None = None
 
 
 class State(Struct, frozen=True):

@@ -1,11 +1,14 @@
-"""Cutting text, always with a visible mark, comparing it, and making it safe to store."""
+"""Text: cut with a visible mark, filled into slots, compared, and made safe to store."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 DEEPEST = 64
 """A model's values that are nested deeper are called malformed: every later encoder recurses."""
+_SLOT = re.compile(r"\{\{\s*([a-z_0-9]+)\s*\}\}")
 
 
 def mark_cut(text: str, most: int) -> str:
@@ -37,6 +40,12 @@ def clip_bytes(text: str, most: int) -> str:
 
 def _left_out(chars: int, total: int) -> str:
     return f"\n[... {chars:,} of {total:,} characters left out ...]\n"
+
+
+def shortened(text: str, chars: int, mark: str) -> str:
+    """The first ``chars`` characters of ``text`` and the mark; the text itself where that is no shorter."""
+    short = text[:chars] + mark
+    return short if len(short) < len(text) else text
 
 
 def tail(text: str, lines: int, chars: int) -> str:
@@ -85,3 +94,13 @@ def whole_value(value: Any, deepest: int = DEEPEST) -> Any:
     if isinstance(value, list):
         return [whole_value(item, deepest - 1) for item in value]
     return value
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """``template`` with every ``{{slot}}`` replaced; strict, because a prompt with a hole in it is a silent fault.
+
+    Raises:
+        KeyError: The template has a slot that ``values`` does not name.
+
+    """
+    return _SLOT.sub(lambda slot: values[slot.group(1)], template)

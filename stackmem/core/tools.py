@@ -1,32 +1,70 @@
 """The tools, one class each: the docstring is what the model reads, the schema derives from the fields.
 
-Numbers stand as ``{{slots}}`` and are filled from the run's budgets.
+A parameter's description says what the name and the type do not; one that needs none has none. Numbers stand as
+``{{slots}}`` and are filled from the run's budgets; what has a budget names it as ``at most N``.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, json
-from msgspec.structs import FieldInfo, fields
+from msgspec import Meta, Struct
 
-from .entries import StoreEntry
-from .messages import ToolCall, ToolSpec
-from .more_tools import LookupCall, PopLess, Prompted, PushLess
-from .slots import fill
-from .tool_parameters import (
-    ChunkLine,
-    Constraint,
-    Context,
-    Name,
-    PointedObjective,
-    PointedResult,
-    ReturnSpec,
-    Source,
-    Store,
-    Verify,
-)
+
+class StoreEntry(Struct, frozen=True):
+    """The parameters of ``heap_alloc``, which say what each is."""
+
+    name: str
+    content: str
+    description: str = ""
+    source: str = ""
+
+
+Name = Annotated[str, Meta(description="Letters, digits, _ . - /; at most {{name_chars}}.")]
+Objective = Annotated[
+    str, Meta(description="R0: what to do and how to verify it; at most {{intent_chars}} characters.")
+]
+PointedObjective = Annotated[
+    str,
+    Meta(description="R0: what to do and how to verify it, naming chunks; at most {{intent_chars}} characters."),
+]
+Context = Annotated[str, Meta(description="Paths, constraints, pointers; at most {{context_chars}} characters.")]
+ReturnSpec = Annotated[str, Meta(description="R1: what the result must report; at most {{return_chars}} characters.")]
+Constraint = Annotated[
+    str,
+    Meta(
+        description="R3: limits to enforce, like 'steps=20 tokens=30k seconds=120', or free text; "
+        "at most {{constraint_chars}} characters."
+    ),
+]
+Verify = Annotated[
+    str,
+    Meta(
+        description="A command run at the pop; its exit code is stamped on the result; "
+        "at most {{verify_chars}} characters."
+    ),
+]
+Store = Annotated[
+    tuple[StoreEntry, ...],
+    Meta(description="Chunks to store in this step, all or none; existing names are overwritten."),
+]
+Prompt = Annotated[
+    str,
+    Meta(description="What to do and how to verify it, where things are, what to report; at most 4,000 characters."),
+]
+Result = Annotated[
+    str, Meta(description="The result; at most {{result_chars}} characters, the root's {{root_result_chars}}.")
+]
+PointedResult = Annotated[
+    str,
+    Meta(description="Chunk names, not data; at most {{result_chars}} characters, the root's {{root_result_chars}}."),
+]
+ChunkLine = Annotated[
+    str, Meta(description="Its line in the index: what a reader will find; at most {{description_chars}} characters.")
+]
+Source = Annotated[
+    str, Meta(description="Workspace file that it describes; once that changes, the index marks the chunk STALE.")
+]
 
 
 class ReadFile(Struct, frozen=True, tag="read_file"):
@@ -124,137 +162,172 @@ class HeapFree(Struct, frozen=True, tag="heap_free"):
     name: str
 
 
+class PushClean(Struct, frozen=True, tag="push_frame"):
+    """Start a child frame for a phase of several steps. It sees its registers and the context, nothing else;
+    its result comes back as the result of this call. Anything over budget is refused.
+    """
+
+    name: Name
+    objective: Objective
+    context: Context
+    return_spec: ReturnSpec
+    constraint: Constraint = ""
+    verify: Verify = ""
+
+
+class PushUnstored(Struct, frozen=True, tag="push_frame"):
+    """Start a child frame for a phase of several steps. It sees its registers, the context and the heap index, nothing
+    else; its result comes back as the result of this call. Anything over budget is refused.
+    """
+
+    name: Name
+    objective: PointedObjective
+    context: Context
+    return_spec: ReturnSpec
+    constraint: Constraint = ""
+    verify: Verify = ""
+
+
+class PushContext(Struct, frozen=True, tag="push_frame"):
+    """Start a child frame for a phase of several steps. It sees the task of the run, the context and the heap index,
+    nothing else; its result comes back as the result of this call. Anything over budget is refused.
+    """
+
+    name: Name
+    context: Context
+    store: Store = ()
+
+
+class PushBare(Struct, frozen=True, tag="push_frame"):
+    """Start a child frame for a phase of several steps. It sees the task of the run, the context and the heap index,
+    nothing else; its result comes back as the result of this call. Anything over budget is refused.
+    """
+
+    name: Name
+    context: Context
+
+
+class PushFork(Struct, frozen=True, tag="push_frame"):
+    """Start a child frame for a phase of several steps. It goes on from a copy of your conversation as it stands, with
+    registers and a context of its own; you go on with its result alone, which comes back as the result of this call.
+    Anything over budget is refused.
+    """
+
+    name: Name
+    objective: PointedObjective
+    context: Context
+    return_spec: ReturnSpec
+    constraint: Constraint = ""
+    verify: Verify = ""
+    store: Store = ()
+
+
+class Delegate(Struct, frozen=True, tag="delegate"):
+    """Give a part of the work to a sub-agent with a clean conversation. It sees its prompt and nothing of your
+    conversation; its result comes back as the result of this call, and you see nothing else of its work but the files
+    it leaves. At most {{depth}} sub-agents deep.
+    """
+
+    name: Name
+    prompt: Prompt
+
+
+class Branch(Struct, frozen=True, tag="branch"):
+    """Branch off for a part of the work. The branch goes on from this conversation with the prompt; when it returns,
+    all its steps are folded away, and you go on from here with its result as the result of this call.
+    At most {{depth}} branches deep.
+    """
+
+    name: Name
+    prompt: Prompt
+
+
+class PopClean(Struct, frozen=True, tag="pop_frame"):
+    """End your own conversation: it is discarded, and the result goes to whoever started it. At the root it ends the
+    run.
+    """
+
+    result: Result
+
+
+class PopUnstored(Struct, frozen=True, tag="pop_frame"):
+    """End the running frame: its conversation is discarded, its result goes to the parent. Popping the root ends the
+    run.
+    """
+
+    result: PointedResult
+
+
+class Return(Struct, frozen=True, tag="return"):
+    """End the branch: its steps are folded away and its result is all that the main conversation keeps. Outside of any
+    branch it ends the run.
+    """
+
+    result: Result
+
+
+class HeapList(Struct, frozen=True, tag="heap_list"):
+    """Show the heap index: each chunk's name, size, description and steps."""
+
+
+class HeapReadFrame(Struct, frozen=True, tag="heap_read"):
+    """Load a chunk's content into this frame's conversation; it stays until the frame pops. With the name
+    `frame:NAME`, show excerpts from the conversation of a popped frame: those that fit the query best, at most 4,000
+    characters.
+    """
+
+    name: Annotated[str, Meta(description="Chunk name, as in the index; or frame:NAME, the name of a popped frame.")]
+    query: Annotated[str, Meta(description="For frame:NAME only: words to look for; left out, its last words.")] = ""
+    start_line: Annotated[int | None, Meta(description="First line of a chunk to show, from 1.")] = None
+    end_line: Annotated[int | None, Meta(description="Last line of a chunk to show.")] = None
+
+
+class AddNote(Struct, frozen=True, tag="add_note"):
+    """Append a note to the scratchpad, which stands in every prompt. Notes are never changed or removed; together they
+    hold {{heap_chars}} characters.
+    """
+
+    text: Annotated[str, Meta(description="What to remember, short and true.")]
+
+
+class Expand(Struct, frozen=True, tag="expand"):
+    """Show a shortened tool result again, whole as it was recorded."""
+
+    index: Annotated[int, Meta(description="The number that stands where the result was.")]
+
+
+MemoryCommand = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
+
+
+class Memory(Struct, frozen=True, tag="memory"):
+    """Keep notes in the directory /memories, which outlives this conversation: at most 64 files with 100,000 characters
+    together. Nothing of it is shown until you view it.
+    view: a folder's files, or a file with line numbers. create: a new file with file_text. str_replace: old_str, which
+    occurs once, by new_str. insert: insert_text after line insert_line (0 for the start). delete: a file or folder.
+    rename: old_path to new_path.
+    """
+
+    command: Annotated[MemoryCommand, Meta(description="What to do.")]
+    path: Annotated[str | None, Meta(description="Of all commands but rename: a path under /memories.")] = None
+    file_text: Annotated[str | None, Meta(description="create: the file's text.")] = None
+    old_str: Annotated[str | None, Meta(description="str_replace: text that occurs exactly once.")] = None
+    new_str: Annotated[str | None, Meta(description="str_replace: what stands there from then on.")] = None
+    insert_line: Annotated[int | None, Meta(description="insert: the line after which to insert, from 0.")] = None
+    insert_text: Annotated[str | None, Meta(description="insert: the text.")] = None
+    old_path: Annotated[str | None, Meta(description="rename: the path now.")] = None
+    new_path: Annotated[str | None, Meta(description="rename: the path then.")] = None
+
+
+PushLess = PushClean | PushUnstored | PushContext | PushBare | PushFork
+Prompted = Delegate | Branch
+PopLess = PopClean | PopUnstored | Return
+LookupCall = HeapList | HeapReadFrame | AddNote | Expand | Memory
 WorkspaceCall = ReadFile | WriteFile | ListFiles | RunCommand
 HeapCall = HeapAlloc | HeapRead | HeapWrite | HeapFree
 PushCall = PushFrame | PushLess
 PopCall = PopFrame | EndRun | PopLess
 Call = WorkspaceCall | PushCall | Prompted | PopCall | HeapCall | LookupCall
 
-_WANTED: dict[Any, str] = {
-    str: "a string",
-    str | None: "a string",
-    int: "an integer",
-    int | None: "an integer",
-    tuple[StoreEntry, ...]: "a list of {name, content, description, source}",
-}
-
 
 def tool_name(call: type[Call] | Call) -> str:
     return str(call.__struct_config__.tag)
-
-
-def spec(call: type[Call], slots: dict[str, str]) -> ToolSpec:
-    """The tool as a model is shown it; equal slots give equal bytes."""
-    description = " ".join((call.__doc__ or "").split())
-    schema = json.encode(_schema(call), order="deterministic").decode()
-    return ToolSpec(tool_name(call), fill(description, slots), fill(schema, slots))
-
-
-def parse(call: ToolCall, offered: tuple[type[Call], ...]) -> Call | tuple[str, str]:
-    """The call as its class, or ``(code, reason)`` why it cannot be one; every fault is named."""
-    known = {tool_name(kind): kind for kind in offered}
-    if call.name not in known:
-        return "unknown_tool", f"there is no tool {call.name[:80]!r}; the tools are {', '.join(known)}"
-    kind = known[call.name]
-    if call.malformed is not None or not isinstance(call.arguments, dict):
-        return "bad_arguments", f"the arguments of {call.name} must be one JSON object with {_accepted(kind)}"
-    faults = _faults(kind, call.arguments, "")
-    if faults:
-        return "bad_arguments", f"{call.name}: {'; '.join(faults)}. Accepted: {_accepted(kind)}"
-    return _build(kind, call.arguments)
-
-
-def _faults(kind: type[Struct], given: dict[str, Any], place: str) -> list[str]:
-    """What keeps ``given`` from being ``kind``, in the order of its fields."""
-    found = []
-    hints = _hints(kind)
-    for field in _fields(kind):
-        value = given.get(field.name)
-        if value is not None:
-            found += _mistyped(hints[field.name], value, place + field.name)
-        elif field.required:
-            found.append(f"{place}{field.name} is missing")
-    found += [f"{place}{str(name)[:80]} is no parameter" for name in given if name not in hints]
-    return found
-
-
-def _mistyped(hint: object, value: object, place: str) -> list[str]:
-    if hint == tuple[StoreEntry, ...] and isinstance(value, list):
-        found = []
-        for index, entry in enumerate(value):
-            if isinstance(entry, dict):
-                found += _faults(StoreEntry, entry, f"{place}[{index}].")
-            else:
-                found.append(f"{place}[{index}] must be an object, is {_json_type(entry)}")
-        return found
-    if hint in (int, int | None):
-        right = isinstance(value, int) and not isinstance(value, bool)
-    elif get_origin(hint) is Literal:
-        if isinstance(value, str) and value not in get_args(hint):
-            return [f"{place} must be {_wanted(hint)}, is {value[:80]!r}"]
-        right = isinstance(value, str)
-    else:
-        right = hint in (str, str | None) and isinstance(value, str)
-    return [] if right else [f"{place} must be {_wanted(hint)}, is {_json_type(value)}"]
-
-
-def _wanted(hint: object) -> str:
-    return f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else _WANTED[hint]
-
-
-def _build(kind: type[Call], given: dict[str, Any]) -> Call:
-    values = {name: value for name, value in given.items() if value is not None}
-    if "store" in values:
-        values["store"] = tuple(
-            StoreEntry(**{name: value for name, value in entry.items() if value is not None})
-            for entry in values["store"]
-        )
-    return kind(**values)
-
-
-@lru_cache
-def _fields(kind: type[Struct]) -> tuple[FieldInfo, ...]:
-    return fields(kind)
-
-
-@lru_cache
-def _hints(kind: type[Struct]) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-@lru_cache
-def _accepted(kind: type[Struct]) -> str:
-    hints = _hints(kind)
-    named = [
-        f"{field.name} ({_wanted(hints[field.name])}{'' if field.required else ', optional'})" for field in fields(kind)
-    ]
-    return ", ".join(named) or "no parameters"
-
-
-def _schema(kind: type[Struct]) -> dict[str, Any]:
-    described = get_type_hints(kind, include_extras=True)
-    properties: dict[str, Any] = {}
-    for name, hint in _hints(kind).items():
-        if hint == tuple[StoreEntry, ...]:
-            properties[name] = {"type": "array", "items": _schema(StoreEntry)}
-        elif get_origin(hint) is Literal:
-            properties[name] = {"type": "string", "enum": list(get_args(hint))}
-        else:
-            properties[name] = {"type": "integer" if hint in (int, int | None) else "string"}
-        for extra in getattr(described[name], "__metadata__", ()):
-            properties[name]["description"] = extra.description
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [field.name for field in fields(kind) if field.required],
-        "additionalProperties": False,
-    }
-
-
-def _json_type(value: object) -> str:
-    if isinstance(value, bool):
-        return "a boolean"
-    names: dict[type, str] = {
-        str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object",
-    }  # fmt: skip
-    return names.get(type(value), "null")

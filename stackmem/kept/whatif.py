@@ -12,9 +12,10 @@ from msgspec.structs import asdict, replace
 
 from stackmem.core.facts import FramePushed, ModelReplied, PromptText, RunForked, RunStarted
 from stackmem.core.messages import ToolCall
-from stackmem.core.slots import fill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
-from stackmem.core.tools import spec, tool_name
+from stackmem.core.text import fill
+from stackmem.core.tool_schemas import spec
+from stackmem.core.tools import tool_name
 from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.measure.first_loss import Facts, facts_used
 from stackmem.measure.moments import Moment, moments

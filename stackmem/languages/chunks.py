@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from stackmem.core import heap as heaps
-from stackmem.core.entries import StoreEntry
 from stackmem.core.program_facts import ChunkDropped, ChunkKept
 from stackmem.core.state import State
 from stackmem.core.text import whole
+from stackmem.core.tools import StoreEntry
 
 from .effects import ChunkAnswer, DropChunk, KeepChunk, ListChunks, ReadChunk
 

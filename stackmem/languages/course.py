@@ -15,6 +15,7 @@ from collections.abc import Callable
 from msgspec import UNSET, Struct
 
 from stackmem.core import limits, machine
+from stackmem.core.budgets import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
 from stackmem.core.facts import (
     ClockRead,
     Event,
@@ -37,7 +38,6 @@ from stackmem.core.program_facts import (
     UserAnswered,
     Waited,
 )
-from stackmem.core.program_state import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
 from stackmem.core.requests import AskModel, ReadClock
 from stackmem.core.requests import Effect as MachineEffect
 from stackmem.core.state import State

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import UNSET, Struct, json
 from msgspec.structs import replace
 
+from stackmem.core.budgets import UNFIT_RESULTS
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.json_schema import first_fault, read_json
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered
-from stackmem.core.program_state import UNFIT_RESULTS
 from stackmem.core.requests import AskModel
 from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import PoppedFrame, Reply, State

@@ -12,8 +12,22 @@ from stackmem.core.facts import (
     ModelReplied,
 )
 from stackmem.core.messages import ToolCall
-from stackmem.core.more_tools import AddNote, Branch, Delegate, Expand, HeapList, Memory, Return
-from stackmem.core.tools import HeapAlloc, HeapFree, HeapRead, HeapWrite, PopFrame, PushFrame, tool_name
+from stackmem.core.tools import (
+    AddNote,
+    Branch,
+    Delegate,
+    Expand,
+    HeapAlloc,
+    HeapFree,
+    HeapList,
+    HeapRead,
+    HeapWrite,
+    Memory,
+    PopFrame,
+    PushFrame,
+    Return,
+    tool_name,
+)
 
 from .moments import Moment
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
-from stackmem.core.more_tools import Expand
-from stackmem.core.shortening import shortened
+from stackmem.core.text import shortened
+from stackmem.core.tools import Expand
 
 from .shared.linear import TOOLS, Cut, Linear, OneConversation
 from .shared.parameters import Count

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.messages import View
-from stackmem.core.more_tools import Branch, Return
 from stackmem.core.requests import Effect
 from stackmem.core.state import Frame, State
-from stackmem.core.tools import Call
+from stackmem.core.tools import Branch, Call, Return
 
 from .shared.conversation import no_news, rolling_breakpoints
 from .shared.inherited import inherited

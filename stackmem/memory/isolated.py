@@ -9,10 +9,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from stackmem.core.messages import View
-from stackmem.core.more_tools import Delegate, PopClean
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import Call
+from stackmem.core.tools import Call, Delegate, PopClean
 
 from .shared.conversation import own_view
 from .shared.opening import prompted

@@ -10,7 +10,7 @@ Source: Anthropic's memory tool (``memory_20250818``) together with its context 
 
 from __future__ import annotations
 
-from stackmem.core.more_tools import Memory
+from stackmem.core.tools import Memory
 
 from .clear import Clear
 from .shared.linear import TOOLS, OneConversation

@@ -15,10 +15,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from stackmem.core.messages import ToolResult, View
-from stackmem.core.more_tools import AddNote
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import Call
+from stackmem.core.tools import AddNote, Call
 
 from .shared.linear import TOOLS, Cut, Linear, conversation, view
 from .shared.parameters import Count

@@ -26,18 +26,22 @@ from stackmem.core.budgets import Budgets
 from stackmem.core.heap import Heap, index, line, shown
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, View
-from stackmem.core.more_tools import HeapList, PopUnstored, PushBare, PushContext, PushUnstored
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.core.tools import (
     Call,
     HeapAlloc,
     HeapFree,
+    HeapList,
     HeapRead,
     HeapWrite,
     ListFiles,
     PopFrame,
+    PopUnstored,
+    PushBare,
+    PushContext,
     PushFrame,
+    PushUnstored,
     ReadFile,
     RunCommand,
     WriteFile,

@@ -13,10 +13,9 @@ from msgspec import Struct
 from stackmem.core.budgets import Budgets
 from stackmem.core.heap import index
 from stackmem.core.messages import View
-from stackmem.core.more_tools import PushFork
 from stackmem.core.requests import Effect
 from stackmem.core.state import Frame, State
-from stackmem.core.tools import Call, PopFrame
+from stackmem.core.tools import Call, PopFrame, PushFork
 
 from .shared.conversation import rolling_breakpoints
 from .shared.inherited import inherited

@@ -7,7 +7,7 @@ our own.
 
 from __future__ import annotations
 
-from stackmem.core.more_tools import HeapReadFrame
+from stackmem.core.tools import HeapReadFrame
 
 from .stackheap import StackHeap, configured
 

@@ -12,9 +12,10 @@ from msgspec import UNSET, Struct
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import PromptText, RunStarted
 from stackmem.core.messages import ToolSpec
-from stackmem.core.slots import fill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
-from stackmem.core.tools import Call, spec
+from stackmem.core.text import fill
+from stackmem.core.tool_schemas import spec
+from stackmem.core.tools import Call
 from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.memory import open_strategy

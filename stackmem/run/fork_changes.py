@@ -9,11 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.core.entries import StoreEntry
 from stackmem.core.facts import ChunkSet
 from stackmem.core.heap import Heap, faults, no_chunk
 from stackmem.core.state import State
-from stackmem.core.tools import HeapRead, tool_name
+from stackmem.core.tools import HeapRead, StoreEntry, tool_name
 from stackmem.errors import UsageError
 from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy

@@ -11,8 +11,8 @@ from stackmem.core.facts import CallAnswered, ContextCompacted, ModelFailed, Mod
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import Thinking, ToolCall, ToolResult
 from stackmem.core.requests import AskModel, Compact
-from stackmem.core.slots import fill
 from stackmem.core.state import Result, State
+from stackmem.core.text import fill
 from stackmem.core.tools import tool_name
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.trace.record import Record

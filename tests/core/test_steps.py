@@ -5,8 +5,9 @@ import pytest
 from stackmem.core.facts import CallRejected, ModelFailed, ReplyNudged, RunEnded
 from stackmem.core.messages import ToolCall, ToolResult
 from stackmem.core.requests import AskModel, UseTool
-from stackmem.core.slots import fill, slots_of
-from stackmem.core.tools import PushFrame, ReadFile, parse, spec
+from stackmem.core.text import fill
+from stackmem.core.tool_schemas import parse, spec
+from stackmem.core.tools import PushFrame, ReadFile
 from stackmem.memory import open_strategy
 from tests.build import (
     World,
@@ -20,6 +21,7 @@ from tests.build import (
     reply,
     shown_text,
     slots,
+    slots_of,
     started,
     stored,
 )  # fmt: skip

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.entries import StoreEntry
 from stackmem.core.heap import Heap, faults
+from stackmem.core.tools import StoreEntry
 from stackmem.languages.effects import ChunkAnswer, InvokeTool, KeepChunk, ToolAnswer
 from stackmem.languages.frame.artifacts import CHUNK_CHARS, LOADED_CHARS, Artifact, load, plain_name, read, save
 from tests.languages.in_memory import Done, run_in_memory

@@ -11,7 +11,8 @@ from msgspec.structs import asdict
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.messages import ToolCall
-from stackmem.core.tools import parse, spec, tool_name
+from stackmem.core.tool_schemas import parse, spec
+from stackmem.core.tools import tool_name
 from stackmem.memory import STRATEGIES, open_strategy
 
 SLOTS = {name: f"{value:,}" for name, value in asdict(Budgets()).items()} | {"command_seconds": "30"}

@@ -6,16 +6,16 @@ import signal
 import threading
 import time
 
-import msgspec
 import pytest
 
+from stackmem.core.budgets import Budgets
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
-from stackmem.core.slots import slots_of
-from stackmem.core.tools import spec
+from stackmem.core.tool_schemas import spec
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
+from tests.build import slots
 
 from .server import Answer, MessagesServer, calls, fails, says
 from .views import LONG, asking, assistant, called, result, rolling, user
@@ -56,8 +56,7 @@ def test_every_request_asks_for_at_most_one_call_and_never_forces_one() -> None:
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_the_tools_of_every_strategy_pass_as_strict_tools(strategy: str) -> None:
     kinds = open_strategy(strategy).tools
-    slots = {name: "7" for kind in kinds for name in slots_of(f"{kind.__doc__} {msgspec.json.schema(kind)}")}
-    tools = tuple(spec(kind, slots) for kind in kinds)
+    tools = tuple(spec(kind, slots(Budgets())) for kind in kinds)
     with MessagesServer(says("ok")) as server:
         replied(client(server).reply(asking(tools=tools)))
         assert [tool["name"] for tool in server.bodies[0]["tools"]] == [tool.name for tool in tools]

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.slots import fill, slots_of
-from stackmem.core.tools import spec
+from stackmem.core.text import fill
+from stackmem.core.tool_schemas import spec
 from stackmem.memory import STRATEGIES, open_strategy
-from tests.build import prompt_text, slots
+from tests.build import prompt_text, slots, slots_of
 
 PROMPTS = sorted({open_strategy(name).prompt for name in STRATEGIES})
 TOOLS = (

@@ -29,7 +29,8 @@ from stackmem.core.facts import (
 )
 from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage
 from stackmem.core.pricing import Answerer, Price
-from stackmem.core.tools import PushFrame, parse
+from stackmem.core.tool_schemas import parse
+from stackmem.core.tools import PushFrame
 from stackmem.trace.imported import mark
 
 from .session import Answer, Said, Session, Told

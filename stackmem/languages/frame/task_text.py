@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import json
 
-from stackmem.core.program_state import PROGRAM_RESULT_CHARS
+from stackmem.core.budgets import PROGRAM_RESULT_CHARS
 from stackmem.languages.effects import InvokeTool, RunFrame
 
 from .values import as_text

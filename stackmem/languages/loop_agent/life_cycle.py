@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from stackmem.core.shortening import shortened
+from stackmem.core.text import shortened
 
 from .conversation import RESULTS, Conversation, Entry
 from .definition import Expiry

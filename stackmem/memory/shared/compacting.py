@@ -15,9 +15,8 @@ from stackmem.core.compaction import compact
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Part, Text, ToolResult, View
 from stackmem.core.requests import Compact, Effect
-from stackmem.core.slots import fill
 from stackmem.core.state import State
-from stackmem.core.text import mark_cut
+from stackmem.core.text import fill, mark_cut
 from stackmem.core.tools import Call
 
 from .linear import CHARS_PER_TOKEN, TOOLS, Cut, Linear, breakpoints, conversation, view

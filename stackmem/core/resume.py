@@ -10,11 +10,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from .budgets import Limits
-from .entries import StoreEntry
 from .facts import RunForked, RunResumed
 from .heap import Heap
 from .log import Log
 from .state import Frame, Reply, State
+from .tools import StoreEntry
 
 
 def resumed(state: State, event: RunResumed) -> State:

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from .more_tools import Memory
+from .tools import Memory
 
 ROOT = "/memories"
 FILES = 64
