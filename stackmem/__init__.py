@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         UsageError,
         WorkspaceError,
     )
-    from stackmem.kept.open import open_run
+    from stackmem.kept.find import open_run
     from stackmem.memory import STRATEGIES, open_strategy
     from stackmem.replay.replay import Replayed
     from stackmem.run.result import RunResult
@@ -47,7 +47,7 @@ _PLACES = {
     ),
     "api": ("replay", "solve"),
     "tools.plugins": ("Plugin",),
-    "kept.open": ("open_run",),
+    "kept.find": ("open_run",),
     "tools.own_tools": ("tool",),
     "replay.replay": ("Replayed",),
     "run.result": ("RunResult",),

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from stackmem.core.facts import Event
 from stackmem.core.state import State
+from stackmem.kept.find import find_run
 from stackmem.replay.replay import Replayed, replay_run
 from stackmem.run.prepare import prepare
 from stackmem.run.result import RunResult
-from stackmem.run.run_folder import find_run
 from stackmem.run.solve import solve as solve_prepared
-from stackmem.settings.directories import runs_dir
-from stackmem.settings.settings import resolve
-from stackmem.settings.settings_files import user_path
+from stackmem.settings.directories import runs_folder
 from stackmem.tools.plugins import load_plugins
 
 
@@ -57,9 +55,7 @@ def replay(run: str | os.PathLike[str]) -> Replayed:
 
     """
     _warn(load_plugins())
-    cwd = Path.cwd()
-    settings = resolve({}, os.environ, cwd, user_path(os.environ), {}).settings
-    return replay_run(find_run(os.fspath(run), runs_dir(settings, cwd, os.environ)))
+    return replay_run(find_run(os.fspath(run), runs_folder(None, os.environ, Path.cwd())))
 
 
 def _warn(sentences: tuple[str, ...]) -> None:

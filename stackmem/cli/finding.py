@@ -7,10 +7,8 @@ from pathlib import Path
 
 import typer
 
-from stackmem.run.run_folder import find_run
-from stackmem.settings.directories import runs_dir as find_runs_dir
-from stackmem.settings.settings import resolve
-from stackmem.settings.settings_files import user_path
+from stackmem.kept.find import find_run
+from stackmem.settings.directories import runs_folder as find_runs_folder
 from stackmem.tools.plugins import load_plugins
 
 
@@ -23,6 +21,4 @@ def run_folder(named: str, runs_dir: str | None) -> Path:
 
 def runs_folder(runs_dir: str | None) -> Path:
     """Raises ``UsageError`` where the folder cannot be made or written."""
-    cwd = Path.cwd()
-    settings = resolve({"runs_dir": runs_dir}, os.environ, cwd, user_path(os.environ), {}).settings
-    return find_runs_dir(settings, cwd, os.environ)
+    return find_runs_folder(runs_dir, os.environ, Path.cwd())

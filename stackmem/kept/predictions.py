@@ -11,8 +11,10 @@ from msgspec import Struct
 
 from stackmem.core.facts import RunStarted
 from stackmem.errors import UsageError
-from stackmem.run.run_folder import PATCH, TRACE, find_run
+from stackmem.run.run_folder import PATCH, TRACE
 from stackmem.trace.lineage import RunReader
+
+from .find import find_run
 
 
 class Prediction(Struct, frozen=True):

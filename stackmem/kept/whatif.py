@@ -24,10 +24,10 @@ from stackmem.measure.whatif import PUSHES, Outcome, Terms, as_recorded, by_prog
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.prompts import prompt_text
-from stackmem.run.run_folder import find_run
 from stackmem.trace.imported import imported_from
 
 from .cache_bill import counter_for, moments_of
+from .find import find_run
 from .import_ import facts_of
 from .run_list import name_of
 

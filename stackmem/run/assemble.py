@@ -249,9 +249,9 @@ def _profile(prepared: Prepared) -> Profile:
     task = prepared.subject.task
     toolchains = tuple(_toolchain(task, path) for path in task.toolchains) if task else ()
     profile = msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains))
-    if resolved.given("network"):
+    if resolved.is_given("network"):
         profile = msgspec.structs.replace(profile, network=resolved.settings.network)
-    if resolved.given("command_seconds"):
+    if resolved.is_given("command_seconds"):
         profile = msgspec.structs.replace(profile, command_seconds=resolved.settings.command_seconds)
     return profile
 

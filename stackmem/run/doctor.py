@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.settings import resolve
-from stackmem.settings.settings_files import user_path
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.isolation.probe import Finding, survey
 
@@ -40,7 +39,7 @@ def examine(flags: Mapping[str, object]) -> Examined:
     """
     warnings = list(load_plugins())
     cwd = Path.cwd()
-    settings = resolve(flags, os.environ, cwd, user_path(os.environ), {}).settings
+    settings = resolve(flags, os.environ, cwd).settings
     profile = profile_of(settings, cwd)
     levels = tuple(survey(profile))
     active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")

@@ -37,7 +37,7 @@ def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
     """
     limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
     usd = resolved.value("max_usd")
-    return keepable(limits, model, price, chosen=resolved.chosen("max_usd"), source=f"{usd.source}: ")
+    return keepable(limits, model, price, chosen=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
 
 
 def later_limits(

@@ -18,7 +18,6 @@ from stackmem.models.registry import NOBODY, default_model
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved, Settings, Value, resolve
-from stackmem.settings.settings_files import user_path
 from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import Task, read_task
 from stackmem.tools.plugins import load_plugins
@@ -83,7 +82,7 @@ def prepare(
     """
     plugin_warnings = load_plugins()  # before the settings: a level of isolation may be one of theirs
     subject = find_subject(named, text, cwd)
-    resolved = resolve(flags, environ, cwd, user_path(environ), task_settings(subject))
+    resolved = resolve(flags, environ, cwd, task_settings(subject))
     settings = resolved.settings
     warnings = [*plugin_warnings, *(subject.task.warnings if subject.task else ())]
     model = settings.model

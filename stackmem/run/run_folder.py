@@ -1,14 +1,11 @@
-"""A run's folder: its name, what is in it, and how a person names it."""
+"""A run's folder: its name, and what is in it."""
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
-
-import msgspec
 
 from stackmem.errors import UsageError
 
@@ -42,57 +39,3 @@ def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
 
 def _plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.")[:40] or "run"
-
-
-def find_run(named: str, runs_dir: Path) -> Path:
-    """The folder that a path, an id, a unique prefix of one, or ``last`` names.
-
-    Raises:
-        UsageError: None is named so, or several are.
-
-    """
-    given = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
-    if given.name == TRACE and _is_file(given):
-        return given.parent
-    if _is_file(given / TRACE):
-        return given
-    runs = sorted(path.name for path in _folders(runs_dir))
-    if named == "last":
-        begun = [(name[:16], started, name) for name in runs if (started := _started(runs_dir / name))]
-        if begun:
-            return runs_dir / max(begun)[2]
-    found = [name for name in runs if name == named] or [name for name in runs if named and name.startswith(named)]
-    if len(found) == 1:
-        return runs_dir / found[0]
-    if found:
-        raise UsageError(f"{named!r} begins the names of {len(found)} runs: {', '.join(found[:5])}; write more of one")
-    if not runs:
-        raise UsageError(f"there is no run in {runs_dir} yet; stackmem solve makes one, --runs-dir names another place")
-    raise UsageError(f"no run {named!r} in {runs_dir}; it holds {len(runs)}, and stackmem runs lists them")
-
-
-def _folders(runs_dir: Path) -> list[Path]:
-    try:
-        return [path for path in runs_dir.iterdir() if _is_file(path / TRACE)]
-    except OSError:
-        return []
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # too long for a name, or in a folder that is closed to us
-        return False
-
-
-def _started(folder: Path) -> float:
-    """When the first record of a run was written, which tells runs of one second apart; 0 where there is none."""
-    try:
-        with (folder / TRACE).open("rb") as trace:
-            return msgspec.json.decode(trace.readline(), type=_First).at
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return 0.0
-
-
-class _First(msgspec.Struct):
-    at: float

@@ -16,7 +16,7 @@ from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.profile import Profile
 
 from .options import OPTIONS
-from .settings import Settings
+from .settings import Settings, resolve
 from .settings_files import user_folder
 
 SOURCE = Path(__file__).resolve().parents[2]
@@ -45,6 +45,16 @@ def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: 
 
     """
     return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
+
+
+def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    """The folder of the runs that a command looks at: the one she names, else the one in her settings.
+
+    Raises:
+        UsageError: A setting cannot be; or as ``runs_dir``.
+
+    """
+    return runs_dir(resolve({"runs_dir": named}, environ, cwd).settings, cwd, environ)
 
 
 def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:

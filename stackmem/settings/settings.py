@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from stackmem.errors import UsageError
 
 from .option_values import Place, read_value
 from .options import NOT_SETTINGS, OPTIONS, PREFIX, TASK_OPTIONS, nearest
-from .settings_files import SettingsFile, project_file, user_file
+from .settings_files import SettingsFile, project_file, user_file, user_path
 
 Layer = Literal["flag", "variable", "project", "user", "task", "default"]
 
@@ -81,11 +82,11 @@ class Resolved(Struct, frozen=True):
     def value(self, name: str) -> Value:
         return next(value for value in self.values if value.name == name)
 
-    def given(self, name: str) -> bool:
+    def is_given(self, name: str) -> bool:
         """Whether anything but the default speaks."""
         return self.value(name).layer != "default"
 
-    def chosen(self, name: str) -> bool:
+    def is_chosen(self, name: str) -> bool:
         """Whether the person speaks, or a file where she stands: neither the task nor the default."""
         return self.value(name).layer not in {"task", "default"}
 
@@ -94,8 +95,7 @@ def resolve(
     flags: Mapping[str, object],
     environ: Mapping[str, str],
     cwd: Path,
-    home_config: Path | None,
-    task: Mapping[str, object],
+    task: Mapping[str, object] = MappingProxyType({}),
     task_source: str = "task.toml",
 ) -> Resolved:
     """The settings in force.
@@ -103,7 +103,6 @@ def resolve(
     Attributes:
         flags: Option name to text, value, or list of texts; None and an empty list are a flag that was not given.
         cwd: Where the person stands; absolute.
-        home_config: The user's own file (``user_path``); it need not exist.
         task: Option name to value; None is not set. task_source: The file that says so; texts are converted in others
             than ``task.toml``.
 
@@ -113,7 +112,8 @@ def resolve(
     """
     home = environ.get("HOME", "")
     project = project_file(cwd, home)
-    own = user_file(home_config, cwd, home) if home_config else None
+    path = user_path(environ)
+    own = user_file(path, cwd, home) if path else None
     layers = (
         _flags(flags, cwd, home),
         _variables(environ, cwd, home),

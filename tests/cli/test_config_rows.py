@@ -12,7 +12,7 @@ SECRETS = {"API_TOKEN": "correct-horse", "STACKMEM_MAX_TOKENS": "123456789"}
 
 
 def shown(flags=None, environ=SECRETS):
-    return config_rows(resolve(flags or {}, environ, Path("/nowhere"), None, {}), environ)
+    return config_rows(resolve(flags or {}, environ, Path("/nowhere")), environ)
 
 
 def row(rows, name):

@@ -28,7 +28,7 @@ class Places:
         return self
 
     def resolve(self, flags=None, environ=None, task=None) -> Resolved:
-        return resolve(flags or {}, {"HOME": str(self.home)} | (environ or {}), self.cwd, self.own, task or {})
+        return resolve(flags or {}, {"HOME": str(self.home)} | (environ or {}), self.cwd, task or {})
 
     def refusal(self, **sources) -> str:
         with pytest.raises(UsageError) as raised:

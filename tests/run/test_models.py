@@ -92,7 +92,7 @@ def test_a_limit_of_cost_holds_where_only_the_other_model_has_a_price() -> None:
 
 
 def settings(tmp_path: Path) -> Settings:
-    return resolve({}, {}, tmp_path, None, {}).settings
+    return resolve({}, {}, tmp_path).settings
 
 
 def test_a_model_without_a_known_price_is_refused_where_a_limit_of_cost_is_to_hold(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackmem import TraceError, UsageError, WorkspaceError, replay
-from stackmem.run.run_folder import find_run
+from stackmem.kept.find import find_run
 from tests.stage import Stage, call, command, pop
 
 LIMITED = """

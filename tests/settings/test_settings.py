@@ -36,8 +36,8 @@ def test_the_first_source_that_says_something_holds(places, silent):
     value = found.value("max_steps")
     assert (value.value, value.source) == [*zip(range(1, 6), SOURCES, strict=True), (200, "default")][silent]
     assert found.settings.max_steps == value.value
-    assert found.given("max_steps") == (silent < 5)
-    assert found.chosen("max_steps") == (silent < 4)
+    assert found.is_given("max_steps") == (silent < 5)
+    assert found.is_chosen("max_steps") == (silent < 4)
 
 
 def test_the_table_and_the_settings_agree_on_every_name_and_default():
@@ -77,7 +77,7 @@ def test_none_takes_back_what_a_file_says(places, name):
     assert getattr(places.resolve().settings, name) != empty
     found = places.resolve(environ={OPTIONS[name].variable: "none"})
     assert getattr(found.settings, name) == empty
-    assert found.given(name)
+    assert found.is_given(name)
 
 
 @pytest.mark.parametrize("name", ["strategy", "isolation", "fsync", "command_seconds", "heap_chars", "depth", "apply"])
@@ -158,7 +158,7 @@ def test_variables_of_others_and_those_of_the_tests_say_nothing(places):
     found = places.resolve(
         environ={"STACKMEM_CAMPAIGN": "1", "STACKMEM_EXPECT_LEVEL": "x", "STACK": "", "stackmem_x": ""}
     )
-    assert not any(found.given(name) for name in OPTIONS)
+    assert not any(found.is_given(name) for name in OPTIONS)
 
 
 def test_an_unknown_name_among_the_flags_is_refused_with_the_near_one(places):
@@ -183,7 +183,7 @@ def test_relative_paths_start_where_they_are_written(places):
 
 def test_a_home_that_nobody_names_is_not_guessed(tmp_path):
     with pytest.raises(UsageError, match="starts with ~ and HOME is not set"):
-        resolve({"prompt": "~/p"}, {}, tmp_path, None, {})
+        resolve({"prompt": "~/p"}, {}, tmp_path)
 
 
 @given(name=st.sampled_from(sorted(OPTIONS)), raw=st.text() | st.integers() | st.floats() | st.lists(st.text()))

@@ -139,12 +139,12 @@ def test_a_link_to_nothing_or_to_itself_is_refused(places):
 @pytest.mark.parametrize("broken", [b"[project\n", b"\xff\xfe", b"x" * (MAX_FILE_BYTES + 5), b"a." * 100_000 + b"a=1"])
 def test_a_pyproject_that_does_not_name_us_is_not_judged(places, broken):
     (places.repository / "pyproject.toml").write_bytes(broken)
-    assert not places.resolve().given("max_steps")
+    assert not places.resolve().is_given("max_steps")
 
 
 def test_a_pyproject_that_names_us_without_a_table_says_nothing(places):
     places.project("[project]\nname = 'stackmem'\n[tool.other]\nmax_steps = 3", "pyproject.toml")
-    assert not places.resolve().given("max_steps")
+    assert not places.resolve().is_given("max_steps")
 
 
 def test_a_pyproject_whose_table_is_none_is_refused(places):
@@ -161,7 +161,7 @@ def test_the_nearest_file_up_to_the_root_of_the_repository_holds(places):
     places.cwd = places.repository / "a" / "b"
     places.cwd.mkdir(parents=True)
     (places.home / "stackmem.toml").write_text("max_steps = 1")
-    assert not places.resolve().given("max_steps")
+    assert not places.resolve().is_given("max_steps")
     places.project("max_steps = 2")
     assert places.resolve().value("max_steps").source == "../../stackmem.toml:1"
     (places.repository / "a" / "pyproject.toml").write_text("[tool.stackmem]\nmax_steps = 3")
@@ -175,7 +175,7 @@ def test_outside_of_a_repository_only_the_folder_itself_counts(places):
     places.cwd = places.repository / "below"
     places.cwd.mkdir()
     places.project("max_steps = 2")
-    assert not places.resolve().given("max_steps")
+    assert not places.resolve().is_given("max_steps")
     (places.cwd / "stackmem.toml").write_text("max_steps = 3")
     assert places.resolve().settings.max_steps == 3
 

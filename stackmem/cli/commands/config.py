@@ -18,13 +18,12 @@ def command(
     from stackmem.cli.screen.config_rows import config_json, config_rows, config_text, one_line
     from stackmem.run.prepare import find_subject, task_settings
     from stackmem.settings.settings import resolve
-    from stackmem.settings.settings_files import user_path
     from stackmem.tools.plugins import load_plugins
 
     for warning in load_plugins():
         typer.echo(one_line(warning), err=True)
     cwd = Path.cwd()
     own = task_settings(find_subject(task, None, cwd)) if task else {}
-    resolved = resolve({}, os.environ, cwd, user_path(os.environ), own)
+    resolved = resolve({}, os.environ, cwd, own)
     rows = config_rows(resolved, os.environ)
     typer.echo(config_json(rows) if json else config_text(rows))

@@ -20,10 +20,11 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Take another agent's recording in as a run that can be looked at, measured and costed, but not replayed."""
+    from stackmem.cli.finding import runs_folder
     from stackmem.cli.screen.solving import readable
     from stackmem.kept.import_ import import_file
 
-    done = import_file(file, spelled, _runs_folder(runs_dir))
+    done = import_file(file, spelled, runs_folder(runs_dir))
     if json:
         import msgspec
 
@@ -36,14 +37,3 @@ def command(
         typer.echo(readable(f"left out: {sentence}"))
     if len(done.left_out) > 10:
         typer.echo(f"left out: {len(done.left_out) - 10:,} more, all of them in {done.run_dir}/imported.json")
-
-
-def _runs_folder(runs_dir: str | None) -> Path:
-    import os
-
-    from stackmem.settings.directories import runs_dir as find_runs_dir
-    from stackmem.settings.settings import resolve
-    from stackmem.settings.settings_files import user_path
-
-    settings = resolve({"runs_dir": runs_dir}, os.environ, Path.cwd(), user_path(os.environ), {}).settings
-    return find_runs_dir(settings, Path.cwd(), os.environ)

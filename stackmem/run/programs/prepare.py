@@ -20,7 +20,6 @@ from stackmem.run.prepare import Prepared, Subject, must_be_text
 from stackmem.run.request import ProgramRequest
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.settings import resolve
-from stackmem.settings.settings_files import user_path
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.languages import open_language
@@ -85,10 +84,10 @@ def prepare_program(
     folder = path.parent if asked.workspace is None else _folder(asked.workspace, cwd, "--workspace")
     wanted = language.settings(text) if language.settings else {}
     source = must_be_text(path.name, "the program's name")
-    resolved = resolve(flags, environ, cwd, user_path(environ), wanted, source)
-    if not resolved.given("heap_chars"):
+    resolved = resolve(flags, environ, cwd, wanted, source)
+    if not resolved.is_given("heap_chars"):
         flags = {**flags, "heap_chars": str(HEAP_CHARS)}
-        resolved = resolve(flags, environ, cwd, user_path(environ), wanted, source)
+        resolved = resolve(flags, environ, cwd, wanted, source)
     settings = resolved.settings
     model = settings.model or default_model(environ)
     if model == "demo":
