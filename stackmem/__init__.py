@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from stackmem.kept.find import open_run
     from stackmem.memory import STRATEGIES, open_strategy
-    from stackmem.replay.replay import Replayed
+    from stackmem.replays.replay import Replayed
     from stackmem.run.result import RunResult
     from stackmem.tools.own_tools import tool
     from stackmem.tools.plugins import Plugin
@@ -49,7 +49,7 @@ _PLACES = {
     "tools.plugins": ("Plugin",),
     "kept.find": ("open_run",),
     "tools.own_tools": ("tool",),
-    "replay.replay": ("Replayed",),
+    "replays.replay": ("Replayed",),
     "run.result": ("RunResult",),
     "memory": ("STRATEGIES", "open_strategy"),
     "trace.open_run": ("Run",),

@@ -12,7 +12,7 @@ from stackmem.core.facts import FramePushed
 from stackmem.core.program_facts import ChunkKept, ProgramStarted, Said, SourceLoaded
 from stackmem.errors import UsageError
 from stackmem.kept.redact import redact_run
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
 from stackmem.run.resume import resume

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stackmem import RulesDiffer, TraceError, UsageError, open_run, replay
 from stackmem.core.facts import ModelReplied, Redaction, RunEnded, RunForked, ToolReturned
-from stackmem.replay.live import replay_live
+from stackmem.replays.live import replay_live
 from stackmem.run.fork import Forked, fork
 from stackmem.run.fork_changes import Changes, read_changes
 from tests.stage import SOLVED, TASKS, Stage, call, command, events, fails, pop, push, rechain, records

@@ -7,8 +7,8 @@ import pytest
 
 from stackmem import UsageError, WorkspaceError, replay
 from stackmem.core.facts import ChecksReturned, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
-from stackmem.replay.live import replay_live
-from stackmem.replay.model import replay_model
+from stackmem.replays.live import replay_live
+from stackmem.replays.model import replay_model
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
 from stackmem.run.task_check import check_task

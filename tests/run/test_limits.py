@@ -12,7 +12,7 @@ from stackmem.core.facts import RunResumed
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.models.registry import NOBODY, is_free
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
 from stackmem.run.limits import LIMITS, first_limits, later_limits

@@ -20,7 +20,7 @@ from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 from stackmem.languages.language import Launch, Reading
 from stackmem.models.registry import Model, Scripted, open_model
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.report.view import read_runs
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stackmem.cli.finding import run_folder
 from stackmem.errors import UsageError
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.pack import unpack

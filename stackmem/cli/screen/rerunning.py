@@ -9,8 +9,8 @@ import sys
 import msgspec
 import typer
 
-from stackmem.replay.live import LiveTools, WorkspaceCall, brief_call, replay_live
-from stackmem.replay.model import Rerun, replay_model
+from stackmem.replays.live import LiveTools, WorkspaceCall, brief_call, replay_live
+from stackmem.replays.model import Rerun, replay_model
 from stackmem.run.interrupts import Interrupts
 from stackmem.trace.open_run import Run
 

@@ -8,7 +8,7 @@ import pytest
 
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.limits import first_limits
 from stackmem.run.programs.prepare import Asked, prepare_program
 from stackmem.run.programs.run import Person, run_program

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.programs.inputs import read_answers
 from stackmem.run.programs.lint import lint_all
 from stackmem.run.programs.prepare import Asked, prepare_program

@@ -13,7 +13,7 @@ from stackmem.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.languages.effects import Source
 from stackmem.languages.language import read_with
 from stackmem.languages.playbook.language import LANGUAGE
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.programs.compile import compile_program
 from tests.house.sources import ROOT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.programs.prepare import Asked, prepare_program
 from stackmem.run.programs.run import Person, run_program
 

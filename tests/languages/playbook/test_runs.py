@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.programs.prepare import Asked, prepare_program
 from stackmem.run.programs.run import Person, run_program
 from stackmem.run.resume import resume

@@ -11,7 +11,7 @@ import pytest
 
 from stackmem.core.program_facts import Continued, ProgramStarted, ToolAnswered
 from stackmem.errors import UsageError
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.programs.edited_run import Parted, continue_program
 from stackmem.run.programs.run import Person, ProgramResult
 from stackmem.run.resume import resume

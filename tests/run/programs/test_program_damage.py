@@ -21,9 +21,9 @@ from stackmem.kept.run_list import list_runs
 from stackmem.kept.whatif import what_if
 from stackmem.measure.metrics import measure
 from stackmem.measure.timeline import timeline
-from stackmem.replay.live import replay_live
-from stackmem.replay.model import replay_model
-from stackmem.replay.replay import replay_run
+from stackmem.replays.live import replay_live
+from stackmem.replays.model import replay_model
+from stackmem.replays.replay import replay_run
 from stackmem.report.view import read_runs
 from stackmem.run.programs.run import Person
 from stackmem.run.resume import resume

@@ -12,7 +12,7 @@ import pytest
 
 from stackmem.core.facts import RunEnded
 from stackmem.errors import UsageError
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.programs.edited_run import continue_program
 from stackmem.run.programs.run import Person
 from stackmem.run.resume import resume

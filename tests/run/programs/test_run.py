@@ -18,7 +18,7 @@ import pytest
 from stackmem.core.program_facts import Said, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.kept.export import export_run
-from stackmem.replay.replay import replay_run
+from stackmem.replays.replay import replay_run
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
 from stackmem.run.programs.prepare import Asked, find_program, prepare_program

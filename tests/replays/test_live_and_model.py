@@ -7,8 +7,8 @@ import pytest
 
 from stackmem import Run, TraceError, UsageError, open_run
 from stackmem.core.facts import ToolReturned
-from stackmem.replay.live import replay_live
-from stackmem.replay.model import replay_model
+from stackmem.replays.live import replay_live
+from stackmem.replays.model import replay_model
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
 from tests.stage import SOLVED, Stage, call, command, events, fails, pop, push, rechain, records
