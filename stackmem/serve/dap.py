@@ -1,5 +1,7 @@
 """A debug adapter for playbooks: an editor attaches over two byte streams, sets breakpoints, steps and looks.
 
+Below it are the messages of the Debug Adapter Protocol: a header with the length, then JSON.
+
 Requests are answered in a thread of their own, so that an editor can ask while the program runs; the program runs in
 the thread that called ``serve`` and stands still inside ``__call__`` where it has stopped.
 """
@@ -8,19 +10,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from msgspec import Struct
 
 from stackmem.core.program_facts import ProgramHalted, Said
-from stackmem.errors import StackmemError
+from stackmem.errors import StackmemError, UsageError
 from stackmem.languages.effects import Halted
-from stackmem.languages.playbook.stepping import Stepper
-from stackmem.languages.playbook.watching import WATCHERS, Moment
-
-from .dap_framing import BadMessage, read_message, write_message
+from stackmem.languages.playbook.debugger import WATCHERS, Moment, Stepper
+from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.run import Person, run_program
 
 Run = Callable[[dict[str, Any], "Session"], int]
 """Runs the program that the arguments of ``launch`` name; gives its exit code."""
@@ -242,3 +244,89 @@ class Session:
         with self._out, suppress(OSError, ValueError):
             self._seq += 1
             write_message(self._writes, {"seq": self._seq, **message})
+
+
+MOST_BYTES = 10 * 1024 * 1024
+_MOST_HEADER_BYTES = 1_000
+
+
+class BadMessage(Exception):  # noqa: N818 - the peer's mistake
+    """What came is no message; the streams are of no more use."""
+
+
+def read_message(stream: BinaryIO) -> dict[str, Any] | None:
+    """The next message; None at the end of the stream.
+
+    Raises:
+        BadMessage: What came is none.
+
+    """
+    length = None
+    while True:
+        line = stream.readline(_MOST_HEADER_BYTES)
+        if not line:
+            return None
+        text = line.strip()
+        if not text and length is not None:
+            break
+        name, _, value = text.partition(b":")
+        if name.lower() == b"content-length":
+            if not value.strip().isdigit() or int(value) > MOST_BYTES:
+                raise BadMessage(f"a length of {value.strip()[:40]!r} is none that is read")
+            length = int(value)
+        elif text and not value:
+            raise BadMessage(f"{text[:40]!r} is no header")
+    body = stream.read(length)
+    if len(body) < length:
+        return None
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage("the body is no JSON") from error
+    if not isinstance(found, dict):
+        raise BadMessage("the body is no object")
+    return found
+
+
+def write_message(stream: BinaryIO, message: dict[str, Any]) -> None:
+    body = json.dumps(message, ensure_ascii=True, default=str).encode()
+    stream.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    stream.flush()
+
+
+FLAGS = {"model": "model", "runsDir": "runs_dir", "sandboxDir": "sandbox_dir", "isolation": "isolation",
+         "maxSteps": "max_steps"}  # fmt: skip
+"""Keys of a launch configuration, beside ``program inputs say entry workspace stopOnEntry``, to flags."""
+_KNOWN = {*FLAGS, "program", "inputs", "say", "entry", "workspace", "stopOnEntry", "noDebug", "cwd"}
+_TYPES: dict[str, type] = {"inputs": dict, "say": list, "entry": str, "workspace": str, "cwd": str}
+
+
+def run_debugged(arguments: dict[str, Any], session: Session, environ: Mapping[str, str], cwd: Path) -> int:
+    """Run a program under a debugger; gives its exit code.
+
+    Raises:
+        StackmemError: As ``run_program`` does, or the configuration is wrong.
+
+    """
+    given = {
+        name: value
+        for name, value in arguments.items()
+        if not name.startswith("__") and name not in ("type", "request", "name")
+    }
+    for name, value in given.items():
+        if name not in _KNOWN:
+            raise UsageError(f"launch has no key {name[:80]!r}; known: {', '.join(sorted(_KNOWN))}")
+        if name in _TYPES and not isinstance(value, _TYPES[name]):
+            raise UsageError(f"{name} of launch must be a {_TYPES[name].__name__}")
+    folder = Path(given.get("cwd") or cwd)
+    options: dict[str, Any] = {"debug": True, **({"entry": given["entry"]} if "entry" in given else {})}
+    asked = Asked(
+        str(given["program"]), dict(given.get("inputs", {})), options, given.get("workspace"), interactive=False
+    )
+    flags = {flag: str(given[name]) for name, flag in FLAGS.items() if name in given}
+    ready = prepare_program(asked, flags, environ, folder)
+    answers = [str(each) for each in given.get("say", [])]
+    person = Person(lambda _: answers.pop(0) if answers else None, session.happened)
+    result = run_program(ready, environ, person)
+    session.tell(f"{result.run.outcome}; run: {result.run.run_dir}\n", "console")
+    return result.run.exit_code

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 from ruamel.yaml import YAML
 
-from stackmem.languages.playbook.items import AtStep, Fired, Item, Queued, Returned, Said, SetVar, Unreadable, Yielded
 from stackmem.languages.playbook.literals import CallTo, Variable
+from stackmem.languages.playbook.reply import AtStep, Fired, Item, Queued, Returned, Said, SetVar, Unreadable, Yielded
 
 HERE = Path(__file__).parent / "playbook"
 

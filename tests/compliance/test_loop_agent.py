@@ -8,15 +8,15 @@ import pytest
 from ruamel.yaml import YAML
 
 from stackmem.languages.loop_agent import payload as payloads
-from stackmem.languages.loop_agent.conditions import unparsable, verdict
+from stackmem.languages.loop_agent.compaction import boundary, pruned, recovered
+from stackmem.languages.loop_agent.conditions.evaluator import unparsable, verdict
 from stackmem.languages.loop_agent.conversation import Conversation
-from stackmem.languages.loop_agent.definition import Expiry
 from stackmem.languages.loop_agent.forms import answered, read_form, shown
-from stackmem.languages.loop_agent.life_cycle import boundary, pruned, recovered
-from stackmem.languages.loop_agent.permissions import parsed_rule
-from stackmem.languages.loop_agent.reading import Misfit
+from stackmem.languages.loop_agent.paths import parsed_rule
 from stackmem.languages.loop_agent.references import Names, resolved
+from stackmem.languages.loop_agent.reply_json import Misfit
 from stackmem.languages.loop_agent.response import understood
+from stackmem.languages.loop_agent.tree import Expiry
 
 HERE = Path(__file__).parent / "loop_agent"
 PAYLOAD = {

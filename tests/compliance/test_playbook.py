@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.languages.playbook.contract import read_reply
+from stackmem.languages.playbook.reply import read_reply
 
 from .playbook_stage import Case, load_cases, told
 

@@ -9,8 +9,7 @@ def command() -> None:
     import sys
     from pathlib import Path
 
-    from stackmem.serve.dap import Session
-    from stackmem.serve.dap_run import run_debugged
+    from stackmem.serve.dap import Session, run_debugged
 
     session = Session(sys.stdin.buffer, sys.stdout.buffer)
     code = session.serve(lambda arguments, own: run_debugged(arguments, own, os.environ, Path.cwd()))

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from stackmem.languages.effects import Halted
-from stackmem.languages.playbook.stepping import Mode, Stepper
-from stackmem.languages.playbook.watching import WATCHERS, Moment
+from stackmem.languages.playbook.debugger import WATCHERS, Mode, Moment, Stepper
 
 HELP = """commands: c (continue), s (step in), n (step over), o (step out), b LINE (breakpoint), d LINE (delete it),
 v [NAME] (variables), w (call stack), q (end the program)"""

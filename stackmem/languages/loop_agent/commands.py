@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from .reading import Misfit, count, member, needed, word
+from .reply_json import Misfit, count, member, needed, word
 
 MOST_MAIL = 1_800
 """Characters of an address that mail programs take."""

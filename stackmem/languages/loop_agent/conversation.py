@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stackmem.core.messages import Breakpoint, Message, Text
 from stackmem.core.text import clip_chars
 
-from .definition import Expiry
+from .tree import Expiry
 
 Kind = Literal["request", "reply", "note", "summary", "action-result", "sub-agent-result", "loop-result", "expanded"]
 REPLY_CHARS = 30_000

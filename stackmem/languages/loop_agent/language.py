@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import json
 import posixpath
 from collections.abc import Iterator
 
 from stackmem.core.json_schema import first_fault
-from stackmem.core.program_facts import PhaseEnded
+from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered
 from stackmem.errors import UsageError
-from stackmem.languages.effects import Halted, Program, Say
+from stackmem.languages.effects import Complete, EnterFrame, Group, Halted, InvokeTool, LeaveFrame, Program, Say
 from stackmem.languages.frame.values import digest_of
-from stackmem.languages.language import Language, Launch, Reading
+from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
 
-from .agent_loop import run_agent
-from .announcing import announcer
-from .definition import Agent
-from .family import Broken, Loaded, every_agent, load_family, unknown_tool
-from .linter import lint
-from .loader import load_agent
-from .prompt_params import prompt_params
+from .interpreter import run_agent
+from .lint import lint
+from .prompt import prompt_params
+from .reader import Broken, Loaded, every_agent, load_agent, load_family, unknown_tool
 from .session import Ended, Family, Finish, Session
-from .tool_schemas import with_tools
+from .tools import with_tools
+from .tree import Agent
 
 NO_REQUEST = "Do what your definition says; nothing more was asked for."
 
@@ -108,6 +107,41 @@ def settings_of(text: str) -> dict[str, str]:
         return {}
     found = {"max_usd": agent.limits.usd, "max_seconds": agent.limits.seconds}
     return {name: str(value) for name, value in found.items() if value is not None}
+
+
+_BRIEF_CHARS = 200
+
+
+def announcer() -> Announcer:
+    return _announced
+
+
+def _announced(happening: Happening) -> tuple[str, ...]:
+    match happening:
+        case StepEntered():
+            return (f"{happening.path}: {happening.call}",)
+        case StepLeft():
+            return (f"{happening.path}: {happening.size:,} iterations",)
+        case InvokeTool():
+            return (f"  {happening.tool} {_brief(json.dumps(happening.arguments, ensure_ascii=False))}",)
+        case Group() if all(isinstance(each, Complete) for each in happening.effects):
+            return (f"  {len(happening.effects)} agents side by side",)
+        case Group():
+            tools = dict.fromkeys(each.tool for each in happening.effects if isinstance(each, InvokeTool))
+            return (f"  {len(happening.effects)} actions side by side: {', '.join(tools)}",)
+        case EnterFrame():
+            return (f"Asking {happening.name}: {_brief(happening.intent)}",)
+        case LeaveFrame():
+            return (f"Answered: {_brief(happening.result)}",)
+        case ToolAnswered() if happening.failed:
+            return (f"  failed ({happening.failed}): {_brief(happening.detail)}",)
+        case _:
+            return ()
+
+
+def _brief(text: str) -> str:
+    line = " ".join(text[: _BRIEF_CHARS * 2].split())
+    return line if len(line) <= _BRIEF_CHARS else f"{line[:_BRIEF_CHARS]}…"
 
 
 LANGUAGE = Language(

@@ -9,27 +9,23 @@ Rule 4: without ``continueOnError`` nothing begins after the batch in which some
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import StepEntered, StepLeft
+from stackmem.languages.effects import Complete, Group, InvokeTool
 
-from .actions import mapping_of, run_batch
-from .conditions import unparsable, verdict
-from .loop_results import LoopDone, LoopResults
-from .mapping import writes_of
-from .merging import Merged, Write
-from .naming import found
-from .operations import ActionCall, Ask, ForEach, While
+from .conditions.evaluator import unparsable, verdict
 from .paths import MISSING, looked_up, parsed
 from .references import Names, resolved
-from .result_text import Outcome
-from .session import Doing, Session
-from .side_by_side import side_by_side
-from .spending import pause, refuse_overspent
-from .static_list import static_list
+from .response import ActionCall, Ask, ForEach, While
+from .results import LoopDone, LoopResults, Outcome
+from .session import Doing, Session, pause, refuse_overspent
 from .sub_agents import Asked, ask_agent, runs_alone
+from .tools import found, mapping_of, run_batch
+from .writes import Merged, Write, writes_of
 
 
 class _Rounds:
@@ -217,3 +213,37 @@ def while_(session: Session, loop: While, path: str) -> Doing:
         rounds.warnings.append(f"it ran as often as it may ({loop.most}); its condition was not looked at again")
     yield from rounds.left()
     return rounds.done("While", loop.condition, stopped)
+
+
+def side_by_side(branches: list[Doing], most: int) -> Doing:
+    """What each branch returns, in their order. What is no completion or tool is asked by itself."""
+    results: dict[int, Any] = {}
+    asking: dict[int, Any] = {}
+    for number in range(len(branches)):
+        yield from _advanced(number, branches[number], None, asking, results)
+    while asking:
+        numbers = sorted(asking)
+        answers = yield Group(tuple(asking[number] for number in numbers), most)
+        asking = {}
+        for number, answer in zip(numbers, answers, strict=True):
+            yield from _advanced(number, branches[number], answer, asking, results)
+    return [results[number] for number in range(len(branches))]
+
+
+def _advanced(number: int, branch: Doing, answer: Any, asking: dict[int, Any], results: dict[int, Any]) -> Doing:
+    try:
+        asked = branch.send(answer)
+        while not isinstance(asked, Complete | InvokeTool):
+            asked = branch.send((yield asked))
+        asking[number] = asked
+    except StopIteration as stop:
+        results[number] = stop.value
+
+
+def static_list(text: str) -> list[Any] | None:
+    """The JSON list; None where it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) else None

@@ -1,9 +1,16 @@
-"""Places in a JSON value: ``a.b[0].c``."""
+"""Places in a JSON value: looked up, changed in a draft, and allowed to be changed.
+
+A rule is ``path`` or ``path:add,update,delete``; it holds for what lies below the path, too. ``*`` is any one member
+or item, ``**`` any number of them, ``items[*]`` every item; the rule ``*`` is everything.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
 
 Path = tuple[str | int, ...]
 MOST_STEPS = 100
@@ -62,3 +69,126 @@ def index_of(step: str | int) -> int | None:
     if isinstance(step, int):
         return step
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None
+
+
+Operation = Literal["add", "update", "delete"]
+OPERATIONS: tuple[str, ...] = get_args(Operation)
+_RULE = re.compile(r"[^.\[\]\s]+(\[(\d+|\*)\])*(\.[^.\[\]\s]+(\[(\d+|\*)\])*)*")
+
+
+class Rule(Struct, frozen=True):
+    """One allowed path.
+
+    Attributes:
+        steps: Names, indexes as text, ``*`` and ``**``.
+
+    """
+
+    steps: tuple[str, ...]
+    operations: tuple[str, ...] = OPERATIONS
+
+    def __str__(self) -> str:
+        """As a model reads it, such as ```items.*.price` (add, update)``."""
+        some = "" if self.operations == OPERATIONS else f" ({', '.join(self.operations)})"
+        return f"`{'.'.join(self.steps)}`{some}"
+
+
+def parsed_rule(text: str) -> Rule | str:
+    """The rule, or what is wrong with it."""
+    path, colon, rest = text.strip().rpartition(":")
+    path, named = (path, rest) if colon else (rest, "")
+    operations = tuple(word.strip().lower() for word in named.split(",")) if colon else OPERATIONS
+    bad = next((word for word in operations if word not in OPERATIONS), None)
+    if bad is not None:
+        return f"{bad!r} is no operation; known: {', '.join(OPERATIONS)}"
+    if not _RULE.fullmatch(path):
+        return f"{path!r} is no path; write it like a.b, items[*].price, **.id or *"
+    steps = tuple(part for part in re.split(r"[.\[\]]+", path) if part)
+    return Rule(("**",) if steps == ("*",) else steps, operations)
+
+
+def denied(rules: tuple[Rule, ...], path: Path, operation: Operation) -> str:
+    """Why the operation is not allowed there; empty where it is. No rules allow everything."""
+    steps = tuple(map(str, path))
+    if not rules or any(operation in rule.operations and _covers(rule.steps, steps) for rule in rules):
+        return ""
+    return f"Operation denied: Cannot {operation} '{spelled(path)}' - operation '{operation}' not allowed"
+
+
+def _covers(rule: tuple[str, ...], path: tuple[str, ...]) -> bool:
+    """Whether the rule's steps lead to the path or to something above it."""
+    places = {0}
+    for step in path:
+        places = {after for at in places for after in _after(rule, at, step)}
+    return any(all(each == "**" for each in rule[at:]) for at in places)
+
+
+def _after(rule: tuple[str, ...], at: int, step: str) -> set[int]:
+    """Places in the rule that one step leads to from ``at``; its end stays its end."""
+    if at == len(rule):
+        return {at}
+    if rule[at] == "**":
+        return {at, *_after(rule, at + 1, step)} if at + 1 < len(rule) else {at}
+    return {at + 1} if rule[at] in ("*", step) else set()
+
+
+class Draft:
+    """One value; a thousand changes in a long list cost one copy of it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._own: dict[int, Any] = {}  # containers made here, by id; one lies in no other that is not here
+
+    def put(self, path: Path, new: Any) -> None:
+        """Set what stands there; what lies on the way is made, what is no object or list is replaced.
+
+        Behind the end of a list is its end.
+        """
+        if not path:
+            self.value = new
+            return
+        holder = self.value = self._fit(self.value, path[0])
+        for step, after in pairwise(path):
+            inner = self._fit(looked_up(holder, (step,)), after)
+            _store(holder, step, inner)
+            holder = inner
+        _store(holder, path[-1], new)
+
+    def take(self, path: Path) -> None:
+        """Take away what stands there, which something must."""
+        *way, last = path
+        holder = self.value = self._copied(self.value)
+        for step in way:
+            inner = self._copied(looked_up(holder, (step,)))
+            _store(holder, step, inner)
+            holder = inner
+        del holder[index_of(last) if isinstance(holder, list) else str(last)]
+
+    def give(self, value: Any) -> None:
+        """Note that somebody else has ``value`` now, and may keep it."""
+        if id(value) in self._own:
+            self._own.clear()
+
+    def _fit(self, value: Any, step: str | int) -> Any:
+        """A container of one's own in which the step can be made."""
+        if isinstance(value, list) and index_of(step) is not None:
+            return self._copied(value)
+        if isinstance(step, int) and not isinstance(value, dict):
+            return self._copied([])
+        return self._copied(value if isinstance(value, dict) else {})
+
+    def _copied(self, value: Any) -> Any:
+        if id(value) in self._own:
+            return value
+        copy = value.copy()
+        self._own[id(copy)] = copy
+        return copy
+
+
+def _store(holder: Any, step: str | int, value: Any) -> None:
+    if isinstance(holder, dict):
+        holder[str(step)] = value
+    elif looked_up(holder, (step,)) is MISSING:
+        holder.append(value)
+    else:
+        holder[index_of(step)] = value

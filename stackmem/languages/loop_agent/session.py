@@ -9,10 +9,12 @@ from msgspec import Struct, field
 
 from stackmem.core.json_schema import first_fault
 from stackmem.core.text import mark_cut
+from stackmem.languages.effects import Say, Wait
+from stackmem.languages.questions import ReadSpending, Spending
 
 from .conversation import Conversation
-from .definition import Action, Agent
-from .prompt_params import PromptParams
+from .prompt import PromptParams
+from .tree import Action, Agent, Limits
 
 Doing = Generator[Any, Any, Any]
 MOST_DEPTH = 8
@@ -134,3 +136,51 @@ class Session:
         for shown in self.loops:
             shown.turns -= 1
         self.loops = [shown for shown in self.loops if shown.turns > 0]
+
+
+class Watch(Struct, frozen=True):
+    """An agent's limits, and what the run had used when it was asked."""
+
+    name: str
+    limits: Limits
+    before: Spending
+
+
+def watch(session: Session) -> Doing:
+    """Begin to hold a sub-agent to its limits, where it has such."""
+    limits = session.agent.limits
+    if session.depth and (limits.usd is not None or limits.seconds is not None):
+        before: Spending = yield ReadSpending(limits.seconds is not None)
+        session.watches = (*session.watches, Watch(session.agent.name, limits, before))
+
+
+def refuse_overspent(session: Session, wait_seconds: float = 0.0) -> Doing:
+    """Look at what was used; a wait that would outlast the seconds has used them.
+
+    Raises:
+        Ended: An agent, or one that waits for it, has used what it may.
+
+    """
+    watches: tuple[Watch, ...] = session.watches
+    if not watches:
+        return
+    now: Spending = yield ReadSpending(any(each.limits.seconds is not None for each in watches))
+    for each in watches:
+        usd, seconds = each.limits.usd, each.limits.seconds
+        used = now.seconds - each.before.seconds
+        if seconds is not None and (used >= seconds or (wait_seconds and used + wait_seconds >= seconds)):
+            waits = f", and was to wait {wait_seconds:,.1f} more" if wait_seconds else ""
+            raise Ended("Limit Reached", f"{each.name} has used {used:,.1f} of its {seconds:,.1f} seconds{waits}")
+        if usd is not None and now.usd is not None:
+            spent = now.usd - (each.before.usd or 0.0)
+            if spent >= usd:
+                raise Ended("Limit Reached", f"{each.name} has used {spent:.4f} of its {usd:.4f} USD")
+        elif usd is not None and session.turn > 1 and each.name not in session.family.unpriced:
+            session.family.unpriced.add(each.name)
+            yield Say(f"{each.name} cannot be held to its {usd:.4f} USD: the price of the model is not known.")
+
+
+def pause(session: Session, seconds: float) -> Doing:
+    """Wait, if the time is there."""
+    yield from refuse_overspent(session, seconds)
+    yield Wait(seconds)

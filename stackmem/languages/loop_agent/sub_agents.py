@@ -10,13 +10,13 @@ from msgspec import Struct
 from stackmem.languages.effects import EnterFrame, LeaveFrame
 
 from .conversation import Entry
-from .definition import Agent, Mode
-from .merging import Write, writes_between
-from .naming import found
-from .operations import Ask
-from .prompt_params import RUNTIME, prompt_params
-from .result_text import Outcome
+from .prompt import RUNTIME, prompt_params
+from .response import Ask
+from .results import Outcome
 from .session import MOST_DEPTH, Doing, Ended, Finish, Session
+from .tools import found
+from .tree import Agent, Mode
+from .writes import Write, writes_between
 
 _BOOKENDS = 2
 

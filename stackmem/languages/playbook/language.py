@@ -5,19 +5,17 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from stackmem.languages.effects import LoadSource, Program, Source
-from stackmem.languages.language import Language, Launch, Reading
+from stackmem.core.program_facts import StepEntered, UserAnswered, VariableSet
+from stackmem.languages.effects import Complete, EnterFrame, InvokeTool, LeaveFrame, LoadSource, Program, Source
+from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
 
-from . import nodes
-from .agents import run_agents
-from .announcing import announcer
-from .compiling import compiled, compiled_path, digest_of
-from .entry import entries_of
-from .faults import PlaybookError, halted
-from .frames import play
-from .linter import lint
-from .react import with_default_steps
+from . import tree as nodes
+from .compiler import compiled, compiled_path, digest_of, with_default_steps
+from .errors import PlaybookError, halted
+from .interpreter import entries_of, play, run_agents
+from .lint import lint
 from .reader import read_program
+from .session_log import brief
 from .state import World
 
 CONTRACT = "stackmem:playbook/contract.md"
@@ -77,6 +75,48 @@ def _read(launch: Launch) -> nodes.Program:
         return read_program(launch.text)
     except PlaybookError as error:
         raise error.halted(posixpath.basename(launch.path), launch.text) from error
+
+
+def announcer() -> Announcer:
+    return _Announcements()
+
+
+def _instruction(tail: str) -> list[str]:
+    """The lines behind the state in the last part of a prompt."""
+    return tail.rpartition("*Current state*")[2].split("\n")
+
+
+class _Announcements:
+    """Remembers how deep the frames are."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def __call__(self, happening: Happening) -> tuple[str, ...]:
+        match happening:
+            case EnterFrame():
+                self._depth += 1
+                return (self._line(f"▶ {happening.name}: {brief(happening.intent, 200)}", -1),)
+            case LeaveFrame():
+                self._depth = max(0, self._depth - 1)
+                return (self._line(f"◀ {brief(happening.result, 200)}"),)
+            case StepEntered():
+                return (self._line(f"{happening.path} {happening.call}".rstrip()),)
+            case VariableSet():
+                size = f", {happening.size:,}" if happening.size else ""
+                return (self._line(f"  ${happening.name} ({happening.kind}{size})"),)
+            case UserAnswered():
+                return (self._line(f"  the user said {brief(happening.text, 200)!r}"),)
+            case InvokeTool() if happening.tool == "run_python" and not happening.arguments["answers"]:
+                return (self._line("  runs Python"),)
+            case Complete():
+                said = [part.text for part in happening.messages[-1].parts if hasattr(part, "text")]
+                return tuple(self._line(f"  {line}") for line in _instruction(said[-1]) if line.startswith("what? "))
+            case _:
+                return ()
+
+    def _line(self, text: str, shift: int = 0) -> str:
+        return "  " * max(0, self._depth + shift) + text
 
 
 LANGUAGE = Language(

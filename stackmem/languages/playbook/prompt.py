@@ -5,8 +5,8 @@ from __future__ import annotations
 from stackmem.core.messages import Breakpoint, Message, Text
 from stackmem.languages.effects import Complete
 
-from .nodes import Agent, Playbook, Program
 from .state import AgentState, Frame, World, state_json
+from .tree import Agent, Playbook, Program
 
 BUILT_IN_CALLS = (
     "Say(message)",

@@ -13,12 +13,22 @@ from markdown_it.token import Token
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .faults import PlaybookError
-from .line_order import Number, StepLine
-from .nodes import Agent, Playbook, Program, Remark, Trigger
-from .python_blocks import functions_of
-from .signatures import params_of
-from .step_lines import is_coded, note_line, step_line, trigger_line
+from .errors import PlaybookError
+from .literals import params_of
+from .python_functions import functions_of
+from .tree import (
+    Agent,
+    Number,
+    Playbook,
+    Program,
+    Remark,
+    StepLine,
+    Trigger,
+    is_coded,
+    note_line,
+    step_line,
+    trigger_line,
+)
 
 _MOST_CHARS = 5_000_000
 _MOST_DEPTH = 20

@@ -1,4 +1,4 @@
-"""What the orchestrator knows of a program under way: agents, their variables, artifacts, triggers, frames."""
+"""What the orchestrator knows of a program under way: agents, variables, artifacts, frames; and where a step runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.languages.effects import EnterFrame, Halted, LeaveFrame
 from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text
 
-from .line_order import StepLine
+from .debugger import WATCHERS, Moment, Place
+from .errors import halted
 from .literals import CallTo, Variable
-from .nodes import Agent, Playbook, Program
 from .session_log import SessionLog
+from .tree import Agent, Playbook, Program, StepLine
 
 LARGE_CHARS = 500
 """A longer value stands in the state by its size and its start."""
@@ -191,3 +193,82 @@ def state_json(world: World, agent: AgentState) -> str:
     if left_out:
         told["older_not_shown"] = left_out
     return json.dumps(told, indent=2, ensure_ascii=False, default=str)
+
+
+Doing = Any
+"""A generator of effects and notes; what it returns stands in each docstring."""
+
+
+class Waiting(Struct, frozen=True):
+    """An agent can go on only with a message from ``source``; sent its text by the scheduler."""
+
+    agent: str
+    source: str
+
+
+class Failure(Struct, frozen=True):
+    """A call came to nothing; the model is shown why."""
+
+    why: str
+
+
+class Here(Struct, frozen=True):
+    """Whose playbook runs, and what is open on the shared stack.
+
+    Attributes:
+        opened: The frames that are open for the agent whose turn it is, outermost first.
+        debug: Watchers are told.
+        called_at: File and line of the call; empty where the program begins.
+
+    """
+
+    world: World
+    agent: AgentState
+    opened: list[EnterFrame]
+    debug: bool = False
+    called_at: str = ""
+
+    def of(self, agent: str, called_at: str) -> Here:
+        """Where a playbook of ``agent`` is executed that is called from here."""
+        return Here(self.world, self.world.agents[agent], self.opened, self.debug, called_at)
+
+    def enter(self, name: str, intent: str) -> Doing:
+        """Open a frame on the shared stack.
+
+        Raises:
+            Halted: There are too many; it names the line of the call.
+
+        """
+        frame = EnterFrame(name, intent)
+        try:
+            yield frame
+        except Halted as refused:
+            raise halted(refused.kind, refused.report, self.called_at or self.world.path, f"call of {name}") from None
+        self.opened.append(frame)
+
+    def leave(self, result: str) -> Doing:
+        self.opened.pop()
+        yield LeaveFrame(result)
+
+    def wait(self, source: str) -> Doing:
+        """The messages of ``source``, as one text; other agents take their turns until there are some."""
+        came = self.agent.inbox.pop(source, [])
+        if came:
+            return "\n".join(came)
+        for _ in self.opened:
+            yield LeaveFrame(f"waits for {source}")
+        text = yield Waiting(self.agent.agent.name, source)
+        yield from list(self.opened)
+        return text
+
+    def watched(self, kind: Any, text: str = "", line: int = 0) -> None:
+        """Tell the debugger; ``line`` is the one that is about to be executed."""
+        if not self.debug or not WATCHERS:
+            return
+        frames = list(reversed(self.agent.frames))
+        places = [
+            Place(frame.book.name, line if line and not index else frame.line, dict(self.agent.variables))
+            for index, frame in enumerate(frames)
+        ]
+        for watcher in list(WATCHERS):
+            watcher(Moment(kind, self.agent.agent.name, self.world.path, tuple(places), text))

@@ -14,17 +14,12 @@ from msgspec import Struct
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.frame.values import variable_set
 
-from .calling import Target, artifact_name, bound, fault_of, find
-from .contract import variables_in
-from .following import expected
-from .here import Doing, Here
-from .items import AtStep, Fired, Item, Queued, Reply, Returned, Said, SetVar, Unreadable, Yielded
-from .line_order import StepLine
+from .calls import Target, artifact_name, bound, fault_of, find
 from .literals import CallTo, Variable
-from .nodes import Playbook, Trigger
-from .session_log import brief
-from .state import Frame, excess, resolved, same
-from .wording import call_text, item_text
+from .reply import AtStep, Fired, Item, Queued, Reply, Returned, Said, SetVar, Unreadable, Yielded, variables_in
+from .session_log import brief, call_text, item_text
+from .state import Doing, Frame, Here, excess, resolved, same
+from .tree import Playbook, StepLine, Trigger, expected
 
 
 class Turn(Struct):

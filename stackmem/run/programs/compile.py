@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import ProgramError, UsageError, WorkspaceError
-from stackmem.languages.playbook.compiling import compiled_path
+from stackmem.languages.playbook.compiler import compiled_path
 
 from .prepare import Asked, prepare_program
 from .run import Person, run_program

@@ -7,7 +7,7 @@ import pytest
 from stackmem.core.program_facts import StepEntered
 from stackmem.errors import UsageError
 from stackmem.languages.effects import Completion, ToolAnswer, Wait
-from stackmem.languages.loop_agent.prompt_sections import kept_for
+from stackmem.languages.loop_agent.prompt import kept_for
 
 from .stage import AGENT, actions, ask, change, done, for_each, play, step, while_
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.languages.loop_agent.conditions import unparsable, verdict
+from stackmem.languages.loop_agent.conditions.evaluator import unparsable, verdict
 
 from .expressions import NASTY, grown, mutated, pieced
 

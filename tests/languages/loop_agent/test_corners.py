@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from stackmem.languages.effects import ToolAnswer
 from stackmem.languages.loop_agent import paths
 from stackmem.languages.loop_agent.commands import actionable
-from stackmem.languages.loop_agent.crush import crushed
-from stackmem.languages.loop_agent.mapping import mapping_fault
-from stackmem.languages.loop_agent.merging import Merged, Write
 from stackmem.languages.loop_agent.payload import changed
 from stackmem.languages.loop_agent.references import Names, resolved
 from stackmem.languages.loop_agent.response import understood
+from stackmem.languages.loop_agent.results import crushed
+from stackmem.languages.loop_agent.writes import Merged, Write, mapping_fault
 
 from .stage import AGENT, ask, done, for_each, play
 

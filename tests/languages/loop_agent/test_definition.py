@@ -8,9 +8,8 @@ from stackmem.errors import UsageError
 from stackmem.languages.effects import Complete, EnterFrame, Group, Halted, InvokeTool, LeaveFrame, Source
 from stackmem.languages.language import Launch, language_of, read_with
 from stackmem.languages.loop_agent.language import LANGUAGE, settings_of
-from stackmem.languages.loop_agent.loader import load_agent
-from stackmem.languages.loop_agent.prompt import system_prompt, tail
-from stackmem.languages.loop_agent.prompt_params import RUNTIME, prompt_params
+from stackmem.languages.loop_agent.prompt import RUNTIME, prompt_params, system_prompt, tail
+from stackmem.languages.loop_agent.reader import load_agent
 
 from .stage import OWN, PATH
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.languages.loop_agent.draft import Draft
-from stackmem.languages.loop_agent.merging import Merged, Write, writes_between
-from stackmem.languages.loop_agent.paths import MISSING, looked_up
+from stackmem.languages.loop_agent.paths import MISSING, Draft, looked_up
 from stackmem.languages.loop_agent.payload import DELETE, changed
+from stackmem.languages.loop_agent.writes import Merged, Write, writes_between
 
 LONG = 40_000
 STEPS = st.one_of(st.integers(0, 3), st.sampled_from(["a", "b", "0"]))

@@ -9,8 +9,8 @@ import pytest
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.languages.effects import Complete, Completion, Group, InvokeTool, ToolAnswer
 from stackmem.languages.language import Launch
-from stackmem.languages.loop_agent.excess import excess
 from stackmem.languages.loop_agent.language import start
+from stackmem.languages.loop_agent.references import excess
 
 from .seam import Clocked
 from .stage import AGENT, OWN, PATH, done, for_each, play, step, while_

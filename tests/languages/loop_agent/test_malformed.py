@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.languages.effects import ToolAnswer
-from stackmem.languages.loop_agent.json_text import MOST_CHARS, read_object
+from stackmem.languages.loop_agent.reply_json import MOST_CHARS, read_object
 from stackmem.languages.loop_agent.response import Malformed, understood
 
 from .stage import actions, change, done, play, step

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from stackmem.core.messages import ToolResult
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.effects import Completion, ToolAnswer
-from stackmem.languages.loop_agent import folding
+from stackmem.languages.loop_agent import compaction
+from stackmem.languages.loop_agent.compaction import boundary, compacted, pruned, recovered, summarised
 from stackmem.languages.loop_agent.conversation import Conversation
-from stackmem.languages.loop_agent.definition import Expiry
-from stackmem.languages.loop_agent.life_cycle import boundary, compacted, pruned, recovered, summarised
+from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.memory.expandable import Expandable
 
 from .stage import actions, change, done, play, step
@@ -139,34 +139,34 @@ def grown(sizes):
 
 
 def test_churn_is_guarded_against():
-    assert folding.planned(grown([100]), 8_000) is None
-    few = folding.planned(grown([8_000]), 8_000)
-    assert few == folding.Skipped("No foldable boundary")
-    small = folding.planned(grown([300, 300, 300, 300]), 1_500)
-    assert isinstance(small, folding.Skipped)
+    assert compaction.planned(grown([100]), 8_000) is None
+    few = compaction.planned(grown([8_000]), 8_000)
+    assert few == compaction.Skipped("No foldable boundary")
+    small = compaction.planned(grown([300, 300, 300, 300]), 1_500)
+    assert isinstance(small, compaction.Skipped)
     assert small.reason.startswith("Projected gain")
-    fold = folding.planned(grown([2_000, 2_000, 2_000, 900]), 8_000)
-    assert isinstance(fold, folding.Fold)
+    fold = compaction.planned(grown([2_000, 2_000, 2_000, 900]), 8_000)
+    assert isinstance(fold, compaction.Fold)
     assert fold.upto == 7
 
 
 def test_the_summary_before_is_part_of_the_next():
     conversation = grown([2_000, 2_000, 2_000, 900])
-    plan = folding.planned(conversation, 8_000)
-    folding.folded(conversation, plan, "FIRST", 5)
+    plan = compaction.planned(conversation, 8_000)
+    compaction.folded(conversation, plan, "FIRST", 5)
     for turn in range(5, 9):
         conversation.reply("{}", turn)
         conversation.tell("w" * 8_000, turn)
-    again = folding.planned(conversation, 8_000)
+    again = compaction.planned(conversation, 8_000)
     assert again.text.startswith("EARLIER SUMMARY\n[Summary of the conversation up to here]\nFIRST")
 
 
 def test_a_budget_is_the_agents_own_within_the_models():
-    assert folding.budget_of(None, None) == 8_000
-    assert folding.budget_of(5_000, None) == 5_000
-    assert folding.budget_of(500_000, 200_000) == 200_000
-    assert folding.tokens_of("    ") == 0
-    assert folding.tokens_of('{"a":1}' * 40) == 80
+    assert compaction.budget_of(None, None) == 8_000
+    assert compaction.budget_of(5_000, None) == 5_000
+    assert compaction.budget_of(500_000, 200_000) == 200_000
+    assert compaction.tokens_of("    ") == 0
+    assert compaction.tokens_of('{"a":1}' * 40) == 80
 
 
 def test_a_summary_that_is_too_long_itself_is_said_once():

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from stackmem.languages.loop_agent.forms import TYPES
-from stackmem.languages.loop_agent.loader import ACTION_KEYS, AGENT_KEYS, EXPIRY_KEYS, LIMIT_KEYS, SUB_AGENT_KEYS
-from stackmem.languages.loop_agent.prompt_params import prompt_params
+from stackmem.languages.loop_agent.prompt import prompt_params
+from stackmem.languages.loop_agent.reader import ACTION_KEYS, AGENT_KEYS, EXPIRY_KEYS, LIMIT_KEYS, SUB_AGENT_KEYS
 from tests.docs.test_pages import DOCS, shell
 from tests.house.test_docs import FENCE, read
 

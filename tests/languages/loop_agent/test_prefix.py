@@ -18,10 +18,10 @@ from stackmem.core.messages import View
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.effects import AskUser, Complete, Completion, EnterFrame, InvokeTool, LeaveFrame, ToolAnswer
 from stackmem.languages.language import Launch
+from stackmem.languages.loop_agent.compaction import removed
 from stackmem.languages.loop_agent.conversation import Conversation
-from stackmem.languages.loop_agent.definition import Expiry
 from stackmem.languages.loop_agent.language import start
-from stackmem.languages.loop_agent.life_cycle import removed
+from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.measure.cache import Request, simulate
 from tests.languages.in_memory import run_in_memory
 

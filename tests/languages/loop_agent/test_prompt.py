@@ -3,10 +3,9 @@
 import json
 
 from stackmem.core.messages import ToolSpec
-from stackmem.languages.loop_agent.loader import load_agent
-from stackmem.languages.loop_agent.prompt import system_prompt
-from stackmem.languages.loop_agent.prompt_params import prompt_params
-from stackmem.languages.loop_agent.tool_schemas import BUILT_IN, with_tools
+from stackmem.languages.loop_agent.prompt import prompt_params, system_prompt
+from stackmem.languages.loop_agent.reader import load_agent
+from stackmem.languages.loop_agent.tools import BUILT_IN, with_tools
 from stackmem.run.programs.tools import _TAKES
 
 from .stage import actions, ask, done, play

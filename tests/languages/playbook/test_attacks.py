@@ -4,9 +4,9 @@ import pytest
 
 from stackmem.languages.effects import ToolAnswer
 from stackmem.languages.frame.artifacts import LOADED_CHARS
-from stackmem.languages.playbook.performing import FRAME_CHARS
-from stackmem.languages.playbook.python_calls import _MARK, _read
+from stackmem.languages.playbook.python_functions import _MARK, _read
 from stackmem.languages.playbook.state import excess
+from stackmem.languages.playbook.tools import FRAME_CHARS
 
 from .stage import one, run
 

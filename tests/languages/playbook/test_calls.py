@@ -6,16 +6,15 @@ import pytest
 
 from stackmem.languages.effects import ChunkAnswer, EnterFrame, InvokeTool, KeepChunk, LeaveFrame, ToolAnswer
 from stackmem.languages.frame.artifacts import plain_name
-from stackmem.languages.playbook.frames import play
-from stackmem.languages.playbook.here import Here
-from stackmem.languages.playbook.items import Queued
+from stackmem.languages.playbook.interpreter import play
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.playbook.literals import CallTo
-from stackmem.languages.playbook.performing import run_queue
-from stackmem.languages.playbook.python_calls import fits
+from stackmem.languages.playbook.python_functions import fits
 from stackmem.languages.playbook.reader import read_program
+from stackmem.languages.playbook.reply import Queued
 from stackmem.languages.playbook.session_log import SessionLog, brief, shortened
-from stackmem.languages.playbook.state import AgentState, Frame, World
+from stackmem.languages.playbook.state import AgentState, Frame, Here, World
+from stackmem.languages.playbook.tools import run_queue
 from tests.languages.in_memory import run_in_memory
 
 from .stage import PACKAGED, Desk, launch, one, run

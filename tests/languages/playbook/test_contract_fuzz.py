@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.languages.playbook.contract import MOST_ITEM_CHARS, MOST_REPLY_CHARS, read_reply
-from stackmem.languages.playbook.items import Returned, SetVar, Unreadable, Yielded
 from stackmem.languages.playbook.literals import CallTo, Variable
+from stackmem.languages.playbook.reply import (
+    MOST_ITEM_CHARS,
+    MOST_REPLY_CHARS,
+    Returned,
+    SetVar,
+    Unreadable,
+    Yielded,
+    read_reply,
+)
 from tests.compliance.playbook_stage import load_cases
 
 TOKENS = st.sampled_from(

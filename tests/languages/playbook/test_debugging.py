@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackmem.cli.screen.debug_terminal import TerminalDebugger, debugged
-from stackmem.languages.playbook.stepping import Stepper
-from stackmem.languages.playbook.watching import WATCHERS, Moment, Place
-from stackmem.serve.dap import Session
-from stackmem.serve.dap_framing import BadMessage, read_message, write_message
+from stackmem.languages.playbook.debugger import WATCHERS, Moment, Place, Stepper
+from stackmem.serve.dap import BadMessage, Session, read_message, write_message
 
 from .dap_client import Client
 from .stage import one, run

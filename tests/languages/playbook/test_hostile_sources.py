@@ -9,10 +9,10 @@ import pytest
 from stackmem.errors import UsageError
 from stackmem.languages.effects import Halted, Source
 from stackmem.languages.language import Finding, read_with
-from stackmem.languages.playbook.contract import read_reply
-from stackmem.languages.playbook.faults import PlaybookError
+from stackmem.languages.playbook.errors import PlaybookError
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.playbook.reader import read_program
+from stackmem.languages.playbook.reply import read_reply
 
 from .stage import launch
 

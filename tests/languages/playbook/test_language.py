@@ -4,7 +4,7 @@ import pytest
 
 from stackmem.languages.effects import LoadSource, Source
 from stackmem.languages.language import INTERPRETERS, read_with
-from stackmem.languages.playbook.compiling import compiled_path, digest_of, header
+from stackmem.languages.playbook.compiler import compiled_path, digest_of, header
 from stackmem.languages.playbook.language import LANGUAGE
 
 from .stage import launch, one, run

@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 
 from stackmem.languages.effects import Source
 from stackmem.languages.language import Finding, read_with
-from stackmem.languages.playbook.faults import PlaybookError
-from stackmem.languages.playbook.following import expected
-from stackmem.languages.playbook.line_order import Number, StepLine, target_of
-from stackmem.languages.playbook.linter import lint
-from stackmem.languages.playbook.nodes import Playbook
+from stackmem.languages.playbook.errors import PlaybookError
+from stackmem.languages.playbook.lint import lint
 from stackmem.languages.playbook.reader import read_program
-from stackmem.languages.playbook.step_lines import label_of
+from stackmem.languages.playbook.tree import Number, Playbook, StepLine, expected, label_of, target_of
 
 from .stage import one, run
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.languages.playbook.faults import PlaybookError
+from stackmem.languages.playbook.errors import PlaybookError
 from stackmem.languages.playbook.literals import LiteralFault, Reader
-from stackmem.languages.playbook.nodes import Required
 from stackmem.languages.playbook.reader import read_program
+from stackmem.languages.playbook.tree import Required
 
 WHOLE = """#!/usr/bin/env -S stackmem run
 ---

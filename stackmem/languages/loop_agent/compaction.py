@@ -1,0 +1,265 @@
+"""When results leave the prompt or are shortened in it, and when a long conversation is summed up.
+
+A result is due when it is older than its turns. Changing it means that everything behind it is written anew, so it is
+changed only once what is saved, there and behind, is at least what then stands behind it; until then it is deferred.
+The place of the first result that is changed is the boundary: before it the prompt keeps its bytes.
+
+Summing up is guarded against churn: only from three quarters of the budget on, down to three tenths; never for less
+than 500 tokens of gain or fewer than three entries; after a failure not before five turns have passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.program_facts import StepEntered
+from stackmem.core.text import shortened
+from stackmem.languages.effects import Complete, Completion, prompt
+
+from .conversation import RESULTS, Conversation, Entry
+from .session import Doing, Ended, Session
+from .tree import Expiry
+
+_MARK_CHARS = 60
+Age = Callable[[Entry], bool]
+
+
+def due(entry: Entry, turn: int) -> bool:
+    """Whether its time is over."""
+    return entry.volatile and entry.expires is not None and turn - entry.turn > entry.expires.turns
+
+
+def boundary(entries: list[Entry], turn: int) -> int:
+    """The index from which on results that are due are changed; the number of entries where nothing is."""
+    found, saved, behind = len(entries), 0, 0
+    for index in range(len(entries) - 1, -1, -1):
+        entry = entries[index]
+        if due(entry, turn):
+            saved += max(0, len(entry.text) - _kept_chars(entry))
+            if saved >= behind:
+                found = index
+            behind += min(len(entry.text), _kept_chars(entry))
+        else:
+            behind += len(entry.text)
+    return found
+
+
+def _kept_chars(entry: Entry) -> int:
+    compact = entry.expires is not None and entry.expires.mode == "compact"
+    return _MARK_CHARS + (entry.expires.chars + _MARK_CHARS if compact and entry.expires else 0)
+
+
+def pruned(conversation: Conversation, turn: int) -> list[int]:
+    """Remove and shorten what is due behind the boundary; returns the indexes that want a summary by the model."""
+    start, asking = boundary(conversation.entries, turn), list[int]()
+    for index in range(start, len(conversation.entries)):
+        entry = conversation.entries[index]
+        if not due(entry, turn) or entry.expires is None:
+            continue
+        if entry.expires.mode == "remove":
+            conversation.entries[index] = removed(entry)
+        elif entry.expires.by == "summary":
+            asking.append(index)
+        else:
+            conversation.entries[index] = compacted(entry, entry.expires.chars)
+    return asking
+
+
+def removed(entry: Entry) -> Entry:
+    """With a mark in its place, unless that is no shorter."""
+    if len(entry.text) <= _MARK_CHARS:
+        return entry
+    return replace(
+        entry, text=f"[#{entry.number}] [Removed: {len(entry.text):,} characters]", original=None, final=True
+    )
+
+
+def compacted(entry: Entry, chars: int) -> Entry:
+    """With its first characters; one that is short already stays. What was expanded once cannot be again."""
+    once = bool(entry.number) and not (entry.final and entry.original is None)
+    again = "Agent can request expansion if needed." if once else "It cannot be expanded again."
+    mark = f"\n\n[Compacted: showing first {chars:,} of {len(entry.text):,} characters. {again}]"
+    text = shortened(entry.text, chars, mark)
+    whole = entry.text if entry.original is None else entry.original
+    return replace(entry, text=text, original=whole if once and text != entry.text else entry.original, final=True)
+
+
+def summarised(entry: Entry, summary: str) -> Entry:
+    """With a model's summary; an empty one, or one that is no shorter, is its first characters instead."""
+    mark = f"[AI Summary of {len(entry.text):,} chars. Agent can request full expansion if needed.]"
+    text = f"[#{entry.number}] {mark}\n\n{summary.strip()}"
+    if not summary.strip() or len(text) >= len(entry.text):
+        return compacted(entry, entry.expires.chars if entry.expires else Expiry(0).chars)
+    return replace(entry, text=text, original=entry.text, final=True)
+
+
+def _older(turns: int, turn: int) -> Age:
+    return lambda entry: turn - entry.turn >= turns
+
+
+RUNGS = 5
+_TRIMMED_CHARS = 1_000
+
+
+def recovered(conversation: Conversation, turn: int, rung: int) -> bool:
+    """One rung of the ladder for a prompt that is longer than the model takes; whether it changed anything.
+
+    0: results of five turns and more leave; 1: those of three are shortened; 2: those of two leave; 3: all are
+    shortened; 4: the last thing that was told is cut to 1,000 characters.
+    """
+    match rung:
+        case 0 | 2:
+            return _each(conversation, _older(5 if rung == 0 else 2, turn), removed)
+        case 1 | 3:
+            return _each(conversation, _older(3 if rung == 1 else 0, turn), lambda entry: compacted(entry, 500))
+    last = max(index for index, entry in enumerate(conversation.entries) if not entry.from_model)
+    entry = conversation.entries[last]
+    text = shortened(entry.text, _TRIMMED_CHARS, f"\n[Trimmed: {len(entry.text):,} characters]")
+    conversation.entries[last] = replace(entry, text=text, final=True)
+    return text != entry.text
+
+
+def _each(conversation: Conversation, old: Age, change: Callable[[Entry], Entry]) -> bool:
+    any_ = False
+    for index, entry in enumerate(conversation.entries):
+        if entry.kind in RESULTS and old(entry):
+            new = change(entry)
+            if len(new.text) < len(entry.text):
+                conversation.entries[index] = new
+                any_ = True
+    return any_
+
+
+UNKNOWN_WINDOW = 8_000
+TRIGGER, TARGET = 0.75, 0.30
+SUMMARY_TOKENS = 1_500
+LEAST_GAIN = 500
+LEAST_ENTRIES = 3
+TURNS_AFTER_FAILURE = 5
+_STRUCTURAL = frozenset('{}[]:,"')
+
+
+def tokens_of(text: str) -> int:
+    """Estimated tokens: ``(characters - half of the spaces) / 4``, and a twentieth of what gives JSON its form."""
+    spaces = sum(map(text.count, " \n\t\r"))
+    structural = sum(map(text.count, _STRUCTURAL))
+    return int((len(text) - 0.5 * spaces) / 4 + 0.05 * structural)
+
+
+def budget_of(own: int | None, window: int | None) -> int:
+    """The agent's own budget within the model's window; 8,000 where neither is known."""
+    known = [each for each in (own, window) if each]
+    return min(known) if known else UNKNOWN_WINDOW
+
+
+class Fold(Struct, frozen=True):
+    """What is to be summed up: the entries from the second to ``upto``, that one not included."""
+
+    upto: int
+    text: str
+
+
+class Skipped(Struct, frozen=True):
+    reason: str
+
+
+def planned(conversation: Conversation, budget: int) -> Fold | Skipped | None:
+    """What is to be summed up now, why it is not although it is time, or None."""
+    sizes = [tokens_of(entry.text) for entry in conversation.entries]
+    if sum(sizes) < TRIGGER * budget:
+        return None
+    room, upto = max(0, int(TARGET * budget) - SUMMARY_TOKENS), len(sizes)
+    while upto > 1 and room >= sizes[upto - 1]:
+        upto -= 1
+        room -= sizes[upto]
+    while upto < len(sizes) and not conversation.entries[upto].from_model:
+        upto += 1
+    if upto == len(sizes):  # the last thing that was told stays in any case
+        upto = max(index for index, entry in enumerate(conversation.entries) if entry.from_model or index == 0)
+    folded = conversation.entries[1:upto]
+    if sum(entry.kind != "summary" for entry in folded) < LEAST_ENTRIES:
+        return Skipped("No foldable boundary")
+    gain = sum(sizes[1:upto]) - SUMMARY_TOKENS
+    if gain < LEAST_GAIN:
+        return Skipped(f"Projected gain {gain:,} tokens, at least {LEAST_GAIN:,} are wanted")
+    return Fold(upto, "\n\n".join(_shown(entry) for entry in folded))
+
+
+def _shown(entry: Entry) -> str:
+    if entry.kind == "summary":
+        return f"EARLIER SUMMARY\n{entry.text}"
+    return f"{'AGENT' if entry.from_model else 'TOLD'} (turn {entry.turn})\n{entry.text}"
+
+
+def folded(conversation: Conversation, fold: Fold, summary: str, turn: int) -> None:
+    """Put the summary in the place of what it sums up."""
+    text = f"[Summary of the conversation up to here]\n{summary.strip()}"
+    conversation.entries[1 : fold.upto] = [Entry("summary", text, turn)]
+
+
+SYSTEM = "You sum up the working conversation of an agent, so that it can go on from your summary alone."
+REQUEST = (
+    "Sum up what follows in at most 1,000 words: what was asked for, what was done and found (with exact names, "
+    "numbers and paths), what failed, and what is still to be done. Write only the summary."
+)
+COMPACT = "Sum up this result in at most 100 words; keep exact names, numbers and paths. Write only the summary."
+
+
+def tend(session: Session) -> Doing:
+    """Remove and shorten what is due, and sum up where the conversation is long."""
+    conversation = session.conversation
+    before = sum(entry.final for entry in conversation.entries)
+    asking = pruned(conversation, session.turn)
+    changed = sum(entry.final for entry in conversation.entries) - before + len(asking)
+    if changed:
+        told = f"{changed} result{'s' if changed > 1 else ''} left the prompt or became shorter"
+        yield StepEntered(f"{session.path}/turn {session.turn}", told)
+    for index in asking:
+        entry = conversation.entries[index]
+        wanted = (entry.expires.prompt if entry.expires else "") or COMPACT
+        summary = yield from _summary(session, f"{wanted}\n\n{entry.text}")
+        conversation.entries[index] = summarised(entry, summary)
+    yield from _fold(session)
+
+
+def _fold(session: Session) -> Doing:
+    budget = budget_of(session.agent.limits.context_tokens, session.family.window)
+    plan = planned(session.conversation, budget) if session.turn >= session.fold_after else None
+    if isinstance(plan, Fold):
+        summary = yield from _summary(session, f"{REQUEST}\n\n{plan.text}")
+        if summary.strip():
+            folded(session.conversation, plan, summary, session.turn)
+            too_long = tokens_of(summary) > TRIGGER * budget
+            plan = Skipped("The summary alone exceeds the trigger") if too_long else None
+        else:
+            session.fold_after = session.turn + TURNS_AFTER_FAILURE
+            plan = Skipped("The summary failed; the conversation stays as it is")
+    if isinstance(plan, Skipped) and plan.reason[:16] != session.fold_told:
+        session.fold_told = plan.reason[:16]
+        yield StepEntered(f"{session.path}/turn {session.turn}", plan.reason)
+
+
+def _summary(session: Session, text: str) -> Doing:
+    """The model's summary; empty where it failed."""
+    answer: Completion = yield Complete(prompt(text), SYSTEM, name="summary", model=session.agent.model)
+    session.tokens += answer.usage.total
+    found: Any = "" if answer.failed else answer.text
+    return found
+
+
+def recover(session: Session) -> None:
+    """Take the next rung that changes anything.
+
+    Raises:
+        Ended: There is none left.
+
+    """
+    while session.rung < RUNGS:
+        session.rung += 1
+        if recovered(session.conversation, session.turn, session.rung - 1):
+            return
+    raise Ended("Context Overflow", "the prompt is longer than the model takes, and nothing is left to shorten")

@@ -1,0 +1,1 @@
+"""Conditions, as a small part of JavaScript: text, tree, value."""

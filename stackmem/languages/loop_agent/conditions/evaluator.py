@@ -1,0 +1,156 @@
+"""Evaluates conditions, as JavaScript would: over JSON values only, in a bounded number of steps.
+
+Rule 1: a lookup finds members and items of JSON values, never an attribute of a Python object.
+Rule 2: a missing member is undefined; a member of undefined or null is an error; an unknown name is an error.
+Rule 3: every visit of a node counts, also within functions that are called for items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from . import values
+from .syntax import Arrow, Call, Chain, Fault, Index, Items, Literal, Member, Name, Node, Postfix, Unary, parse
+from .values import UNDEFINED, called
+
+MOST_VISITS = 10_000
+_CONSTANTS: dict[str, Any] = {
+    "undefined": UNDEFINED, "null": None, "true": True, "false": False, "NaN": math.nan, "Infinity": math.inf,
+}  # fmt: skip
+
+
+class Verdict(Struct, frozen=True):
+    """Whether a condition holds, or why that cannot be said."""
+
+    holds: bool
+    fault: str = ""
+
+
+def unparsable(text: Any) -> str:
+    """Why a text is no condition; empty where it is one."""
+    try:
+        parse(text)
+    except Fault as fault:
+        return str(fault)
+    return ""
+
+
+def verdict(text: Any, names: dict[str, Any]) -> Verdict:
+    """Whether the condition holds for these names."""
+    try:
+        node = parse(text)
+        if node is None:
+            return Verdict(False)
+        return Verdict(values.truthy(_Evaluator().evaluate(node, names)))
+    except Fault as fault:
+        return Verdict(False, str(fault))
+
+
+class _Evaluator:
+    """One evaluation; it counts."""
+
+    def __init__(self) -> None:
+        self._visits = 0
+
+    def evaluate(self, node: Node, names: dict[str, Any]) -> Any:
+        self.visit()
+        match node:
+            case Literal():
+                return node.value
+            case Name():
+                return self._named(node.name, names)
+            case Items():
+                return [self.evaluate(item, names) for item in node.items]
+            case Unary():
+                return self._unary(node, names)
+            case Chain():
+                return self._chain(node, names)
+            case Postfix():
+                return self._postfix(node, names)
+
+    def visit(self, times: int = 1) -> None:
+        self._visits += times
+        if self._visits > MOST_VISITS:
+            raise Fault(f"Expression evaluation failed: it takes more than {MOST_VISITS:,} steps")
+
+    def _named(self, name: str, names: dict[str, Any]) -> Any:
+        if name in names:
+            return names[name]
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        raise Fault(f"Expression evaluation failed: {name} is not defined")
+
+    def _unary(self, node: Unary, names: dict[str, Any]) -> Any:
+        *before, last = node.operators
+        if last == "typeof" and isinstance(node.operand, Name):
+            name = node.operand.name
+            value: Any = values.type_of(names.get(name, _CONSTANTS.get(name, UNDEFINED)))
+        else:
+            value = values.applied(last, self.evaluate(node.operand, names), self.visit)
+        for operator in reversed(before):
+            value = values.applied(operator, value, self.visit)
+        return value
+
+    def _chain(self, node: Chain, names: dict[str, Any]) -> Any:
+        value = self.evaluate(node.first, names)
+        for operator, operand in node.rest:
+            if operator == "&&":
+                if not values.truthy(value):
+                    return value
+                value = self.evaluate(operand, names)
+            elif operator == "||":
+                if values.truthy(value):
+                    return value
+                value = self.evaluate(operand, names)
+            else:
+                value = values.combined(operator, value, self.evaluate(operand, names), self.visit)
+        return value
+
+    def _postfix(self, node: Postfix, names: dict[str, Any]) -> Any:
+        value, owner = self.evaluate(node.target, names), Any
+        method = ""
+        for step in node.steps:
+            self.visit()
+            match step:
+                case Member():
+                    _refuse_nothing(value, step.name)
+                    method, owner = step.name, value
+                    value = values.member(value, step.name)
+                case Index():
+                    key = self.evaluate(step.key, names)
+                    name = values.text_of(key, self.visit)
+                    _refuse_nothing(value, name)
+                    method = ""
+                    value = values.member(value, name)
+                case Call():
+                    if not method:
+                        raise Fault("Expression evaluation failed: only methods can be called")
+                    value = self._called(owner, method, step.arguments, names)
+                    method = ""
+        return value
+
+    def _called(self, owner: Any, method: str, given: tuple[Node | Arrow, ...], names: dict[str, Any]) -> Any:
+        arguments: list[Any] = []
+        for each in given:
+            if isinstance(each, Arrow):
+                arguments.append(self._function(each, names))
+            else:
+                arguments.append(self.evaluate(each, names))
+        return called(owner, method, arguments, self.visit)
+
+    def _function(self, arrow: Arrow, names: dict[str, Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            padded = (*given, *[UNDEFINED] * len(arrow.parameters))
+            return self.evaluate(arrow.body, {**names, **dict(zip(arrow.parameters, padded, strict=False))})
+
+        return call
+
+
+def _refuse_nothing(value: Any, name: str) -> None:
+    if value is None or value is UNDEFINED:
+        told = "null" if value is None else "undefined"
+        raise Fault(f"Expression evaluation failed: cannot read '{name[:80]}' of {told}")

@@ -1,0 +1,391 @@
+"""From the text of a ``.agent.yaml`` to the agent, with every fault and its place; and all agents that it can ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.messages import ToolSpec
+from stackmem.languages.effects import LoadSource, Source
+from stackmem.languages.frame.yaml_tree import (
+    Items,
+    Place,
+    Scalar,
+    Table,
+    Tree,
+    YamlError,
+    doubled,
+    kind_of,
+    line_of,
+    parse_yaml,
+    plain,
+)
+from stackmem.languages.language import Reading
+
+from .paths import Rule, parsed_rule
+from .prompt import unknown_params
+from .tools import near
+from .tree import MOST_FAILURES, MOST_ITERATIONS, Action, Agent, Expiry, Fault, Limits, SubAgent
+from .writes import mapping_fault
+
+AGENT_KEYS = (
+    "name", "description", "prompt", "model", "actions", "sub_agents", "payload", "payload_schema", "allowed_paths",
+    "prompt_params", "limits", "loop_result_turns", "expires",
+)  # fmt: skip
+ACTION_KEYS = (
+    "name", "tool", "description", "params", "output_mapping", "parallel", "retries", "min_runs", "max_runs", "expires",
+)  # fmt: skip
+SUB_AGENT_KEYS = ("name", "file", "inline", "messages")
+LIMIT_KEYS = ("iterations", "tokens", "failures", "context_tokens", "usd", "seconds")
+EXPIRY_KEYS = ("turns", "mode", "by", "chars", "prompt")
+MOST_DEPTH = 8
+"""Agents inside of one another."""
+
+
+def load_agent(text: str) -> tuple[Agent | None, tuple[Fault, ...]]:
+    """The agent, and what is wrong; None where the text is no YAML or no mapping."""
+    try:
+        tree = parse_yaml(text)
+    except YamlError as error:
+        return None, (Fault(error.place, "syntax", error.message),)
+    if not isinstance(tree, Table):
+        return None, (Fault(tree.place, "schema", "an agent's definition is a mapping"),)
+    faults: list[Fault] = []
+    return _agent(tree, faults, 0), tuple(faults)
+
+
+def _agent(tree: Tree, faults: list[Fault], depth: int) -> Agent:
+    shape = Shape(tree, "the agent", AGENT_KEYS, faults)
+    actions = tuple(_action(each, faults) for each in shape.items("actions"))
+    subs = tuple(_sub_agent(each, faults, depth) for each in shape.items("sub_agents"))
+    _doubles(shape, "action", [(each.name, each.places.get("name", shape.place)) for each in actions])
+    _doubles(shape, "sub-agent", [(each.name, each.place) for each in subs])
+    params = shape.table("prompt_params")
+    for told in unknown_params(params):
+        shape.fault(shape.at("prompt_params"), "schema", told)
+    return Agent(
+        name=shape.text("name", "agent", needed=True),
+        prompt=shape.text("prompt", needed=True),
+        description=shape.text("description"),
+        model=shape.text("model"),
+        actions=actions,
+        sub_agents=subs,
+        payload=shape.table("payload"),
+        payload_schema=shape.table("payload_schema"),
+        allowed=_allowed(shape),
+        prompt_params=params,
+        limits=_limits(shape, faults),
+        loop_result_turns=shape.count("loop_result_turns", 1, 100),
+        expires=_expiry(shape, faults),
+        places=shape.places(),
+    )
+
+
+def _doubles(shape: Shape, kind: str, named: list[tuple[str, Place]]) -> None:
+    seen: set[str] = set()
+    for name, place in named:
+        if name.lower() in seen:
+            shape.fault(place, "schema", f"two {kind}s are called `{name}`; give one another name")
+        seen.add(name.lower())
+
+
+def _action(tree: Tree, faults: list[Fault]) -> Action:
+    shape = Shape(tree, "an action", ACTION_KEYS, faults)
+    most = shape.count("max_runs", None)
+    least = shape.count("min_runs", 0)
+    if most is not None and least > most:
+        shape.fault(shape.at("min_runs"), "schema", f"`min_runs` ({least}) is above `max_runs` ({most})")
+    mapping = shape.tree("output_mapping")
+    value: Any = None if mapping is None else plain(mapping)
+    told = "" if mapping is None else mapping_fault(value)
+    if told:
+        shape.fault(shape.at("output_mapping"), "bad-path", told)
+    return Action(
+        name=shape.text("name", "action", needed=True),
+        tool=shape.text("tool", "shell", needed=True),
+        description=shape.text("description"),
+        params=shape.table("params"),
+        output_mapping=None if told else value,
+        parallel=shape.flag("parallel", default=False),
+        retries=shape.count("retries", 0, 10),
+        min_runs=least,
+        max_runs=most,
+        expires=_expiry(shape, faults),
+        places=shape.places(),
+    )
+
+
+def _sub_agent(tree: Tree, faults: list[Fault], depth: int) -> SubAgent:
+    shape = Shape(tree, "a sub-agent", SUB_AGENT_KEYS, faults)
+    inline = shape.tree("inline")
+    file = shape.text("file")
+    if (inline is None) == (not file):
+        shape.fault(shape.place, "schema", "a sub-agent has either `file` or `inline`")
+    agent: Agent | None = None
+    if inline is not None and depth >= MOST_DEPTH:
+        shape.fault(inline.place, "schema", f"agents are nested deeper than {MOST_DEPTH}")
+    elif inline is not None:
+        agent = _agent(inline, faults, depth + 1)
+    return SubAgent(
+        name=shape.text("name", "sub-agent", needed=True),
+        place=shape.place,
+        file="" if agent else file,
+        inline=agent,
+        messages=shape.word("messages", ("none", "all", "latest", "bookend"), "none"),
+    )
+
+
+def _allowed(shape: Shape) -> tuple[Rule, ...]:
+    found = []
+    for tree in shape.items("allowed_paths"):
+        if not isinstance(tree, Scalar) or not isinstance(tree.value, str):
+            shape.fault(tree.place, "bad-path", "an allowed path is a text")
+            continue
+        rule = parsed_rule(tree.value)
+        if isinstance(rule, str):
+            shape.fault(tree.place, "bad-path", rule)
+        else:
+            found.append(rule)
+    return tuple(found)
+
+
+def _limits(shape: Shape, faults: list[Fault]) -> Limits:
+    tree = shape.tree("limits")
+    if tree is None:
+        return Limits()
+    limits = Shape(tree, "`limits`", LIMIT_KEYS, faults)
+    return Limits(
+        iterations=limits.count("iterations", MOST_ITERATIONS, MOST_ITERATIONS, 1),
+        tokens=limits.count("tokens", None),
+        failures=limits.count("failures", MOST_FAILURES, 100, 1),
+        context_tokens=limits.count("context_tokens", None),
+        usd=limits.number("usd"),
+        seconds=limits.number("seconds"),
+    )
+
+
+def _expiry(shape: Shape, faults: list[Fault]) -> Expiry | None:
+    tree = shape.tree("expires")
+    if tree is None:
+        return None
+    found = Shape(tree, "`expires`", EXPIRY_KEYS, faults)
+    return Expiry(
+        turns=found.count("turns", 3),
+        mode=found.word("mode", ("none", "remove", "compact"), "remove"),
+        by=found.word("by", ("first", "summary"), "first"),
+        chars=found.count("chars", 500),
+        prompt=found.text("prompt"),
+    )
+
+
+_KINDS = {
+    "text": "a text", "object": "a mapping", "list": "a list", "flag": "true or false",
+    "count": "a whole number from 0", "number": "a number above 0",
+}  # fmt: skip
+MOST = 1_000_000_000
+_MOST_MEANT = 50
+"""Findings after which no more is guessed at, so that a file of strange keys is read in a moment."""
+
+
+class Shape:
+    """One mapping; faults gather in a list that all mappings of a file share.
+
+    Attributes:
+        says: What it is, in messages.
+
+    """
+
+    def __init__(self, tree: Tree, says: str, keys: tuple[str, ...], faults: list[Fault]) -> None:
+        self.place, self.says, self._faults = tree.place, says, faults
+        self._table = tree if isinstance(tree, Table) else Table(tree.place, ())
+        if not isinstance(tree, Table):
+            self.fault(tree.place, "schema", f"{says} is a mapping, not {kind_of(tree)}")
+        for key in doubled(self._table):
+            self.fault(key.place, "schema", f"`{key.value}` stands twice in {says}")
+        for key, _ in self._table.pairs:
+            if key.value not in keys:
+                meant = near(str(key.value), keys) if len(faults) < _MOST_MEANT else ""
+                told = f"did you mean `{meant}`?" if meant else f"known: {', '.join(keys)}"
+                self.fault(key.place, "schema", f"{says} has no `{str(key.value)[:80]}`; {told}")
+
+    def fault(self, place: Place, code: str, message: str, *, warning: bool = False) -> None:
+        self._faults.append(Fault(place, code, message, warning))
+
+    def at(self, key: str) -> Place:
+        tree = self._table.get(key)
+        return tree.place if tree is not None else self.place
+
+    def places(self) -> dict[str, Place]:
+        return {str(key.value): value.place for key, value in self._table.pairs}
+
+    def tree(self, key: str) -> Tree | None:
+        """The value; None where the key is absent or holds nothing."""
+        tree = self._table.get(key)
+        return None if isinstance(tree, Scalar) and tree.value is None else tree
+
+    def text(self, key: str, default: str = "", *, needed: bool = False) -> str:
+        tree = self.tree(key)
+        if tree is None:
+            if needed:
+                self.fault(self.place, "schema", f"{self.says} needs `{key}`")
+            return default
+        if not isinstance(tree, Scalar) or not isinstance(tree.value, str) or (needed and not tree.value.strip()):
+            return str(self._misfit(key, tree, "text", default))
+        return tree.value
+
+    def word(self, key: str, words: tuple[str, ...], default: str) -> Any:
+        found = self.text(key, default).lower()
+        if found not in words:
+            self.fault(self.at(key), "schema", f"`{key}` of {self.says} is one of {', '.join(words)}")
+            return default
+        return found
+
+    def table(self, key: str) -> dict[str, Any]:
+        tree = self.tree(key)
+        if tree is None:
+            return {}
+        found: dict[str, Any] = plain(tree) if isinstance(tree, Table) else self._misfit(key, tree, "object", {})
+        return found
+
+    def items(self, key: str) -> tuple[Tree, ...]:
+        tree = self.tree(key)
+        if tree is None:
+            return ()
+        found: tuple[Tree, ...] = tree.items if isinstance(tree, Items) else self._misfit(key, tree, "list", ())
+        return found
+
+    def flag(self, key: str, default: bool) -> bool:
+        tree = self.tree(key)
+        if tree is None:
+            return default
+        fits = isinstance(tree, Scalar) and isinstance(tree.value, bool)
+        return bool(plain(tree) if fits else self._misfit(key, tree, "flag", default))
+
+    def count(self, key: str, default: Any, most: int = 10**12, least: int = 0) -> Any:
+        tree = self.tree(key)
+        if tree is None:
+            return default
+        value = tree.value if isinstance(tree, Scalar) else None
+        if isinstance(value, bool) or not isinstance(value, int) or not value >= 0:
+            return self._misfit(key, tree, "count", default)
+        if value > most:
+            self.fault(tree.place, "schema", f"`{key}` of {self.says} is {value:,}, at most {most:,}")
+            return most
+        if value < least:
+            self.fault(tree.place, "schema", f"`{key}` of {self.says} is {value:,}, at least {least:,}")
+            return default
+        return value
+
+    def number(self, key: str) -> float | None:
+        tree = self.tree(key)
+        value = tree.value if isinstance(tree, Scalar) else None
+        if tree is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self._misfit(key, tree, "number", None)
+            return None
+        if not 0 < value <= MOST:
+            told = f"`{key}` of {self.says} is {_KINDS['number']} and at most {MOST:,}, not {str(value)[:40]}"
+            self.fault(tree.place, "schema", told)
+            return None
+        return float(value)
+
+    def _misfit(self, key: str, tree: Tree, kind: str, default: Any) -> Any:
+        empty = isinstance(tree, Scalar) and isinstance(tree.value, str) and kind == "text"
+        found = "empty" if empty else kind_of(tree)
+        self.fault(tree.place, "schema", f"`{key}` of {self.says} is {_KINDS[kind]}, not {found}")
+        return default
+
+
+BUILT_IN = ("shell", "read_file", "write_file", "list_files", "make_directory")
+Files = dict[tuple[str, str], tuple[str, Agent]]
+
+
+class Broken(Exception):  # noqa: N818 - a finding, told as a halt
+    """A definition that cannot be used; the message has its place, its line and a caret."""
+
+
+class Loaded(Struct, frozen=True):
+    """An agent and all that it can ask."""
+
+    agent: Agent
+    files: Files
+
+
+def load_family(path: str, text: str) -> Reading:
+    """The agent with all that it can ask.
+
+    Raises:
+        Broken: One of them is missing or has a fault.
+
+    """
+    agent = _sound(path, text)
+    files: Files = {}
+    known: dict[str, Agent] = {path: agent}
+    waiting = [(path, text, agent)]
+    while waiting:
+        source, whole, each = waiting.pop()
+        for sub in named_files(each):
+            if (source, sub.file) in files:
+                continue
+            found: Source = yield LoadSource(sub.file, source)
+            if found.failed:
+                told = Fault(sub.place, "unknown-sub-agent", f"the file {sub.file} cannot be read ({found.failed})")
+                raise Broken(shown(source, whole, told))
+            if found.path not in known:
+                known[found.path] = _sound(found.path, found.text)
+                waiting.append((found.path, found.text, known[found.path]))
+            files[source, sub.file] = (found.path, known[found.path])
+    return Loaded(agent, files)
+
+
+def named_files(agent: Agent) -> Iterator[SubAgent]:
+    """The sub-agents that stand in files, those of inline ones too."""
+    for sub in agent.sub_agents:
+        if sub.inline is not None:
+            yield from named_files(sub.inline)
+        elif sub.file:
+            yield sub
+
+
+def _sound(path: str, text: str) -> Agent:
+    agent, faults = load_agent(text)
+    wrong = next((fault for fault in faults if not fault.warning), None)
+    if wrong is not None or agent is None:
+        raise Broken(shown(path, text, wrong or faults[0]))
+    return agent
+
+
+def shown(path: str, text: str, fault: Fault) -> str:
+    """``path:line:column: message``, the line, and a caret under the place."""
+    line = line_of(text, fault.place)
+    caret = " " * (min(fault.place.column, len(line) + 1) - 1) + "^"
+    return f"{path}:{fault.place.line}:{fault.place.column}: {fault.message}\n    {line}\n    {caret}"
+
+
+def every_agent(loaded: Loaded, path: str) -> Iterator[tuple[str, Agent]]:
+    """``(file, agent)`` of all of them, inline ones too."""
+    seen: set[str] = set()
+    for source, agent in [(path, loaded.agent), *loaded.files.values()]:
+        if source not in seen:
+            seen.add(source)
+            yield from _inner(source, agent)
+
+
+def _inner(source: str, agent: Agent) -> Iterator[tuple[str, Agent]]:
+    yield source, agent
+    for sub in agent.sub_agents:
+        if sub.inline is not None:
+            yield from _inner(source, sub.inline)
+
+
+def unknown_tool(loaded: Loaded, path: str, tools: tuple[ToolSpec, ...]) -> str:
+    """The first action whose tool is not there; empty where all are."""
+    known = (*BUILT_IN, *(tool.name for tool in tools))
+    for source, agent in every_agent(loaded, path):
+        for action in agent.actions:
+            if action.tool not in known:
+                return f"{source}: the action {action.name!r} needs the tool {action.tool!r}; known: {', '.join(known)}"
+    return ""

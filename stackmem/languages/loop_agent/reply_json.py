@@ -1,0 +1,190 @@
+"""One JSON object out of a model's reply: read strictly, with two repairs and no more; and its members.
+
+Rule 1: a fence around the object is taken off; comments and trailing commas outside of strings are taken out; both are
+        recorded.
+Rule 2: everything else that is not one JSON object is a fault with its position, never an exception.
+Rule 3: what is taken away becomes space, so that every position is one in the reply as the model wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.strict_json import line_and_column, strict_value
+
+from .paths import Path, parsed
+
+MOST_CHARS = 1_000_000
+
+_FENCE = re.compile(r"```[A-Za-z0-9]*[ \t]*\r?\n")
+_COMMENT = re.compile(r'"(?:[^"\\\n]+|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_LAST_COMMA = re.compile(r'"(?:[^"\\\n]+|\\.)*"?|[\[{:,](?:\s*,)+|,(?=\s*[\]}])', re.DOTALL)
+_NOT_A_BREAK = re.compile(r"[^\n]")
+
+
+class Found(Struct, frozen=True):
+    """What a reply holds.
+
+    Attributes:
+        value: The object; None where there is a fault.
+        text: The object's own text, at its place in the reply.
+        fault: One sentence with the position; empty where there is none.
+        repairs: What was taken out of it.
+
+    """
+
+    value: dict[str, Any] | None
+    text: str
+    fault: str = ""
+    repairs: tuple[str, ...] = ()
+
+
+def read_object(reply: str) -> Found:
+    """The one object of a reply."""
+    if len(reply) > MOST_CHARS:
+        told = f"the reply has {len(reply):,} characters, at most {MOST_CHARS:,} are read"
+        return Found(None, "", f"{told} ({line_and_column(reply, MOST_CHARS)})")
+    text, repairs = _unwrapped(reply)
+    value, fault = _loaded(text)
+    if fault:
+        cleaned, found = _cleaned(text)
+        if found:
+            text, repairs = cleaned, [*repairs, *found]
+            value, fault = _loaded(text)
+    if not fault and not isinstance(value, dict):
+        begins = line_and_column(text, len(text) - len(text.lstrip()))
+        fault = f"it is {_kind(value)} and not one JSON object ({begins})"
+    return Found(None, text, fault) if fault else Found(value, text, repairs=tuple(repairs))
+
+
+def _unwrapped(reply: str) -> tuple[str, list[str]]:
+    """The reply without the space and the fence around it, each character at its place; and what was taken off."""
+    end, repairs = len(reply.rstrip()), list[str]()
+    start = len(reply) - len(reply.lstrip("\ufeff").lstrip())
+    fence = _FENCE.match(reply, start, end)
+    if fence and reply.endswith("```", fence.end(), end):
+        start, end, repairs = fence.end(), end - 3, ["a code fence was taken off"]
+    body = reply[start:end].lstrip()
+    return _blank(reply[: end - len(body)]) + body.rstrip(), repairs
+
+
+def _blank(text: str) -> str:
+    return _NOT_A_BREAK.sub(" ", text)
+
+
+def _loaded(text: str) -> tuple[Any, str]:
+    try:
+        return strict_value(text, one_each=True, whole=True), ""
+    except json.JSONDecodeError as error:
+        return None, f"it is not one JSON object: {error.msg} at line {error.lineno}, column {error.colno}"
+
+
+def _cleaned(text: str) -> tuple[str, list[str]]:
+    """The text with comments and trailing commas blanked, and what that was."""
+    bare = _COMMENT.sub(_blanked, text)
+    cleaned = _LAST_COMMA.sub(_blanked, bare)
+    found = ["comments were taken out"] if bare != text else []
+    return cleaned, [*found, "trailing commas were taken out"] if cleaned != bare else found
+
+
+def _blanked(match: re.Match[str]) -> str:
+    """A comment or a comma that nothing follows; texts, and commas that nothing precedes, stay."""
+    return _blank(match[0]) if match[0] == "," or match[0][0] == "/" else match[0]
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case list():
+            return "a list"
+        case str():
+            return "a text"
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case _:
+            return "a number"
+
+
+_BEHIND_PLACE = re.compile(r"[^\w.\[\]]")
+
+
+class Misfit(Exception):  # noqa: N818 - a finding that is told to the model
+    """A member has the wrong form; the message begins with its place, unless another is given.
+
+    Attributes:
+        path: Of the member, such as that of ``nextStep.actions[2].name``; () is the whole reply.
+
+    """
+
+    def __init__(self, told: str, place: str | None = None) -> None:
+        super().__init__(told)
+        self.path: Path = parsed(_BEHIND_PLACE.split(told, 1)[0] if place is None else place) or ()
+
+
+def member(value: dict[str, Any], name: str, kind: type, place: str, default: Any) -> Any:
+    """``value[name]``; the default where it is absent or null. The whole reply has the place "".
+
+    Raises:
+        Misfit: It is of another kind.
+
+    """
+    found = value.get(name)
+    if found is None:
+        return default
+    if not _is(found, kind):
+        raise Misfit(f"{place}{'.' if place else ''}{name} must be {_KINDS[kind]}, is {kind_of(found)}")
+    return found
+
+
+def needed(value: dict[str, Any], name: str, kind: type, place: str) -> Any:
+    """As ``member``, but it must be there, a text not empty."""
+    found = member(value, name, kind, place, None)
+    if found is None or (kind is str and not found.strip()):
+        raise Misfit(f"{place}.{name} is missing")
+    return found
+
+
+def count(value: dict[str, Any], name: str, place: str, default: int, least: int, most: int) -> int:
+    """A whole number within bounds."""
+    found = value.get(name)
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
+    if found is None:
+        return default
+    if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
+        raise Misfit(f"{place}.{name} must be a whole number from {least:,} to {most:,}, is {kind_of(found)}")
+    return found
+
+
+def word(value: dict[str, Any], name: str, place: str, words: tuple[str, ...], default: str) -> str:
+    """One of some words, in any case."""
+    found = str(member(value, name, str, place, default))
+    known = next((each for each in words if each.lower() == found.strip().lower()), None)
+    if known is None:
+        raise Misfit(f"{place}.{name} must be one of {', '.join(words)}, is {found[:80]!r}")
+    return known
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, with a scalar's own text."""
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case _:
+            return f"{value!r}"[:80]
+
+
+_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", float: "a number"}
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, kind)

@@ -1,0 +1,255 @@
+"""What an agent reads of what was done: an action's result, a sub-agent's, and those of a loop's iterations.
+
+Rule 1: an outcome is written down when it comes and is let go, however many there are; what stays of it is a line.
+Rule 2: a file is written as soon as it is full, while the loop goes on.
+Rule 3: results of at most 30,000 characters in all are shown in full, and stand in no file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.text import clip_chars
+from stackmem.languages.effects import InvokeTool, ToolAnswer
+
+from .session import Doing
+
+MOST_CHARS = 30_000
+TOLD_AFTER = 3
+
+
+class Outcome(Struct, frozen=True):
+    """What one action or sub-agent came to.
+
+    Attributes:
+        code: In one word; ``SUCCESS`` where it did what was asked.
+        told: One sentence more.
+
+    """
+
+    name: str
+    ok: bool
+    value: Any = None
+    code: str = "SUCCESS"
+    told: str = ""
+
+
+def plain(value: Any) -> str:
+    """A value as text: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def action_text(outcome: Outcome, *, crush: bool, failures: int = 0) -> str:
+    """An action's result as it stands in the conversation; ``failures`` counts those of the same action so far."""
+    lines = [f"## {outcome.name} {'✓' if outcome.ok else '✗'}"]
+    lines.append(f"**Result:** {outcome.code}" + (f" — {outcome.told}" if outcome.told else ""))
+    if outcome.value is not None:
+        lines.append(f"**Output:**\n{clip_chars(_shown(outcome, crush=crush), MOST_CHARS)}")
+    if not outcome.ok and failures >= TOLD_AFTER:
+        lines.append(f"This action has failed {failures} times; do not repeat it as it is, try another way.")
+    return "\n".join(lines)
+
+
+def iteration_text(number: int, outcome: Outcome, *, crush: bool) -> str:
+    """An iteration's result in full."""
+    told = f" — {outcome.told}" if outcome.told else ""
+    shown = _shown(outcome, crush=crush)
+    return f"### Iteration {number}\n{'✓' if outcome.ok else '✗'} {outcome.code}{told}\n{shown}"
+
+
+def _shown(outcome: Outcome, *, crush: bool) -> str:
+    return (crushed(outcome.value) if crush else None) or plain(outcome.value)
+
+
+LEAST_CHARS = 600
+_LEAST_ROWS = 2
+
+
+def crushed(value: Any) -> str | None:
+    """The value as text with tables in it; None where that is no shorter than its JSON, or there is no table in it.
+
+    A text that holds JSON is taken as that JSON.
+    """
+    if isinstance(value, str):
+        if len(value) < LEAST_CHARS or value.lstrip()[:1] not in ("{", "["):
+            return None
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    whole = _json(value)
+    if len(whole) < LEAST_CHARS:
+        return None
+    text = _crushed(value)
+    return text if text is not None and len(text) < len(whole) else None
+
+
+def _crushed(value: Any) -> str | None:
+    if isinstance(value, list):
+        return _table(value)
+    if not isinstance(value, dict):
+        return None
+    lines, any_ = [], False
+    for name, member in value.items():
+        table = _table(member) if isinstance(member, list) else None
+        any_ = any_ or table is not None
+        lines.append(f"{name}: {_json(member)}" if table is None else f"{name}: {table}")
+    return "\n".join(lines) if any_ else None
+
+
+def _table(rows: list[Any]) -> str | None:
+    """Rows of objects with the same members, a line each."""
+    if len(rows) < _LEAST_ROWS or not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
+        return None
+    columns = list(rows[0])
+    if not columns:
+        return None
+    legend = f"[{len(rows)} rows; columns: {' | '.join(columns)}; each cell is JSON]"
+    return "\n".join([legend, *(" | ".join(_json(row[name]) for name in columns) for row in rows)])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+FILE_BYTES = 4 * 1024 * 1024
+"""Of one file of results: what one call can write, with room to spare."""
+_HEAD_CHARS = 80
+
+
+class LoopResults:
+    """The outcomes of one loop, taken in their order.
+
+    Attributes:
+        count: Of them all.
+        errors: How many of them failed.
+
+    """
+
+    def __init__(self, numbers: Iterator[int], *, crush: bool, shown: bool = True) -> None:
+        """Results of a loop; those that will not be ``shown`` are counted only.
+
+        Args:
+            numbers: Of the files that results are written to.
+
+        """
+        self.count = self.errors = 0
+        self._numbers, self._crush, self._shown = numbers, crush, shown
+        self._sections: list[str] | None = []
+        self._section_chars = 0
+        self._lines = (_Lines(), _Lines())  # of what failed, and of what did not
+        self._rows: list[str] = []
+        self._row_bytes = 0
+        self._stem = ""
+        self._files: list[str] = []
+        self._lost = ""
+
+    def take(self, outcome: Outcome) -> Doing:
+        """Note the next outcome; what fills a file is written to it."""
+        index, self.count = self.count, self.count + 1
+        self.errors += not outcome.ok
+        if not self._shown:
+            return
+        self._lines[outcome.ok].add(index, outcome)
+        if self._sections is not None:
+            self._sections.append(iteration_text(self.count, outcome, crush=self._crush))
+            self._section_chars += len(self._sections[-1])
+            self._sections = self._sections if self._section_chars <= MOST_CHARS else None
+        told = {"index": index, "ok": outcome.ok, "code": outcome.code, "told": outcome.told, "value": outcome.value}
+        row = json.dumps(told, ensure_ascii=False, default=str) + "\n"
+        size = len(row.encode("utf-8", "surrogatepass"))
+        if self._rows and self._row_bytes + size > FILE_BYTES:
+            yield from self._write()
+        self._rows.append(row)
+        self._row_bytes += size
+
+    def told(self, head: str) -> Doing:
+        """All of them in full where they are short; else what fits of a line each, errors first, and all in files."""
+        if self._sections is not None and not self._stem:
+            return "\n\n".join([head, *self._sections])
+        yield from self._write()
+        lines, size = [head, self._where()], 0
+        for place, line in enumerate([*self._lines[False].shown, *self._lines[True].shown]):
+            size += len(line) + 1
+            if size > MOST_CHARS:
+                lines.append(f"({self.count - place:,} more)")
+                break
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _write(self) -> Doing:
+        self._stem = self._stem or f".stackmem/loop/{next(self._numbers)}"
+        number = len(self._files) + 1
+        file = f"{self._stem}.jsonl" if number == 1 else f"{self._stem}.{number}.jsonl"
+        rows, self._rows, self._row_bytes = "".join(self._rows), [], 0
+        answer: ToolAnswer = yield InvokeTool("write_file", {"path": file, "content": rows, "parents": True})
+        self._files.append("" if answer.failed else file)
+        if answer.failed:
+            self._lost = self._lost or f" What belongs in {file} could not be written ({answer.detail})."
+
+    def _where(self) -> str:
+        files = [file for file in self._files if file]
+        if not files:
+            return self._lost.strip()
+        kept = files[0] if len(files) == 1 else f"{len(files)} files, from {files[0]} to {files[-1]}"
+        whole = "Results" if self._lost else "All results"
+        return f"{whole} stand in full in {kept}, one JSON object a line.{self._lost}"
+
+
+class _Lines:
+    """A line for each outcome of one sort, as long as it could be shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self._left = MOST_CHARS
+
+    def add(self, index: int, outcome: Outcome) -> None:
+        if self._left < 0:
+            return
+        said = plain(outcome.value if outcome.ok else (outcome.told or outcome.code))
+        brief = " ".join(said[: _HEAD_CHARS * 2].split())[:_HEAD_CHARS]
+        self.shown.append(f"{index} {'ok' if outcome.ok else 'error'} {brief}")
+        self._left -= len(self.shown[-1]) + 1
+
+
+class LoopDone(Struct, frozen=True):
+    """What a loop came to.
+
+    Attributes:
+        kind: ``ForEach`` or ``While``; ``over`` is its collection or condition.
+        stopped: Why it ended before its time; empty where it did not.
+
+    """
+
+    kind: str
+    over: str
+    results: LoopResults
+    stopped: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def completed(self) -> str:
+        """The sentence that stays in the conversation."""
+        times = f"after {self.results.count} iteration(s)"
+        if self.stopped:
+            return f"{self.kind} loop stopped {times}: {self.stopped}"
+        if self.kind == "ForEach":
+            return f"Completed ForEach loop request using collection at '{self.over}'"
+        return f"Completed While loop request using condition '{self.over}' {times}"
+
+    @property
+    def head(self) -> str:
+        """What stands above the results."""
+        lines = [
+            "## Loop Completed",
+            f"**Type:** {self.kind}",
+            f"**{'Collection' if self.kind == 'ForEach' else 'Condition'}:** {self.over}",
+            f"**Processed:** {self.results.count}, **Errors:** {self.results.errors}",
+        ]
+        if self.stopped:
+            lines.append(f"**Stopped:** {self.stopped}")
+        return "\n".join([*lines, *(f"**Warning:** {told}" for told in self.warnings)])

@@ -1,0 +1,194 @@
+"""Actions: a tool under a name of the agent's own. Runs them, together where that is allowed, with their retries."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.json_schema import first_fault
+from stackmem.core.messages import ToolSpec
+from stackmem.languages.effects import Group, InvokeTool, ToolAnswer
+
+from .references import excess
+from .response import ActionCall
+from .results import Outcome
+from .session import Doing, Session, pause
+from .tree import Action, Agent
+
+_TEXT = {"type": "string"}
+
+
+def _takes(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {**required, **optional},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
+    "shell": (
+        "Runs a command in the workspace; gives stdout, stderr and exit_code.",
+        _takes({"command": _TEXT}, working_directory=_TEXT, env={"type": "object"}, timeout_seconds={"type": "number"}),
+    ),
+    "read_file": ("Gives the text of a file of the workspace.", _takes({"path": _TEXT})),
+    "write_file": (
+        "Writes a file of the workspace; parents: true makes its directories.",
+        _takes({"path": _TEXT, "content": _TEXT}, parents={"type": "boolean"}),
+    ),
+    "list_files": ("Gives the paths of the workspace, or of one of its directories.", _takes({}, path=_TEXT)),
+    "make_directory": ("Makes a directory in the workspace.", _takes({"path": _TEXT})),
+}
+
+
+def with_tools(agent: Agent, tools: tuple[ToolSpec, ...]) -> Agent:
+    """The agent, inline ones in it too, with its tools' own words where an action has none."""
+    own = {tool.name: (tool.description, json.loads(tool.schema)) for tool in tools}
+    return _with(agent, {**BUILT_IN, **own})
+
+
+def _with(agent: Agent, known: dict[str, tuple[str, dict[str, Any]]]) -> Agent:
+    return replace(
+        agent,
+        actions=tuple(_told(action, known) for action in agent.actions),
+        sub_agents=tuple(
+            replace(sub, inline=_with(sub.inline, known)) if sub.inline else sub for sub in agent.sub_agents
+        ),
+    )
+
+
+def _told(action: Action, known: dict[str, tuple[str, dict[str, Any]]]) -> Action:
+    description, schema = known.get(action.tool, ("", {}))
+    return replace(action, description=action.description or description, params=action.params or schema)
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+def found(name: str, among: Sequence[T], kind: str) -> T | str:
+    """The one of that name in any case, else the only one that contains it, else what is wrong."""
+    wanted = name.strip().lower()
+    exact = [each for each in among if each.name.lower() == wanted]
+    if exact:
+        return exact[0]
+    near = [each for each in among if wanted and wanted in each.name.lower()]
+    if len(near) == 1:
+        return near[0]
+    if near:
+        return f"{name[:80]!r} could be {', '.join(each.name for each in near)}; give the whole name"
+    known = ", ".join(each.name for each in among) or "none"
+    return f"there is no {kind} {name[:80]!r}; known: {known}"
+
+
+def near(name: str, known: Collection[str]) -> str:
+    """The known name that was meant, as it seems; empty where none is like it."""
+    found = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in known], n=1, cutoff=0.75)
+    return next((each for each in known if each.lower() == found[0]), "") if found else ""
+
+
+MOST_TOGETHER = 10
+_LONGEST_WAIT = 60.0
+NOT_RUN = ("UNKNOWN_ACTION", "MAX_RUNS", "BAD_PARAMETERS")
+"""Codes of what no tool was asked for, so that nothing else in the trace tells of it."""
+_HOPELESS = ("bad_arguments", "unknown_tool")
+
+
+class Ready(Struct, frozen=True):
+    """An action that can be run."""
+
+    action: Action
+    effect: InvokeTool
+
+
+def ready(session: Session, call: ActionCall) -> Ready | Outcome:
+    """The action with its parameters checked, or why it is not run."""
+    action = found(call.name, session.agent.actions, "action")
+    if isinstance(action, str):
+        return Outcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", told=action)
+    if action.max_runs is not None and session.runs.get(action.name, 0) >= action.max_runs:
+        return Outcome(action.name, ok=False, code="MAX_RUNS", told=f"it may run {action.max_runs} times, and has")
+    fault = excess(call.params) or (first_fault(call.params, action.params) if action.params else "")
+    if fault:
+        return Outcome(action.name, ok=False, code="BAD_PARAMETERS", told=fault)
+    arguments = dict(call.params)
+    seconds = arguments.pop("timeout_seconds", None) if action.tool == "shell" else None
+    timeout = float(seconds) if isinstance(seconds, int | float) else None
+    return Ready(action, InvokeTool(action.tool, arguments, timeout))
+
+
+def run_actions(session: Session, calls: tuple[ActionCall, ...]) -> Doing:
+    """The outcome of each call, in order; neighbours that may run together do."""
+    outcomes: list[Outcome] = []
+    at = 0
+    while at < len(calls):
+        upto = at + 1
+        while upto < len(calls) and _together(session, calls[at]) and _together(session, calls[upto]):
+            upto += 1
+        outcomes += yield from run_batch(session, calls[at:upto], MOST_TOGETHER)
+        at = upto
+    return outcomes
+
+
+def _together(session: Session, call: ActionCall) -> bool:
+    action = found(call.name, session.agent.actions, "action")
+    return not isinstance(action, str) and action.parallel and action.max_runs is None
+
+
+def run_batch(session: Session, calls: tuple[ActionCall, ...], most: int) -> Doing:
+    """The outcomes of calls that are made together; those that fail are repeated as their definitions say."""
+    outcomes: dict[int, Outcome] = {}
+    waiting: list[tuple[int, Ready]] = []
+    for index, call in enumerate(calls):
+        prepared = ready(session, call)
+        if isinstance(prepared, Outcome):
+            outcomes[index] = prepared
+            if prepared.code == "BAD_PARAMETERS":
+                session.failures[prepared.name] = session.failures.get(prepared.name, 0) + 1
+        else:
+            waiting.append((index, prepared))
+    attempt = 0
+    while waiting:
+        answers = yield from _asked(tuple(prepared.effect for _, prepared in waiting), most)
+        again: list[tuple[int, Ready]] = []
+        for (index, prepared), answer in zip(waiting, answers, strict=True):
+            outcomes[index] = outcome = _outcome(prepared.action.name, answer)
+            session.ran(prepared.action, ok=outcome.ok)
+            allowed = prepared.action.max_runs
+            spent = allowed is not None and session.runs[prepared.action.name] >= allowed
+            if not outcome.ok and attempt < prepared.action.retries and not spent and answer.failed not in _HOPELESS:
+                again.append((index, prepared))
+        if again:
+            yield from pause(session, min(2.0**attempt, _LONGEST_WAIT))
+        waiting, attempt = again, attempt + 1
+    return [outcomes[index] for index in range(len(calls))]
+
+
+def _asked(effects: tuple[InvokeTool, ...], most: int) -> Doing:
+    if len(effects) == 1:
+        return ((yield effects[0]),)
+    return (yield Group(effects, most))
+
+
+def _outcome(name: str, answer: ToolAnswer) -> Outcome:
+    if answer.failed:
+        return Outcome(name, ok=False, value=answer.value, code=answer.failed.upper(), told=answer.detail)
+    return Outcome(name, ok=True, value=answer.value)
+
+
+def mapping_of(session: Session, call: ActionCall) -> Any:
+    """Where the result of a call goes: as the call says, else as the action's definition does."""
+    if call.mapping is not None:
+        return call.mapping
+    action = found(call.name, session.agent.actions, "action")
+    return None if isinstance(action, str) else action.output_mapping

@@ -1,0 +1,122 @@
+"""What a ``NAME.agent.yaml`` says, as values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from stackmem.languages.frame.yaml_tree import Place
+
+from .paths import Rule
+
+Mode = Literal["none", "all", "latest", "bookend"]
+MOST_ITERATIONS = 5_000
+MOST_FAILURES = 10
+
+
+class Fault(Struct, frozen=True):
+    """What is wrong with a definition; ``code`` is the linter's word."""
+
+    place: Place
+    code: str
+    message: str
+    warning: bool = False
+
+
+class Expiry(Struct, frozen=True):
+    """When a result leaves the prompt, or is shortened in it.
+
+    Attributes:
+        turns: It is due when it is older than this.
+        mode: ``none`` keeps it.
+        by: How it is compacted: its first ``chars`` characters, or a summary by the model.
+        prompt: What the model is asked for; empty is the built-in request.
+
+    """
+
+    turns: int
+    mode: Literal["none", "remove", "compact"] = "remove"
+    by: Literal["first", "summary"] = "first"
+    chars: int = 500
+    prompt: str = ""
+
+
+class Limits(Struct, frozen=True):
+    """What one run of the agent may use.
+
+    Attributes:
+        context_tokens: Estimated tokens of the conversation at three quarters of which it is summarised; None is the
+            model's own window, and 8,000 where that is not known.
+        usd, seconds: Of the agent that is run, they become the run's own; of a sub-agent, those of each time it is
+            asked, see ``spending``.
+
+    """
+
+    iterations: int = MOST_ITERATIONS
+    tokens: int | None = None
+    failures: int = MOST_FAILURES
+    context_tokens: int | None = None
+    usd: float | None = None
+    seconds: float | None = None
+
+
+class Action(Struct, frozen=True):
+    """Something the agent may do: a tool under a name of its own.
+
+    Attributes:
+        params: A JSON Schema; empty takes anything.
+        output_mapping: As a loop's ``outputMapping``; None has none.
+        parallel: It may run beside others, if its tool may.
+        retries: Times it is repeated after a failure.
+
+    """
+
+    name: str
+    tool: str
+    description: str = ""
+    params: dict[str, Any] = {}
+    output_mapping: Any = None
+    parallel: bool = False
+    retries: int = 0
+    min_runs: int = 0
+    max_runs: int | None = None
+    expires: Expiry | None = None
+    places: dict[str, Place] = field(default_factory=dict)
+
+
+class SubAgent(Struct, frozen=True):
+    """Another agent that this one may ask; exactly one of ``file`` and ``inline`` is there."""
+
+    name: str
+    place: Place
+    file: str = ""
+    inline: Agent | None = None
+    messages: Mode = "none"
+
+
+class Agent(Struct, frozen=True):
+    """One agent.
+
+    Attributes:
+        payload: What its payload begins with.
+        payload_schema: A JSON Schema; empty asks nothing.
+        allowed: Paths it may change; none is all.
+        expires: Overrides what actions and kinds of results say.
+
+    """
+
+    name: str
+    prompt: str
+    description: str = ""
+    model: str = ""
+    actions: tuple[Action, ...] = ()
+    sub_agents: tuple[SubAgent, ...] = ()
+    payload: dict[str, Any] = {}
+    payload_schema: dict[str, Any] = {}
+    allowed: tuple[Rule, ...] = ()
+    prompt_params: dict[str, Any] = {}
+    limits: Limits = Limits()
+    loop_result_turns: int = 1
+    expires: Expiry | None = None
+    places: dict[str, Place] = field(default_factory=dict)

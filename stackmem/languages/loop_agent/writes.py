@@ -1,0 +1,148 @@
+"""Where results go in the payload, what happened between two payloads, and many iterations brought together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from .paths import MISSING, MOST_STEPS, Draft, Path, Rule, looked_up, parsed, spelled
+from .payload import write_one
+from .references import Names, excess, resolved
+
+
+class Write(Struct, frozen=True):
+    """One value at one place; ``appended`` items go behind the list that stands there, ``gone`` takes it away."""
+
+    path: Path
+    value: Any = None
+    appended: bool = False
+    gone: bool = False
+
+
+def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
+    """What leads from one to the other."""
+    if before is after:  # what an agent left alone is not looked through
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in before:
+            if name not in after:
+                yield Write((*path, name), gone=True)
+        for name, value in after.items():
+            yield from writes_between(before.get(name, MISSING), value, (*path, name))
+    elif isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
+        if len(after) > len(before):
+            yield Write(path, after[len(before) :], appended=True)
+    elif before is MISSING or type(before) is not type(after) or before != after:
+        yield Write(path, after)
+
+
+_MOST_TOLD = 50
+
+
+class Merged:
+    """A payload into which iterations are merged one by one, in their order; the last one wins, and is told of."""
+
+    def __init__(self, payload: Any, rules: tuple[Rule, ...], *, together: bool) -> None:
+        """A payload to merge into; only what ran ``together`` can be at odds."""
+        self._together = together
+        self._draft = Draft(payload)
+        self.warnings: list[str] = []
+        self._rules = rules
+        self._first: dict[Path, tuple[int, Write]] = {}
+
+    @property
+    def payload(self) -> Any:
+        return self._draft.value
+
+    def give(self, value: Any) -> None:
+        """Note that an iteration was given ``value``, which may be a part of the payload."""
+        self._draft.give(value)
+
+    def merge(self, index: int, writes: Iterator[Write] | tuple[Write, ...]) -> None:
+        for write in writes:
+            if write.appended:
+                self._append(write)
+                continue
+            if self._together:
+                self._compare(index, write)
+            self._put(write.path, write.value, gone=write.gone)
+
+    def _compare(self, index: int, write: Write) -> None:
+        known = self._first.setdefault(write.path, (index, write))
+        if known[0] != index and known[1] != write:
+            place = spelled(write.path)
+            self._warn(f"iterations {known[0]} and {index} wrote different values to '{place}'; the later holds")
+            self._first[write.path] = (index, write)
+
+    def _append(self, write: Write) -> None:
+        have = looked_up(self.payload, write.path)
+        for place, item in enumerate(write.value, len(have) if isinstance(have, list) else 0):
+            self._put((*write.path, place), item)
+
+    def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
+        fault = excess(value) or ("the place is too deep" if len(path) > MOST_STEPS else "")
+        if fault:
+            self._warn(f"nothing was written to '{spelled(path)[:80]}': {fault}")
+            return
+        for refused in write_one(self._draft, path, value, self._rules, gone=gone):
+            self._warn(refused)
+
+    def _warn(self, told: str) -> None:
+        if told not in self.warnings and len(self.warnings) < _MOST_TOLD:
+            self.warnings.append(told)
+
+
+def pairs_of(mapping: Any) -> tuple[tuple[str, str], ...] | None:
+    """``(result path, payload path)``, each as text; None where it is no mapping."""
+    if isinstance(mapping, str) and mapping.lstrip().startswith("{") and not mapping.lstrip().startswith("{{"):
+        try:
+            mapping = json.loads(mapping)
+        except (ValueError, RecursionError):
+            return None
+    if isinstance(mapping, str):
+        return (("", mapping),)
+    if isinstance(mapping, dict) and all(isinstance(value, str) for value in mapping.values()):
+        return tuple((str(name), value) for name, value in mapping.items())
+    return None
+
+
+def mapping_fault(mapping: Any) -> str:
+    """What is wrong with an output mapping; empty where nothing is. References in payload paths are not looked at."""
+    pairs = pairs_of(mapping)
+    if pairs is None:
+        return "an output mapping is a payload path, or an object of result path to payload path"
+    for source, target in pairs:
+        if parsed(source) is None:
+            return f"{source[:80]!r} is no path in a result; write it like a.b[0]"
+        if "{{" not in target and not parsed(_bare(target)):
+            return f"{target[:80]!r} is no path in the payload; write it like a.b[0]"
+    return ""
+
+
+def writes_of(mapping: Any, result: Any, names: Names, warnings: list[str]) -> tuple[Write, ...]:
+    """What a sound mapping writes of a result."""
+    found = []
+    for source, target in pairs_of(mapping) or ():
+        value = looked_up(result, parsed(source) or ())
+        spelled = str(resolved(target, names, warnings)) if "{{" in target else target
+        path = parsed(_bare(spelled))
+        if value is MISSING:
+            _warn(warnings, f"the result has no '{source}', so nothing was written to '{spelled}'")
+        elif not path:
+            _warn(warnings, f"{spelled[:80]!r} is no path in the payload; nothing was written there")
+        else:
+            found.append(Write(path, value))
+    return tuple(found)
+
+
+def _bare(path: str) -> str:
+    text = path.strip()
+    return text[len("payload.") :] if text.lower().startswith("payload.") else text
+
+
+def _warn(warnings: list[str], told: str) -> None:
+    if told not in warnings and len(warnings) < 50:
+        warnings.append(told)

@@ -1,0 +1,163 @@
+"""Calls: what a name means, which arguments it takes, and what is wrong with a call before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct
+
+from .literals import CallTo, Variable
+from .prompt import BUILT_IN_CALLS
+from .state import LARGE_CHARS, AgentState, World
+from .tree import Param, Playbook, Program
+
+_BUILT_IN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "Say": (("message",), ("message",)),
+    "SaveArtifact": (("artifact_name", "artifact_summary", "artifact_content"), ("name", "summary", "content")),
+    "LoadArtifact": (("artifact_name",), ("name",)),
+    "SendMessage": (("target_agent_id", "message"), ("target", "message")),
+    "WaitForMessage": (("source_agent_id",), ("source",)),
+}
+"""Name to its parameters, and to the short names that are taken for them."""
+_MOST_TOLD = 30
+_MOST_NAME = 80
+
+
+class Target(Struct, frozen=True):
+    """What a call's name means; without a playbook it is built in."""
+
+    name: str
+    agent: str = ""
+    book: Playbook | None = None
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        return self.book.params if self.book else tuple(map(Param, _BUILT_IN[self.name][0]))
+
+
+def find(program: Program, agent: str, name: str) -> Target | None:
+    """What ``name`` means to an agent: built in, its own, or another agent's that is public."""
+    if name in _BUILT_IN:
+        return Target(name)
+    owner, _, inner = name.rpartition(".")
+    book = program.book(owner or agent, inner)
+    if book is not None and (book.public or owner in ("", agent)):
+        return Target(inner, owner or agent, book)
+    return None if owner else _public(program, agent, inner)
+
+
+def _public(program: Program, agent: str, name: str) -> Target | None:
+    """The first agent's, in the order of the file, that is public."""
+    others = program.public.get(name, ())
+    return next((Target(name, each, book) for each, book in others if each != agent), None)
+
+
+def bound(target: Target, call: CallTo) -> dict[str, Any] | str:
+    """Parameter to what is given for it, or what is wrong."""
+    names = [param.name for param in target.params]
+    if len(call.values) > len(names):
+        return f"{_shown(target)} takes {len(names)} arguments, {len(call.values)} are given"
+    found = dict(zip(names, call.values, strict=False))
+    short = dict(zip(_BUILT_IN[target.name][1], names, strict=True)) if target.book is None else {}
+    for given, value in call.named:
+        name = given if given in names else short.get(given, "")
+        if not name:
+            return f"{_shown(target)} has no parameter {given}"
+        if name in found:
+            return f"{_shown(target)} is given {name} twice"
+        found[name] = value
+    missing = [param.name for param in target.params if param.required and param.name not in found]
+    if missing:
+        return f"{_shown(target)} needs {', '.join(missing)}"
+    return {**{each.name: each.default for each in target.params if not each.required}, **found}
+
+
+def _shown(target: Target) -> str:
+    return (
+        target.book.signature if target.book else next(each for each in BUILT_IN_CALLS if each.startswith(target.name))
+    )
+
+
+def fault_of(world: World, agent: AgentState, call: CallTo, pending: Collection[str]) -> str:
+    """What is wrong with a call and the calls inside it; the first fault, or nothing.
+
+    Args:
+        pending: Variables that an earlier queued call will bind.
+
+    """
+    for each in calls_in(call):
+        target = find(world.program, agent.agent.name, each.name)
+        if target is None:
+            return unknown_name(world.program, agent.agent.name, each.name)
+        given = bound(target, each)
+        if isinstance(given, str):
+            return given
+        for name, value in given.items():
+            if name == "artifact_name" and target.book is None and isinstance(value, Variable):
+                continue
+            for variable in _own_variables(value):
+                if variable not in agent.variables and variable not in pending:
+                    return f"${variable} has no value in {each.name}(…); set it first, or give a literal"
+    return ""
+
+
+def unknown_name(program: Program, agent: str, name: str) -> str:
+    """That nothing has this name, and what has one; of many the first."""
+    known = list(islice(_names(program, agent), _MOST_TOLD + 1))
+    told = [*known[:_MOST_TOLD], *(["…"] if len(known) > _MOST_TOLD else []), *_BUILT_IN]
+    return f"there is no playbook {name[:_MOST_NAME]}; known: {', '.join(told)}"
+
+
+def _names(program: Program, agent: str) -> Iterator[str]:
+    """What an agent may call, its own first."""
+    yield from program.names(agent)
+    for named in program.public.values():
+        yield from (f"{each}.{book.name}" for each, book in named if each != agent)
+
+
+def calls_in(value: Any) -> Iterator[CallTo]:
+    """Every call in a value, the inner ones first."""
+    match value:
+        case CallTo():
+            for each in (*value.values, *(inner for _, inner in value.named)):
+                yield from calls_in(each)
+            yield value
+        case list():
+            for each in value:
+                yield from calls_in(each)
+        case dict():
+            for each in value.values():
+                yield from calls_in(each)
+
+
+def _own_variables(value: Any) -> Iterator[str]:
+    """Variables of a value, without those of the calls in it."""
+    match value:
+        case Variable():
+            yield value.name
+        case list():
+            for each in value:
+                yield from _own_variables(each)
+        case dict():
+            for each in value.values():
+                yield from _own_variables(each)
+
+
+def artifact_name(world: World, agent: AgentState, given: Any, *, loading: bool) -> Any:
+    """The name that ``$x`` stands for as an artifact's: its value if that is a text, else ``x``.
+
+    Where it is loaded and no artifact has that name, it is the variable itself, with its ``$``.
+    """
+    name = given.name if isinstance(given, Variable) else given[1:] if _like_variable(given) else ""
+    if not name:
+        return given
+    value = agent.variables.get(name)
+    found = value if isinstance(value, str) else name
+    itself = loading and found not in world.artifacts and name in agent.variables
+    return f"${name}" if itself and (found == name or len(found) > LARGE_CHARS) else found
+
+
+def _like_variable(given: Any) -> bool:
+    return isinstance(given, str) and given[:1] == "$" and given[1:].isidentifier()

@@ -1,0 +1,263 @@
+"""Runs a program: where it starts, agents by turns, and each playbook in a frame of its own.
+
+Rule 1: a reply that breaks the contract is answered with what is wrong; after three in a row the program halts.
+Rule 2: a frame that returned leaves its summary in the log and nothing else; its parameters get their old values.
+Rule 3: agents take turns in the order of the file; one runs until it waits for a message that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.program_facts import PhaseEnded
+from stackmem.errors import UsageError
+from stackmem.languages.effects import Completion, Halted
+from stackmem.languages.frame.values import as_text, digest_of, variable_set
+
+from .errors import halted
+from .prompt import ask
+from .python_functions import run_function
+from .reply import Returned, read_reply
+from .session_log import brief, value_text
+from .state import Doing, Exit, Frame, Here, Waiting, World, excess, resolved
+from .tools import heard, run_queue
+from .tree import Agent, Playbook, Program
+from .turns import Turn, lines_expected, take
+
+Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
+
+
+def entries_of(program: Program, named: str, inputs: Mapping[str, Any]) -> Entries:
+    """Agent to the playbooks that it begins with, each with its arguments.
+
+    Args:
+        named: The playbook of ``--entry``, alone or with its agent's name; empty is the BGN ones, else the first.
+
+    Raises:
+        UsageError: There is none of that name, or the inputs are not its parameters.
+
+    """
+    chosen = _chosen(program, named)
+    known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
+    given = {name.lstrip("$"): value for name, value in inputs.items()}
+    for name in given:
+        if name not in known:
+            raise UsageError(f"the program has no input {name[:80]!r}; known: {', '.join(known) or 'none'}")
+    missing = [param.name for _, book in chosen for param in book.params if param.required and param.name not in given]
+    if missing:
+        raise UsageError(f"the program needs the input {missing[0]}; give it as --input {missing[0]}=TEXT")
+    found: Entries = {}
+    for agent, book in chosen:
+        defaults = {param.name: param.default for param in book.params if not param.required}
+        own = {param.name: given[param.name] for param in book.params if param.name in given}
+        found.setdefault(agent.name, []).append((book, {**defaults, **own}))
+    return found
+
+
+def _chosen(program: Program, named: str) -> list[tuple[Agent, Playbook]]:
+    every = list(program.all())
+    if named:
+        owner, _, name = named.rpartition(".")
+        found = [pair for pair in every if pair[1].name == name and (not owner or pair[0].name == owner)]
+        if not found:
+            told = ", ".join(book.name for _, book in every)
+            raise UsageError(f"there is no playbook {named[:80]!r} to start with; known: {told}")
+        return found[:1]
+    begin = [pair for pair in every if pair[1].begins()]
+    if begin:
+        return begin
+    return [next((pair for pair in every if not pair[1].python), every[0])]
+
+
+Play = Callable[[Here, Playbook, dict[str, Any]], Doing]
+
+
+class _Thread(Struct, eq=False):
+    """One agent's own playbooks, one after another.
+
+    Attributes:
+        waits: What it waits for; None while it can go on.
+        send: What it is sent next.
+
+    """
+
+    here: Here
+    doing: Any
+    waits: Waiting | None = None
+    send: Any = None
+    value: Any = None
+    done: bool = False
+
+
+def run_agents(
+    world: World, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], play: Play, *, debug: bool
+) -> Doing:
+    """Run the entry playbooks of each agent; gives the value of the first agent's last one.
+
+    Raises:
+        Halted: All wait, and there is nothing to deliver.
+
+    """
+    threads = []
+    for name, todo in entries.items():
+        here = Here(world, world.agents[name], [], debug)
+        threads.append(_Thread(here, _one_after_another(here, todo, play)))
+    try:
+        while not all(thread.done for thread in threads):
+            ready = [thread for thread in threads if _ready(thread)]
+            if not ready:
+                waits = [thread.waits for thread in threads if thread.waits]
+                told = "; ".join(f"{each.agent} waits for {each.source}" for each in waits)
+                raise halted("Deadlock", f"{told}; nobody is left to send a message", world.path)
+            yield from _turn(ready[0])
+    except Exit:
+        return None
+    return threads[0].value
+
+
+def _one_after_another(here: Here, todo: list[tuple[Playbook, dict[str, Any]]], play: Play) -> Doing:
+    value = None
+    for book, arguments in todo:
+        value = yield from play(here, book, arguments)
+    return value
+
+
+def _ready(thread: _Thread) -> bool:
+    if thread.done:
+        return False
+    return thread.waits is None or bool(thread.here.agent.inbox.get(thread.waits.source))
+
+
+def _turn(thread: _Thread) -> Doing:
+    """Let an agent run until it waits, or is through."""
+    if thread.waits is not None:
+        thread.send = "\n".join(thread.here.agent.inbox.pop(thread.waits.source))
+        thread.waits = None
+    try:
+        asked = thread.doing.send(thread.send)
+        while not isinstance(asked, Waiting):
+            try:
+                answer = yield asked
+            except Halted as refused:
+                asked = thread.doing.throw(refused)  # the line that asked for it says where it stands
+            else:
+                asked = thread.doing.send(answer)
+        thread.waits = asked
+    except StopIteration as stop:
+        thread.value, thread.done = stop.value, True
+
+
+MOST_MISSES = 3
+_ABSENT = object()
+
+
+def play(here: Here, book: Playbook, arguments: dict[str, Any]) -> Doing:
+    """Run a playbook or function; gives its value, or a ``Failure`` of a function.
+
+    Raises:
+        Exit: The program ends.
+        Halted: It cannot go on.
+
+    """
+    if book.python:
+        return (yield from run_function(here, book, arguments, play))
+    agent = here.agent
+    frame = Frame(book, arguments, mark=len(agent.log), loaded={}, returned={})
+    called = f"{book.name}({', '.join(f'{name}={value_text(value, 60)}' for name, value in arguments.items())})"
+    before = {name: agent.variables.get(name, _ABSENT) for name in arguments}
+    yield from here.enter(book.name, book.says or called)
+    agent.frames.append(frame)
+    here.watched("entered", called)
+    outer_changed, agent.changed = agent.changed, set()
+    for name, value in arguments.items():
+        agent.bind(name, value)
+        yield variable_set(name, value)
+    try:
+        value = yield from _turns(here, frame, called)
+    except Exit:
+        agent.frames.pop()
+        yield from here.leave("the program ended here")
+        raise
+    here.watched("left", f"{called} returned {value_text(value)}")
+    changed = sorted(name for name in agent.changed if name in agent.variables)
+    yield PhaseEnded(book.name, {f"${name}": digest_of(agent.variables[name]) for name in changed})
+    agent.changed |= outer_changed
+    agent.frames.pop()
+    for name, outer in before.items():
+        agent.variables.pop(name, None)
+        if outer is not _ABSENT:
+            agent.variables[name] = outer
+    summary = f"{called} returned {value_text(value)}. {frame.recap}".rstrip()
+    agent.log.fold(frame.mark, summary)
+    yield from here.leave(summary)
+    return value
+
+
+def _turns(here: Here, frame: Frame, called: str) -> Doing:
+    """The value that the playbook returns."""
+    instruction = f"Execute {called}"
+    while True:
+        answer: Completion = yield ask(here.world, here.agent, frame, instruction)
+        if answer.failed == "window":
+            told = f"the prompt is longer than the model takes ({answer.detail})"
+            raise _halt(here, frame, "Prompt Too Long", told, instruction)
+        if answer.failed:
+            turn = Turn(fault=f"the reply was {answer.failed}; write a shorter one, by the contract", text=answer.text)
+        else:
+            here.world.frame = frame
+            turn = yield from take(here, frame, read_reply(answer.text))
+        for note in turn.notes:
+            here.agent.log.add("MEDIUM", f"note: {note}")
+        if turn.fault:
+            instruction = _missed(here, frame, turn, answer.text)
+            continue
+        frame.misses = 0
+        lines = yield from run_queue(here, frame, turn.queue, play)
+        if isinstance(turn.end, Returned):
+            value = resolved(turn.end.value, here.agent.variables)
+            if why := excess(value):
+                instruction = _going_on(frame, [*lines, f"what? it was not returned: {why}"])
+                continue
+            return value
+        match turn.end.to if turn.end else "call":
+            case "user":
+                said = yield from heard(here, f"({frame.place}) your answer")
+                lines.append(f"User said: {said}")
+            case "return":
+                return None
+            case "exit":
+                raise Exit
+            case _:
+                pass
+        instruction = _going_on(frame, [*lines, *(f"note: {note}" for note in turn.notes)])
+
+
+def _going_on(frame: Frame, lines: list[str]) -> str:
+    done = f"{frame.place} was executed - continue execution." if frame.at else f"Continue {frame.book.name}."
+    return "\n".join([done, *lines])
+
+
+def _missed(here: Here, frame: Frame, turn: Turn, reply: str) -> str:
+    """What the model is told of a reply that broke the contract.
+
+    Raises:
+        Halted: It was one too many.
+
+    """
+    frame.misses += 1
+    shown_text = brief(turn.text or reply, 200)
+    if frame.misses > MOST_MISSES:
+        told = f"{frame.misses} replies in a row broke the contract; the last: {turn.fault}"
+        raise _halt(here, frame, "Contract Broken", told, as_text(turn.text or reply))
+    what = f"what? {turn.fault}" + (f" (at {shown_text!r})" if shown_text else "")
+    here.agent.log.add("HIGH", what)
+    rest = "Nothing from there on was performed, and calls queued before it were dropped; queue them again."
+    left = f"{lines_expected(frame)}. {MOST_MISSES - frame.misses + 1} more such replies halt the program."
+    return _going_on(frame, [what, rest, left[0].upper() + left[1:]])
+
+
+def _halt(here: Here, frame: Frame, kind: str, told: str, text: str) -> Halted:
+    return halted(kind, told, here.world.where(frame), text)

@@ -1,0 +1,152 @@
+"""What can be known of a program before it runs: its calls, lines, variables and yields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackmem.languages.language import Finding, Reading
+
+from .calls import Target, calls_in, find, unknown_name
+from .errors import PlaybookError
+from .literals import CallTo, LiteralFault, Reader
+from .reader import read_program
+from .tree import Agent, Playbook, Program, StepLine, expected, target_of
+
+_WORDS = re.compile(r"[^a-z0-9]+")
+_CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\(")
+_SET = re.compile(
+    r"\$(\w+)(?::\w+)?\s*(?:=|←|:=|\bto\b)|\b(?:set|store|as|into|in|save|each|ask\w*|get|call it)\s+\$(\w+)", re.I
+)
+_DECLARED = re.compile(r"\$(\w+):\w+")
+_USED = re.compile(r"\$([A-Za-z_]\w*)")
+_NOTE = re.compile(r"\bN\d+\b")
+_TELLS = re.compile(r"\b(?:Say|SaveArtifact|SendMessage)\(")
+_MOST_SHOWN = 80
+_MOST_PROSE = 100_000  # characters of one step that are read in vain
+
+
+def lint(path: str, text: str) -> Reading:
+    """The findings, in the order of the lines."""
+    yield from ()  # a reading is a generator, also one that reads no other source
+    try:
+        program = read_program(text)
+    except PlaybookError as error:
+        return (_finding(path, error.line, error.title, error.message, error=True),)
+    found = [
+        _finding(path, line, title, message, error=error)
+        for agent in program.agents
+        for line, title, message, error in _checked(program, agent)
+    ]
+    return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.line, each.code, each.message)))
+
+
+_Fault = tuple[int, str, str, bool]
+
+
+def _checked(program: Program, agent: Agent) -> Iterator[_Fault]:
+    known = _set_by(agent)
+    for book in agent.playbooks:
+        yield from _calls(program, agent, book)
+        yield from _yields(book)
+        yield from _lines(book)
+        yield from _variables(book, known)
+
+
+def _calls(program: Program, agent: Agent, book: Playbook) -> Iterator[_Fault]:
+    for step in book.steps:
+        for title, told in _faults_in(program, agent, step.text) if step.code == "QUE" else ():
+            yield step.line, title, told, True
+
+
+def _faults_in(program: Program, agent: Agent, text: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with the calls of a step; prose in parentheses is for the model to read, but for its name."""
+    done = prose = 0
+    for found in _CALL.finditer(text):
+        at = found.start(2)
+        if at < done:
+            continue  # it was read with the call that it stands in
+        calls = [CallTo(found[2])]
+        reader = Reader(text, at)
+        if prose < _MOST_PROSE:
+            try:
+                calls, done = list(calls_in(reader.call())), reader.at
+            except LiteralFault:
+                prose += reader.at - at
+        for call in calls:
+            target = find(program, agent.name, call.name)
+            if target is None:
+                yield "Unknown Playbook", unknown_name(program, agent.name, call.name)
+            elif told := _mismatch(target, call):
+                yield "Argument Mismatch", told
+
+
+def _mismatch(target: Target, call: CallTo) -> str:
+    """What is wrong with the arguments of a call, where they are written out."""
+    if target.book is None:
+        return ""
+    names = {param.name for param in target.params}
+    unknown = [given for given, _ in call.named if given not in names]
+    if unknown:
+        return f"{target.book.signature} has no parameter {unknown[0][:_MOST_SHOWN]}"
+    if len(call.values) > len(names):
+        return f"{target.book.signature} takes {len(names)} arguments, {len(call.values)} are given"
+    return ""
+
+
+def _yields(book: Playbook) -> Iterator[_Fault]:
+    """A queued call whose block never yields is made late, or not at all."""
+    behind = ""
+    for step in reversed(book.steps):
+        if step.code != "QUE":
+            behind = step.code
+        elif behind not in ("YLD", "RET") and not _TELLS.search(step.text):
+            yield step.line, "Queue Without Yield", "no `YLD call` follows this QUE; add one behind it", False
+
+
+def _lines(book: Playbook) -> Iterator[_Fault]:
+    notes = {note.name for note in book.notes}
+    for step in book.steps:
+        if step.code == "JMP" and target_of(step) not in book.order.place:
+            yield step.line, "Unknown Line", f"{step.label} jumps to a line that {book.name} has not", True
+        for name in _NOTE.findall(step.text) if step.code == "CHK" else ():
+            if name not in notes:
+                yield step.line, "Unknown Note", f"{book.name} has no note {name[:_MOST_SHOWN]}", True
+    for step in _unreachable(book):
+        yield step.line, "Unreachable Line", f"no line leads to {book.name}:{step.label}", False
+
+
+def _unreachable(book: Playbook) -> list[StepLine]:
+    reached = {step.number for step in book.steps[:1]}
+    todo = list(book.steps[:1])
+    while todo:
+        step = todo.pop()
+        for each in expected(book, step):
+            ends = step.code == "RET" or (step.code == "JMP" and each.number != target_of(step))
+            if each.number not in reached and not ends:
+                reached.add(each.number)
+                todo.append(each)
+    return [step for step in book.steps if step.number not in reached]
+
+
+def _set_by(agent: Agent) -> frozenset[str]:
+    """The variables that a line of the agent sets, or may set."""
+    known = {param.name for each in agent.playbooks for param in each.params}
+    for step in (step for each in agent.playbooks for step in each.steps):
+        known |= {found[1] or found[2] for found in _SET.finditer(step.text)}
+        known |= set(_DECLARED.findall(step.text))
+        if step.code in ("EXE", "TNK", "YLD") or (step.code == "CND" and "each" in step.text.lower()):
+            known |= set(_USED.findall(step.text))
+    return frozenset(known)
+
+
+def _variables(book: Playbook, known: frozenset[str]) -> Iterator[_Fault]:
+    for step in book.steps:
+        for name in dict.fromkeys(_USED.findall(step.text)):
+            if name not in known:
+                yield step.line, "Unknown Variable", f"no line sets ${name[:_MOST_SHOWN]}", False
+
+
+def _finding(path: str, line: int, title: str, message: str, *, error: bool) -> Finding:
+    code = f"playbook/{_WORDS.sub('-', title.lower()).strip('-')}"
+    return Finding(path, line, 1, "error" if error else "warning", code, message, title)

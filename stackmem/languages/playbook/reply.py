@@ -1,0 +1,346 @@
+"""Reads a reply by the output contract: tolerant in form, strict in effect.
+
+Rule 1: a back-ticked item ends where its brackets and quotes close, over any number of lines.
+Rule 2: ``yld`` counts at the start of a line and behind a Step, and nowhere else.
+Rule 3: what stands behind the first yield or Return is not read; what cannot be read ends the reading.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .literals import CallTo, LiteralFault, Reader, Variable
+from .tree import Number, number_of
+
+
+class Said(Struct, frozen=True):
+    """``recap``, ``plan``, a ``what?`` line, or text that belongs to nothing (``prose``)."""
+
+    kind: Literal["recap", "plan", "what", "prose"]
+    text: str
+
+
+class SetVar(Struct, frozen=True):
+    name: str
+    value: Any
+
+
+class AtStep(Struct, frozen=True):
+    """A line of a playbook is executed; ``label`` is as it was written, ``code`` may be empty."""
+
+    playbook: str
+    number: Number
+    label: str
+    code: str
+
+
+class Fired(Struct, frozen=True):
+    """A trigger; ``queues`` says that calls stand behind it on its line."""
+
+    playbook: str
+    number: int
+    code: str
+    queues: bool = False
+
+
+class Queued(Struct, frozen=True):
+    """A call, and the variable that its result is bound to; ``fired`` where it stands behind a trigger."""
+
+    call: CallTo
+    into: str = ""
+    fired: bool = False
+
+
+class Returned(Struct, frozen=True):
+    value: Any
+
+
+class Yielded(Struct, frozen=True):
+    to: Literal["user", "call", "return", "exit"]
+
+
+class Unreadable(Struct, frozen=True):
+    """From here on nothing of the reply is performed."""
+
+    why: str
+    text: str
+
+
+Item = Said | SetVar | AtStep | Fired | Queued | Returned | Yielded | Unreadable
+
+
+class Reply(Struct, frozen=True):
+    """A reply as it was read.
+
+    Attributes:
+        items: Up to the first yield, Return or fault.
+        ignored: What stands behind that, without what the contract allows there.
+
+    """
+
+    items: tuple[Item, ...]
+    ignored: str = ""
+
+
+MOST_ITEM_CHARS = 200_000
+MOST_REPLY_CHARS = 1_000_000
+MOST_ITEMS = 5_000
+_SPACE = re.compile(r"(?:[ \t]|<br\s*/?>)+", re.I)
+_LEAD = re.compile(r"[ \t]*(?:(?:[-*•>]|\d+\.)[ \t]+)*")
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w.-]*[ \t]*$")
+_FENCES = re.compile(r"^[ \t]*(?:```|~~~)[\w.-]*[ \t]*$", re.M)
+_WORDS = re.compile(r"(recap|plan)\b[ \t]*(?:[-–—:]+|$)[ \t]*(.*)", re.I)
+_WHAT = re.compile(r"what\?[ \t]*(.*)", re.I)
+_TRIG = re.compile(r"trig\?[ \t]*:?[ \t]*", re.I)
+_YIELD = re.compile(r"`?yld\b\??[ \t:-]*(?:for[ \t]+)?(\w*)`?", re.I)
+_HEAD = re.compile(r"\\?`\s*(Step|Var|Trigger|Return)\s*\[", re.I)
+_BARE_HEAD = re.compile(r"(Step|Var|Trigger|Return)\[")
+_TYPED = r"(?::\s*+[A-Za-z_][\w\[\]%s |]*+)?+"
+_NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?"
+_CALL = re.compile(rf"\\?`\s*+(?:\$?([A-Za-z_]\w{{0,99}})\s*+{_TYPED % ','}\s*+=\s*+)?(?={_NAME}\s*+\()")
+_LIKE_CALL = re.compile(r"\\?`(?:[^`\n(]{0,200}[\w\]]\s?\(|\s*\$\w+\s*=)")
+_CODE = re.compile(
+    rf"""\s*+["'“”]?\s*+({_NAME})\s*+:\s*+T?(\d{{1,9}}(?:\.\d{{1,9}}){{0,19}})\s*+"""
+    r"""(?::\s*+([A-Za-z]{3})\w*+)?\s*+["'“”]?\s*+(?=\])"""
+)
+_VAR = re.compile(rf"""\s*+["']?\$?([A-Za-z_]\w{{0,99}})["']?\s*+{_TYPED % ""}\s*+,""")
+_STOP = re.compile(r"[`\n]|<br", re.I)
+_END = re.compile(r"\\?`(?!``)|[ \t]{1,2}\\?`(?![`\s]|\s*[$A-Za-z_][\w.: ]*[\[(=])")
+_AFTER = re.compile(
+    r"\s*(?:[-*]\s+)?(?:trig\?[ \t]*:?[ \t]*no\.?|`?yld[ \t]+return`?\.?|(?:```|~~~)\w*|<br\s*/?>)\s*", re.I
+)
+
+
+def read_reply(text: str) -> Reply:
+    """The items of a reply, up to the first yield, Return or fault; never raises."""
+    if len(text) > MOST_REPLY_CHARS:
+        told = f"the reply has {len(text):,} characters, at most {MOST_REPLY_CHARS:,} are read; write less"
+        return Reply((Unreadable(told, text[:200]),))
+    reader = _Reply(text.replace("\r\n", "\n").replace("\r", "\n"))
+    items = reader.items()
+    rest = reader.text[reader.at :] if items and isinstance(items[-1], Yielded | Returned) else ""
+    return Reply(items, _anomalous(rest, returned=bool(items) and isinstance(items[-1], Returned)))
+
+
+def _anomalous(rest: str, *, returned: bool) -> str:
+    """What of the rest the contract does not allow there."""
+    if not returned:
+        return _FENCES.sub("", rest).strip()
+    at = 0
+    while found := _AFTER.match(rest, at):
+        at = found.end()
+    return rest[at:].strip()
+
+
+class _Reply:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self._items: list[Item] = []
+
+    def items(self) -> tuple[Item, ...]:
+        while self.at < len(self.text) and not self._over():
+            self._line()
+        if len(self._items) > MOST_ITEMS:
+            told = f"the reply has over {MOST_ITEMS:,} items; write less, and end it with a yield"
+            return (Unreadable(told, self.text[:200]),)
+        return tuple(self._items)
+
+    def _over(self) -> bool:
+        return bool(self._items) and (
+            isinstance(self._items[-1], Yielded | Returned | Unreadable) or len(self._items) > MOST_ITEMS
+        )
+
+    def _line_end(self) -> int:
+        end = self.text.find("\n", self.at)
+        return len(self.text) if end < 0 else end
+
+    def _line(self) -> None:
+        """Read a line, and all lines that an item on it goes on over."""
+        end = self._line_end()
+        if _FENCE.fullmatch(self.text, self.at, end):
+            self.at = end + 1
+            return
+        lead = _LEAD.match(self.text, self.at, end)
+        self.at = lead.end() if lead else self.at
+        if found := _WORDS.match(self.text, self.at, end):
+            self._said(found[1].lower(), found[2])
+        elif found := _WHAT.match(self.text, self.at, end):
+            self._said("what", found[1])
+        elif found := _YIELD.match(self.text, self.at, end):
+            self._yielded(found)
+        else:
+            found = _TRIG.match(self.text, self.at, end)
+            self.at = found.end() if found else self.at
+            self._rest(trig=bool(found))
+
+    def _said(self, kind: Any, text: str) -> None:
+        self._items.append(Said(kind, text.strip()))
+        self.at = self._line_end() + 1
+
+    def _yielded(self, found: re.Match[str]) -> None:
+        to = found[1].lower()
+        self.at = found.end()
+        if to in ("user", "call", "return", "exit"):
+            self._items.append(Yielded(to))  # type: ignore[arg-type]
+        else:
+            self._fault(f"yld {to[:40]} is no yield; write user, call, return or exit", found.start())
+
+    def _rest(self, *, trig: bool) -> None:
+        """The items of the line from here, and what stands between them."""
+        parts: list[str] = []
+        after_step, start = False, True
+        while self.at < len(self.text):
+            space = _SPACE.match(self.text, self.at)
+            if space:
+                start = start or "<" in space[0]
+                parts.append(" ")
+                self.at = space.end()
+            if self.at >= len(self.text) or self.text[self.at] == "\n":
+                self.at += 1
+                break
+            found = _YIELD.match(self.text, self.at) if after_step or start else None
+            if found and found.end() <= self._line_end():
+                self._yielded(found)
+                return
+            took = self._item(trig=trig, start=start and not trig)
+            if self._over():
+                return
+            after_step = took and (after_step or isinstance(self._items[-1], AtStep))
+            if not took:
+                stop = _STOP.search(self.text, self.at + 1)  # the next thing that could be an item
+                upto = self.at + 1 if self.text[self.at] == "`" else stop.start() if stop else len(self.text)
+                parts.append(self.text[self.at : upto])
+                self.at, after_step = upto, False
+            start = False
+        prose = "".join(parts)
+        if prose.strip(" `\n|\t") and not (trig and prose.strip(" .`").lower() == "no"):
+            self._items.append(Said("prose", " ".join(prose.split())))
+
+    def _item(self, *, trig: bool, start: bool) -> bool:
+        """Read the item that stands here, if one does."""
+        at = self.at
+        found = _HEAD.match(self.text, at) or (_BARE_HEAD.match(self.text, at) if start or trig else None)
+        try:
+            if found:
+                self.at = found.end()
+                self._items.append(self._bracketed(found[1].capitalize()))
+            elif found := _CALL.match(self.text, at):
+                reader = Reader(self.text, found.end())
+                call = reader.call()
+                self.at = reader.at
+                self._queue(Queued(call, found[1] or "", fired=trig and isinstance(self._last(), Fired | Queued)))
+            elif _LIKE_CALL.match(self.text, at):
+                raise LiteralFault("it is no Step, Var, Trigger, Return or call of a known form", at)
+            else:
+                return False
+        except LiteralFault as fault:
+            self._fault(str(fault), at)
+            return True
+        if self.at - at > MOST_ITEM_CHARS:
+            self._items.pop()
+            self._fault(f"an item has over {MOST_ITEM_CHARS:,} characters; write less", at)
+            return True
+        end = _END.match(self.text, self.at)
+        self.at = end.end() if end else self.at
+        return True
+
+    def _last(self) -> Item | None:
+        return self._items[-1] if self._items else None
+
+    def _queue(self, queued: Queued) -> None:
+        last = self._last()
+        if queued.fired and isinstance(last, Fired):
+            self._items[-1] = Fired(last.playbook, last.number, last.code, queues=True)
+        self._items.append(queued)
+
+    def _fault(self, why: str, at: int) -> None:
+        self.at = len(self.text)
+        self._items.append(Unreadable(why, self.text[at : at + 300].split("\n\n")[0].strip()))
+
+    def _bracketed(self, kind: str) -> Item:
+        match kind:
+            case "Var":
+                return self._var()
+            case "Return":
+                return Returned(self._until_bracket("Return", empty=True))
+        found = _CODE.match(self.text, self.at)
+        if not found:
+            raise LiteralFault(f'a {kind} is written `{kind}["Playbook:Line:CODE"]`', self.at)
+        self.at = found.end() + 1
+        number, code = number_of(found[2]), (found[3] or "").upper()
+        if kind == "Trigger":
+            return Fired(found[1], number[0], code)
+        return AtStep(found[1], number, found[2], code)
+
+    def _var(self) -> SetVar:
+        found = _VAR.match(self.text, self.at)
+        if not found:
+            raise LiteralFault("a Var is written `Var[$name, value]`", self.at)
+        self.at = found.end()
+        return SetVar(found[1], self._until_bracket("Var", empty=False))
+
+    def _until_bracket(self, what: str, *, empty: bool) -> Any:
+        """The value up to the closing bracket; bare words are text."""
+        reader = Reader(self.text, self.at)
+        if reader.peek() == "]":
+            if not empty:
+                raise LiteralFault("a value is missing", self.at)
+            self.at = reader.at + 1
+            return None
+        first = reader.peek()
+        try:
+            value = reader.value()
+            if reader.peek() != "]":
+                raise LiteralFault(f"{what} holds more than one value", self.at)
+        except LiteralFault:
+            if first in ("", '"', "'", "[", "{") or re.match(r"\s*\$[A-Za-z_]", self.text[self.at : self.at + 50]):
+                raise
+            return self._bare()
+        if _calls(value):
+            raise LiteralFault(f"a call in {what}; queue it by itself, as `$x = {_name(value)}(…)`", self.at)
+        self.at = reader.at + 1
+        return value
+
+    def _bare(self) -> str:
+        """Bare words up to the bracket that closes; on one line."""
+        depth, at, end = 0, self.at, self._line_end()
+        while at < end and (depth or self.text[at] != "]"):
+            depth += {"[": 1, "]": -1}.get(self.text[at], 0)
+            at += 1
+        if at >= end:
+            raise LiteralFault("the bracket is not closed", self.at)
+        text = self.text[self.at : at].strip()
+        self.at = at + 1
+        return text
+
+
+def _calls(value: Any) -> bool:
+    match value:
+        case CallTo():
+            return True
+        case list():
+            return any(map(_calls, value))
+        case dict():
+            return any(map(_calls, value.values()))
+        case _:
+            return False
+
+
+def _name(value: Any) -> str:
+    return value.name if isinstance(value, CallTo) else "F"
+
+
+def variables_in(value: Any) -> tuple[str, ...]:
+    """The names of the variables that a value without calls mentions, in their order."""
+    match value:
+        case Variable():
+            return (value.name,)
+        case list():
+            return tuple(name for each in value for name in variables_in(each))
+        case dict():
+            return tuple(name for each in value.values() for name in variables_in(each))
+        case _:
+            return ()

@@ -1,0 +1,235 @@
+"""The tools that are built in, and the calls that a reply queued, made one after another in the order of the text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from stackmem.core.text import clip_chars
+from stackmem.languages.effects import AskUser, Say
+from stackmem.languages.frame import artifacts as kept
+from stackmem.languages.frame.values import as_text, variable_set
+
+from .calls import Target, artifact_name, bound, find
+from .literals import CallTo
+from .reply import Queued, variables_in
+from .session_log import brief, call_text
+from .state import LARGE_CHARS, AgentState, Doing, Failure, Frame, Here, World, excess, resolved
+
+HUMAN = "human"
+FRAME_CHARS = 300_000
+"""Most characters of all that is loaded in one frame."""
+
+
+def run_queue(here: Here, frame: Frame, queue: list[Queued], play: Any) -> Doing:
+    """Make the calls; gives the lines that the model is told of them.
+
+    Args:
+        play: Runs a playbook: ``play(here, book, arguments)``.
+
+    """
+    lines: list[str] = []
+    frame.returned = {}
+    for queued in queue:
+        value = yield from _made(here, frame, queued.call, play)
+        text = call_text(queued.call, 60)
+        if isinstance(value, Failure):
+            line = f"{text} failed: {value.why}"
+            lines.append(f"what? {line}")
+            here.agent.log.add("HIGH", f"what? {line}")
+            continue
+        if queued.into:
+            here.agent.set(queued.into, value)
+            frame.returned[queued.into] = value
+            yield variable_set(queued.into, value)
+        lines += yield from _told(here, queued, value, text)
+    return lines
+
+
+def _told(here: Here, queued: Queued, value: Any, text: str) -> Doing:
+    """The lines on a call that came back; a large result becomes an artifact."""
+    name = queued.call.name
+    if name == "LoadArtifact":
+        return [f"Loaded Artifact[{value}]"]
+    if name in ("Say", "SaveArtifact", "SendMessage"):
+        return []
+    large = len(as_text(value)) > LARGE_CHARS
+    came = as_text(value) if not large else ""
+    if large:
+        here.world.results += 1
+        artifact = f"{name.rpartition('.')[2]}_result_{here.world.results}"
+        failed = yield from save(here.world, artifact, f"Result of {text}", value)
+        came = (
+            f"(could not be kept: {failed})" if failed else f"Artifact[{artifact}] ({len(as_text(value)):,} characters)"
+        )
+    line = f"{text} finished" if value is None else f"{text} returned {came}"
+    line = f"{line}; it is ${queued.into}" if queued.into else line
+    here.agent.log.add("MEDIUM", line, brief(line, 200), f"{name}() {'finished' if value is None else 'returned'}")
+    return [line]
+
+
+def _made(here: Here, frame: Frame, call: CallTo, play: Any) -> Doing:
+    """What a call gives, or its ``Failure``; the calls inside it are made first."""
+    target = find(here.world.program, here.agent.agent.name, call.name)
+    given = bound(target, call) if target else "it is unknown"
+    if target is None or isinstance(given, str):
+        return Failure(str(given))
+    if target.book is None and "artifact_name" in given:
+        loading = target.name == "LoadArtifact"
+        given["artifact_name"] = artifact_name(here.world, here.agent, given["artifact_name"], loading=loading)
+    arguments: dict[str, Any] = {}
+    for name, value in given.items():
+        made = yield from _value(here, frame, value, play)
+        if isinstance(made, Failure):
+            return made
+        if why := excess(made):
+            return Failure(why)
+        arguments[name] = made
+    if target.book is None:
+        return (yield from _built_in(here, frame, target.name, arguments))
+    return (yield from _played(here, frame, target, arguments, play))
+
+
+def _value(here: Here, frame: Frame, value: Any, play: Any) -> Doing:
+    """A value with its variables and calls replaced by what they come to."""
+    match value:
+        case CallTo():
+            made = yield from _made(here, frame, value, play)
+            if not isinstance(made, Failure):
+                line = f"{call_text(value, 60)} returned {brief(as_text(made), 200)}"
+                here.agent.log.add("MEDIUM", line)
+            return made
+        case list():
+            items = []
+            for each in value:
+                made = yield from _value(here, frame, each, play)
+                if isinstance(made, Failure):
+                    return made
+                items.append(made)
+            return items
+        case dict():
+            made = yield from _value(here, frame, list(value.values()), play)
+            return made if isinstance(made, Failure) else dict(zip(value, made, strict=True))
+    found = resolved(value, here.agent.variables)
+    missing = variables_in(found)
+    return Failure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
+
+
+def _played(here: Here, frame: Frame, target: Target, arguments: dict[str, Any], play: Any) -> Doing:
+    return (yield from play(here.of(target.agent, here.world.where(frame)), target.book, arguments))
+
+
+def _built_in(here: Here, frame: Frame, name: str, given: dict[str, Any]) -> Doing:
+    match name:
+        case "Say":
+            return (yield from _say(here, given["message"]))
+        case "SaveArtifact":
+            failed = yield from save(
+                here.world, given["artifact_name"], given["artifact_summary"], given["artifact_content"]
+            )
+            return Failure(failed) if failed else None
+        case "LoadArtifact":
+            text, failed = yield from load(here.world, here.agent, given["artifact_name"])
+            if failed:
+                return Failure(failed)
+            name = given["artifact_name"]
+            others = sum(len(content) for other, content in frame.loaded.items() if other != name)
+            if others + len(text) > FRAME_CHARS:
+                return Failure(f"this frame has loaded {others:,} of at most {FRAME_CHARS:,} characters; return first")
+            frame.loaded.pop(name, None)
+            frame.loaded[name] = text
+            return name
+        case "SendMessage":
+            return (yield from _send(here, given["target_agent_id"], as_text(given["message"])))
+        case _:
+            return (yield from _receive(here, given["source_agent_id"]))
+
+
+def _say(here: Here, message: Any) -> Doing:
+    text, failed = yield from with_artifacts(here.world, as_text(message))
+    if failed:
+        return Failure(failed)
+    yield Say(text)
+    return None
+
+
+def _send(here: Here, target: Any, text: str) -> Doing:
+    if target == HUMAN:
+        return (yield from _say(here, text))
+    other = here.world.agents.get(target) if isinstance(target, str) else None
+    if other is None:
+        return Failure(f"there is no agent {as_text(target)[:80]!r}; known: {_agents(here)}")
+    sender = here.agent.agent.name
+    other.inbox.setdefault(sender, []).append(text)
+    other.spent.clear()
+    if here.world.snoop:
+        yield Say(f"[{sender} to {target}] {text}")
+    return None
+
+
+def _receive(here: Here, source: Any) -> Doing:
+    if source == HUMAN:
+        return (yield from heard(here, f"{here.agent.agent.name} waits for your message"))
+    if not isinstance(source, str) or source not in here.world.agents:
+        return Failure(f"there is no agent {as_text(source)[:80]!r}; known: {_agents(here)}")
+    text = yield from here.wait(source)
+    here.agent.spent.clear()
+    here.agent.log.add("HIGH", f"Received message from {source}: {text}")
+    return text
+
+
+def _agents(here: Here) -> str:
+    return ", ".join([HUMAN, *here.world.agents])
+
+
+def heard(here: Here, question: str) -> Doing:
+    """What the person says."""
+    text = yield AskUser(question)
+    here.agent.spent.clear()
+    here.agent.log.add("HIGH", f"User said: {text}")
+    return text
+
+
+SAID_CHARS = 10 << 20
+"""Most characters of one message with the artifacts in it."""
+_SHOWN = re.compile(r"Artifact\[([^\]\n]{1,200})\]")
+
+
+def save(world: World, name: Any, summary: Any, content: Any) -> Doing:
+    """Keep a text; gives what went wrong, or nothing."""
+    if not isinstance(name, str) or not name.strip():
+        return "the name of an artifact must be a text"
+    artifact: kept.Artifact = yield from kept.save(name.strip(), content, as_text(summary), world.artifacts)
+    if not artifact.failed:
+        world.artifacts[artifact.name] = artifact
+    return artifact.failed
+
+
+def load(world: World, agent: AgentState, name: Any) -> Doing:
+    """What is shown of an artifact or of a large variable: ``(text, failed)``."""
+    if isinstance(name, str) and name[:1] == "$" and name[1:] in agent.variables:
+        return clip_chars(as_text(agent.variables[name[1:]]), kept.LOADED_CHARS), ""
+    artifact = world.artifacts.get(name.strip()) if isinstance(name, str) else None
+    if artifact is None:
+        known = ", ".join(world.artifacts) or "none"
+        return "", f"there is no artifact {as_text(name)[:80]!r}; known: {known[:1000]}"
+    text, failed = yield from kept.load(artifact)
+    return f"Summary: {artifact.summary}\n\nContent: {text}", failed
+
+
+def with_artifacts(world: World, text: str) -> Doing:
+    """``(text, failed)``: a text with each ``Artifact[name]`` replaced by its content; each is read once."""
+    parts, at, room = [], 0, SAID_CHARS
+    read: dict[str, str] = {}
+    for found in _SHOWN.finditer(text):
+        artifact = world.artifacts.get(found[1].strip())
+        if artifact is None:
+            return "", f"there is no artifact {found[1]!r}; save it before it is shown"
+        if artifact.name not in read:
+            content, failed = yield from kept.read(artifact)
+            read[artifact.name] = f"({found[0]}: {failed})" if failed else content
+        parts += [text[at : found.start()], read[artifact.name]]
+        at, room = found.end(), room - len(read[artifact.name])
+        if room < 0:
+            return "", f"the message with its artifacts has over {SAID_CHARS:,} characters; show fewer"
+    return "".join([*parts, text[at:]]), ""

@@ -1,0 +1,357 @@
+"""A playbook program as it was read: agents, playbooks, and their lines, looked up by number and never searched for."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .errors import PlaybookError
+
+Number = tuple[int, ...]
+"""A line's place: ``02.01`` is ``(2, 1)``; leading zeros say nothing."""
+
+_LOOP = re.compile(r"\s*(?:while|for|until|repeat|loop)\b", re.I)
+_TARGET = re.compile(r"(?:^|[\s:])(\d{1,9}(?:\.\d{1,9}){0,19})\b")
+
+
+class StepLine(Struct, frozen=True):
+    """One line under ``### Steps``.
+
+    Attributes:
+        label: Its number as it was written, such as ``02.01``.
+        text: What it says, without number and code.
+        line: In the file, from 1.
+
+    """
+
+    number: Number
+    label: str
+    code: str
+    text: str
+    line: int
+
+
+def number_of(label: str) -> Number:
+    """``02.01`` as ``(2, 1)``."""
+    return tuple(int(part) for part in label.split("."))
+
+
+def target_of(step: StepLine) -> Number | None:
+    """Where a JMP leads."""
+    found = _TARGET.search(step.text) if step.code == "JMP" else None
+    return number_of(found[1]) if found else None
+
+
+class _Block:
+    """The lines that stand directly in one line, in the order of the file."""
+
+    def __init__(self) -> None:
+        self.numbers: list[Number] = []
+        self.highest: list[Number] = []  # of the numbers up to each
+
+    def add(self, number: Number) -> None:
+        self.numbers.append(number)
+        self.highest.append(max(number, self.highest[-1]) if self.highest else number)
+
+    def above(self, number: Number) -> Number | None:
+        """The first line with a higher number; ``number`` itself is none of the block."""
+        index = bisect_right(self.highest, number)
+        return self.numbers[index] if index < len(self.numbers) else None
+
+
+class LineOrder:
+    """The lines of one playbook.
+
+    Attributes:
+        place: Number to its index among the steps.
+
+    """
+
+    def __init__(self, steps: tuple[StepLine, ...]) -> None:
+        self.steps = steps
+        self.place = {step.number: index for index, step in enumerate(steps)}
+
+    @cached_property
+    def _blocks(self) -> dict[Number, _Block]:
+        """Number around them to the lines inside."""
+        found: dict[Number, _Block] = {}
+        for step in self.steps:
+            found.setdefault(step.number[:-1], _Block()).add(step.number)
+        return found
+
+    @cached_property
+    def _following(self) -> dict[Number, Number]:
+        """A line to the next one of its block."""
+        return {
+            number: behind
+            for block in self._blocks.values()
+            for number, behind in zip(block.numbers, block.numbers[1:], strict=False)
+        }
+
+    @cached_property
+    def _loops(self) -> frozenset[Number]:
+        """The heads of loops: those that say so, and those that a JMP of their block leads back to."""
+        said = {
+            step.number for step in self.steps if step.code == "LOP" or (step.code == "CND" and _LOOP.match(step.text))
+        }
+        for step in self.steps:
+            target = target_of(step)
+            if target and step.number[: len(target)] == target and target in self.place:
+                said.add(target)
+        return frozenset(said)
+
+    def step(self, number: Number) -> StepLine | None:
+        index = self.place.get(number)
+        return None if index is None else self.steps[index]
+
+    def first_inside(self, number: Number) -> Number | None:
+        block = self._blocks.get(number)
+        return block.numbers[0] if block else None
+
+    def next_beside(self, number: Number) -> Number | None:
+        """The next line of the same block; of a number that is no line, the first one above it."""
+        if number in self.place:
+            return self._following.get(number)
+        block = self._blocks.get(number[:-1])
+        return block.above(number) if block else None
+
+    def is_loop(self, number: Number) -> bool:
+        return number in self._loops
+
+
+CODES = ("EXE", "TNK", "QUE", "CND", "CHK", "RET", "JMP", "YLD", "LOP", "ELS")
+
+
+class Required:
+    """Stands for the default of a parameter that has none."""
+
+
+class Param(Struct, frozen=True):
+    """A parameter; ``kind`` is a name of a type, or empty."""
+
+    name: str
+    kind: str = ""
+    default: Any = Required
+
+    @property
+    def required(self) -> bool:
+        return self.default is Required
+
+
+class Trigger(Struct, frozen=True):
+    """A line under ``### Triggers``; ``label`` is as it was written, such as ``T1``."""
+
+    number: int
+    label: str
+    code: Literal["BGN", "CND", "EVT"]
+    text: str
+    line: int
+
+
+class Remark(Struct, frozen=True):
+    """A line under ``### Notes``, named as ``CHK`` names it."""
+
+    name: str
+    text: str
+    line: int
+
+
+class Playbook(Struct, frozen=True, dict=True):
+    """One H2, or one ``@playbook`` function.
+
+    Attributes:
+        steps: In the order of the file. A function has none.
+        python: The fenced block that defines the function; empty of prose.
+        python_line: Of the program's file, where the block begins.
+        plain: Its steps are sentences without codes: it must be compiled before it can run.
+
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    returns: str
+    says: str
+    line: int
+    steps: tuple[StepLine, ...] = ()
+    triggers: tuple[Trigger, ...] = ()
+    notes: tuple[Remark, ...] = ()
+    public: bool = False
+    python: str = ""
+    python_line: int = 0
+    plain: bool = False
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({', '.join('$' + param.name for param in self.params)})"
+
+    def begins(self) -> bool:
+        return any(trigger.code == "BGN" for trigger in self.triggers)
+
+    @cached_property
+    def order(self) -> LineOrder:
+        return LineOrder(self.steps)
+
+    def step(self, number: Number) -> StepLine | None:
+        return self.order.step(number)
+
+
+class Agent(Struct, frozen=True, dict=True):
+    """One H1."""
+
+    name: str
+    says: str
+    line: int
+    playbooks: tuple[Playbook, ...] = ()
+
+    @cached_property
+    def named(self) -> dict[str, Playbook]:
+        return {playbook.name: playbook for playbook in self.playbooks}
+
+    def find(self, name: str) -> Playbook | None:
+        return self.named.get(name)
+
+
+class Program(Struct, frozen=True, dict=True):
+    agents: tuple[Agent, ...]
+
+    def all(self) -> Iterator[tuple[Agent, Playbook]]:
+        for agent in self.agents:
+            for playbook in agent.playbooks:
+                yield agent, playbook
+
+    @cached_property
+    def _agents(self) -> dict[str, Agent]:
+        return {agent.name: agent for agent in self.agents}
+
+    @cached_property
+    def public(self) -> dict[str, list[tuple[str, Playbook]]]:
+        """Name to the public playbooks that have it, each with its agent, in the order of the file."""
+        found: dict[str, list[tuple[str, Playbook]]] = {}
+        for agent, playbook in self.all():
+            if playbook.public:
+                found.setdefault(playbook.name, []).append((agent.name, playbook))
+        return found
+
+    def book(self, agent: str, name: str) -> Playbook | None:
+        found = self._agents.get(agent)
+        return found.find(name) if found else None
+
+    def names(self, agent: str) -> tuple[str, ...]:
+        """The names of an agent's playbooks."""
+        found = self._agents.get(agent)
+        return tuple(found.named) if found else ()
+
+    @property
+    def plain(self) -> bool:
+        return any(playbook.plain for _, playbook in self.all())
+
+
+_CODED = re.compile(r"(?:(?:[A-Za-z_]\w*:)?(\d+(?:\.\d+)*)\s*:\s*|)([A-Z]{3})(?:(?=[\s:.,(])[:\s]*(.*)|$)", re.S)
+_TRIGGER = re.compile(r"(?:T?(\d+)\s*:\s*|)(BGN|CND|EVT)\b[:\s]*(.*)", re.S)
+_NOTE = re.compile(r"(N\d+)\b[:.\s]*(.*)", re.S)
+_MOST_DIGITS = 9
+_MOST_PARTS = 20
+
+
+def label_of(number: Number) -> str:
+    """``(2, 1)`` as ``02.01``."""
+    return ".".join(f"{part:02}" for part in number)
+
+
+def is_coded(text: str) -> bool:
+    found = _CODED.match(text)
+    return bool(found and (found[2] in CODES or found[1]))
+
+
+def step_line(text: str, line: int, by_place: Number) -> StepLine:
+    """A step from its list item.
+
+    Args:
+        by_place: Its number where none is written.
+
+    Raises:
+        PlaybookError: Its code is unknown, or its number is too long to be one.
+
+    """
+    found = _CODED.match(text)
+    label, code, says = (found[1], found[2], found[3] or "") if found else ("", text[:40], "")
+    if code not in CODES:
+        raise PlaybookError("Unknown Code", f"{code} is no code of a step; known: {', '.join(CODES)}", line)
+    parts = (label or "").split(".")
+    if len(parts) > _MOST_PARTS or any(len(part) > _MOST_DIGITS for part in parts):
+        told = f"{label[:40]} is no number of a line; use at most {_MOST_PARTS} parts of {_MOST_DIGITS} digits"
+        raise PlaybookError("Bad Number", told, line)
+    number = number_of(label) if label else by_place
+    return StepLine(number, label or label_of(number), code, says.strip(), line)
+
+
+def trigger_line(text: str, line: int, place: int) -> Trigger:
+    """A trigger from its list item; without a number it has that of its place.
+
+    Raises:
+        PlaybookError: It has no code.
+
+    """
+    found = _TRIGGER.match(text)
+    if not found or len(found[1] or "") > _MOST_DIGITS:
+        raise PlaybookError("Bad Trigger", "a trigger is written `T1:CND text`, with BGN, CND or EVT", line)
+    number = int(found[1]) if found[1] else place
+    code = found[2]
+    return Trigger(number, f"T{number}", code, found[3].strip(), line)  # type: ignore[arg-type]
+
+
+def note_line(text: str, line: int, place: int) -> Remark:
+    found = _NOTE.match(text)
+    return Remark(found[1], found[2].strip(), line) if found else Remark(f"N{place}", text.strip(), line)
+
+
+_BRANCHES = ("CND", "LOP", "ELS")
+
+
+def expected(book: Playbook, at: StepLine | None) -> tuple[StepLine, ...]:
+    """The lines that may come behind ``at``, in the order of the file; at the start the first one alone."""
+    if at is None:
+        return book.steps[:1]
+    order = book.order
+    places = {order.place[number] for number in _allowed(order, at) if number in order.place}
+    return tuple(book.steps[index] for index in sorted(places))
+
+
+def _allowed(order: LineOrder, at: StepLine) -> Iterator[Number]:
+    yield at.number
+    behind = order.place[at.number] + 1
+    if behind < len(order.steps):
+        yield order.steps[behind].number
+    inside = order.first_inside(at.number)
+    if inside is not None:
+        yield inside
+    if at.code in _BRANCHES or inside is None:
+        yield from _beside(order, at)
+    target = target_of(at)
+    if target:
+        yield target
+    yield from filter(order.is_loop, _ancestors(at.number))
+
+
+def _ancestors(number: Number) -> list[Number]:
+    """The numbers around a line, innermost first."""
+    return [number[:length] for length in range(len(number) - 1, 0, -1)]
+
+
+def _beside(order: LineOrder, at: StepLine) -> Iterator[Number]:
+    """The next line of the block behind a CND; behind the last of a block, that of the first ancestor which has one."""
+    own = order.next_beside(at.number)
+    if own is not None:
+        if at.code in _BRANCHES:
+            yield own
+        return
+    for number in _ancestors(at.number):
+        following = order.next_beside(number)
+        if following is not None:
+            yield following
+            return
