@@ -6,7 +6,7 @@ import pytest
 
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.apl.language import LANGUAGE
-from stackmem.languages.apl.lint_report import lint_report
+from stackmem.languages.apl.lint import lint_report
 from stackmem.languages.language import read_with
 
 from .apl_stage import PROGRAM, Case, Played, World, launch_of, load_cases, text_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stackmem.languages.effects import Halted, Source, ToolAnswer
 
-from .outputs import MalformedOutputError
+from .template_language import MalformedOutputError
 from .templates import TemplateFault
 
 INITIALIZATION = "Initialization"

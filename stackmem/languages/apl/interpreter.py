@@ -1,4 +1,4 @@
-"""Executes steps in their order: every one of them, as it stands, and none twice.
+"""From tree to generator: executes steps in their order, every one of them, as it stands, and none twice.
 
 Nothing here can skip a round of a loop or make up what a tool gave: the pointer is a Python ``for``.
 """
@@ -6,17 +6,16 @@ Nothing here can skip a round of a loop or make up what a tool gave: the pointer
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import PhaseEnded, StepEntered
 from stackmem.languages.effects import InvokeTool, ToolAnswer
+from stackmem.languages.frame.parallel import side_by_side
 from stackmem.languages.frame.values import digest_of, step_left
 
-from .agent_tools import agent_native, interface_only
-from .code_tools import CODE, checked_outputs, failure, given
 from .halts import (
     INITIALIZATION,
     INPUT_VALIDATION,
@@ -28,18 +27,16 @@ from .halts import (
     missing_parameter,
     tool_logic,
 )
-from .here import Doing, Here, said
-from .nodes import Foreach, Phase, Program, RunStep, Step, Switch, ToolStep, Try, While
-from .outputs import CommandOutput, storable
-from .parallel import in_rounds
-from .reads import later_reads_exit_code
-from .registry import Known
-from .scope import Scope, bound_inputs, converted, plain_output
+from .registry import Known, call_of
+from .scope import Doing, Here, Scope, bound_inputs, converted, plain_output, said
 from .sources import load_program_at, registry_of
+from .template_language import CommandOutput, storable
 from .templates import bare
-from .tool_calls import call_of
+from .tools import CODE, agent_native, checked_outputs, failure, given, interface_only
+from .tree import Foreach, Phase, Program, RunStep, Step, Switch, ToolStep, Try, While, later_reads_exit_code
 
 MOST_DEPTH = 50
+Run = Callable[[tuple[Step, ...], Here], Doing]
 
 
 class Interpreter:
@@ -200,7 +197,7 @@ class Interpreter:
         yield StepEntered(path, f"foreach {total}")
         value: Any = None
         if step.max_concurrency:
-            value = yield from in_rounds(self.steps, step, items, here, path)
+            value = yield from _in_rounds(self.steps, step, items, here, path)
             if step.register:
                 yield here.set(step.register, value)
         else:
@@ -283,3 +280,25 @@ def _refuse_depth(here: Here) -> None:
     if here.depth >= MOST_DEPTH:
         reason = f"Programs and tools are nested deeper than {MOST_DEPTH}."
         raise Halt(LIMIT_REACHED, reason, f"Depth: {here.depth}")
+
+
+def _in_rounds(run: Run, step: Foreach, items: list[Any], here: Here, path: str) -> Doing:
+    """What the last step of each round gave, in the order of the items; rounds run side by side.
+
+    A round has a register of its own: what it sets is gone when it ends, but for what its last step gives.
+
+    Raises:
+        Halt: Of the first round, in the order of the items, that cannot go on; the others are given up.
+
+    """
+
+    def in_own_scope(number: int, item: Any) -> Doing:
+        scope = here.scope.copy()
+        scope.set(step.loop_var, item)
+        inner_path = f"{path}[{number}]"
+        yield StepEntered(inner_path, f"item {number} of {len(items)}")
+        inner = replace(here, scope=scope).inside(inner_path, f"Item {number} of {len(items)}")
+        return (yield from run(step.body, inner))
+
+    rounds = [in_own_scope(number, item) for number, item in enumerate(items, 1)]
+    return (yield from side_by_side(rounds, step.max_concurrency, open_at_once=step.max_concurrency))

@@ -12,10 +12,10 @@ from stackmem.languages.effects import LoadSource, Source
 from stackmem.languages.frame.yaml_tree import Table, YamlError, line_of, parse_yaml, plain
 
 from .halts import Halt, source_failed
-from .here import Here
-from .loader import load_library, load_program, load_tool
-from .nodes import Fault, Program, Tool
+from .reader import load_library, load_program, load_tool
 from .registry import Registry, base_registry
+from .scope import Here
+from .tree import Fault, Program, Tool
 
 CONFIG = ".aplconfig"
 LIBRARY = "APL_STL.yml"

@@ -12,8 +12,7 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.parser import Parser
 from msgspec import Struct
 
-from .outputs import storable
-from .template_language import MOST_CHARS, Language, Missing, MissingError, whole
+from .template_language import MOST_CHARS, Language, Missing, MissingError, storable, whole
 
 _LANGUAGE = Language()
 _WHOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import StepEntered, StepLeft
-from stackmem.languages.effects import Complete, Group, InvokeTool
+from stackmem.languages.frame.parallel import side_by_side
 
 from .conditions.evaluator import unparsable, verdict
 from .paths import MISSING, looked_up, parsed
@@ -213,31 +213,6 @@ def while_(session: Session, loop: While, path: str) -> Doing:
         rounds.warnings.append(f"it ran as often as it may ({loop.most}); its condition was not looked at again")
     yield from rounds.left()
     return rounds.done("While", loop.condition, stopped)
-
-
-def side_by_side(branches: list[Doing], most: int) -> Doing:
-    """What each branch returns, in their order. What is no completion or tool is asked by itself."""
-    results: dict[int, Any] = {}
-    asking: dict[int, Any] = {}
-    for number in range(len(branches)):
-        yield from _advanced(number, branches[number], None, asking, results)
-    while asking:
-        numbers = sorted(asking)
-        answers = yield Group(tuple(asking[number] for number in numbers), most)
-        asking = {}
-        for number, answer in zip(numbers, answers, strict=True):
-            yield from _advanced(number, branches[number], answer, asking, results)
-    return [results[number] for number in range(len(branches))]
-
-
-def _advanced(number: int, branch: Doing, answer: Any, asking: dict[int, Any], results: dict[int, Any]) -> Doing:
-    try:
-        asked = branch.send(answer)
-        while not isinstance(asked, Complete | InvokeTool):
-            asked = branch.send((yield asked))
-        asking[number] = asked
-    except StopIteration as stop:
-        results[number] = stop.value
 
 
 def static_list(text: str) -> list[Any] | None:

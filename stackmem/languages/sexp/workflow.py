@@ -13,7 +13,6 @@ from stackmem.languages.effects import (
     Completion,
     EnterFrame,
     FrameAnswer,
-    Group,
     InvokeTool,
     LeaveFrame,
     ListChunks,
@@ -25,6 +24,7 @@ from stackmem.languages.effects import (
     ToolAnswer,
     prompt,
 )
+from stackmem.languages.frame.parallel import side_by_side
 from stackmem.languages.frame.values import as_text
 
 from .asks import (
@@ -122,25 +122,15 @@ class Workflow:
                 return (yield from self._together(ask.asks))
 
     def _together(self, asks: tuple[Ask, ...]) -> Effects:
-        """Each ask runs to its next effect, in order; then these are performed together, until all have answers."""
-        answers: list[Any] = [None] * len(asks)
-        running = {number: self.answer(ask, beside=True) for number, ask in enumerate(asks)}
-        waiting: dict[int, Any] = dict.fromkeys(running)
-        while waiting:
-            effects: dict[int, Any] = {}
-            for number, sent in waiting.items():
-                try:
-                    effect = running[number].send(sent)
-                    while not isinstance(effect, InvokeTool | Complete | RunFrame | LoadSource):
-                        effect = running[number].send((yield effect))
-                    effects[number] = effect
-                except StopIteration as stop:
-                    answers[number] = stop.value
-                except SexpEvaluationError as error:
-                    answers[number] = Refused(error)
-            found = (yield Group(tuple(effects.values()))) if effects else ()
-            waiting = dict(zip(effects, found, strict=True))
-        return answers
+        """The answers to asks that are made together; what cannot be is refused, each by itself."""
+
+        def answered(ask: Ask) -> Effects:
+            try:
+                return (yield from self.answer(ask, beside=True))
+            except SexpEvaluationError as error:
+                return Refused(error)
+
+        return (yield from side_by_side([answered(ask) for ask in asks]))
 
     def _task(self, request: SubtaskRequest, *, beside: bool) -> Effects:
         template = self._templates[request.name]

@@ -1,13 +1,88 @@
-"""Steps, and what steps can stand for: loops, cases, attempts."""
+"""Asking a YAML tree for what a document must have, and reading steps: tools, loops, cases, attempts."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Any, get_args
 
-from stackmem.languages.frame.yaml_tree import Items, Scalar, Table, Tree, kind_of, plain
+from stackmem.languages.frame.yaml_tree import Items, Place, Scalar, Table, Tree, doubled, kind_of, plain
 
-from .nodes import DIRECTIVES, AsType, Foreach, Head, RunStep, Step, Switch, ToolStep, Try, While
-from .shapes import Shapes
+from .tree import DIRECTIVES, AsType, Fault, Foreach, Head, RunStep, Step, Switch, ToolStep, Try, While
+
+
+class Shapes:
+    """Reads a tree; what does not fit becomes a fault, and reading goes on with the default."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def fault(self, place: Place, title: str, message: str) -> None:
+        self.faults.append(Fault(place, title, message))
+
+    def table(self, tree: Tree | None, what: str, title: str) -> Table | None:
+        """A mapping without doubled keys."""
+        if tree is None:
+            return None
+        if not isinstance(tree, Table):
+            self.fault(tree.place, title, f"{what} is a mapping, not {kind_of(tree)}.")
+            return None
+        for key in doubled(tree):
+            self.fault(key.place, "Duplicate Key", f"The key `{key.value}` stands twice in {what}.")
+        return tree
+
+    def items(self, tree: Tree | None, what: str, title: str) -> tuple[Tree, ...]:
+        if tree is None or (isinstance(tree, Scalar) and tree.value is None):
+            return ()
+        if not isinstance(tree, Items):
+            self.fault(tree.place, title, f"{what} is a list, not {kind_of(tree)}.")
+            return ()
+        return tree.items
+
+    def text(self, table: Table, key: str, what: str, title: str) -> str:
+        """A text that is not empty; what is missing is a fault, too."""
+        value = table.get(key)
+        if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
+            return value.value
+        if value is None:
+            self.fault(table.place, title, f"{what} has no `{key}`.")
+        else:
+            self.fault(value.place, title, f"`{key}` of {what} is a text that is not empty, not {kind_of(value)}.")
+        return ""
+
+    def flag(self, table: Table, key: str, title: str) -> bool:
+        value = table.get(key)
+        if value is None:
+            return False
+        if isinstance(value, Scalar) and isinstance(value.value, bool):
+            return value.value
+        said = value.literal if isinstance(value, Scalar) else kind_of(value)
+        self.fault(value.place, title, f"`{key}` is true or false, not {said[:40]}.")
+        return False
+
+    def values(self, table: Table, key: str, title: str) -> dict[str, Any]:
+        """A mapping of any values, in their order."""
+        inner = self.table(table.get(key), f"`{key}`", title)
+        return plain(inner) if inner else {}
+
+    def refuse_unknown(
+        self, table: Table, known: Collection[str], what: str, title: str, hint: str | None = None
+    ) -> None:
+        """A fault for every key that is not known; ``hint`` takes the place of the list of those that are."""
+        for key, _ in table.pairs:
+            if key.value not in known:
+                told = f"; known: {', '.join(sorted(known))}" if hint is None else hint
+                self.fault(key.place, title, f"`{str(key.value)[:60]}` is no {what}{told}.")
+
+    def texts(self, table: Table, key: str, title: str) -> Iterator[tuple[str, Place]]:
+        """One text, or a list of them."""
+        value = table.get(key)
+        single = isinstance(value, Scalar) and isinstance(value.value, str)
+        for item in (value,) if single else self.items(value, f"`{key}`", title):
+            if isinstance(item, Scalar) and isinstance(item.value, str):
+                yield item.value, item.place
+            elif item is not None:
+                self.fault(item.place, title, f"`{key}` holds texts, not {kind_of(item)}.")
+
 
 MOST_NESTED = 20
 
@@ -64,7 +139,7 @@ class Steps:
         if inner is None:
             return None
         known = {"in", "loop_var", "directives"} | ({"max_concurrency"} if kind == "parallel_foreach" else set())
-        self._refuse_unknown(inner, known, f"`{kind}`", _FOREACH)
+        shapes.refuse_unknown(inner, known, f"key of `{kind}`", _FOREACH)
         items = inner.get("in")
         good = isinstance(items, Items) or (isinstance(items, Scalar) and isinstance(items.value, str) and items.value)
         if not good:
@@ -113,7 +188,7 @@ class Steps:
             return None
         if has_tool:
             return self._tool_step(tree, head, names)
-        self._refuse_unknown(tree, _SHARED | _ALLOWED[kinds[0]], f"a `{kinds[0]}` step", _STEP)
+        shapes.refuse_unknown(tree, _SHARED | _ALLOWED[kinds[0]], f"key of a `{kinds[0]}` step", _STEP)
         return self._control(tree, kinds[0], head, depth)
 
     def _say_what_is_missing(self, tree: Table, kinds: list[str], *, has_tool: bool) -> None:
@@ -243,9 +318,3 @@ class Steps:
             seen[name] = seen.get(name, 0) + 1
             if seen[name] > (allowed if name == "name" else 1):
                 self._shapes.fault(key.place, "Duplicate Key", f"The key `{name[:60]}` stands twice in one step.")
-
-    def _refuse_unknown(self, table: Table, known: set[str], what: str, title: str) -> None:
-        for key, _ in table.pairs:
-            if key.value not in known:
-                names = ", ".join(sorted(known))
-                self._shapes.fault(key.place, title, f"`{str(key.value)[:60]}` is no key of {what}; known: {names}.")

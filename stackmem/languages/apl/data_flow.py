@@ -9,12 +9,28 @@ from typing import Any
 from stackmem.languages.effects import LoadSource, Source
 from stackmem.languages.frame.yaml_tree import Place
 
-from .loader import load_program
-from .nodes import FULL_LOOP, Fault, Foreach, Input, Program, RunStep, Step, Switch, Tool, ToolStep, Try, While
-from .reads import command_mentions, conditions, inner, own_mentions, texts
-from .registry import Registry
+from .reader import load_program
+from .registry import PARAMETER, Call, Registry, call_of, named_variables
 from .templates import Mention, bare, fault_of, literal_stretches, mentions
-from .tool_calls import PARAMETER, Call, call_of, named_variables
+from .tree import (
+    FULL_LOOP,
+    Fault,
+    Foreach,
+    Input,
+    Program,
+    RunStep,
+    Step,
+    Switch,
+    Tool,
+    ToolStep,
+    Try,
+    While,
+    command_mentions,
+    conditions,
+    inner,
+    own_mentions,
+    texts,
+)
 
 _UNKNOWN_VARIABLE = "Unresolved Template Variable"
 _DANGEROUS = re.compile(

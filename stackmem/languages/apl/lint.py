@@ -1,4 +1,4 @@
-"""Everything that can be known of a program before it runs.
+"""Everything that can be known of a program before it runs, and the report in the layout that APL's own tools print.
 
 Stages: the standard library, configuration and tools; the document's shape; then every step in its order, with the
 variables that are known when it is reached.
@@ -13,12 +13,37 @@ from stackmem.core.messages import ToolSpec
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
 
-from .flow import Flow
+from .data_flow import Flow
 from .halts import Halt
-from .loader import load_library, load_program, load_tool
-from .nodes import Fault, Program
+from .reader import load_library, load_program, load_tool
 from .registry import Registry
 from .sources import Config, base_of, read_config, registry_of
+from .tree import Fault, Program
+
+
+def lint_report(path: str, findings: tuple[Finding, ...]) -> str:
+    """Errors, then warnings; empty where nothing was found: success says nothing."""
+    if not findings:
+        return ""
+    lines = ["APL VALIDATION REPORT", "", f"File: {path}", ""]
+    for each in sorted(findings, key=lambda each: each.severity != "error"):
+        lines += [f"*   [{each.severity.upper()}] Line {each.line}: {each.title}", f"    *   Message: {each.message}"]
+        lines += [f"    *   Suggestion: {each.suggestion}"] if each.suggestion else []
+        lines.append("")
+    return "\n".join([*lines, _footer(findings)])
+
+
+def _footer(findings: tuple[Finding, ...]) -> str:
+    errors = sum(each.severity == "error" for each in findings)
+    warnings = len(findings) - errors
+    counts = [_count(errors, "error")] if errors or not warnings else []
+    counts += [_count(warnings, "warning")] if warnings else []
+    return f"Validation {'Failed' if errors else 'Finished'}: {', '.join(counts)}."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
 
 _WORDS = re.compile(r"[^a-z0-9]+")
 

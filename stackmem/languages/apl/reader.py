@@ -1,4 +1,7 @@
-"""From a document's text to nodes: its shape is checked here, and every fault is named where it stands."""
+"""From text to tree: a program, a tool file or a library.
+
+A document is read as far as it can be; all that is wrong with it becomes a fault at its place.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from functools import lru_cache
 
 from stackmem.languages.frame.yaml_tree import Scalar, Table, Tree, YamlError, kind_of, parse_yaml, plain
 
-from .nodes import PHASES, Fault, Head, Input, Output, Phase, Program, Step, Tool
-from .shapes import Shapes
-from .step_loader import Steps
+from .step_reader import Shapes, Steps
+from .tree import PHASES, Fault, Head, Input, Output, Phase, Program, Step, Tool
 
 _TOP = ("inputs", "local_tool_paths", "import", "constants", "def_step")
+_TOOL_KEYS = ("name", "description", "inputs", "outputs", "run")
 _INPUT_KEYS = {"name", "description", "required", "default"}
 _LOOPS = ("foreach", "parallel_foreach", "while")
 _PHASE = "Invalid Phase Structure"
@@ -27,11 +30,7 @@ def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
     if table is None:
         return None, tuple(shapes.faults)
     steps = Steps(shapes)
-    for key, _ in table.pairs:
-        if key.value not in (*PHASES, *_TOP):
-            name = str(key.value)[:60]
-            known = ", ".join(PHASES)
-            shapes.fault(key.place, _PHASE, f"`{name}` is no phase; the phases are {known}.")
+    shapes.refuse_unknown(table, (*PHASES, *_TOP), "phase", _PHASE, f"; the phases are {', '.join(PHASES)}")
     phases = tuple(_phase(str(key.value), key, body, steps, shapes) for key, body in table.pairs if key.value in PHASES)
     named = shapes.table(table.get("def_step"), "`def_step`", "Invalid Step")
     program = Program(
@@ -53,18 +52,14 @@ def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
     document = _document(text, "A tool file", shapes)
     if document is None:
         return None, tuple(shapes.faults)
-    for key, _ in document.pairs:
-        if key.value != "tool_definition":
-            name = str(key.value)[:60]
-            shapes.fault(key.place, _TOOL, f"`{name}` is no key of a tool file; it has `tool_definition` alone.")
+    alone = "; it has `tool_definition` alone"
+    shapes.refuse_unknown(document, ("tool_definition",), "key of a tool file", _TOOL, alone)
     table = shapes.table(document.get("tool_definition"), "`tool_definition`", _TOOL)
     if table is None:
         if document.get("tool_definition") is None:
             shapes.fault(document.place, _TOOL, "A tool file has `tool_definition`.")
         return None, tuple(shapes.faults)
-    for key, _ in table.pairs:
-        if key.value not in ("name", "description", "inputs", "outputs", "run"):
-            shapes.fault(key.place, _TOOL, f"`{str(key.value)[:60]}` is no key of a tool definition.")
+    shapes.refuse_unknown(table, _TOOL_KEYS, "key of a tool definition", _TOOL, "")
     name = shapes.text(table, "name", "the tool", _TOOL)
     tool = Tool(
         name=name,
@@ -110,10 +105,7 @@ def inputs(table: Table, shapes: Shapes, *, described: bool = True) -> tuple[Inp
         described_as = entry.get("description")
         if described or described_as is not None:
             shapes.text(entry, "description", f"the input `{name}`" if name else "an input", _INPUT)
-        for key, _ in entry.pairs:
-            if key.value not in _INPUT_KEYS:
-                known = ", ".join(sorted(_INPUT_KEYS))
-                shapes.fault(key.place, _INPUT, f"`{str(key.value)[:60]}` is no key of an input; known: {known}.")
+        shapes.refuse_unknown(entry, _INPUT_KEYS, "key of an input", _INPUT)
         if name in found:
             shapes.fault(entry.place, _INPUT, f"The input `{name}` is declared twice.")
         default = entry.get("default")
@@ -168,9 +160,7 @@ def _phase(name: str, key: Scalar, body: Tree, steps: Steps, shapes: Shapes) -> 
         shapes.fault(key.place, _PHASE, f"The phase `{name}` is a list of steps, or one loop with `run`.")
         return Phase(name, key.place, ())
     more = ("register",) if kinds == ["parallel_foreach"] else ()
-    for inner, _ in body.pairs:
-        if inner.value not in (kinds[0], "run", "directives", *more):
-            shapes.fault(inner.place, _PHASE, f"`{str(inner.value)[:60]}` is no key of a phase that is a loop.")
+    shapes.refuse_unknown(body, (kinds[0], "run", "directives", *more), "key of a phase that is a loop", _PHASE, "")
     shapes.table(body, f"the phase `{name}`", _PHASE)
     places = {str(inner.value): inner.place for inner, _ in body.pairs}
     directives = tuple(directive for directive, _ in shapes.texts(body, "directives", "Unknown Directive"))

@@ -1,0 +1,49 @@
+"""Runs branches of a program side by side: each to what it asks next, then all that together, until all have ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from stackmem.languages.effects import Complete, Group, InvokeTool, LoadSource, RunFrame, Single
+
+Branch = Generator[Any, Any, Any]
+
+
+def side_by_side(branches: Sequence[Branch], most: int = 4, *, open_at_once: int | None = None) -> Branch:
+    """What each branch returns, in their order. What cannot stand in a ``Group`` is asked by itself.
+
+    Args:
+        most: How many effects may run at a time.
+        open_at_once: How many branches may be under way; None is all of them.
+
+    """
+    waiting = deque(enumerate(branches))
+    asking: dict[int, tuple[Branch, Single]] = {}
+    results: dict[int, Any] = {}
+    while waiting or asking:
+        while waiting and (open_at_once is None or len(asking) < open_at_once):
+            number, branch = waiting.popleft()
+            yield from _advance(number, branch, None, asking, results)
+        if not asking:
+            continue
+        numbers = sorted(asking)
+        answers = yield Group(tuple(asking[number][1] for number in numbers), most)
+        for number, answer in zip(numbers, answers, strict=True):
+            branch, _ = asking.pop(number)
+            yield from _advance(number, branch, answer, asking, results)
+    return [results[number] for number in sorted(results)]
+
+
+def _advance(
+    number: int, branch: Branch, answer: Any, asking: dict[int, tuple[Branch, Single]], results: dict[int, Any]
+) -> Branch:
+    """Send a branch its answer and let it run to the effect it waits for next, or to its end."""
+    try:
+        asked = branch.send(answer)
+        while not isinstance(asked, InvokeTool | Complete | RunFrame | LoadSource):
+            asked = branch.send((yield asked))
+        asking[number] = (branch, asked)
+    except StopIteration as stop:
+        results[number] = stop.value
