@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import TypeGuard
 
 from msgspec import Struct
@@ -19,11 +20,12 @@ from stackmem.languages.effects import InvokeTool
 from stackmem.run.perform import perform
 from stackmem.run.programs.tools import BUILT_IN, use_built_in
 from stackmem.run.run_folder import HISTORY
+from stackmem.trace.comparison import Comparison
 from stackmem.trace.difference import field_diff
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.retold import retold
-from stackmem.trace.snapshot import Snapshot, changes
+from stackmem.trace.snapshot import Snapshot
 
 from .recorded_world import Recorded
 from .rehearsal import Rehearsal, rehearse
@@ -43,6 +45,8 @@ class LiveTools(Struct, frozen=True):
         step, seq: Of the first call that did not; 0 where all did.
         call: That call in short.
         difference: What differs, line by line; empty where nothing does.
+        equal: No result differs, or only in words that are never the same twice.
+        differs_only_in: Their kinds.
         missing: Dependency folders that are nowhere any more; the workspace was without them.
 
     """
@@ -55,6 +59,8 @@ class LiveTools(Struct, frozen=True):
     call: str = ""
     difference: str = ""
     missing: tuple[str, ...] = ()
+    equal: bool = True
+    differs_only_in: tuple[str, ...] = ()
 
 
 def replay_live(
@@ -75,21 +81,23 @@ def replay_live(
         run.moment(first)
     begin = run.moment(first - 1)
     with rehearse(run, begin.settled, begin.at, environ) as rehearsal, _tools(rehearsal) as use:
-        calls = 0
+        calls, comparison = 0, Comparison((run.folder / HISTORY, rehearsal.places.run / HISTORY))
         for told in retold(run.records(), sources_of(run.folder)):
             asked, seq = told.asked, told.record.seq
             if seq <= begin.at or not is_call(asked) or not isinstance(told.record.event, _RESULTS):
                 continue
             if observe is not None:
                 observe(asked)
-            difference = _difference(run, told.record.event, use(asked), rehearsal)
+            difference = _difference(told.record.event, use(asked), comparison, (run.folder, rehearsal.places.run))
             if difference:
                 return LiveTools(
                     run.id, rehearsal.isolation, calls, told.before.step, seq, brief_call(asked), difference,
-                    rehearsal.missing,
+                    rehearsal.missing, equal=False, differs_only_in=comparison.differs_only_in,
                 )  # fmt: skip
             calls += 1
-        return LiveTools(run.id, rehearsal.isolation, calls, missing=rehearsal.missing)
+        return LiveTools(
+            run.id, rehearsal.isolation, calls, missing=rehearsal.missing, differs_only_in=comparison.differs_only_in
+        )
 
 
 @contextmanager
@@ -133,15 +141,18 @@ def brief_call(effect: WorkspaceCall) -> str:
     return f"{tool_name(call)} {about}"
 
 
-def _difference(run: Run, recorded: Result, made: Event, rehearsal: Rehearsal) -> str:
+def _difference(recorded: Result, made: Event, comparison: Comparison, runs: tuple[Path, Path]) -> str:
     if isinstance(recorded, ToolAnswered) and isinstance(made, ToolAnswered):
         made = replace(made, branch=recorded.branch)
-    if recorded == made or not isinstance(made, _RESULTS):
+    if not isinstance(made, _RESULTS):
         return ""
-    told = field_diff(replace(recorded, tree=""), replace(made, tree=""), sides=("recorded", "now"))
+    if not recorded.tree:  # the run kept no files then
+        made = replace(made, tree="")
+    if comparison.equal(recorded, made):
+        return ""
+    lines = field_diff(replace(recorded, tree=""), replace(made, tree=""), sides=("recorded", "now"))
     if recorded.tree == made.tree or not recorded.tree:
-        return told
-    before = Snapshot(run.folder / HISTORY, recorded.tree)
-    now = Snapshot(rehearsal.places.run / HISTORY, made.tree)
-    files = [f"  {change.path}: {change.kind} now\n{change.diff}" for change in changes(before, now)]
-    return "\n".join([*([told] if told else []), "  the files that it left differ:", *files])
+        return lines
+    before, now = Snapshot(runs[0] / HISTORY, recorded.tree), Snapshot(runs[1] / HISTORY, made.tree)
+    files = [f"  {change.path}: {change.kind} now\n{change.diff}" for change in comparison.changed_files(before, now)]
+    return "\n".join([*([lines] if lines else []), *(["  the files that it left differ:", *files] if files else [])])

@@ -33,7 +33,8 @@ from stackmem.memory import open_strategy
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play
 from stackmem.run.program_loop import drive
-from stackmem.trace.diff import counted
+from stackmem.run.run_folder import HISTORY
+from stackmem.trace.comparison import Comparison, without_counts
 from stackmem.trace.difference import brief, made_otherwise
 from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
@@ -56,6 +57,8 @@ class Rerun(Struct, frozen=True):
         equal_facts: Facts that are as recorded, before the first that is not.
         step: The step in which the first other fact stands; 0 where all are equal.
         difference: That fact, recorded and now; empty where all are equal.
+        equal: All are, or differ only in words that are never the same twice.
+        differs_only_in: Their kinds.
         outcome, recorded_outcome: How the run ended now, and then.
         missing: Dependency folders that are nowhere any more; the workspace was without them.
 
@@ -71,6 +74,8 @@ class Rerun(Struct, frozen=True):
     outcome: str
     recorded_outcome: str
     missing: tuple[str, ...] = ()
+    equal: bool = True
+    differs_only_in: tuple[str, ...] = ()
 
 
 def replay_model(
@@ -116,7 +121,8 @@ def replay_model(
             raise SystemExit(128 + signal.SIGTERM)
         if interrupts.signal:
             raise KeyboardInterrupt
-        equal, step, difference = _compared(tail, made)
+        comparison = Comparison((run.folder / HISTORY, rehearsal.places.run / HISTORY))
+        equal, step, difference = _compared(tail, made, comparison)
         return Rerun(
             run=run.id,
             isolation=rehearsal.isolation,
@@ -128,6 +134,8 @@ def replay_model(
             outcome=end.outcome,
             recorded_outcome=run.state.outcome,
             missing=rehearsal.missing,
+            equal=not difference,
+            differs_only_in=comparison.differs_only_in,
         )
 
 
@@ -188,7 +196,7 @@ def _refuse_seams(tail: list[Record], first: int) -> None:
         )
 
 
-def _compared(tail: list[Record], made: list[tuple[Event, State]]) -> tuple[int, int, str]:
+def _compared(tail: list[Record], made: list[tuple[Event, State]], comparison: Comparison) -> tuple[int, int, str]:
     """How many facts are equal, then the step and the words of the first that is not."""
     ended = tail[-1].event
     cut = not isinstance(ended, RunEnded | ChecksReturned)
@@ -201,7 +209,8 @@ def _compared(tail: list[Record], made: list[tuple[Event, State]]) -> tuple[int,
             return (equal, 0, "") if cut else (equal, now[1].step, told)
         if now is None:
             return equal, made[-1][1].step, f"record {record.seq}: recorded {brief(record.event)}, now the run is over"
-        if counted(record.event) != counted(now[0]):
-            return equal, now[1].step, made_otherwise(record.seq, counted(record.event), counted(now[0]))
+        if not comparison.equal(record.event, now[0]):
+            said = made_otherwise(record.seq, without_counts(record.event), without_counts(now[0]))
+            return equal, now[1].step, said
         equal += 1
     return equal, 0, ""

@@ -2,76 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import zip_longest
+from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from stackmem.core.facts import (
-    ClockRead,
-    ContextCompacted,
-    Event,
-    ModelFailed,
-    ModelReplied,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-)
-from stackmem.core.messages import Usage
+from stackmem.core.facts import ModelReplied
+from stackmem.trace.comparison import Comparison
+from stackmem.trace.diff import counted_records
 from stackmem.trace.record import Record
 
+NOWHERE = Path()
 
-class Parting(Struct, frozen=True):
+
+class Parting(Struct, frozen=True, omit_defaults=True):
     """How much two runs share.
 
     Attributes:
-        steps: Steps that both begin with.
+        steps: Steps that both begin with; None where they never part.
         forked: They share the very records: one was forked from the other, or both from a third.
+        differs_only_in: Kinds of volatile words that differ in what they share.
 
     """
 
-    steps: int
+    steps: int | None
     forked: bool
+    differs_only_in: tuple[str, ...] = ()
 
 
-def parting(one: Iterable[Record], other: Iterable[Record]) -> Parting | None:
-    """Where they part; None where they never do.
+def parting(
+    one: Iterable[Record], other: Iterable[Record], histories: tuple[Path, Path] = (NOWHERE, NOWHERE)
+) -> Parting | None:
+    """Where they part; None where nothing differs.
 
     Runs that share records part where they were forked. Others part, as in ``stackmem diff``, where something else
-    happens: not by times, counts of tokens or the names of replies, nor by what they ran under.
+    happens.
 
     Args:
         one, other: The records of each; read twice where they share none.
+        histories: Where the files of each are kept.
 
     """
     steps = 0
     for shared, (first, second) in enumerate(zip_longest(one, other)):
         if first != second:
-            return Parting(steps, forked=True) if shared else _unlike(_counted(one), _counted(other))
+            return Parting(steps, forked=True) if shared else _unlike(one, other, Comparison(histories))
         steps += isinstance(first.event, ModelReplied)
     return None
 
 
-def _unlike(one: Iterator[Event], other: Iterator[Event]) -> Parting | None:
+def _unlike(one: Iterable[Record], other: Iterable[Record], comparison: Comparison) -> Parting | None:
     steps = 0
-    for first, second in zip_longest(one, other):
-        if first != second:
-            return Parting(steps, forked=False)
-        steps += isinstance(first, ModelReplied)
-    return None
-
-
-def _counted(records: Iterable[Record]) -> Iterator[Event]:
-    """What happened, without what may differ between runs that did the same."""
-    for record in records:
-        match record.event:
-            case RunStarted() | RunResumed() | RunForked() | RunEnded() | ClockRead():
-                continue
-            case ModelReplied() | ContextCompacted() as reply:
-                yield replace(reply, usage=Usage(), prompt_digest="", reply_id="")
-            case ModelFailed() as failure:
-                yield replace(failure, prompt_digest="")
-            case event:
-                yield event
+    for first, second in zip_longest(counted_records(one), counted_records(other)):
+        if first is None or second is None or not comparison.equal(first.event, second.event):
+            return Parting(steps, forked=False, differs_only_in=comparison.differs_only_in)
+        steps += isinstance(first.event, ModelReplied)
+    only = comparison.differs_only_in
+    return Parting(None, forked=False, differs_only_in=only) if only else None

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.facts import RunForked, RunStarted, ToolReturned, VerifyReturned
-from stackmem.trace.lineage import RunReader
+from stackmem.trace.lineage import HISTORY, RunReader
 from stackmem.trace.program import sources_of
 
 from .files import Changes, Pair, changes
@@ -46,7 +46,10 @@ def read_runs(folders: Sequence[Path]) -> Shown:
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
     runs = [_read_run(folder, texts, Prompts(texts, parts, numbers)) for folder in folders]
-    parted = parting(*map(RunReader, folders)) if len(folders) == 2 else None
+    if len(folders) != 2:
+        return Shown(texts.items, parts, runs)
+    one, other = folders
+    parted = parting(RunReader(one), RunReader(other), (one / HISTORY, other / HISTORY))
     return Shown(texts.items, parts, runs, parted)
 
 

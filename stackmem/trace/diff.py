@@ -1,13 +1,12 @@
 """Two runs side by side: under what they ran, where they part, and what each came to.
 
-Rule 1: times do not part two runs, nor what only tells of them: clock readings, providers' names for replies, counts of
-    tokens, what checks printed, and the digest of a prompt, which follows from all before it.
+Rule 1: facts are compared as ``comparison.py`` says; clock readings part nothing.
 Rule 2: neither does where a run was interrupted, resumed or forked; that changes what comes then, or it does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Literal
 
@@ -15,11 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import (
-    ChecksReturned,
     ClockRead,
     ContextCompacted,
     Event,
-    ModelFailed,
     ModelReplied,
     RunEnded,
     RunForked,
@@ -31,11 +28,13 @@ from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 
+from .comparison import Comparison, without_counts
 from .difference import brief, field_diff
+from .lineage import HISTORY
 from .moments import following
 from .open_run import Run
 from .record import Record
-from .snapshot import FileChange, changes
+from .snapshot import FileChange
 
 SIDES = ("A", "B")
 
@@ -75,7 +74,7 @@ class Place(Struct, frozen=True):
     seq: int
     step: int
     frame: str
-    event: str
+    event: str = ""
 
 
 class Parting(Struct, frozen=True):
@@ -107,6 +106,8 @@ class RunDiff(Struct, frozen=True):
         conditions: How their starts differ, field by field; empty where they do not.
         same_facts: Facts that are equal in both before they part.
         parting: None where they never part.
+        equal: They never part.
+        differs_only_in: Kinds of volatile words that differ in what is the same otherwise: facts, chunks and files.
         heap: Chunks that differ at the end.
         files: Files that differ at the end, from A to B.
         files_missing: Why ``files`` cannot be told; empty where they are.
@@ -118,6 +119,8 @@ class RunDiff(Struct, frozen=True):
     conditions: str
     same_facts: int
     parting: Parting | None
+    equal: bool
+    differs_only_in: tuple[str, ...]
     heap: tuple[ChunkDiff, ...]
     files: tuple[FileChange, ...]
     files_missing: str = ""
@@ -132,29 +135,23 @@ class _Reading:
         self.peak = 0
         self.forked = ""
         self.begun: RunStarted | None = None
+        self._at = self._ended_at = (0, "")
 
-    def facts(self) -> Iterator[tuple[Event, Place, Record]]:
+    def facts(self) -> Iterator[tuple[Event, Place]]:
         """The facts that count, each with its place; the whole run has been read once they end."""
-        ended: tuple[Event, Place, Record] | None = None
+        for record in counted_records(self._folded()):
+            step, frame = self._ended_at if isinstance(record.event, RunEnded) else self._at
+            yield record.event, Place(record.seq, step, frame)
+
+    def _folded(self) -> Iterator[Record]:
         for record in self.run.records():
-            event = record.event
             frame = self.state.running.name if self.state.stack else ""
             self.state = following(self.state, record)
-            self._note(event)
-            if isinstance(event, RunResumed):
-                ended = None  # what was taken back did not happen
-            if isinstance(event, RunStarted | RunResumed | RunForked | ClockRead):
-                continue
-            if ended is not None:
-                yield ended
-                ended = None
-            place = Place(record.seq, self.state.step, frame, brief(counted(event)))
-            if isinstance(event, RunEnded):
-                ended = (counted(event), place, record)
-            else:
-                yield counted(event), place, record
-        if ended is not None:
-            yield ended
+            self._note(record.event)
+            self._at = self.state.step, frame
+            if isinstance(record.event, RunEnded):
+                self._ended_at = self._at
+            yield record
 
     def _note(self, event: Event) -> None:
         match event:
@@ -197,61 +194,72 @@ def diff_runs(a: Run, b: Run) -> RunDiff:
 
     """
     one, other = _Reading(a), _Reading(b)
+    comparison = Comparison((a.folder / HISTORY, b.folder / HISTORY))
     parting, same = None, 0
     for left, right in zip_longest(one.facts(), other.facts()):
         if parting is None:
-            parting = _parting(left, right)
+            parting = _parting(left, right, comparison)
             same += parting is None
     if one.begun is None or other.begun is None:
         raise TraceError("a run without a start cannot be compared; stackmem replay tells what is wrong with it")
-    files, missing = _files(one, other)
+    heap = _chunks(one.state.heap, other.state.heap, comparison)
+    files, missing = _files(one, other, comparison)
     return RunDiff(
         a=one.side(),
         b=other.side(),
         conditions=field_diff(replace(one.begun, version=""), replace(other.begun, version=""), sides=SIDES),
         same_facts=same,
         parting=parting,
-        heap=_chunks(one.state.heap, other.state.heap),
+        equal=parting is None,
+        differs_only_in=comparison.differs_only_in,
+        heap=heap,
         files=files,
         files_missing=missing,
     )
 
 
-Fact = tuple[Event, Place, Record] | None
+def counted_records(records: Iterable[Record]) -> Iterator[Record]:
+    """The records whose facts can part two runs; an end that was taken back did not happen."""
+    ended: Record | None = None
+    for record in records:
+        if isinstance(record.event, RunResumed):
+            ended = None
+        if isinstance(record.event, RunStarted | RunResumed | RunForked | ClockRead):
+            continue
+        if ended is not None:
+            yield ended
+            ended = None
+        if isinstance(record.event, RunEnded):
+            ended = record
+        else:
+            yield record
+    if ended is not None:
+        yield ended
 
 
-def _parting(left: Fact, right: Fact) -> Parting | None:
+Fact = tuple[Event, Place] | None
+
+
+def _parting(left: Fact, right: Fact, comparison: Comparison) -> Parting | None:
+    a, b = (replace(side[1], event=brief(without_counts(side[0]))) if side else None for side in (left, right))
     if left is None or right is None:
-        return Parting(left[1] if left else None, right[1] if right else None)
-    if left[0] == right[0]:
+        return Parting(a, b)
+    if comparison.equal(left[0], right[0]):
         return None
-    fields = field_diff(left[0], right[0], sides=SIDES) if type(left[0]) is type(right[0]) else ""
-    return Parting(left[1], right[1], fields)
+    one, other = without_counts(left[0]), without_counts(right[0])
+    return Parting(a, b, field_diff(one, other, sides=SIDES) if type(one) is type(other) else "")
 
 
-def counted(event: Event) -> Event:
-    """The event without what is never the same twice."""
-    match event:
-        case ModelReplied() | ContextCompacted():
-            return replace(event, prompt_digest="", reply_id="", usage=Usage())
-        case ModelFailed():
-            return replace(event, prompt_digest="", retry_after_seconds=None)
-        case ChecksReturned():
-            return replace(event, text="")
-        case _:
-            return event
-
-
-def _chunks(a: Heap, b: Heap) -> tuple[ChunkDiff, ...]:
-    found = []
+def _chunks(a: Heap, b: Heap, comparison: Comparison) -> tuple[ChunkDiff, ...]:
+    differing = []
     for name in dict.fromkeys([*a.chunks, *b.chunks]):
         one, other = a.chunks.get(name), b.chunks.get(name)
-        if one is None or other is None or one.content != other.content:
-            found.append(ChunkDiff(name, len(one.content) if one else None, len(other.content) if other else None))
-    return tuple(found)
+        if one is None or other is None or not comparison.equal_text(one.content, other.content):
+            differing.append(ChunkDiff(name, len(one.content) if one else None, len(other.content) if other else None))
+    return tuple(differing)
 
 
-def _files(one: _Reading, other: _Reading) -> tuple[tuple[FileChange, ...], str]:
+def _files(one: _Reading, other: _Reading, comparison: Comparison) -> tuple[tuple[FileChange, ...], str]:
     missing: list[Literal["A", "B"]] = []
     if not one.state.tree:
         missing.append("A")
@@ -260,6 +268,6 @@ def _files(one: _Reading, other: _Reading) -> tuple[tuple[FileChange, ...], str]
     if missing:
         return (), f"{' and '.join(missing)} kept no files"
     try:
-        return tuple(changes(one.run.snapshot(one.state), other.run.snapshot(other.state))), ""
+        return tuple(comparison.changed_files(one.run.snapshot(one.state), other.run.snapshot(other.state))), ""
     except TraceError as error:
         return (), str(error)

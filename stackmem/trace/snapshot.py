@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -100,8 +100,10 @@ class FileChange(Struct, frozen=True):
     diff: str = ""
 
 
-def changes(before: Snapshot, after: Snapshot, *, diffs: bool = True) -> list[FileChange]:
-    """What became of each file, by path.
+def changes(
+    before: Snapshot, after: Snapshot, paths: Iterable[str] | None = None, *, diffs: bool = True
+) -> list[FileChange]:
+    """What became of each file, or of each of ``paths``, by path.
 
     Raises:
         TraceError: One of the moments cannot be had.
@@ -109,8 +111,8 @@ def changes(before: Snapshot, after: Snapshot, *, diffs: bool = True) -> list[Fi
     """
     if before.tree == after.tree:
         return []
-    paths = sorted(before.entries.keys() | after.entries.keys())
-    changed = [path for path in paths if before.entries.get(path) != after.entries.get(path)]
+    among = sorted(before.entries.keys() | after.entries.keys()) if paths is None else paths
+    changed = [path for path in among if before.entries.get(path) != after.entries.get(path)]
     return [_change(path, before, after, diffs=diffs) for path in changed]
 
 

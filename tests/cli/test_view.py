@@ -42,7 +42,7 @@ def test_two_runs_are_one_page(stage, run):
 
 @pytest.mark.parametrize("sample", ["atif.json", "claude_code.jsonl", "mini.traj.json"])
 def test_a_recording_of_another_agent_is_shown_as_what_it_is(stage, sample):
-    assert stage.run("import", ROOT / "tests" / "trace" / "samples" / sample).returncode == 0
+    assert stage.run("import", ROOT / "tests" / "formats" / "samples" / sample).returncode == 0
     assert stage.run("view", "last").returncode == 0
     (run,) = held((stage.only_run() / "view.html").read_bytes())["runs"]
     assert run["steps"]

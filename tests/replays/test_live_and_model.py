@@ -72,6 +72,31 @@ def test_the_first_result_that_differs_is_named_with_what_differs(stage: Stage, 
     assert left(stage) == 2
 
 
+@pytest.fixture
+def timed(stage: Stage) -> Run:
+    """A run of a command whose time is another one every time; the recorded ones are forged."""
+    task = stage.task(command('echo "2 passed in 0.$(date +%N)s"'), command("echo once > made; echo done"), pop())
+    run = open_run(stage.solve(task).run_dir)
+    return forged(run, 0, text="2 passed in 7.12s\n[exit 0]")
+
+
+def test_a_duration_is_noted_and_is_no_difference(timed):
+    live = replay_live(timed, os.environ)
+    assert (live.equal, live.difference, live.calls, live.differs_only_in) == (True, "", 2, ("durations",))
+    model = replay_model(timed, os.environ, 1)
+    assert (model.equal, model.difference, model.differs_only_in) == (True, "", ("durations",))
+
+
+def test_a_count_or_an_exit_code_beside_a_duration_is_a_difference(timed):
+    fewer = forged(timed, 0, text="1 passed in 7.12s\n[exit 0]")
+    for found in (replay_live(fewer, os.environ), replay_model(fewer, os.environ, 1)):
+        assert (found.equal, found.step) == (False, 1)
+        assert "1 passed" in found.difference
+    failed = forged(timed, 0, text="2 passed in 7.12s\n[exit 0]", exit_code=1)
+    assert not replay_live(failed, os.environ).equal
+    assert not replay_model(failed, os.environ, 1).equal
+
+
 def test_files_that_a_call_leaves_otherwise_are_told_by_their_lines(run):
     start = run.start.tree
     found = replay_live(forged(run, 1, tree=start), os.environ)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stackmem.core.facts import Event, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
+from stackmem.core.facts import Event, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.core.messages import Usage
 from stackmem.errors import TraceError
 from stackmem.report.breaks import Breaks
@@ -241,6 +241,20 @@ def test_runs_part_by_what_happened_and_not_by_time_or_counts(made):
     assert parting(run, again[:19]) == Parting(steps_of(run[:19]), forked=False)
     others = play(do("list_files"), pop("At once."), start=started()).events
     assert parting([Record(1, 0.0, event) for event in others], run) == Parting(1, forked=False)
+
+
+def test_a_duration_in_a_result_is_noted_and_parts_nothing():
+    def records(took: str) -> list[Record]:
+        output = {"x": ToolReturned(f"3 passed in {took}")}
+        events = play(do("run_command", command="x"), pop("Done."), start=started(), world=World(outputs=output)).events
+        return [Record(seq, 0.0, event) for seq, event in enumerate(events, 1)]
+
+    one, other = records("0.15s"), records("0.17s")
+    shorter = parting([replace(one[0], at=1.0), *one[1:]], other[:-1])
+    assert parting([replace(one[0], at=1.0), *one[1:]], other) == Parting(
+        None, forked=False, differs_only_in=("durations",)
+    )
+    assert shorter == Parting(2, forked=False, differs_only_in=("durations",))
 
 
 def test_runs_that_share_records_part_where_these_end(made):

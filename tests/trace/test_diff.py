@@ -51,6 +51,43 @@ def test_results_that_differ_part_them_although_the_replies_do_not(tmp_path):
     ]
 
 
+def test_a_duration_parts_nothing_and_is_noted(tmp_path):
+    outputs = [{"x": ToolReturned(f"3 passed in {took}")} for took in ("0.15s", "0.17s")]
+    for name, output in zip("ab", outputs, strict=True):
+        keep(tmp_path / name, play(*STORY, start=started(), world=World(outputs=output)).events)
+    found = diff_runs(Run(tmp_path / "a"), Run(tmp_path / "b"))
+    assert (found.equal, found.parting, found.differs_only_in) == (True, None, ("durations",))
+
+
+def test_another_count_beside_a_duration_parts_them(tmp_path):
+    for name, said in (("a", "3 passed in 0.15s"), ("b", "2 passed in 0.17s")):
+        output = {"x": ToolReturned(said)}
+        keep(tmp_path / name, play(*STORY, start=started(), world=World(outputs=output)).events)
+    found = diff_runs(Run(tmp_path / "a"), Run(tmp_path / "b"))
+    assert (found.equal, found.differs_only_in) == (False, ())
+    assert "text: A '3 passed in 0.15s', B '2 passed in 0.17s'" in found.parting.fields
+
+
+def test_what_a_model_says_is_compared_to_the_letter(tmp_path):
+    found = compared(tmp_path, *STORY[:3], pop("Passed in 0.1s."), pop("Outer."))
+    kept(tmp_path / "c", *STORY[:3], pop("Passed in 0.2s."), pop("Outer."))
+    other = diff_runs(Run(tmp_path / "b"), Run(tmp_path / "c"))
+    assert (found.equal, other.equal, other.differs_only_in) == (False, False, ())
+
+
+def test_files_that_differ_only_in_a_time_part_nothing(tmp_path):
+    for name, log in (("a", "done in 0.1s\n"), ("b", "done in 0.2s\n"), ("c", "not done in 0.2s\n")):
+        kept_tree = tree(tmp_path / name, {"log.txt": log})
+        result = ToolReturned("ok", tree=kept_tree, digests={"log.txt": f"{ord(name):064x}"})
+        events = play(*STORY, start=started(tree=kept_tree)).events
+        keep(tmp_path / name, [result if isinstance(event, ToolReturned) else event for event in events])
+    found = diff_runs(Run(tmp_path / "a"), Run(tmp_path / "b"))
+    assert (found.parting, found.files, found.differs_only_in) == (None, (), ("durations",))
+    other = diff_runs(Run(tmp_path / "a"), Run(tmp_path / "c"))
+    assert [file.path for file in other.files] == ["log.txt"]
+    assert other.parting.a.event.startswith("ToolReturned")
+
+
 def test_a_run_that_ends_earlier_is_told_so(tmp_path):
     found = compared(tmp_path, *STORY[:3])
     assert (found.parting.a.step, found.parting.b) == (4, None)

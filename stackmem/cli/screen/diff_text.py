@@ -45,6 +45,8 @@ def _lines(found: RunDiff) -> Iterator[str]:
 
 def _parting(found: RunDiff) -> Iterator[str]:
     part = found.parting
+    if found.differs_only_in:
+        yield left_out(found.differs_only_in)
     if part is None:
         yield f"they never part: all {found.same_facts:,} facts are the same"
         return
@@ -52,6 +54,11 @@ def _parting(found: RunDiff) -> Iterator[str]:
     yield from (f"  {letter}: {_place(place)}" for letter, place in (("A", part.a), ("B", part.b)))
     if part.fields:
         yield part.fields
+
+
+def left_out(kinds: tuple[str, ...]) -> str:
+    """The note on what differs and was not compared."""
+    return f"left out of the comparison, where they differ: {', '.join(kinds)}"
 
 
 def _place(place: Place | None) -> str:

@@ -14,6 +14,7 @@ from stackmem.replays.model import Rerun, replay_model
 from stackmem.run.interrupts import Interrupts
 from stackmem.trace.open_run import Run
 
+from .diff_text import left_out
 from .live import open_screen, stop_at_once
 from .progress import one_line
 from .solving import readable, say
@@ -59,6 +60,8 @@ def _show_live(found: LiveTools, *, as_json: bool) -> None:
         else:
             typer.echo(f"{found.run}: {same}, then one did not:")
             typer.echo(f"step {found.step}, record {found.seq}: {one_line(found.call)}\n{readable(found.difference)}")
+        if found.differs_only_in:
+            typer.echo(left_out(found.differs_only_in))
     sys.exit(_DIFFERS if found.difference else 0)
 
 
@@ -73,6 +76,8 @@ def _show_rerun(found: Rerun, *, as_json: bool) -> None:
         )
         if found.difference:
             typer.echo(f"the first other fact, in step {found.step}:\n{readable(found.difference)}")
+        if found.differs_only_in:
+            typer.echo(left_out(found.differs_only_in))
     sys.exit(_DIFFERS if found.difference else 0)
 
 

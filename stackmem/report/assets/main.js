@@ -93,7 +93,7 @@ class Board {
     this.head.hidden = !run.count || timeline.chosen.run !== run.place || right < GUTTER || left > width - MARGIN;
     this.head.style.left = `${left}px`;
     this.head.style.width = `${Math.max(2, right - left)}px`;
-    if (timeline.parted === null) return;
+    if (timeline.parted === null || timeline.parted.steps === null) return;
     const at = timeline.pixel(run.bounds[timeline.mode][Math.min(run.count, timeline.parted.steps)], width);
     this.parting.hidden = at < GUTTER - 1 || at > width - MARGIN + 1;
     this.parting.style.left = `${at}px`;
@@ -102,7 +102,7 @@ class Board {
 
   parted() {
     const { parted } = this.timeline;
-    if (parted === null) return "";
+    if (parted === null || parted.steps === null) return "";
     if (parted.forked) return `forked after step ${count(parted.steps)}`;
     return parted.steps ? `they part after step ${count(parted.steps)}` : "they part at the start";
   }
@@ -113,6 +113,9 @@ class Board {
 }
 
 const tile = (name, told, title = "") => el("div", { class: "tile", title }, el("dt", { text: name }), el("dd", { text: told }));
+
+const leftOut = (parted) =>
+  parted?.differs_only_in ? el("p", { class: "left-out faint", text: `left out of the comparison, where they differ: ${parted.differs_only_in.join(", ")}` }) : "";
 
 function summary(run) {
   const tokens = run.bounds.tokens[run.count];
@@ -259,6 +262,7 @@ async function open() {
         { class: "card timeline", "aria-label": "Over the steps" },
         el("div", { class: "tools" }, modes(timeline), out),
         ...boards.map((board) => board.element),
+        leftOut(parted),
       ),
       inspector.element,
       el("p", { class: "hints faint" }, "← → step · shift ← → frame · / search · + − zoom · esc whole run", runs.length > 1 ? " · b other run" : ""),

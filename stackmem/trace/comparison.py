@@ -1,0 +1,188 @@
+"""Facts of two runs compared, without what is never the same twice.
+
+Rule 1: counts of tokens, providers' names for replies, what checks printed, and the digest of a prompt, which follows
+    from all before it, are not compared.
+Rule 2: what a model, a person or a program's text says is compared as it is. In what came back from the world, and in
+    what follows from that, the volatile words (``volatile.py``) part nothing; they are noted.
+Rule 3: once such words differed, digests and sizes of what may hold them part nothing either.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import (
+    ChecksReturned,
+    ChunkRead,
+    ContextCompacted,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    SourcesDigested,
+    ToolReturned,
+    VerifyReturned,
+)
+from stackmem.core.messages import Usage
+from stackmem.core.program_facts import PhaseEnded, ProgramReturned, StepLeft, UserAnswered, VariableSet
+from stackmem.errors import TraceError
+
+from .snapshot import FileChange, Snapshot, changes
+from .volatile import KINDS, volatile_kinds
+
+_FILE_BYTES = 400_000
+_DIGEST = re.compile("[0-9a-f]{16,64}")
+_FOLLOWS: dict[type, tuple[str, ...]] = {
+    ToolReturned: ("digests",),
+    VerifyReturned: ("digests",),
+    SourcesDigested: ("digests",),
+    PhaseEnded: ("digests",),
+    VariableSet: ("size",),
+    StepLeft: ("size",),
+    ProgramReturned: ("size", "digest"),
+    ChunkRead: ("chars",),
+}
+"""Fields that are made of texts that stand elsewhere."""
+
+
+def without_counts(event: Event) -> Event:
+    """The event without what Rule 1 leaves out."""
+    match event:
+        case ModelReplied() | ContextCompacted():
+            return replace(event, prompt_digest="", reply_id="", usage=Usage())
+        case ModelFailed():
+            return replace(event, prompt_digest="", retry_after_seconds=None)
+        case ChecksReturned():
+            return replace(event, text="")
+        case _:
+            return event
+
+
+class Comparison:
+    """Compares two runs, fact by fact in their order.
+
+    Args:
+        histories: Where the files of each are kept.
+
+    """
+
+    def __init__(self, histories: tuple[Path, Path]) -> None:
+        self._histories = histories
+        self._kinds: set[str] = set()
+        self._trees: dict[tuple[str, str], frozenset[str] | None] = {}
+
+    @property
+    def differs_only_in(self) -> tuple[str, ...]:
+        """The kinds of volatile words that differed in facts that are equal otherwise."""
+        return tuple(kind for kind in KINDS if kind in self._kinds)
+
+    def equal(self, one: Event, other: Event) -> bool:
+        """Whether the next fact of each says the same."""
+        if one == other:
+            return True
+        if type(one) is not type(other):
+            return False
+        one, other = without_counts(one), without_counts(other)
+        if one == other:
+            return True
+        if isinstance(one, ModelReplied | ContextCompacted | UserAnswered):
+            return False
+        kinds = self._field_kinds(one, other)
+        self._kinds |= kinds or frozenset()
+        return kinds is not None
+
+    def equal_text(self, one: str, other: str) -> bool:
+        """Whether two texts that the world gave say the same."""
+        kinds = _value_kinds(one, other)
+        self._kinds |= kinds or frozenset()
+        return kinds is not None
+
+    def changed_files(self, one: Snapshot, other: Snapshot) -> list[FileChange]:
+        """What became of each file that differs in more than volatile words. Raises as ``changes`` does."""
+        paths, kinds = _changed_paths(one, other)
+        self._kinds |= kinds
+        return changes(one, other, paths)
+
+    def _field_kinds(self, one: Struct, other: Struct) -> frozenset[str] | None:
+        """The kinds in which alone the fields differ; None where anything else does."""
+        kinds = frozenset[str]()
+        follows = _FOLLOWS.get(type(one), ())
+        for name in (*(name for name in one.__struct_fields__ if name not in follows), *follows):
+            old, new = getattr(one, name), getattr(other, name)
+            if old == new:
+                continue
+            if name in follows:
+                if not (kinds or self._kinds) or _unhashed(old) != _unhashed(new):
+                    return None
+                continue
+            these = self._tree_kinds(old, new) if name == "tree" else _value_kinds(old, new)
+            if these is None:
+                return None
+            kinds |= these
+        return kinds
+
+    def _tree_kinds(self, one: str, other: str) -> frozenset[str] | None:
+        """As ``_field_kinds``, of the files of two moments."""
+        if not one or not other:
+            return None
+        if (one, other) not in self._trees:
+            try:
+                paths, kinds = _changed_paths(Snapshot(self._histories[0], one), Snapshot(self._histories[1], other))
+                self._trees[one, other] = None if paths else kinds
+            except TraceError:  # files that are lost cannot be shown to differ in little
+                self._trees[one, other] = None
+        return self._trees[one, other]
+
+
+def _value_kinds(one: Any, other: Any) -> frozenset[str] | None:
+    """As ``volatile_kinds``, of all texts in two JSON values; empty where they are equal."""
+    if one == other:
+        return frozenset()
+    if isinstance(one, str) and isinstance(other, str):
+        return volatile_kinds(one, other)
+    if isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other):
+        pairs = [(one[name], other[name]) for name in one]
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        pairs = list(zip(one, other, strict=True))
+    else:
+        return None
+    kinds = frozenset[str]()
+    for old, new in pairs:
+        these = _value_kinds(old, new)
+        if these is None:
+            return None
+        kinds |= these
+    return kinds
+
+
+def _changed_paths(one: Snapshot, other: Snapshot) -> tuple[list[str], frozenset[str]]:
+    """The files that differ in more than volatile words, and the kinds in which others differ."""
+    paths, kinds = [], frozenset[str]()
+    for path in sorted(one.entries.keys() | other.entries.keys()):
+        if one.entries.get(path) != other.entries.get(path):
+            these = _file_kinds(one, other, path)
+            if these is None:
+                paths.append(path)
+            kinds |= these or frozenset()
+    return paths, kinds
+
+
+def _file_kinds(one: Snapshot, other: Snapshot, path: str) -> frozenset[str] | None:
+    if path not in one or path not in other or one.entries[path].mode != other.entries[path].mode:
+        return None
+    old, new = one[path], other[path]
+    if len(old) + len(new) > _FILE_BYTES:
+        return None
+    try:
+        return volatile_kinds(old.decode(), new.decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def _unhashed(value: Any) -> Any:
+    """Digests by name without the digests: what is ``unknown`` or ``missing`` stays."""
+    return {name: _DIGEST.sub("", text) for name, text in value.items()} if isinstance(value, dict) else None
