@@ -22,6 +22,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import Event, ModelReplied, RunStarted
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.requests import AskModel
@@ -103,7 +104,7 @@ def play(strategy: str, steps: int, folder: Path, *, sync: bool) -> tuple[list[f
         writer.append(event)
 
     world = World(model, Nothing(), None, str, force, 30.0)  # type: ignore[arg-type]
-    run(started(strategy), State(), open_strategy(strategy), world, record, Interrupts())
+    run(started(strategy), State(), AgentDecider(open_strategy(strategy)), world, record, Interrupts())
     writer.close()
     gaps = [after - before for before, after in zip(model.answered, model.asked[1:], strict=False)]
     work = [gap - wait for gap, wait in zip(gaps, waits[1:], strict=False)]
@@ -140,7 +141,7 @@ def memory_per_step(strategy: str, steps: int, folder: Path) -> float:
             marks[state.step] = tracemalloc.get_traced_memory()[0]
 
     world = World(model, Nothing(), None, str, lambda: None, 30.0)  # type: ignore[arg-type]
-    run(started(strategy), State(), open_strategy(strategy), world, record, Interrupts())
+    run(started(strategy), State(), AgentDecider(open_strategy(strategy)), world, record, Interrupts())
     writer.close()
     tracemalloc.stop()
     return (marks[steps - 1] - marks[steps // 2]) / (steps - 1 - steps // 2) / 1024

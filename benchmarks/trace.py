@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.overhead import Instant, Nothing, started
+from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import Event, ModelReplied, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import Text, ToolCall
@@ -39,7 +40,7 @@ def make(path: Path, steps: int, *, framed: bool) -> int:
         writer.append(event)
 
     world = World(Instant(steps, framed), Nothing(), None, str, lambda: None, 30.0)  # type: ignore[arg-type]
-    run(started("stackheap"), State(), open_strategy("stackheap"), world, record, Interrupts())
+    run(started("stackheap"), State(), AgentDecider(open_strategy("stackheap")), world, record, Interrupts())
     writer.close()
     return writer.count
 

@@ -1,12 +1,25 @@
-"""What the machine asks of the world. Each effect names the facts that can answer it."""
+"""What is asked of the world, by the agent's rules or by a program, and which facts answer it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from .facts import (
+    ChecksReturned,
+    ClockRead,
+    ContextCompacted,
+    Ending,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    SourcesDigested,
+    ToolReturned,
+    VerifyReturned,
+)
 from .messages import View
+from .program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .tools import WorkspaceCall
 
 
@@ -100,4 +113,112 @@ class RunChecks(Struct, frozen=True):
     """Let the task's own checks judge the workspace. Answered by ``ChecksReturned``."""
 
 
-Effect = AskModel | Compact | UseTool | UseOwnTool | Verify | DigestSources | ReadClock | RunChecks
+class InvokeTool(Struct, frozen=True):
+    """A program calls a tool, whole and literal. Answered by ``ToolAnswered``.
+
+    Built in: ``shell(command, working_directory?, env?)`` gives ``{stdout, stderr, exit_code}``; ``read_file(path)``
+    the text; ``write_file(path, content)`` and ``make_directory(path)`` nothing; ``list_files(path?)`` a list of paths.
+    Relative paths are of the workspace. Every other name is a tool of the person's own.
+
+    Attributes:
+        timeout_seconds: Of a command, at most 3,600; None is the run's own limit.
+
+    """
+
+    tool: str
+    arguments: dict[str, Any] = {}
+    timeout_seconds: float | None = None
+
+
+class LoadSource(Struct, frozen=True):
+    """Read a source (a program, a library, a configuration). Answered by ``SourceLoaded``.
+
+    Attributes:
+        path: Relative to ``beside``'s folder.
+        beside: The source that names it; empty is the program itself. ``stackmem:NAME`` is a packaged one.
+        listing: Read a folder instead: the text is one name a line, sorted.
+
+    """
+
+    path: str
+    beside: str = ""
+    listing: bool = False
+
+
+class AskUser(Struct, frozen=True):
+    """Ask the person. Answered by ``UserAnswered``; where nobody answers, the run ends ``input_needed``, resumable."""
+
+    question: str
+
+
+class Wait(Struct, frozen=True):
+    """Wait. Answered by ``Waited``."""
+
+    seconds: float
+
+
+class Parallel(Struct, frozen=True):
+    """Several effects of one program at once. Answered by one fact for each branch, in whatever order they come.
+
+    Attributes:
+        branches: Number of the branch (a fact's ``branch``) and its effect, in the order asked; what must not run
+            beside another runs by itself.
+        most: How many may run at a time.
+
+    """
+
+    branches: tuple[tuple[int, AskModel | InvokeTool | LoadSource], ...]
+    most: int = 4
+
+
+Effect = (
+    AskModel | Compact | UseTool | UseOwnTool | Verify | DigestSources | ReadClock | RunChecks
+    | InvokeTool | LoadSource | AskUser | Wait | Parallel
+)  # fmt: skip
+
+ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
+    AskModel: (ModelReplied, ModelFailed),
+    Compact: (ContextCompacted, ModelFailed),
+    UseTool: (ToolReturned,),
+    UseOwnTool: (ToolReturned,),
+    Verify: (VerifyReturned,),
+    DigestSources: (SourcesDigested,),
+    ReadClock: (ClockRead,),
+    RunChecks: (ChecksReturned,),
+    InvokeTool: (ToolAnswered,),
+    LoadSource: (SourceLoaded,),
+    AskUser: (UserAnswered,),
+    Wait: (Waited,),
+    Parallel: (ModelReplied, ModelFailed, ToolAnswered, SourceLoaded),
+}
+"""Which facts answer which effect. ``perform`` gives them, replay and resume look for them."""
+
+STOPS: tuple[Ending, ...] = ("interrupted", "workspace_error", "input_needed")
+"""How a run ends from outside, in place of an effect's answer; a program's run also between two of its facts."""
+
+
+def answers(kind: type[Effect], event: Event, branch: int | None = None) -> bool:
+    """Whether ``event`` answers an effect of that kind, asked as ``branch`` of a parallel one or alone."""
+    if not isinstance(event, ANSWERS[kind]):
+        return False
+    match event:
+        case ModelReplied() | ModelFailed():
+            return event.branch == (UNSET if branch is None else branch)
+        case ToolAnswered() | SourceLoaded():
+            return event.branch == (branch or 0)
+        case _:
+            return True
+
+
+def answered(effect: Effect, event: Event) -> Effect | None:
+    """What ``event`` answers: the effect, or of a parallel one that of the branch; None where it answers neither."""
+    if isinstance(effect, Parallel):
+        return next((each for branch, each in effect.branches if answers(type(each), event, branch)), None)
+    return effect if answers(type(effect), event) else None
+
+
+def effects_of(upcoming: Event | Effect | None) -> tuple[Effect, ...]:
+    """What is asked: the effect, or of a parallel one its branches; nothing where a fact comes next."""
+    if isinstance(upcoming, Parallel):
+        return tuple(each for _, each in upcoming.branches)
+    return (upcoming,) if isinstance(upcoming, Effect) else ()

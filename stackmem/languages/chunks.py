@@ -10,7 +10,7 @@ from stackmem.core.state import State
 from stackmem.core.text import whole
 from stackmem.core.tools import StoreEntry
 
-from .effects import ChunkAnswer, DropChunk, KeepChunk, ListChunks, ReadChunk
+from .operations import ChunkAnswer, DropChunk, KeepChunk, ListChunks, ReadChunk
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_./-]")
 

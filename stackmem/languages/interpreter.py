@@ -10,7 +10,7 @@ from stackmem.core.program_facts import Note
 from stackmem.errors import ProgramError, UsageError
 
 from .chunks import chunk_name
-from .effects import Answer, Effect, EnterFrame, Halted, KeepChunk, LeaveFrame, Program, Value
+from .operations import Answer, EnterFrame, Halted, KeepChunk, LeaveFrame, Operation, Program, Value
 from .questions import ReadSpending
 
 
@@ -32,11 +32,11 @@ class Interpreter:
     """
 
     def __init__(self, make: Callable[[], Program], tell: Callable[[object], object], *, keep: bool) -> None:
-        """Run the program to its first effect.
+        """Run the program to its first operation.
 
         Args:
             make: The program from its beginning.
-            tell: Told of every effect, and of every answer from outside.
+            tell: Told of every operation, and of every answer from outside.
             keep: Whether answers are kept, so that a halted program can be taken up again.
 
         """
@@ -47,7 +47,7 @@ class Interpreter:
         self._kept: list[tuple[bool, Answer]] = []
         self.frames: list[EnterFrame] = []
         self.called: dict[str, str] = {}
-        self.asked: Effect | ReadSpending | Note | Ended = Ended()
+        self.asked: Operation | ReadSpending | Note | Ended = Ended()
         self._under_way = False
         self._program = self._make()
         self.go_on()
@@ -63,11 +63,11 @@ class Interpreter:
             tell(self.asked)
 
     def go_on(self) -> None:
-        """Run on from a note, to the next effect or note, or to the end."""
+        """Run on from a note, to the next operation or note, or to the end."""
         self._step(lambda: self._program.send(None))
 
     def answer(self, answer: Answer, *, outside: bool = False) -> None:
-        """Answer the effect that the program waits for."""
+        """Answer the operation that the program waits for."""
         asked = self.asked
         self._under_way = True
         if self._keep:
@@ -114,7 +114,7 @@ class Interpreter:
     def _at_note(self) -> bool:
         return isinstance(self.asked, Note)
 
-    def _step(self, run: Callable[[], Effect | ReadSpending | Note]) -> None:
+    def _step(self, run: Callable[[], Operation | ReadSpending | Note]) -> None:
         try:
             self.asked = run()
             if not isinstance(self.asked, ReadSpending | Note):

@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ProgramEvent
+from stackmem.core.requests import LoadSource
 
-from .effects import Answer, Effect, LoadSource, Program, Source
+from .operations import Answer, Operation, Program, Source
 
-Happening = Effect | ProgramEvent | Answer
-"""In their order: an effect before it is performed, the fact and the answer after it, each note as it is given."""
+Happening = Operation | ProgramEvent | Answer
+"""In their order: an operation before it is settled, the fact and the answer after it, each note as it is given."""
 
 Announcer = Callable[[Happening], tuple[str, ...]]
 """The lines that a person reads of a happening; it may remember what came before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, Struct, json
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from stackmem.core.budgets import UNFIT_RESULTS
@@ -14,22 +14,11 @@ from stackmem.core.json_schema import first_fault, read_json
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered
-from stackmem.core.requests import AskModel
+from stackmem.core.requests import AskModel, answers
 from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import PoppedFrame, Reply, State
 
-from .effects import (
-    Answer,
-    Complete,
-    Completion,
-    FrameAnswer,
-    InvokeTool,
-    LoadSource,
-    RunFrame,
-    Single,
-    Source,
-    ToolAnswer,
-)
+from .operations import Answer, Complete, Completion, FrameAnswer, RunFrame, Single, Source, ToolAnswer
 
 _FAILED_STOPS = {"window": "window", "truncated": "truncated", "refused": "refused"}
 _WHY = {
@@ -90,6 +79,12 @@ class Question(Struct):
     def settle(self, answer: Answer) -> None:
         self.done, self.answer = True, answer
 
+    def answered_by(self, event: Event) -> bool:
+        """Whether ``event`` is of the kind that answers it; a frame's result is no fact of its own."""
+        if isinstance(self.effect, RunFrame):
+            return False
+        return answers(AskModel if isinstance(self.effect, Complete) else type(self.effect), event, self.branch)
+
 
 def asked_model(question: Question, effect: Complete, state: State, rank: int) -> AskModel:
     """The request of a completion; ``rank`` counts the completions asked for beside it, from 0."""
@@ -117,21 +112,6 @@ def _messages(effect: Complete) -> tuple[Message, ...]:
 
 def _text(schema: dict[str, Any]) -> str:
     return json.encode(schema).decode()
-
-
-def answers(question: Question, event: Event) -> bool:
-    """Whether ``event`` is of the kind that answers the question."""
-    match question.effect:
-        case Complete():
-            return isinstance(event, ModelReplied | ModelFailed) and (
-                (None if event.branch is UNSET else event.branch) == question.branch
-            )
-        case InvokeTool():
-            return isinstance(event, ToolAnswered) and event.branch == (question.branch or 0)
-        case LoadSource():
-            return isinstance(event, SourceLoaded) and event.branch == (question.branch or 0)
-        case RunFrame():
-            return False
 
 
 def take(question: Question, event: Event, text_of: Callable[[str], str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TypeGuard
@@ -13,12 +13,11 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import Event, ToolReturned, VerifyReturned
 from stackmem.core.program_facts import ProgramStarted, ToolAnswered
-from stackmem.core.requests import UseTool, Verify
+from stackmem.core.requests import InvokeTool, UseTool, Verify
 from stackmem.core.tools import RunCommand, tool_name
 from stackmem.errors import UsageError
-from stackmem.languages.effects import InvokeTool
 from stackmem.run.perform import perform
-from stackmem.run.programs.tools import BUILT_IN, use_built_in
+from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.comparison import Comparison
 from stackmem.trace.difference import field_diff
@@ -28,7 +27,7 @@ from stackmem.trace.retold import retold
 from stackmem.trace.snapshot import Snapshot
 
 from .recorded_world import Recorded
-from .rehearsal import Rehearsal, rehearse
+from .rehearsal import rehearse
 
 WorkspaceCall = UseTool | Verify | InvokeTool
 Result = ToolReturned | VerifyReturned | ToolAnswered
@@ -80,7 +79,11 @@ def replay_live(
     if first > 1 or not _of_program(run):  # a program may ask no model at all
         run.moment(first)
     begin = run.moment(first - 1)
-    with rehearse(run, begin.settled, begin.at, environ) as rehearsal, _tools(rehearsal) as use:
+    with rehearse(run, begin.settled, begin.at, environ) as rehearsal, closing(rehearsal.world) as world:
+        if rehearsal.program is not None:
+            world.program = rehearsal.program_world(Recorded())
+        elif _of_program(run):
+            raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
         calls, comparison = 0, Comparison((run.folder / HISTORY, rehearsal.places.run / HISTORY))
         for told in retold(run.records(), sources_of(run.folder)):
             asked, seq = told.asked, told.record.seq
@@ -88,7 +91,8 @@ def replay_live(
                 continue
             if observe is not None:
                 observe(asked)
-            difference = _difference(told.record.event, use(asked), comparison, (run.folder, rehearsal.places.run))
+            made = perform(asked, world)
+            difference = _difference(told.record.event, made, comparison, (run.folder, rehearsal.places.run))
             if difference:
                 return LiveTools(
                     run.id, rehearsal.isolation, calls, told.before.step, seq, brief_call(asked), difference,
@@ -98,25 +102,6 @@ def replay_live(
         return LiveTools(
             run.id, rehearsal.isolation, calls, missing=rehearsal.missing, differs_only_in=comparison.differs_only_in
         )
-
-
-@contextmanager
-def _tools(rehearsal: Rehearsal) -> Iterator[Callable[[WorkspaceCall], Event]]:
-    """Executes a call of the agent or of the program."""
-    outer = rehearsal.outer(Recorded()) if rehearsal.program is not None else None
-
-    def use(asked: WorkspaceCall) -> Event:
-        if not isinstance(asked, InvokeTool):
-            return perform(asked, rehearsal.world)
-        if outer is None:
-            raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
-        return use_built_in(asked, outer.bench)
-
-    try:
-        yield use
-    finally:
-        if outer is not None:
-            outer.bench.python.stop()
 
 
 def _of_program(run: Run) -> bool:

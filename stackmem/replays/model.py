@@ -14,6 +14,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
+from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import (
     ChecksReturned,
     ClockRead,
@@ -25,14 +26,12 @@ from stackmem.core.facts import (
     RunForked,
     RunResumed,
 )
-from stackmem.core.machine import advance
 from stackmem.core.messages import Text
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play
-from stackmem.run.program_loop import drive
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.comparison import Comparison, without_counts
 from stackmem.trace.difference import brief, made_otherwise
@@ -40,7 +39,7 @@ from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
-from stackmem.trace.retold import course_at, retold
+from stackmem.trace.retold import program_at, retold
 
 from .recorded_world import Recorded, RecordedModel, in_recorded_order
 from .rehearsal import Rehearsal, rehearse
@@ -147,15 +146,18 @@ def _play(
     note: Callable[[Event, State], None],
     interrupts: Interrupts,
 ) -> State:
-    """The controller, or of a program's run the program's loop, from the step to the end."""
+    """The loop from the step to the end."""
     recorded, tail, made = kept
-    course = course_at(run.records(), sources_of(run.folder), moment.record.seq)
-    if course is None:
-        strategy = open_strategy(moment.asked.begun.strategy)
-        return play(advance(moment.asked, strategy), moment.asked, strategy, rehearsal.world, note, interrupts)
-    outer = rehearsal.outer(recorded)
-    outer.among = partial(in_recorded_order, tail, made)
-    return drive(course.upcoming(moment.asked), moment.asked, course, outer, note, interrupts)
+    world, state = rehearsal.world, moment.asked
+    program = program_at(run.records(), sources_of(run.folder), moment.record.seq)
+    if program is not None:
+        world.program = rehearsal.program_world(recorded)
+        world.program.among = partial(in_recorded_order, tail, made)
+    decider = program or AgentDecider(open_strategy(state.begun.strategy))
+    try:
+        return play(decider.decide(state), state, decider, world, note, interrupts)
+    finally:
+        world.close()
 
 
 def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:

@@ -12,11 +12,8 @@ from msgspec import Struct, field
 
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, ToolReturned
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered
-from stackmem.core.requests import AskModel, UseOwnTool
-from stackmem.languages.course import Outside
-from stackmem.languages.effects import InvokeTool, LoadSource
+from stackmem.core.requests import AskModel, InvokeTool, LoadSource, Parallel, UseOwnTool, answers
 from stackmem.run.programs.tools import BUILT_IN
-from stackmem.trace.program_replay import answers
 from stackmem.trace.record import Record
 from stackmem.trace.retold import Retold
 
@@ -97,7 +94,7 @@ class Recorded(Struct):
         return self.people.popleft() if self.people else None
 
 
-def in_recorded_order(tail: list[Record], made: list[Any], outside: Outside) -> Outside:
+def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> Parallel:
     """Of what is asked at once the one that was answered next then, so that two runs can be compared fact by fact.
 
     Args:
@@ -106,5 +103,5 @@ def in_recorded_order(tail: list[Record], made: list[Any], outside: Outside) -> 
 
     """
     event: Event | None = tail[len(made)].event if len(made) < len(tail) else None
-    found = next((pair for pair in outside.asked if event is not None and answers(*pair, event)), outside.asked[0])
-    return Outside((found,))
+    asked = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))
+    return Parallel((next(asked, effect.branches[0]),))

@@ -18,10 +18,9 @@ from stackmem.history.history import History
 from stackmem.history.sharing import share
 from stackmem.run.assemble import Parts, Places, assemble, plan
 from stackmem.run.in_memory import MEMORY, NoHistory, recall
-from stackmem.run.perform import World
+from stackmem.run.perform import ProgramWorld, World
 from stackmem.run.prepare import prepare_kept
-from stackmem.run.program_loop import ProgramWorld
-from stackmem.run.programs.run import Person, outer_world, with_mounts
+from stackmem.run.programs.run import Person, program_world, with_mounts
 from stackmem.run.refill import must_be_original, refill
 from stackmem.run.request import ProgramRequest, read_request
 from stackmem.run.run_folder import HISTORY
@@ -49,13 +48,13 @@ class Rehearsal(Struct, frozen=True):
     def world(self) -> World:
         return self.parts.world
 
-    def outer(self, recorded: Recorded) -> ProgramWorld:
+    def program_world(self, recorded: Recorded) -> ProgramWorld:
         """The world of the run's program: its workspace is here, and all else answers as it did."""
         if self.program is None:
             raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
-        outer = outer_world(self.parts, self.places, self.program, Person(recorded.person))
-        outer.load, outer.own_tools = recorded.load, recorded.tools
-        return outer
+        program = program_world(self.parts, self.places, self.program, Person(recorded.person))
+        program.load, program.own_tools = recorded.load, recorded.tools
+        return program
 
 
 @contextmanager

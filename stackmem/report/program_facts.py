@@ -22,9 +22,8 @@ from stackmem.core.program_facts import (
     VariableSet,
     Waited,
 )
+from stackmem.core.requests import AskUser, Effect, InvokeTool
 from stackmem.core.text import clip_chars
-from stackmem.languages.course import Asked
-from stackmem.languages.effects import AskUser, InvokeTool
 
 from .steps import Fact
 from .texts import Ref
@@ -36,7 +35,7 @@ BRIEF_CHARS = 200
 """Of a text that comes after so many other facts of the same step, as those of a long loop do."""
 
 
-def program_fact(event: Event, question: Asked | None, told: int, ref: Callable[[str], Ref]) -> Fact | None:
+def program_fact(event: Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> Fact | None:
     """What the page tells of an event of a program, if anything.
 
     Args:

@@ -40,7 +40,7 @@ from .interrupts import Interrupts
 from .limits import later_limits, refuse_spent
 from .play import Observe, Opened, holds_secret, play
 from .prepare import Prepared, prepare_kept
-from .programs.fork import fork_loop, request_to_fork
+from .programs.fork import program_to_fork, request_to_fork
 from .refill import must_be_original, refill
 from .request import Request, write_request
 from .result import RunResult
@@ -110,7 +110,7 @@ def fork(
             missing = () if in_memory else refill(run, moment.settled, places, request)
             opened, first = _open(wanted, places, environ, (stack, interrupts, observe))
             opened.steps_with_secrets = _steps_with_secrets(run, at, scrubber)
-        opened.loop = fork_loop(run, moment, first, opened, request.program)
+        opened.decider = program_to_fork(run, moment, opened, request.program)
         result = play(first, moment.settled, opened)
         return Forked(result, opened.folder, first.start.checked, missing)
 

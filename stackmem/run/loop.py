@@ -1,15 +1,19 @@
-"""The agent loop. Start reading here: everything else is a part of one of its five lines."""
+"""The agent loop, for agents and programs. Start reading here: everything else is a part of one of its five lines.
+
+Rule 1: a fact is recorded before anything follows from it.
+Rule 2: of effects that run side by side each answer is a fact of its own, as it arrives.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from stackmem.core.decider import Decider
 from stackmem.core.facts import ChecksReturned, Event, RunEnded
 from stackmem.core.frames import so_far
-from stackmem.core.machine import advance, evolve
+from stackmem.core.machine import evolve
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import WorkspaceError
 
 from .interrupts import Interrupts
@@ -19,7 +23,7 @@ from .perform import World, perform
 def run(
     first: Event | Effect | None,
     state: State,
-    strategy: MemoryStrategy,
+    decider: Decider,
     world: World,
     record: Callable[[Event, State], None],
     interrupts: Interrupts,
@@ -35,19 +39,24 @@ def run(
     """
     upcoming = first
     while upcoming is not None:  # This is the agent loop.
-        event = _perform(upcoming, state, world, interrupts) if isinstance(upcoming, Effect) else upcoming
-        state_after = evolve(state, event)
-        record(event, state_after)
-        state = state_after
-        upcoming = advance(state, strategy)
+        event = _fact(upcoming, state, world, interrupts)
+        after = evolve(state, event)
+        record(event, after)
+        decider.note(event, after)
+        state = after
+        upcoming = decider.decide(state)
     return state
 
 
-def _perform(effect: Effect, state: State, world: World, interrupts: Interrupts) -> Event:
-    """The fact that answers ``effect``, or the fact that the run was stopped."""
+def _fact(upcoming: Event | Effect, state: State, world: World, interrupts: Interrupts) -> Event:
+    """The fact itself, or the one that answers the effect, or the one that the run was stopped."""
     try:
-        with interrupts.allowed():
-            return perform(effect, world)
+        if isinstance(upcoming, Effect):
+            with interrupts.allowed():
+                return perform(upcoming, world)
+        if interrupts.signal and state.program is not None and state.end is None:
+            raise KeyboardInterrupt  # a program may go on for long without an effect
+        return upcoming
     except KeyboardInterrupt:
         if state.end is not None:
             return ChecksReturned({}, "the checks were interrupted")

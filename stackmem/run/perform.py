@@ -1,11 +1,18 @@
-"""Touches the world: each effect is performed once, and what came of it is the fact that answers it."""
+"""Touches the world: each effect is performed once, and what came of it is the fact that answers it.
+
+Rule 1: what was recorded is synced before an effect that leaves the process.
+Rule 2: of a parallel effect each answer is given as it arrives; the next ``perform`` waits for the next one.
+"""
 
 from __future__ import annotations
 
 import random
+import threading
 import time
-from collections.abc import Callable
-from typing import Any, assert_never
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from queue import SimpleQueue
+from typing import Any, Protocol, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,36 +24,74 @@ from stackmem.core.facts import (
     Event,
     ModelFailed,
     ModelReplied,
+    RunEnded,
     SourcesDigested,
     ToolReturned,
     VerifyReturned,
 )
 from stackmem.core.messages import Text
+from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from stackmem.core.requests import (
     AskModel,
+    AskUser,
     Compact,
     DigestSources,
     Effect,
+    InvokeTool,
+    LoadSource,
+    Parallel,
     ReadClock,
     RunChecks,
     UseOwnTool,
     UseTool,
     Verify,
+    Wait,
 )
-from stackmem.core.text import clip_bytes, tail
+from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import visible
 
 from .ports import Checks, Model, Returned, Workspace
+from .programs.bench import Bench
+from .programs.tools import BUILT_IN, READS, use_built_in
 
 JITTER = 0.25
 """Share of a wait that is added at random, so that many runs do not ask again together; never asked too early."""
 VERIFY_SECONDS = 30.0
+_LONGEST_WAIT = 10_000_000.0
+"""Seconds; the system takes no endless wait."""
 
 
 def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     return f"the tool {name} is not here any more", True
+
+
+class Answering(Protocol):
+    """A tool of the person's own."""
+
+    def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
+        """What the tool came to."""
+
+
+class ProgramWorld(Struct):
+    """What a program's effects are performed with, beside those of the agent.
+
+    Attributes:
+        load: Reads a source, keeps its text in the run's folder, and says which it is.
+        ask_user: The person's answer, or None where nobody answers.
+        own_tools: The person's own tools by name.
+        parallel: Names of those that may run side by side.
+        among: Of a parallel effect, what is asked now; None asks all of it.
+
+    """
+
+    bench: Bench
+    load: Callable[[LoadSource], SourceLoaded]
+    ask_user: Callable[[str], str | None]
+    own_tools: Mapping[str, Answering] = {}
+    parallel: frozenset[str] = frozenset()
+    among: Callable[[Parallel], Parallel] | None = None
 
 
 class World(Struct):
@@ -59,6 +104,8 @@ class World(Struct):
         own_tool: Calls one of the person's own tools; its result as text, and whether it failed.
         snapshot: Keeps the workspace as it is now, and names it; empty where none is kept.
         started: ``clock()`` at the start of the run.
+        program: Of a program's run, what its own effects need.
+        under_way: Answers of the parallel effect that was asked last, as they arrive.
 
     """
 
@@ -73,10 +120,17 @@ class World(Struct):
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0
+    program: ProgramWorld | None = None
+    under_way: Iterator[Event] | None = None
+
+    def close(self) -> None:
+        """End what waits for the program's next call."""
+        if self.program is not None:
+            self.program.bench.python.stop()
 
 
 def perform(effect: Effect, world: World) -> Event:
-    """The fact that answers ``effect``.
+    """The fact that answers ``effect``; of a parallel one the next that arrives.
 
     Raises:
         WorkspaceError: The sandbox failed; the run stays resumable.
@@ -84,6 +138,7 @@ def perform(effect: Effect, world: World) -> Event:
     """
     match effect:
         case AskModel():
+            world.sync()
             return _ask(effect, world)
         case Compact():
             return _compact(effect, world)
@@ -107,12 +162,16 @@ def perform(effect: Effect, world: World) -> Event:
             return ClockRead(round(max(0.0, world.clock() - world.started), 3))
         case RunChecks():
             return _judge(world)
+        case InvokeTool() | LoadSource() | AskUser() | Wait():
+            world.sync()
+            return _answer(effect, world, _program(world))
+        case Parallel():
+            return _next_answer(effect, world)
         case _:
             assert_never(effect)
 
 
 def _ask(effect: AskModel, world: World) -> ModelReplied | ModelFailed:
-    world.sync()
     if effect.wait_seconds:
         world.sleep(effect.wait_seconds * random.uniform(1, 1 + JITTER))  # noqa: S311 - spreads retries, guards nothing
     answer = world.model.reply(effect)
@@ -123,6 +182,7 @@ def _ask(effect: AskModel, world: World) -> ModelReplied | ModelFailed:
 
 def _compact(effect: Compact, world: World) -> ContextCompacted | ModelFailed:
     """What the reply says in text; a call or a thought in it is nothing that was asked for."""
+    world.sync()
     answer = _ask(effect.ask, world)
     if isinstance(answer, ModelFailed):
         return answer
@@ -172,3 +232,118 @@ def _judge(world: World) -> ChecksReturned:
     except (WorkspaceError, OSError) as error:
         verdict = ChecksReturned({}, f"the checks could not be run: {error}")
     return replace(verdict, text=world.scrub(verdict.text), error=world.scrub(verdict.error))
+
+
+def _program(world: World) -> ProgramWorld:
+    assert world.program is not None  # noqa: S101 - only a program asks for this, and its world comes with it
+    return world.program
+
+
+def _answer(effect: InvokeTool | LoadSource | AskUser | Wait, world: World, program: ProgramWorld) -> Event:
+    """The fact that answers one effect of a program."""
+    match effect:
+        case InvokeTool():
+            return _invoke(effect, world, program)
+        case LoadSource():
+            return program.load(effect)
+        case Wait():
+            seconds = min(_LONGEST_WAIT, max(0.0, effect.seconds))  # what is no number counts as 0
+            world.sleep(seconds)
+            return Waited(seconds)
+        case AskUser():
+            text = program.ask_user(effect.question)
+            if text is None:
+                return RunEnded("input_needed", mark_cut(effect.question, 4_000))
+            return UserAnswered(world.scrub(text))
+        case _:
+            assert_never(effect)
+
+
+def _invoke(call: InvokeTool, world: World, program: ProgramWorld) -> ToolAnswered:
+    if call.tool in BUILT_IN:
+        return use_built_in(call, program.bench)
+    own = program.own_tools.get(call.tool)
+    if own is None:
+        known = ", ".join([*BUILT_IN, *program.own_tools])
+        return ToolAnswered(None, "unknown_tool", f"there is no tool {call.tool[:80]!r}; known: {known}")
+    answer = own.answer(call.arguments)
+    return replace(answer, value=scrubbed(answer.value, world.scrub), detail=world.scrub(answer.detail))
+
+
+def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    """The value without secrets, wherever a text of it stands."""
+    match value:
+        case str():
+            return scrub(value)
+        case list():
+            return [scrubbed(each, scrub) for each in value]
+        case dict():
+            return {scrub(str(name)): scrubbed(each, scrub) for name, each in value.items()}
+        case _:
+            return value
+
+
+def _next_answer(effect: Parallel, world: World) -> Event:
+    """The next answer of the parallel effect that is under way; it is begun where none is."""
+    event = None if world.under_way is None else next(world.under_way, None)
+    if event is None:
+        program = _program(world)
+        world.sync()
+        world.under_way = _answers(effect if program.among is None else program.among(effect), world, program)
+        event = next(world.under_way)
+    return event
+
+
+def _answers(effect: Parallel, world: World, program: ProgramWorld) -> Iterator[Event]:
+    """The answer of each branch, as it arrives."""
+    beside = [pair for pair in effect.branches if _may_run_beside(pair[1], program)]
+    if effect.most > 1 and len(beside) > 1:
+        yield from _side_by_side(beside, effect.most, world, program)
+    else:
+        beside = []
+    for pair in effect.branches:
+        if pair not in beside:
+            yield _branch_answer(pair, world, program)
+
+
+def _may_run_beside(effect: AskModel | InvokeTool | LoadSource, program: ProgramWorld) -> bool:
+    return not isinstance(effect, InvokeTool) or effect.tool in READS or effect.tool in program.parallel
+
+
+Branch = tuple[int, AskModel | InvokeTool | LoadSource]
+
+
+def _side_by_side(branches: list[Branch], most: int, world: World, program: ProgramWorld) -> Iterator[Event]:
+    """Each answer as it arrives; a call that never returns does not keep the process from ending."""
+    left = deque(branches)
+    arrived: SimpleQueue[Event | BaseException] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            try:
+                branch = left.popleft()
+            except IndexError:
+                return
+            try:
+                arrived.put(_branch_answer(branch, world, program))
+            except BaseException as error:  # noqa: BLE001 - it is raised where the answers are waited for
+                arrived.put(error)
+
+    for _ in range(min(most, len(branches), 32)):
+        threading.Thread(target=work, name="beside", daemon=True).start()
+    try:
+        for _ in branches:
+            answer = arrived.get()
+            if isinstance(answer, BaseException):
+                raise answer
+            yield answer
+    finally:
+        left.clear()
+
+
+def _branch_answer(branch: Branch, world: World, program: ProgramWorld) -> Event:
+    number, effect = branch
+    if isinstance(effect, AskModel):
+        return replace(_ask(effect, world), branch=number)
+    answer = _invoke(effect, world, program) if isinstance(effect, InvokeTool) else program.load(effect)
+    return replace(answer, branch=number)

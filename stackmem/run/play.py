@@ -10,7 +10,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.decider import AgentDecider, Decider
 from stackmem.core.facts import Event, ModelReplied, RunForked, RunStarted
+from stackmem.core.machine import evolve
+from stackmem.core.program_facts import PhaseEnded
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.errors import TraceError, UsageError, WorkspaceError
@@ -29,8 +32,6 @@ from .result import RunResult, failure_of, write_result
 from .run_folder import RESULT, RUN
 
 Observe = Callable[[Event, State], None]
-Loop = Callable[[Event | Effect | None, State, Observe, Interrupts], State]
-"""Plays a run from a state, in which the first thing happens next; told where each fact is recorded."""
 
 
 class Opened(Struct):
@@ -40,7 +41,7 @@ class Opened(Struct):
         folder: The folder of one's own that the workspace is a copy of; empty for a task.
         seconds_before: Wall time of the run before this process took it up.
         steps_with_secrets: Steps of that time whose reply holds a secret.
-        loop: Another loop than the agent's, for a program.
+        decider: Of a program's run, the program; else the agent's rules decide.
 
     """
 
@@ -53,13 +54,16 @@ class Opened(Struct):
     observe: Observe | None = None
     seconds_before: float = 0.0
     steps_with_secrets: tuple[int, ...] = ()
-    loop: Loop | None = None
+    decider: Decider | None = None
 
 
-def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResult:
+def play(first: Event | Effect | None, state: State, opened: Opened, known: tuple[Event, ...] = ()) -> RunResult:
     """The run from ``state``, where ``first`` happens next, to its result, which is kept beside its patch.
 
     Without a ``first`` the run is over, and only its result was not kept.
+
+    Args:
+        known: The facts of ``state``, where they are not recorded yet; nobody is told of them again.
 
     Raises:
         TraceError: The trace or the result cannot be written any more; what stood before is whole.
@@ -69,21 +73,31 @@ def play(first: Event | Effect | None, state: State, opened: Opened) -> RunResul
     parts, places, writer = opened.parts, opened.places, opened.writer
     secret_steps = list(opened.steps_with_secrets)
 
-    def record(event: Event, after: State) -> None:
+    def keep(event: Event, after: State) -> None:
         writer.append(event)
         if isinstance(event, RunStarted | RunForked):
             _write_start(after.begun, places.run)
         if isinstance(event, ModelReplied) and holds_secret(event, parts.scrubber):
             secret_steps.append(after.step)
+        if isinstance(event, PhaseEnded):
+            parts.world.sync()
+
+    def record(event: Event, after: State) -> None:
+        keep(event, after)
         if opened.observe is not None:
             opened.observe(event, after)
 
     begun = parts.world.clock()
     parts.world.started = begun - opened.seconds_before
-    if opened.loop is not None:
-        after = opened.loop(first, state, record, opened.interrupts)
-    else:
-        after = run(first, state, parts.strategy, parts.world, record, opened.interrupts)
+    past = State()
+    for event in known:
+        past = evolve(past, event)
+        keep(event, past)
+    decider = opened.decider or AgentDecider(parts.strategy)
+    try:
+        after = run(first, state, decider, parts.world, record, opened.interrupts)
+    finally:
+        parts.world.close()
     parts.world.sync()
     writer.settle()
     result = replace(

@@ -26,7 +26,6 @@ from stackmem.core.tools import RunCommand, WriteFile
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.restore import restore
-from stackmem.languages.course import Outside
 from stackmem.memory import open_strategy
 from stackmem.models.registry import NOBODY, Model
 from stackmem.settings.options import PREFIX
@@ -45,7 +44,7 @@ from .limits import later_limits, refuse_spent
 from .play import Observe, Opened, applied, play
 from .prepare import Prepared, prepare_kept, with_model
 from .programs.resume import changes_files, idempotent, refuse_unbegun, refuse_unsafe, refuse_unsafe_call, take_up
-from .programs.run import Person, ProgramResult, Told, outer_world, program_loop, with_mounts
+from .programs.run import Person, ProgramResult, Told, program_world, with_mounts
 from .request import Request, read_request
 from .result import RunResult, read_result
 from .run_folder import HISTORY, RESULT, TRACE
@@ -153,9 +152,9 @@ def _recorded(facts: list[Event], state: State, opened: Opened) -> State:
 
 
 def _program_result(stopped: Stopped, result: RunResult, talked: Told | None) -> ProgramResult | None:
-    if stopped.course is None or talked is None:
+    if stopped.program is None or talked is None:
         return None
-    return ProgramResult(result, stopped.course.value, tuple(talked.said))
+    return ProgramResult(result, stopped.program.value, tuple(talked.said))
 
 
 def _nobody_answers(question: str) -> str | None:
@@ -165,13 +164,13 @@ def _nobody_answers(question: str) -> str | None:
 def _to_drive(
     stopped: Stopped, request: Request, first: Event | Effect | None, opened: Opened, person: Person
 ) -> Told | None:
-    """Let the program's loop play what follows, where the run is a program's; what it says is kept."""
-    if stopped.course is None or request.program is None or first is None or isinstance(first, Effect):
+    """Let the program decide what follows, where the run is a program's; what it says is kept."""
+    if stopped.program is None or request.program is None or first is None or isinstance(first, Effect):
         return None
     told = Told(person.tell)
-    stopped.course.listen(told)
-    outer = outer_world(opened.parts, opened.places, request.program, person)
-    opened.loop = program_loop(stopped.course, outer, (first,))
+    stopped.program.listen(told)
+    opened.parts.world.program = program_world(opened.parts, opened.places, request.program, person)
+    opened.decider = stopped.program
     return told
 
 
@@ -277,13 +276,14 @@ def _begin(
     if _only_judged(state, again) and again.isolation == stopped.isolation:
         _put_back(stopped, opened)
         return [], RunChecks()
-    if stopped.course is not None:
-        taken = take_up(stopped.course, state, again)
-        if isinstance(taken.upcoming, Outside):
+    if stopped.program is not None:
+        reopened = evolve(state, again)
+        upcoming = take_up(stopped.program, state, again)
+        if reopened.stack and reopened.running.program == "steps" and isinstance(upcoming, Effect):
             halted = state.program is not None and state.program.halted is not None
             if not halted:  # a person goes on from a halt knowingly, with the files as she has left them
-                lost = _put_back(stopped, opened) if changes_files(taken.upcoming) else ""
-                refuse_unsafe(taken.upcoming, lost, idempotent(), yes=yes)
+                lost = _put_back(stopped, opened) if changes_files(upcoming) else ""
+                refuse_unsafe(upcoming, lost, idempotent(), yes=yes)
             return [], again
     upcoming = advance(evolve(state, again), parts.strategy)
     refuse_unsafe_call(upcoming, idempotent(), yes=yes)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from stackmem.core.facts import RULES, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError
-from stackmem.languages.course import Course
+from stackmem.languages.program import ProgramDecider
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
@@ -32,7 +32,7 @@ class Stopped(Struct, frozen=True):
         seconds: Wall time so far: the last clock reading, else the time between its records while it ran.
         asked_at: When what happens next was decided, in seconds since 1970: nothing older is its effect.
         steps_with_secrets: Steps whose reply holds a secret.
-        course: Of a program's run, where its interpreter stands.
+        program: Of a program's run, where its interpreter stands.
 
     """
 
@@ -43,7 +43,7 @@ class Stopped(Struct, frozen=True):
     seconds: float
     asked_at: float
     steps_with_secrets: tuple[int, ...]
-    course: Course | None = None
+    program: ProgramDecider | None = None
 
 
 class _Watch:
@@ -116,5 +116,5 @@ def read_stopped(run_dir: Path, scrubber: Scrubber, tell: Callable[[object], obj
         seconds=found.state.seconds or round(watch.seconds, 3),
         asked_at=watch.asked_at,
         steps_with_secrets=tuple(watch.secrets),
-        course=found.course,
+        program=found.program,
     )

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import ProgramHalted, Said
 from stackmem.errors import StackmemError, UsageError
-from stackmem.languages.effects import Halted
+from stackmem.languages.operations import Halted
 from stackmem.languages.playbook.debugger import WATCHERS, Moment, Stepper
 from stackmem.run.programs.prepare import Asked, prepare_program
 from stackmem.run.programs.run import Person, run_program

@@ -9,15 +9,24 @@ import msgspec
 
 from stackmem.core.facts import Event
 from stackmem.core.messages import Message, View
-from stackmem.core.requests import AskModel, Compact, Effect
-from stackmem.languages.course import Outside
+from stackmem.core.requests import (
+    AskModel,
+    AskUser,
+    Compact,
+    Effect,
+    InvokeTool,
+    LoadSource,
+    Parallel,
+    Wait,
+    effects_of,
+)
 
 _BRIEF_CHARS = 300
 _LINES = 40
 _LINE_CHARS = 400
 
 
-def differing(seq: int, recorded: Event, derived: Event | Effect | Outside | None) -> str:
+def differing(seq: int, recorded: Event, derived: Event | Effect | None) -> str:
     """What the record says, what the rules say today, and of two facts of one kind the fields that differ."""
     if type(recorded) is not type(derived):
         return f"record {seq}: recorded {brief(recorded)}, the rules derive {brief(derived)} today"
@@ -78,15 +87,15 @@ def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, in
     return "\n".join(told)
 
 
-def brief(what: Event | Effect | Outside | None) -> str:
+def brief(what: Event | Effect | None) -> str:
     if what is None:
         return "that the run is over"
     if isinstance(what, AskModel):
         return f"a request for step {what.step}"
     if isinstance(what, Compact):
         return f"a request to compact {what.frame} up to step {what.up_to_step}"
-    if isinstance(what, Outside):
-        return "that the program asks for " + " and ".join(type(effect).__name__ for _, effect in what.asked)
+    if isinstance(what, InvokeTool | LoadSource | AskUser | Wait | Parallel):
+        return "that the program asks for " + " and ".join(type(effect).__name__ for effect in effects_of(what))
     text = f"{type(what).__name__} {msgspec.json.encode(what).decode()}"
     return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 1] + "…"
 

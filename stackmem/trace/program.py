@@ -8,19 +8,16 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from msgspec import UNSET
-
-from stackmem.core.facts import Event, ModelReplied, RunStarted
+from stackmem.core.facts import Event, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
-from stackmem.core.program_facts import ProgramStarted, ToolAnswered, UserAnswered
-from stackmem.core.requests import AskModel
+from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.requests import AskModel, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
-from stackmem.languages.course import Asked, Course, Outside, Upcoming
-from stackmem.languages.effects import AskUser, InvokeTool
 from stackmem.languages.language import Launch
+from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
 from .languages import open_language
@@ -80,7 +77,7 @@ def sources_of(run_dir: Path) -> TextOf:
     return text_of
 
 
-def course_of(
+def program_of(
     event: ProgramStarted,
     start: RunStarted,
     strategy: MemoryStrategy,
@@ -88,7 +85,7 @@ def course_of(
     tell: Callable[[object], object] = id,
     *,
     keep: bool = True,
-) -> Course:
+) -> ProgramDecider:
     """The program that the record tells of, at its beginning.
 
     Raises:
@@ -98,7 +95,7 @@ def course_of(
     try:
         language = open_language(event.language)
         launch = launch_of(event, start, text_of(event.digest))
-        return Course(lambda: language.start(launch), strategy, open_strategy, text_of, tell, keep=keep)
+        return ProgramDecider(event, lambda: language.start(launch), strategy, open_strategy, text_of, tell, keep=keep)
     except UsageError as error:
         raise TraceError(f"the program cannot be run again ({error}); use the version that ran it") from error
 
@@ -122,8 +119,8 @@ class Completions:
 
     def __init__(self, text_of: TextOf) -> None:
         self._text_of = text_of
-        self._course: Course | None = None
-        self.question: Asked | None = None
+        self._program: ProgramDecider | None = None
+        self.question: Effect | None = None
 
     def take(self, event: Event, before: State, after: State) -> View | None:
         """Take the next record.
@@ -132,31 +129,17 @@ class Completions:
             TraceError: The program's language or a source is not here.
 
         """
-        course = self._course
-        if course is None:
+        program = self._program
+        if program is None:
             if isinstance(event, ProgramStarted):
                 strategy = open_strategy(before.begun.strategy)
-                self._course = course_of(event, before.begun, strategy, self._text_of, keep=True)
+                self._program = program_of(event, before.begun, strategy, self._text_of, keep=True)
             return None
-        self.question = _answered(course.upcoming(before), event)
-        course.saw(event, after)
+        upcoming = program.decide(before)
+        asks = isinstance(upcoming, Effect) and bool(before.stack) and before.running.program == "steps"
+        self.question = answered(upcoming, event) if asks and isinstance(upcoming, Effect) else None
+        program.note(event, after)
         return self.question.view if isinstance(self.question, AskModel) else None
-
-
-def _answered(upcoming: Upcoming, event: Event) -> Asked | None:
-    if not isinstance(upcoming, Outside):
-        return None
-    kind: type[Asked]
-    match event:
-        case ModelReplied():
-            kind, branch = AskModel, 0 if event.branch is UNSET else event.branch
-        case ToolAnswered():
-            kind, branch = InvokeTool, event.branch
-        case UserAnswered():
-            kind, branch = AskUser, 0
-        case _:
-            return None
-    return next((asked for place, asked in upcoming.asked if (place or 0) == branch and isinstance(asked, kind)), None)
 
 
 def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:

@@ -20,30 +20,21 @@ from stackmem.core.facts import (
 )
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramStarted
-from stackmem.core.requests import AskModel, Compact, Effect, ReadClock
+from stackmem.core.requests import AskModel, Compact, Effect, InvokeTool, ReadClock, answered, effects_of
 from stackmem.core.state import State
 from stackmem.errors import TraceError
-from stackmem.languages.course import Asked, Course, Outside, Upcoming
-from stackmem.languages.effects import InvokeTool
+from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
-from .program import TextOf, course_of
-from .program_replay import answers
+from .program import TextOf, program_of
 from .record import Record
-from .verify import answers_machine
 
 
 class Heard(Struct, frozen=True):
-    """What was asked, and the fact that answered it.
+    """What was asked, and the fact that answered it."""
 
-    Attributes:
-        branch: Its place in its group; None where it stands alone.
-
-    """
-
-    asked: Asked | Effect
+    asked: Effect
     event: Event
-    branch: int | None = None
 
 
 class Tape(Struct, frozen=True):
@@ -60,7 +51,7 @@ class Tape(Struct, frozen=True):
     limits: Limits
     isolation: str
     heard: tuple[Heard, ...]
-    pending: Outside | None
+    pending: Effect | None
 
 
 def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[str]) -> Tape:
@@ -73,27 +64,27 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
         TraceError: It is no program's run, or a source is gone.
 
     """
-    state, course, begun = State(), None, None
+    state, program, begun = State(), None, None
     heard: list[Heard] = []
     isolation = ""
     for record in records:
         event = record.event
-        if course is not None and not isinstance(event, RunResumed | RunForked):
-            found = _heard(course.upcoming(state), event)
+        if program is not None and not isinstance(event, RunResumed | RunForked):
+            found = _heard(program.decide(state), event)
             heard += [found] if found is not None else []
         halted = _halted(state)
         state = evolve(state, event)
         if isinstance(event, RunResumed | RunStarted):
             isolation = event.isolation
-        if course is not None:
-            course.saw(event, state)
+        if program is not None:
+            program.note(event, state)
             if isinstance(event, RunResumed) and halted:
-                _forget(heard, course.upcoming(replace(state, clock_fresh=True)), repeatable)
+                _forget(heard, program.decide(replace(state, clock_fresh=True)), repeatable)
         elif isinstance(event, ProgramStarted):
-            begun, course = event, course_of(event, state.begun, open_strategy(state.begun.strategy), text_of)
-    if course is None or begun is None:
+            begun, program = event, program_of(event, state.begun, open_strategy(state.begun.strategy), text_of)
+    if program is None or begun is None:
         raise TraceError("no program had begun in that run; run it anew with stackmem run")
-    pending = _pending(course, state, heard, repeatable)  # it may shorten what was heard
+    pending = _pending(program, state, heard, repeatable)  # it may shorten what was heard
     return Tape(state.begun, begun, state.limits, isolation, tuple(heard), pending)
 
 
@@ -101,24 +92,24 @@ def _halted(state: State) -> bool:
     return state.program is not None and state.program.halted is not None
 
 
-def _pending(course: Course, state: State, heard: list[Heard], repeatable: frozenset[str]) -> Outside | None:
+def _pending(program: ProgramDecider, state: State, heard: list[Heard], repeatable: frozenset[str]) -> Effect | None:
     if state.end is None:
-        upcoming = course.upcoming(replace(state, clock_fresh=True))
-        return upcoming if isinstance(upcoming, Outside) else None
+        upcoming = program.decide(replace(state, clock_fresh=True))
+        return upcoming if isinstance(upcoming, Effect) else None
     halted = _halted(state)
     again = RunResumed(state.limits, state.begun.isolation, state.begun.version)
     reopened = replace(evolve(state, again), clock_fresh=True)
-    course.saw(again, reopened)
-    upcoming = course.upcoming(reopened)
+    program.note(again, reopened)
+    upcoming = program.decide(reopened)
     if halted:
         _forget(heard, upcoming, repeatable)
         return None
-    return upcoming if isinstance(upcoming, Outside) else None
+    return upcoming if isinstance(upcoming, Effect) else None
 
 
-def _forget(heard: list[Heard], upcoming: Upcoming, repeatable: frozenset[str]) -> None:
+def _forget(heard: list[Heard], upcoming: Event | Effect | None, repeatable: frozenset[str]) -> None:
     """Take the answers of what is asked again from the end, unless asking again may do harm."""
-    asked = [effect for _, effect in upcoming.asked] if isinstance(upcoming, Outside) else []
+    asked = effects_of(upcoming)
     while heard and any(_equal(effect, heard[-1]) for effect in asked):
         call = heard[-1].asked
         if isinstance(call, InvokeTool) and call.tool not in repeatable:
@@ -126,18 +117,16 @@ def _forget(heard: list[Heard], upcoming: Upcoming, repeatable: frozenset[str]) 
         del heard[-1]
 
 
-def _heard(upcoming: Upcoming, event: Event) -> Heard | None:
+def _heard(upcoming: Event | Effect | None, event: Event) -> Heard | None:
     if isinstance(event, ModelFailed) and event.kind != "window":
         return None
-    if isinstance(upcoming, Outside):
-        found = next((pair for pair in upcoming.asked if answers(*pair, event)), None)
-        return None if found is None else Heard(found[1], event, found[0])
-    if isinstance(upcoming, Effect) and not isinstance(upcoming, ReadClock) and answers_machine(upcoming, event):
-        return Heard(upcoming, event)
-    return None
+    if not isinstance(upcoming, Effect) or isinstance(upcoming, ReadClock):
+        return None
+    effect = answered(upcoming, event)
+    return None if effect is None else Heard(effect, event)
 
 
-def play_tape(course: Course, opening: tuple[Event, ...], tape: Tape) -> tuple[tuple[Event, ...], State, int]:
+def play_tape(program: ProgramDecider, opening: tuple[Event, ...], tape: Tape) -> tuple[tuple[Event, ...], State, int]:
     """``(facts, state, answers used)``: the program run against the answers for as long as it asks the same.
 
     Args:
@@ -148,12 +137,12 @@ def play_tape(course: Course, opening: tuple[Event, ...], tape: Tape) -> tuple[t
     for event in opening:
         state = evolve(state, event)
     while True:
-        upcoming = course.upcoming(state)
+        upcoming = program.decide(state)
         if upcoming is None:
             return tuple(facts), state, used
         if isinstance(upcoming, ReadClock):
             event = ClockRead(state.seconds)
-        elif isinstance(upcoming, Effect | Outside):
+        elif isinstance(upcoming, Effect):
             if used == len(tape.heard) or not _same(upcoming, tape.heard[used]):
                 return tuple(facts), state, used
             event = tape.heard[used].event
@@ -161,17 +150,16 @@ def play_tape(course: Course, opening: tuple[Event, ...], tape: Tape) -> tuple[t
         else:
             event = upcoming
         state = evolve(state, event)
-        course.saw(event, state)
+        program.note(event, state)
         facts.append(event)
 
 
-def _same(upcoming: Effect | Outside, heard: Heard) -> bool:
-    if isinstance(upcoming, Outside):
-        return any(branch == heard.branch and _equal(effect, heard) for branch, effect in upcoming.asked)
-    return _equal(upcoming, heard)
+def _same(upcoming: Effect, heard: Heard) -> bool:
+    effect = answered(upcoming, heard.event)
+    return effect is not None and _equal(effect, heard)
 
 
-def _equal(effect: Asked | Effect, heard: Heard) -> bool:
+def _equal(effect: Effect, heard: Heard) -> bool:
     """Whether it asks what was asked; of a prompt its words count, and not which step it was."""
     if type(effect) is not type(heard.asked):
         return False

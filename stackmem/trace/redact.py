@@ -35,10 +35,10 @@ from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError, UsageError
-from stackmem.languages.course import Course, Outside, Upcoming
+from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
-from .program import TextOf, course_of, no_sources
+from .program import TextOf, no_sources, program_of
 from .record import Record
 from .redact_program import (
     Names,
@@ -135,7 +135,7 @@ def redact(
         RulesDiffer: The run was made under other rules, so that nothing can be derived as it was.
 
     """
-    state, strategy, course, names = State(), None, None, Names()
+    state, strategy, program, names = State(), None, None, Names()
     for record in records:
         event = _without_files(_masked_fact(record.event, mask, sources[0]))
         if isinstance(event, RunStarted):
@@ -145,26 +145,26 @@ def redact(
             event = replace(event, digest=last_digest(), start=replace(event.start, redacted=redaction))
         elif isinstance(event, ProgramStarted) and strategy is not None:
             pass
-        elif course is not None and not isinstance(event, RunResumed):
-            event = _in_program(event, state, course, mask, record.seq)
+        elif program is not None and not isinstance(event, RunResumed):
+            event = _in_program(event, state, program, mask, record.seq)
             names.refuse_alike(record.event, event, record.seq)
         elif strategy is not None and not isinstance(event, RunResumed):
             event = _following(event, state, advance(state, strategy), record.seq)
         yield replace(record, event=event)
         state = evolve(state, event)
-        if course is not None:
-            course.saw(event, state)
+        if program is not None:
+            program.note(event, state)
         elif isinstance(event, ProgramStarted) and strategy is not None:
-            course = _course(event, state, strategy, sources[1])
+            program = _program(event, state, strategy, sources[1])
 
 
 def _masked_fact(event: Event, mask: Mask, source_of: SourceOf) -> Event:
     return masked_fact(event, lambda value: masked(value, mask), source_of)
 
 
-def _course(event: ProgramStarted, state: State, strategy: MemoryStrategy, text_of: TextOf) -> Course:
+def _program(event: ProgramStarted, state: State, strategy: MemoryStrategy, text_of: TextOf) -> ProgramDecider:
     try:
-        return course_of(event, state.begun, strategy, text_of)
+        return program_of(event, state.begun, strategy, text_of)
     except TraceError as error:
         raise UsageError(
             f"with the matches replaced the program is none any more ({error}); use a narrower pattern"
@@ -189,26 +189,25 @@ def _without_files(event: Event) -> Event:
             return event
 
 
-def _in_program(event: Event, state: State, course: Course, mask: Mask, number: int) -> Event:
+def _in_program(event: Event, state: State, program: ProgramDecider, mask: Mask, number: int) -> Event:
     """The event as it follows from the copy's program, or in a frame of the agent from the rules."""
-    upcoming = course.upcoming(state)
+    upcoming = program.decide(state)
     if isinstance(event, RunEnded) and is_stop(event, upcoming, state):
         return stopped(event, upcoming, state)
-    if isinstance(upcoming, Outside):
-        return outside_answer(event, upcoming, state, number)
-    inside = state.end is None and bool(state.stack) and state.running.program == "steps"
-    if inside and not isinstance(upcoming, Effect):
+    if state.end is None and state.stack and state.running.program == "steps":
+        if isinstance(upcoming, Effect):
+            return outside_answer(event, upcoming, state, number)
         return derived_again(event, upcoming, lambda value: masked(value, mask), number)
     return _following(event, state, upcoming, number)
 
 
-def _following(event: Event, state: State, derived: Upcoming, number: int) -> Event:
+def _following(event: Event, state: State, derived: Event | Effect | None, number: int) -> Event:
     """The event as it follows from the copy's state."""
     if isinstance(derived, Effect):
         if isinstance(event, RunEnded) and event.ending == "interrupted":
             return replace(event, result=so_far(state))
         return with_prompt(event, derived)
-    if derived is None or isinstance(derived, Outside) or _unworded(derived) != _unworded(event):
+    if derived is None or _unworded(derived) != _unworded(event):
         told = type(derived).__name__ if derived is not None else "nothing"
         raise UsageError(
             f"record {number}: {type(event).__name__} would become {told} ({_brief(derived)}), as matches that differ "
@@ -222,6 +221,6 @@ def _unworded(event: Event) -> Event:
     return replace(event, **words)
 
 
-def _brief(derived: Event | Outside | None) -> str:
+def _brief(derived: Event | None) -> str:
     text = msgspec.json.encode(derived).decode()
     return text if len(text) <= 160 else text[:159] + "…"

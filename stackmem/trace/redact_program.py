@@ -8,7 +8,7 @@ Rule 3: where a derived text still holds a match, it was put together of parts t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -17,15 +17,12 @@ from msgspec.structs import replace
 from stackmem.core.facts import ContextCompacted, Event, FramePushed, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.frames import so_far
 from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
-from stackmem.core.requests import AskModel, Compact, Effect
+from stackmem.core.requests import AskModel, AskUser, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 from stackmem.errors import UsageError
-from stackmem.languages.course import Outside, Upcoming
-from stackmem.languages.effects import AskUser, RunFrame
 from stackmem.languages.frame.task_text import task_text
-
-from .program_replay import answers
+from stackmem.languages.operations import RunFrame
 
 SourceOf = Callable[[str, bool], str]
 """The digest that a source has in the copy, by its digest; True where its text is left as it is."""
@@ -60,7 +57,7 @@ def masked_fact(event: Event, masked: Masked, source_of: SourceOf) -> Event:
             return found
 
 
-def outside_answer(event: Event, outside: Outside, state: State, number: int) -> Event:
+def outside_answer(event: Event, effect: Effect, state: State, number: int) -> Event:
     """The answer of the world, for the prompt that the copy's program asks with.
 
     Raises:
@@ -68,8 +65,8 @@ def outside_answer(event: Event, outside: Outside, state: State, number: int) ->
 
     """
     if isinstance(event, RunEnded):
-        return stopped(event, outside, state)
-    asked = next((effect for branch, effect in outside.asked if answers(branch, effect, event)), None)
+        return stopped(event, effect, state)
+    asked = answered(effect, event)
     if asked is None:
         raise UsageError(
             f"record {number}: with the matches replaced the program asks for something else than "
@@ -86,13 +83,12 @@ def with_prompt(event: Event, asked: object) -> Event:
     return event
 
 
-def stopped(event: RunEnded, upcoming: Upcoming, state: State) -> RunEnded:
+def stopped(event: RunEnded, upcoming: Event | Effect | None, state: State) -> RunEnded:
     """How a run that was stopped from outside ends in the copy."""
     if event.ending == "interrupted":
         return replace(event, result=so_far(state))
-    if event.ending == "input_needed" and isinstance(upcoming, Outside):
-        questions: Iterable[str] = (effect.question for _, effect in upcoming.asked if isinstance(effect, AskUser))
-        return replace(event, result=next((mark_cut(each, _QUESTION_CHARS) for each in questions), event.result))
+    if event.ending == "input_needed" and isinstance(upcoming, AskUser):
+        return replace(event, result=mark_cut(upcoming.question, _QUESTION_CHARS))
     return event
 
 
@@ -152,9 +148,9 @@ class Names:
             )
 
 
-def is_stop(event: Event, upcoming: Upcoming, state: State) -> bool:
+def is_stop(event: Event, upcoming: Event | Effect | None, state: State) -> bool:
     """Whether the fact is a run's end that came from outside, between two facts of its program."""
-    if not isinstance(event, RunEnded) or state.end is not None or isinstance(upcoming, Effect | Outside):
+    if not isinstance(event, RunEnded) or state.end is not None or isinstance(upcoming, Effect):
         return False
     return event.ending in ("interrupted", "workspace_error") and not isinstance(upcoming, RunEnded)
 

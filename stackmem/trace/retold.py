@@ -9,14 +9,13 @@ from msgspec import Struct
 from stackmem.core.facts import RunForked, RunResumed
 from stackmem.core.machine import advance
 from stackmem.core.program_facts import ProgramStarted
-from stackmem.core.requests import Effect
+from stackmem.core.requests import Effect, answered
 from stackmem.core.state import State
-from stackmem.languages.course import Asked, Course, Outside
+from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
 from .moments import following
-from .program import TextOf, course_of
-from .program_replay import answers
+from .program import TextOf, program_of
 from .record import Record
 
 
@@ -31,7 +30,7 @@ class Retold(Struct, frozen=True):
 
     record: Record
     before: State
-    asked: Effect | Asked | None
+    asked: Effect | None
 
 
 def retold(records: Iterable[Record], text_of: TextOf) -> Iterator[Retold]:
@@ -41,40 +40,40 @@ def retold(records: Iterable[Record], text_of: TextOf) -> Iterator[Retold]:
         TraceError: The records do not follow one another, or a source is gone.
 
     """
-    state, course = State(), None
+    state, program = State(), None
     for record in records:
-        yield Retold(record, state, None if state.end is not None else _asked(state, course, record))
-        state, course = _after(state, course, record, text_of)
+        yield Retold(record, state, None if state.end is not None else _asked(state, program, record))
+        state, program = _after(state, program, record, text_of)
 
 
-def course_at(records: Iterable[Record], text_of: TextOf, seq: int) -> Course | None:
+def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramDecider | None:
     """The program as it stands before record ``seq``; None where none had begun. Raises as ``retold`` does."""
-    state, course = State(), None
+    state, program = State(), None
     for record in records:
         if record.seq >= seq:
             break
-        _asked(state, course, record)
-        state, course = _after(state, course, record, text_of)
-    return course
+        _asked(state, program, record)
+        state, program = _after(state, program, record, text_of)
+    return program
 
 
-def _after(state: State, course: Course | None, record: Record, text_of: TextOf) -> tuple[State, Course | None]:
+def _after(
+    state: State, program: ProgramDecider | None, record: Record, text_of: TextOf
+) -> tuple[State, ProgramDecider | None]:
     event, after = record.event, following(state, record)
-    if course is not None:
-        course.saw(event, after)
+    if program is not None:
+        program.note(event, after)
     elif isinstance(event, ProgramStarted):
-        course = course_of(event, after.begun, open_strategy(after.begun.strategy), text_of)
-    return after, course
+        program = program_of(event, after.begun, open_strategy(after.begun.strategy), text_of)
+    return after, program
 
 
-def _asked(state: State, course: Course | None, record: Record) -> Effect | Asked | None:
+def _asked(state: State, program: ProgramDecider | None, record: Record) -> Effect | None:
     event = record.event
     if state.start is None or isinstance(event, RunResumed | RunForked | ProgramStarted):
         return None
-    if course is not None:
-        upcoming = course.upcoming(state)
+    if program is not None:
+        upcoming = program.decide(state)
     else:
         upcoming = advance(state, open_strategy(state.begun.strategy)) if state.stack else None
-    if isinstance(upcoming, Outside):
-        return next((effect for branch, effect in upcoming.asked if answers(branch, effect, event)), None)
-    return upcoming if isinstance(upcoming, Effect) else None
+    return answered(upcoming, event) if isinstance(upcoming, Effect) else None

@@ -10,8 +10,6 @@ from msgspec.structs import replace
 from stackmem.core.facts import (
     RULES,
     CallRejected,
-    ChecksReturned,
-    ClockRead,
     ContextCompacted,
     Event,
     FramePopped,
@@ -23,47 +21,22 @@ from stackmem.core.facts import (
     RunForked,
     RunResumed,
     RunStarted,
-    SourcesDigested,
-    ToolReturned,
-    VerifyReturned,
 )
 from stackmem.core.frames import so_far
 from stackmem.core.machine import advance, evolve
 from stackmem.core.program_facts import ProgramStarted
-from stackmem.core.requests import (
-    AskModel,
-    Compact,
-    DigestSources,
-    Effect,
-    ReadClock,
-    RunChecks,
-    UseOwnTool,
-    UseTool,
-    Verify,
-)
+from stackmem.core.requests import STOPS, AskModel, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError, UsageError
-from stackmem.languages.course import Course, Outside, Upcoming
+from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
 from .difference import differing, prompt_difference
 from .imported import refuse_imported
-from .program import TextOf, course_of, no_sources
-from .program_replay import answered
+from .program import TextOf, no_sources, program_of
 from .record import Record
 
-_ANSWERS: dict[type, tuple[type, ...]] = {
-    AskModel: (ModelReplied, ModelFailed),
-    Compact: (ContextCompacted, ModelFailed),
-    UseTool: (ToolReturned,),
-    UseOwnTool: (ToolReturned,),
-    Verify: (VerifyReturned,),
-    DigestSources: (SourcesDigested,),
-    ReadClock: (ClockRead,),
-    RunChecks: (ChecksReturned,),
-}
-_FROM_OUTSIDE = ("interrupted", "workspace_error", "input_needed")
 Proven = dict[str, tuple[int, int]]
 """Frame id to the last step whose prompt was equal, and how many messages that prompt had."""
 
@@ -76,7 +49,7 @@ class Replay(Struct, frozen=True):
         events: Records read.
         prompts: Prompt digests that were compared and are equal.
         same_rules: False where the run was made under other rules: wording and prompts were then not compared.
-        course: Of a program's run, where its interpreter stands.
+        program: Of a program's run, where its interpreter stands.
 
     """
 
@@ -84,7 +57,7 @@ class Replay(Struct, frozen=True):
     events: int
     prompts: int
     same_rules: bool
-    course: Course | None = None
+    program: ProgramDecider | None = None
 
 
 def verify(records: Iterable[Record], text_of: TextOf = no_sources, tell: Callable[[object], object] = id) -> Replay:
@@ -102,31 +75,29 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, tell: Callab
     """
     state, strategy, prompts, count = State(), None, 0, 0
     proven: Proven = {}
-    course: Course | None = None
+    program: ProgramDecider | None = None
     for record in records:
         count = record.seq
         event = record.event
-        if isinstance(event, ProgramStarted) and strategy is not None and course is None:
-            course = course_of(event, state.begun, strategy, text_of, tell)
-            state = evolve(state, event)
-            continue
         if strategy is None:
-            if not isinstance(record.event, RunStarted):
+            if not isinstance(event, RunStarted):
                 raise TraceError("the first record is not RunStarted; this is no trace of a run")
-            refuse_imported(record.event, "replayed, resumed or forked")
-            strategy = _strategy(record.event)
-        elif isinstance(record.event, RunForked):
-            strategy = _strategy(record.event.start)
+            refuse_imported(event, "replayed, resumed or forked")
+            strategy = _strategy(event)
+        elif isinstance(event, RunForked):
+            strategy = _strategy(event.start)
             proven = {}
-        elif not isinstance(record.event, RunResumed):
-            upcoming = course.upcoming(state) if course else advance(state, strategy)
+        elif isinstance(event, ProgramStarted) and program is None:
+            program = program_of(event, state.begun, strategy, text_of, tell)
+        elif not isinstance(event, RunResumed):
+            upcoming = program.decide(state) if program else advance(state, strategy)
             prompts += _check(state, strategy, record, proven, upcoming)
         state = evolve(state, event)
-        if course is not None:
-            course.saw(event, state)
+        if program is not None and not isinstance(event, ProgramStarted):
+            program.note(event, state)
     if strategy is None:
         raise TraceError("the trace holds no record")
-    return Replay(state, count, prompts, state.begun.rules == RULES, course)
+    return Replay(state, count, prompts, state.begun.rules == RULES, program)
 
 
 def _strategy(start: RunStarted) -> MemoryStrategy:
@@ -137,7 +108,9 @@ def _strategy(start: RunStarted) -> MemoryStrategy:
         raise TraceError(told) from error
 
 
-def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Proven, derived: Upcoming) -> int:
+def _check(
+    state: State, strategy: MemoryStrategy, record: Record, proven: Proven, derived: Event | Effect | None
+) -> int:
     """How many prompt digests the record proved equal: 1 or 0; ``proven`` is told of it.
 
     Raises:
@@ -146,44 +119,41 @@ def _check(state: State, strategy: MemoryStrategy, record: Record, proven: Prove
     """
     event = record.event
     same_rules = state.begun.rules == RULES
-    if isinstance(derived, Effect | Outside) or _may_stop_anywhere(state, event):
-        if isinstance(event, RunEnded) and event.ending in _FROM_OUTSIDE and state.end is None:
+    if isinstance(derived, Effect) or _may_stop_anywhere(state, event):
+        if isinstance(event, RunEnded) and event.ending in STOPS and state.end is None:
             if event.ending == "interrupted" and same_rules and event.result != so_far(state):
                 raise RulesDiffer(differing(record.seq, event, RunEnded("interrupted", so_far(state))))
             return 0
-        if isinstance(derived, Outside):
-            return answered(derived, record, same_rules=same_rules)
-        if not isinstance(derived, Effect) or not isinstance(event, _ANSWERS[type(derived)]):
+        effect = answered(derived, event) if isinstance(derived, Effect) else None
+        if effect is None:
             raise RulesDiffer(differing(record.seq, event, derived))
-        ask = derived.ask if isinstance(derived, Compact) else derived
-        if (
-            isinstance(ask, AskModel)
-            and isinstance(event, ModelReplied | ModelFailed | ContextCompacted)
-            and same_rules
-        ):
-            known = proven.get(state.running.id) if strategy.prefix_stable else None
-            if event.prompt_digest != ask.view.digest:
-                raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, ask.view, known))
-            if isinstance(event, ContextCompacted):
-                _check_compaction(derived, event, record.seq)
-                proven.pop(state.running.id, None)
-            elif ask is derived:
-                proven[state.running.id] = (ask.step, len(ask.view.messages))
-            return 1
-        return 0
+        return _check_prompt(state, effect, record, proven, stable=strategy.prefix_stable) if same_rules else 0
     if derived is None or not (event == derived if same_rules else _alike(event, derived)):
         raise RulesDiffer(differing(record.seq, event, derived))
     return 0
 
 
-def answers_machine(effect: Effect, event: Event) -> bool:
-    """Whether the fact is of a kind that answers the effect."""
-    return isinstance(event, _ANSWERS[type(effect)])
+def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, *, stable: bool) -> int:
+    """1 where the effect asked a model, and the record answers the prompt that is rendered today."""
+    event = record.event
+    ask = effect.ask if isinstance(effect, Compact) else effect
+    if not isinstance(ask, AskModel) or not isinstance(event, ModelReplied | ModelFailed | ContextCompacted):
+        return 0
+    inside = state.running.program != "steps"  # one conversation; the completions of a program share nothing
+    known = proven.get(state.running.id) if stable and inside else None
+    if event.prompt_digest != ask.view.digest:
+        raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, ask.view, known))
+    if isinstance(event, ContextCompacted):
+        _check_compaction(effect, event, record.seq)
+        proven.pop(state.running.id, None)
+    elif ask is effect and inside:
+        proven[state.running.id] = (ask.step, len(ask.view.messages))
+    return 1
 
 
 def _may_stop_anywhere(state: State, event: Event) -> bool:
     """A program is stopped between two of its facts, too."""
-    return state.program is not None and isinstance(event, RunEnded) and event.ending in _FROM_OUTSIDE
+    return state.program is not None and isinstance(event, RunEnded) and event.ending in STOPS
 
 
 def _check_compaction(derived: Effect, event: ContextCompacted, number: int) -> None:

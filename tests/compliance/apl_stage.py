@@ -13,21 +13,12 @@ from ruamel.yaml import YAML
 
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import Note, ToolAnswered
+from stackmem.core.requests import InvokeTool, LoadSource
 from stackmem.errors import UsageError
 from stackmem.languages import apl
 from stackmem.languages.apl.language import LANGUAGE
-from stackmem.languages.effects import (
-    FrameAnswer,
-    Group,
-    Halted,
-    InvokeTool,
-    LoadSource,
-    RunFrame,
-    Say,
-    Source,
-    ToolAnswer,
-)
 from stackmem.languages.language import Launch
+from stackmem.languages.operations import FrameAnswer, Group, Halted, RunFrame, Say, Source, ToolAnswer
 
 HERE = Path(__file__).parent / "apl"
 PROGRAM = "/w/main.apl"
@@ -143,7 +134,7 @@ class World:
     def answer(self, asked: Any) -> Any:
         match asked:
             case Group():
-                return tuple(self.answer(each) for each in asked.effects)
+                return tuple(self.answer(each) for each in asked.operations)
             case Say():
                 self.done.said.append(asked.text)
                 self.done.lines.append(asked.text)

@@ -8,24 +8,23 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.program_facts import Note
-from stackmem.languages.effects import (
+from stackmem.core.requests import LoadSource, Wait
+from stackmem.languages.operations import (
     Answer,
     ChunkAnswer,
     DropChunk,
-    Effect,
     EnterFrame,
     Group,
     Halted,
     KeepChunk,
     LeaveFrame,
     ListChunks,
-    LoadSource,
+    Operation,
     Program,
     ReadChunk,
     Say,
     Source,
     Value,
-    Wait,
 )
 
 
@@ -33,7 +32,7 @@ class Done(Struct):
     """What came of it.
 
     Attributes:
-        happened: Every effect and note, in order.
+        happened: Every operation and note, in order.
         said: What it told its person.
         halted: Its fault, where it had one; ``value`` is then None.
         chunks: The heap at the end.
@@ -41,14 +40,14 @@ class Done(Struct):
     """
 
     value: Value
-    happened: list[Effect | Note]
+    happened: list[Operation | Note]
     said: list[str]
     halted: Halted | None
     chunks: dict[str, str]
 
 
 def run_in_memory(
-    program: Program, answer: Callable[[Effect], Answer], sources: Mapping[str, str] | None = None
+    program: Program, answer: Callable[[Operation], Answer], sources: Mapping[str, str] | None = None
 ) -> Done:
     """Run ``program`` to its end.
 
@@ -71,10 +70,10 @@ def run_in_memory(
     return done
 
 
-def _answered(effect: Effect, answer: Callable[[Effect], Answer], sources: Mapping[str, str], done: Done) -> Any:
+def _answered(effect: Operation, answer: Callable[[Operation], Answer], sources: Mapping[str, str], done: Done) -> Any:
     match effect:
         case Group():
-            return tuple(_answered(each, answer, sources, done) for each in effect.effects)
+            return tuple(_answered(each, answer, sources, done) for each in effect.operations)
         case Say():
             done.said.append(effect.text)
             return None

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.heap import Heap, faults
+from stackmem.core.requests import InvokeTool
 from stackmem.core.tools import StoreEntry
-from stackmem.languages.effects import ChunkAnswer, InvokeTool, KeepChunk, ToolAnswer
 from stackmem.languages.frame.artifacts import CHUNK_CHARS, LOADED_CHARS, Artifact, load, plain_name, read, save
+from stackmem.languages.operations import ChunkAnswer, KeepChunk, ToolAnswer
 from tests.languages.in_memory import Done, run_in_memory
 
 

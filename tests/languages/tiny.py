@@ -7,34 +7,31 @@ from collections.abc import Generator
 from typing import Any
 
 from stackmem.core.program_facts import PhaseEnded, StepEntered
+from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
 from stackmem.errors import UsageError
-from stackmem.languages.effects import (
-    AskUser,
+from stackmem.languages.frame.values import digest_of, step_left, variable_set
+from stackmem.languages.language import INTERPRETERS, MODULES, Finding, Language, Launch, Reading
+from stackmem.languages.operations import (
     ChunkAnswer,
     Complete,
     Completion,
     DropChunk,
-    Effect,
     EnterFrame,
     FrameAnswer,
     Group,
     Halted,
-    InvokeTool,
     KeepChunk,
     LeaveFrame,
     ListChunks,
-    LoadSource,
+    Operation,
     Program,
     ReadChunk,
     RunFrame,
     Say,
     Source,
     ToolAnswer,
-    Wait,
     prompt,
 )
-from stackmem.languages.frame.values import digest_of, step_left, variable_set
-from stackmem.languages.language import INTERPRETERS, MODULES, Finding, Language, Launch, Reading
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -81,7 +78,7 @@ def _step(line: str, scope: dict[str, Any], path: str) -> Generator[Any, Any, An
 def _effect(line: str) -> Any:
     word, _, rest = line.partition(" ")
     name, _, more = rest.partition(" ")
-    effects: dict[str, Effect] = {
+    effects: dict[str, Operation] = {
         "shell": InvokeTool("shell", {"command": rest}),
         "read": InvokeTool("read_file", {"path": rest}),
         "write": InvokeTool("write_file", {"path": name, "content": more, "parents": True}),

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem import replay
+from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import (
     CallRejected,
     ChecksReturned,
@@ -209,7 +210,7 @@ def played(
             raise TraceError("the disk is full")
         recorded.append(event)
 
-    return run(start, State(), open_strategy("stackheap"), outside, record, Interrupts())
+    return run(start, State(), AgentDecider(open_strategy("stackheap")), outside, record, Interrupts())
 
 
 TRUE = "- {call: run_command, args: {command: 'true'}}\n"
@@ -273,7 +274,7 @@ def test_the_trace_is_made_durable_before_each_request():
             return ScriptedModel(parse_script("replies:\n" + TRUE + POP)).reply(request)
 
     world = Outside(model=Asked(), workspace=Files(), checks=None, scrub=str, sync=outside_sync, command_seconds=1.0)
-    run(started(), State(), open_strategy("stackheap"), world, lambda *_: None, Interrupts())
+    run(started(), State(), AgentDecider(open_strategy("stackheap")), world, lambda *_: None, Interrupts())
     assert order == ["sync", "ask"] * 2
 
 

@@ -107,12 +107,12 @@ def command(
 def _where(stopped: Stopped) -> str:
     """Where the run goes on; of a program also in which step, and with what."""
     from stackmem.cli.screen.solving import readable
-    from stackmem.languages.effects import InvokeTool
+    from stackmem.core.requests import InvokeTool
 
     program, at = stopped.state.program, f"record {stopped.end.count:,}, step {stopped.state.step:,}"
     if program is None:
         return at
-    asked = stopped.course.asked if stopped.course is not None else None
+    asked = stopped.program.asked if stopped.program is not None else None
     under_way = f", whose call of {asked.tool} is made again" if isinstance(asked, InvokeTool) else ""
     last = ", at what it asked last" if program.halted is not None else ""
     step = f", in {readable(program.path)}" if program.path else ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from stackmem.languages.effects import Halted
+from stackmem.languages.operations import Halted
 from stackmem.languages.playbook.debugger import WATCHERS, Mode, Moment, Stepper
 
 HELP = """commands: c (continue), s (step in), n (step over), o (step out), b LINE (breakpoint), d LINE (delete it),

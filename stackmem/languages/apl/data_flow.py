@@ -6,8 +6,9 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from stackmem.languages.effects import LoadSource, Source
+from stackmem.core.requests import LoadSource
 from stackmem.languages.frame.yaml_tree import Place
+from stackmem.languages.operations import Source
 
 from .reader import load_program
 from .registry import PARAMETER, Call, Registry, call_of, named_variables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stackmem.languages.effects import Halted, Source, ToolAnswer
+from stackmem.languages.operations import Halted, Source, ToolAnswer
 
 from .template_language import MalformedOutputError
 from .templates import TemplateFault

@@ -12,9 +12,10 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import PhaseEnded, StepEntered
-from stackmem.languages.effects import InvokeTool, ToolAnswer
+from stackmem.core.requests import InvokeTool
 from stackmem.languages.frame.parallel import side_by_side
 from stackmem.languages.frame.values import digest_of, step_left
+from stackmem.languages.operations import ToolAnswer
 
 from .halts import (
     INITIALIZATION,

@@ -13,9 +13,10 @@ from msgspec import UNSET
 from stackmem.core.facts import FramePushed, ModelReplied
 from stackmem.core.messages import Text
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered, VariableSet
+from stackmem.core.requests import InvokeTool
 from stackmem.errors import UsageError
-from stackmem.languages.effects import FrameAnswer, Group, InvokeTool, Program, RunFrame
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
+from stackmem.languages.operations import FrameAnswer, Group, Program, RunFrame
 
 from . import tree
 from .halts import INITIALIZATION, INPUT_VALIDATION, LIMIT_REACHED, LOAD_AND_PARSE, Halt
@@ -58,7 +59,7 @@ class _Announcements:
                 hints = (f"  Using: {_json(happening.using)}",) if happening.using else ()
                 return (f"  Goal: {happening.task}", *hints, f"  Parameters: {_json(happening.inputs)}")
             case Group():
-                lines = [self(each) for each in happening.effects]
+                lines = [self(each) for each in happening.operations]
                 self._in_group = True
                 return tuple(f"  [{number}]{line[1:]}" for number, told in enumerate(lines, 1) for line in told)
             case FramePushed():

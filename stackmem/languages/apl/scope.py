@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import Note
 from stackmem.core.strict_json import strict_value
-from stackmem.languages.effects import Answer, Effect
 from stackmem.languages.frame.values import variable_set
+from stackmem.languages.operations import Answer, Operation
 
 from .halts import Halt, malformed, malformed_value, template_error, tool_logic
 from .registry import Registry
@@ -205,7 +205,7 @@ def plain_output(value: Any) -> Any:
             return value
 
 
-Doing = Generator[Effect | Note, Answer, Any]
+Doing = Generator[Operation | Note, Answer, Any]
 """A part of the execution; gives the value of what it did."""
 
 WHILE_LIMIT = 1_000

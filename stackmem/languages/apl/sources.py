@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.languages.effects import LoadSource, Source
+from stackmem.core.requests import LoadSource
 from stackmem.languages.frame.yaml_tree import Table, YamlError, line_of, parse_yaml, plain
+from stackmem.languages.operations import Source
 
 from .halts import Halt, source_failed
 from .reader import load_library, load_program, load_tool

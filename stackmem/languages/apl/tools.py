@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stackmem.core.program_facts import StepEntered
+from stackmem.core.requests import InvokeTool
 from stackmem.core.strict_json import strict_value
-from stackmem.languages.effects import FrameAnswer, InvokeTool, RunFrame, Say, ToolAnswer
 from stackmem.languages.frame.values import variable_set
+from stackmem.languages.operations import FrameAnswer, RunFrame, Say, ToolAnswer
 
 from .halts import Halt, command_failed, file_failed, malformed_value, missing_parameter, tool_logic
 from .registry import BUILT_INS, SPELLINGS, Known

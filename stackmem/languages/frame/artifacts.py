@@ -13,8 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.requests import InvokeTool
 from stackmem.core.text import clip_chars, mark_cut
-from stackmem.languages.effects import ChunkAnswer, InvokeTool, KeepChunk, ReadChunk, ToolAnswer
+from stackmem.languages.operations import ChunkAnswer, KeepChunk, ReadChunk, ToolAnswer
 
 from .values import as_text
 

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from stackmem.languages.effects import Complete, Group, InvokeTool, LoadSource, RunFrame, Single
+from stackmem.core.requests import InvokeTool, LoadSource
+from stackmem.languages.operations import Complete, Group, RunFrame, Single
 
 Branch = Generator[Any, Any, Any]
 

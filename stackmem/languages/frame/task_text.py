@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import json
 
 from stackmem.core.budgets import PROGRAM_RESULT_CHARS
-from stackmem.languages.effects import InvokeTool, RunFrame
+from stackmem.core.requests import InvokeTool
+from stackmem.languages.operations import RunFrame
 
 from .values import as_text
 

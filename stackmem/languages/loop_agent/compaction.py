@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import StepEntered
 from stackmem.core.text import shortened
-from stackmem.languages.effects import Complete, Completion, prompt
+from stackmem.languages.operations import Complete, Completion, prompt
 
 from .conversation import RESULTS, Conversation, Entry
 from .session import Doing, Ended, Session

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.languages.effects import AskUser
+from stackmem.core.requests import AskUser
 
 from .reply_json import Misfit, count, member, needed
 from .session import Doing, Ended

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from stackmem.core.program_facts import StepEntered
-from stackmem.languages.effects import AskUser, Complete, Completion, Say
+from stackmem.core.requests import AskUser
 from stackmem.languages.frame.values import variable_set
+from stackmem.languages.operations import Complete, Completion, Say
 
 from . import payload as payloads
 from .compaction import recover, tend

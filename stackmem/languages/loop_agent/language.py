@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from stackmem.core.json_schema import first_fault
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered
+from stackmem.core.requests import InvokeTool
 from stackmem.errors import UsageError
-from stackmem.languages.effects import Complete, EnterFrame, Group, Halted, InvokeTool, LeaveFrame, Program, Say
 from stackmem.languages.frame.values import digest_of
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
+from stackmem.languages.operations import Complete, EnterFrame, Group, Halted, LeaveFrame, Program, Say
 
 from .interpreter import run_agent
 from .lint import lint
@@ -124,11 +125,11 @@ def _announced(happening: Happening) -> tuple[str, ...]:
             return (f"{happening.path}: {happening.size:,} iterations",)
         case InvokeTool():
             return (f"  {happening.tool} {_brief(json.dumps(happening.arguments, ensure_ascii=False))}",)
-        case Group() if all(isinstance(each, Complete) for each in happening.effects):
-            return (f"  {len(happening.effects)} agents side by side",)
+        case Group() if all(isinstance(each, Complete) for each in happening.operations):
+            return (f"  {len(happening.operations)} agents side by side",)
         case Group():
-            tools = dict.fromkeys(each.tool for each in happening.effects if isinstance(each, InvokeTool))
-            return (f"  {len(happening.effects)} actions side by side: {', '.join(tools)}",)
+            tools = dict.fromkeys(each.tool for each in happening.operations if isinstance(each, InvokeTool))
+            return (f"  {len(happening.operations)} actions side by side: {', '.join(tools)}",)
         case EnterFrame():
             return (f"Asking {happening.name}: {_brief(happening.intent)}",)
         case LeaveFrame():

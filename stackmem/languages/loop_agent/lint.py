@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from stackmem.core.json_schema import first_fault
-from stackmem.languages.effects import LoadSource, Source
+from stackmem.core.requests import LoadSource
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
+from stackmem.languages.operations import Source
 
 from .conditions.evaluator import unparsable
 from .paths import parsed

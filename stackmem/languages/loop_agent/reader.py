@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
-from stackmem.languages.effects import LoadSource, Source
+from stackmem.core.requests import LoadSource
 from stackmem.languages.frame.yaml_tree import (
     Items,
     Place,
@@ -23,6 +23,7 @@ from stackmem.languages.frame.yaml_tree import (
     plain,
 )
 from stackmem.languages.language import Reading
+from stackmem.languages.operations import Source
 
 from .paths import Rule, parsed_rule
 from .prompt import unknown_params

@@ -13,8 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.requests import InvokeTool
 from stackmem.core.text import clip_chars
-from stackmem.languages.effects import InvokeTool, ToolAnswer
+from stackmem.languages.operations import ToolAnswer
 
 from .session import Doing
 

@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from stackmem.core.json_schema import first_fault
+from stackmem.core.requests import Wait
 from stackmem.core.text import mark_cut
-from stackmem.languages.effects import Say, Wait
+from stackmem.languages.operations import Say
 from stackmem.languages.questions import ReadSpending, Spending
 
 from .conversation import Conversation

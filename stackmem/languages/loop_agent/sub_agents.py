@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.languages.effects import EnterFrame, LeaveFrame
+from stackmem.languages.operations import EnterFrame, LeaveFrame
 
 from .conversation import Entry
 from .prompt import RUNTIME, prompt_params

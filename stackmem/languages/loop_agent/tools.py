@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from stackmem.core.json_schema import first_fault
 from stackmem.core.messages import ToolSpec
-from stackmem.languages.effects import Group, InvokeTool, ToolAnswer
+from stackmem.core.requests import InvokeTool
+from stackmem.languages.operations import Group, ToolAnswer
 
 from .references import excess
 from .response import ActionCall

@@ -13,7 +13,8 @@ import re
 from msgspec.structs import replace
 
 from stackmem.core.messages import Breakpoint
-from stackmem.languages.effects import Complete, Completion, LoadSource, Source, prompt
+from stackmem.core.requests import LoadSource
+from stackmem.languages.operations import Complete, Completion, Source, prompt
 
 from .errors import PlaybookError, halted
 from .reader import read_program

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackmem.languages.effects import Halted
+from stackmem.languages.operations import Halted
 
 MOST_SHOWN = 500
 

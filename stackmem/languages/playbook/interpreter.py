@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.errors import UsageError
-from stackmem.languages.effects import Completion, Halted
 from stackmem.languages.frame.values import as_text, digest_of, variable_set
+from stackmem.languages.operations import Completion, Halted
 
 from .errors import halted
 from .prompt import ask

@@ -6,8 +6,9 @@ import posixpath
 from collections.abc import Iterator
 
 from stackmem.core.program_facts import StepEntered, UserAnswered, VariableSet
-from stackmem.languages.effects import Complete, EnterFrame, InvokeTool, LeaveFrame, LoadSource, Program, Source
+from stackmem.core.requests import InvokeTool, LoadSource
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
+from stackmem.languages.operations import Complete, EnterFrame, LeaveFrame, Program, Source
 
 from . import tree as nodes
 from .compiler import compiled, compiled_path, digest_of, with_default_steps

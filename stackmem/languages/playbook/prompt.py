@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stackmem.core.messages import Breakpoint, Message, Text
-from stackmem.languages.effects import Complete
+from stackmem.languages.operations import Complete
 
 from .state import AgentState, Frame, World, state_json
 from .tree import Agent, Playbook, Program

@@ -9,8 +9,9 @@ import ast
 import json
 from typing import Any
 
+from stackmem.core.requests import InvokeTool
 from stackmem.core.text import whole, whole_value
-from stackmem.languages.effects import InvokeTool, Say, ToolAnswer
+from stackmem.languages.operations import Say, ToolAnswer
 
 from .calls import Target, bound, find
 from .errors import PlaybookError

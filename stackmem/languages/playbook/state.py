@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.languages.effects import EnterFrame, Halted, LeaveFrame
 from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text
+from stackmem.languages.operations import EnterFrame, Halted, LeaveFrame
 
 from .debugger import WATCHERS, Moment, Place
 from .errors import halted

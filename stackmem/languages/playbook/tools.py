@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from stackmem.core.requests import AskUser
 from stackmem.core.text import clip_chars
-from stackmem.languages.effects import AskUser, Say
 from stackmem.languages.frame import artifacts as kept
 from stackmem.languages.frame.values import as_text, variable_set
+from stackmem.languages.operations import Say
 
 from .calls import Target, artifact_name, bound, find
 from .literals import CallTo

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
-from stackmem.languages.effects import Completion, FrameAnswer
 from stackmem.languages.language import Announcer, Happening
+from stackmem.languages.operations import Completion, FrameAnswer
 
 
 def announcer() -> Announcer:

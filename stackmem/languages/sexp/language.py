@@ -6,10 +6,11 @@ import posixpath
 from typing import Any
 
 from stackmem.core.program_facts import StepEntered
+from stackmem.core.requests import AskUser, LoadSource
 from stackmem.errors import UsageError
-from stackmem.languages.effects import AskUser, Halted, LoadSource, Program, Say, Source, Value
 from stackmem.languages.frame.values import step_left
 from stackmem.languages.language import Language, Launch, Reading
+from stackmem.languages.operations import Halted, Program, Say, Source, Value
 
 from .announcing import announcer
 from .asks import Ask, SubtaskRequest, Together, ToolRequest

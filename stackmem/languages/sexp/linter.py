@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from stackmem.languages.effects import LoadSource, Source
+from stackmem.core.requests import LoadSource
 from stackmem.languages.language import Finding, Reading
+from stackmem.languages.operations import Source
 
 from .analysis import Analysis, Fault, tasks_of
 from .errors import Places, SexpSyntaxError

@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import json
 
 from stackmem.core.messages import ToolSpec
-from stackmem.languages.effects import FrameAnswer, InvokeTool, RunFrame, ToolAnswer
+from stackmem.core.requests import InvokeTool
 from stackmem.languages.frame.values import as_text
+from stackmem.languages.operations import FrameAnswer, RunFrame, ToolAnswer
 
 from .asks import ToolRequest, failed_result, task_result
 from .budget import Budget

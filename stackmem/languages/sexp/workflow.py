@@ -7,16 +7,17 @@ from typing import Any
 
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import StepEntered
-from stackmem.languages.effects import (
+from stackmem.core.requests import InvokeTool, LoadSource
+from stackmem.languages.frame.parallel import side_by_side
+from stackmem.languages.frame.values import as_text
+from stackmem.languages.operations import (
     ChunkAnswer,
     Complete,
     Completion,
     EnterFrame,
     FrameAnswer,
-    InvokeTool,
     LeaveFrame,
     ListChunks,
-    LoadSource,
     ReadChunk,
     RunFrame,
     Say,
@@ -24,8 +25,6 @@ from stackmem.languages.effects import (
     ToolAnswer,
     prompt,
 )
-from stackmem.languages.frame.parallel import side_by_side
-from stackmem.languages.frame.values import as_text
 
 from .asks import (
     Ask,

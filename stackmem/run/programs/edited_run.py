@@ -21,21 +21,19 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import Event
-from stackmem.core.machine import evolve
+from stackmem.core.machine import fold
 from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded
-from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.sharing import share
-from stackmem.languages.course import Course
+from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import Places, assemble, plan
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.limits import later_limits, refuse_spent
-from stackmem.run.play import Loop, Observe, Opened, applied, play
+from stackmem.run.play import Observe, Opened, applied, play
 from stackmem.run.prepare import Prepared, prepare_kept
-from stackmem.run.program_loop import drive
 from stackmem.run.refill import must_be_original, refill
 from stackmem.run.request import EditedProgram, ProgramRequest, Request, read_request, write_request
 from stackmem.run.run_folder import HISTORY, TRACE, new_run
@@ -43,7 +41,7 @@ from stackmem.run.solve import remove_unbegun
 from stackmem.settings.options import PREFIX
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
-from stackmem.trace.program import TextOf, course_of, keep_source, sources_of
+from stackmem.trace.program import TextOf, keep_source, program_of, sources_of
 from stackmem.trace.program_tape import Tape, play_tape, tape_of
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceWriter
@@ -53,7 +51,7 @@ from stackmem.workspace.secrets import Scrubber
 from .edited_sources import EditedSources, digest_of_text, reread
 from .prepare import read_program
 from .resume import idempotent, refuse_unbegun, refuse_unsafe
-from .run import Person, ProgramResult, Told, outer_world, with_mounts
+from .run import Person, ProgramResult, Told, program_world, with_mounts
 from .sources import below
 from .tools import BUILT_IN
 
@@ -109,7 +107,7 @@ def continue_program(
                 again = _again(run, request, text, wanted, scrubber.scrub)
                 places, opened = _opened(run, request, again, environ, (stack, interrupts, person.observe))
                 begun = _kept(run, again, places, opened.parts.start.workspace)
-                course, facts = _rerun(run, again, begun, opened)
+                program, facts = _rerun(run, again, begun, opened)
         except KeyboardInterrupt:
             if interrupts.signal == signal.SIGTERM:
                 raise SystemExit(128 + signal.SIGTERM) from None
@@ -118,11 +116,18 @@ def continue_program(
             raise WorkspaceError(f"the run cannot be set up ({error}); make room or rights there") from error
         told(again.parted)
         heard = Told(person.tell)
-        course.listen(heard)
-        opened.loop = _loop(course, facts, opened, program_of(request), replace(person, tell=heard))
-        result = play(opened.parts.start, State(), opened)
+        program.listen(heard)
+        opened.decider = program
+        opened.parts.world.program = program_world(
+            opened.parts, opened.places, asked_program(request), replace(person, tell=heard)
+        )
+        for event in facts:
+            if isinstance(event, Said):  # what else is told again was told by the other run
+                heard(event)
+        state = fold(facts)
+        result = play(program.decide(state), state, opened, known=facts)
         result = applied(result, opened.folder, wanted=bool(request.flags.get("apply")))
-        return ProgramResult(result, course.value, tuple(heard.said))
+        return ProgramResult(result, program.value, tuple(heard.said))
 
 
 def _edited(run: Run, file: Path) -> Request:
@@ -142,7 +147,7 @@ def _edited(run: Run, file: Path) -> Request:
     return replace(request, program=replace(request.program, edited=edited))
 
 
-def program_of(request: Request) -> ProgramRequest:
+def asked_program(request: Request) -> ProgramRequest:
     """What was asked of the program; raises ``UsageError`` where the request is none of a program's run."""
     if request.program is None:
         raise UsageError("the run's request names no program; leave out --program")
@@ -180,7 +185,7 @@ def _again(
         refuse_unsafe(tape.pending, "", idempotent(), yes=yes)
     limits = later_limits(tape.limits, wanted, run.start.model, run.start.price)
     start = replace(tape.start, limits=limits)
-    asked = program_of(request)
+    asked = asked_program(request)
     changed: tuple[str, ...] = ()
     texts: dict[str, str] = {}
     if asked.edited is not None:
@@ -188,8 +193,8 @@ def _again(
         tape, texts, changed = reread(tape, now, sources)
     begun = replace(tape.begun, digest=digest_of_text(text))
     texts[begun.digest] = text
-    course = course_of(begun, start, open_strategy(start.strategy), _instead(texts, sources), keep=False)
-    _, state, used = play_tape(course, (start, begun), tape)
+    program = program_of(begun, start, open_strategy(start.strategy), _instead(texts, sources), keep=False)
+    _, state, used = play_tape(program, (start, begun), tape)
     if state.end is not None and state.stack:
         refuse_spent(state)
     path = state.program.path if state.program is not None else ""
@@ -272,30 +277,14 @@ def _kept(run: Run, again: _Again, places: Places, workspace: str) -> ProgramSta
     return replace(begun, path=moved(begun.path), module_path=moved(begun.module_path), options=options)
 
 
-def _rerun(run: Run, again: _Again, begun: ProgramStarted, opened: Opened) -> tuple[Course, tuple[Event, ...]]:
+def _rerun(run: Run, again: _Again, begun: ProgramStarted, opened: Opened) -> tuple[ProgramDecider, tuple[Event, ...]]:
     """The program where it goes on live, and the facts up to there."""
     start = opened.parts.start
-    course = course_of(begun, start, opened.parts.strategy, sources_of(opened.places.run), keep=False)
-    facts, state, used = play_tape(course, (start, begun), again.tape)
+    program = program_of(begun, start, opened.parts.strategy, sources_of(opened.places.run), keep=False)
+    facts, state, used = play_tape(program, (start, begun), again.tape)
     if state.tree != again.state.tree:
         raise WorkspaceError(
             f"at isolation {start.isolation} the program asks other things than it did ({used:,} answers were equal, "
             f"and {again.parted.answers:,} before); run it anew with stackmem run"
         )
-    return course, facts
-
-
-def _loop(course: Course, facts: tuple[Event, ...], opened: Opened, request: ProgramRequest, person: Person) -> Loop:
-    outer = outer_world(opened.parts, opened.places, request, person)
-
-    def loop(first: Event | Effect | None, state: State, record: Observe, interrupts: Interrupts) -> State:
-        observe, opened.observe = opened.observe, None  # what is told again was told by the other run
-        for event in facts:
-            state = evolve(state, event)
-            record(event, state)
-            if isinstance(event, Said):
-                person.tell(event)
-        opened.observe = observe
-        return drive(course.upcoming(state), state, course, outer, record, interrupts)
-
-    return loop
+    return program, facts

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import SourceLoaded
-from stackmem.languages.effects import LoadSource
+from stackmem.core.requests import LoadSource
 from stackmem.run.request import EditedProgram, ProgramRequest
 from stackmem.trace.program import TextOf
 from stackmem.trace.program_tape import Heard, Tape

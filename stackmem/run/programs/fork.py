@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from stackmem.core.facts import RunForked
-from stackmem.core.machine import evolve
 from stackmem.errors import TraceError, UsageError
-from stackmem.run.play import Loop, Opened
+from stackmem.languages.program import ProgramDecider
+from stackmem.run.play import Opened
 from stackmem.run.prepare import with_model
 from stackmem.run.request import ProgramRequest, Request, read_request
 from stackmem.trace.moments import StepMoment
@@ -15,7 +14,7 @@ from stackmem.trace.open_run import Run
 from stackmem.trace.program import SOURCES, sources_of
 from stackmem.trace.verify import verify
 
-from .run import Person, outer_world, program_loop
+from .run import Person, program_world
 
 
 def request_to_fork(run: Run, moment: StepMoment) -> Request:
@@ -31,10 +30,10 @@ def request_to_fork(run: Run, moment: StepMoment) -> Request:
     return request
 
 
-def fork_loop(
-    run: Run, moment: StepMoment, first: RunForked, opened: Opened, request: ProgramRequest | None
-) -> Loop | None:
-    """The loop of a program that goes on from ``moment`` with what the fork changes; its questions find nobody.
+def program_to_fork(
+    run: Run, moment: StepMoment, opened: Opened, request: ProgramRequest | None
+) -> ProgramDecider | None:
+    """The program as it stands at ``moment``, with the fork's world; its questions find nobody.
 
     None where the run is no program's.
 
@@ -51,12 +50,11 @@ def fork_loop(
         own = opened.places.run / SOURCES / digest
         return own.read_text("utf-8") if own.is_file() else theirs(digest)
 
-    course = verify(takewhile(lambda record: record.seq <= moment.at, run.records()), text_of).course
-    if course is None:
+    program = verify(takewhile(lambda record: record.seq <= moment.at, run.records()), text_of).program
+    if program is None:
         raise TraceError("no program had begun by then; run it anew with stackmem run")
-    course.saw(first, evolve(moment.settled, first))
-    outer = outer_world(opened.parts, opened.places, request, Person(_nobody))
-    return program_loop(course, outer, (first,))
+    opened.parts.world.program = program_world(opened.parts, opened.places, request, Person(_nobody))
+    return program
 
 
 def _nobody(question: str) -> None:

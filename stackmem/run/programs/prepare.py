@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from stackmem.core.text import whole_value
 from stackmem.errors import UsageError
 from stackmem.history.repository import plan_copy
-from stackmem.languages.effects import Halted
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
+from stackmem.languages.operations import Halted
 from stackmem.models.registry import NOBODY, default_model
 from stackmem.run.prepare import Prepared, Subject, must_be_text
 from stackmem.run.request import ProgramRequest

@@ -7,16 +7,14 @@ Rule 3: a tool outside the workspace is asked again only where it says that this
 
 from __future__ import annotations
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import RunResumed
+from stackmem.core.facts import Event, RunResumed
 from stackmem.core.machine import evolve
-from stackmem.core.requests import UseOwnTool
+from stackmem.core.requests import Effect, InvokeTool, UseOwnTool, effects_of
 from stackmem.core.state import State
 from stackmem.errors import UsageError
-from stackmem.languages.course import Course, Outside, Upcoming
-from stackmem.languages.effects import InvokeTool
+from stackmem.languages.program import ProgramDecider
 from stackmem.run.request import Request
 from stackmem.tools.own_tools import TOOLS
 
@@ -27,24 +25,12 @@ class MayRepeat(UsageError):  # noqa: N818 - a question, not a crash
     """A call may have been made when the run stopped, and only a person can say whether it may be made again."""
 
 
-class Taken(Struct, frozen=True):
-    """The program with its run reopened.
-
-    Attributes:
-        upcoming: What happens next in it.
-
-    """
-
-    course: Course
-    upcoming: Upcoming
-
-
-def take_up(course: Course, state: State, again: RunResumed) -> Taken:
-    """The program once its run goes on: a halt is taken back to what was asked last."""
+def take_up(program: ProgramDecider, state: State, again: RunResumed) -> Event | Effect | None:
+    """What happens next in a program whose run goes on: a halt is taken back to what was asked last."""
     reopened = evolve(state, again)
-    course.saw(again, reopened)
+    program.note(again, reopened)
     # What was under way is what counts here, and not that the clock is looked at first.
-    return Taken(course, course.upcoming(replace(reopened, clock_fresh=True)))
+    return program.decide(replace(reopened, clock_fresh=True))
 
 
 def refuse_unbegun(request: Request, state: State) -> None:
@@ -58,12 +44,12 @@ def refuse_unbegun(request: Request, state: State) -> None:
         raise UsageError("the run stopped before its program began, so nothing was done; run it with stackmem run")
 
 
-def changes_files(upcoming: Upcoming) -> bool:
+def changes_files(upcoming: Event | Effect | None) -> bool:
     """Whether a command or a write had been asked for."""
     return any(call.tool in BUILT_IN and call.tool not in READS for call in _calls(upcoming))
 
 
-def refuse_unsafe(upcoming: Upcoming, lost: str, idempotent: frozenset[str], *, yes: bool) -> None:
+def refuse_unsafe(upcoming: Event | Effect | None, lost: str, idempotent: frozenset[str], *, yes: bool) -> None:
     """Refuse to ask again what may have been done already.
 
     Args:
@@ -96,6 +82,5 @@ def idempotent() -> frozenset[str]:
     return frozenset(name for name, tool in TOOLS.items() if tool.idempotent)
 
 
-def _calls(upcoming: Upcoming) -> list[InvokeTool]:
-    asked = upcoming.asked if isinstance(upcoming, Outside) else ()
-    return [effect for _, effect in asked if isinstance(effect, InvokeTool)]
+def _calls(upcoming: Event | Effect | None) -> list[InvokeTool]:
+    return [effect for effect in effects_of(upcoming) if isinstance(effect, InvokeTool)]

@@ -12,25 +12,21 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import Event
-from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramStarted, Said
-from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
-from stackmem.languages.course import Course
 from stackmem.run.assemble import Parts, Places, Plan, assemble, plan
 from stackmem.run.interrupts import Interrupts
-from stackmem.run.play import Loop, Observe, Opened, applied, play
-from stackmem.run.program_loop import ProgramWorld, drive, scrubbed
+from stackmem.run.perform import ProgramWorld, scrubbed
+from stackmem.run.play import Observe, Opened, applied, play
 from stackmem.run.request import ProgramRequest, write_request
 from stackmem.run.result import RunResult
 from stackmem.run.run_folder import HISTORY, TRACE, new_run
 from stackmem.run.solve import asked_of, fill_workspace, remove_unbegun
 from stackmem.tools.own_tools import TOOLS
-from stackmem.trace.program import course_of, keep_source, sources_of
+from stackmem.trace.program import keep_source, program_of, sources_of
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.workspace import Workspace
@@ -104,14 +100,13 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
             write_request(replace(asked_of(prepared, places), program=ready.request), run_dir)
             begun = _begun(ready, parts, places)
             told = Told(person.tell)
-            course = course_of(begun, parts.start, parts.strategy, sources_of(run_dir), told, keep=False)
-        outer = outer_world(parts, places, ready.request, person)
-        loop = program_loop(course, outer, (parts.start, begun))
+            program = program_of(begun, parts.start, parts.strategy, sources_of(run_dir), told, keep=False)
+        parts.world.program = program_world(parts, places, ready.request, person)
         folder = str(prepared.subject.folder or "")
-        opened = Opened(parts, places, writer, history, interrupts, folder, person.observe, loop=loop)
+        opened = Opened(parts, places, writer, history, interrupts, folder, person.observe, decider=program)
         result = play(parts.start, State(), opened)
         result = applied(result, folder, wanted=prepared.resolved.settings.apply)
-        return ProgramResult(result, course.value, tuple(told.said))
+        return ProgramResult(result, program.value, tuple(told.said))
 
 
 class Told:
@@ -156,7 +151,7 @@ def with_mounts(planned: Plan, request: ProgramRequest, folder: Path | None) -> 
     return replace(planned, profile=replace(profile, mounts=(*profile.mounts, *mounts)))
 
 
-def outer_world(parts: Parts, places: Places, request: ProgramRequest, person: Person) -> ProgramWorld:
+def program_world(parts: Parts, places: Places, request: ProgramRequest, person: Person) -> ProgramWorld:
     """What the program's effects are performed with."""
     world, workspace = parts.world, parts.workspace
     if not isinstance(workspace, Workspace):
@@ -166,23 +161,9 @@ def outer_world(parts: Parts, places: Places, request: ProgramRequest, person: P
     seen = (workspace.path, places.run / HISTORY)
     instead = EditedSources(request, request.edited, seen, world.scrub).instead if request.edited else as_read
     return ProgramWorld(
-        world=world,
         bench=Bench(workspace, world.snapshot, world.scrub, world.command_seconds, rules, parts.literal_bytes),
         load=keeping(loader, lambda text: keep_source(places.run, text), world.scrub, instead),
         ask_user=person.ask,
         own_tools=dict(TOOLS),
         parallel=frozenset(name for name, tool in TOOLS.items() if tool.parallel),
     )
-
-
-def program_loop(course: Course, outer: ProgramWorld, opening: tuple[Event, ...]) -> Loop:
-    """The loop that ``play`` runs: the opening facts, then what follows from them."""
-
-    def loop(first: Event | Effect | None, state: State, record: Observe, interrupts: Interrupts) -> State:
-        for event in opening:
-            state = evolve(state, event)
-            record(event, state)
-            course.told(event)
-        return drive(course.upcoming(state), state, course, outer, record, interrupts)
-
-    return loop

@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 
 from stackmem.core.program_facts import SourceLoaded
-from stackmem.languages.effects import LoadSource, Source
+from stackmem.core.requests import LoadSource
+from stackmem.languages.operations import Source
 from stackmem.workspace.files import Files
 from stackmem.workspace.refusals import Refused
 

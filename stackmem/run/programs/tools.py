@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
-from stackmem.languages.effects import InvokeTool
+from stackmem.core.requests import InvokeTool
 from stackmem.workspace.command import Ended
 from stackmem.workspace.refusals import Refused
 

@@ -5,10 +5,11 @@ import pytest
 from stackmem.core.facts import FramePushed, ModelReplied, ProgramFrame
 from stackmem.core.messages import Text, Usage
 from stackmem.core.program_facts import ToolAnswered
+from stackmem.core.requests import InvokeTool
 from stackmem.languages.apl.language import LANGUAGE
 from stackmem.languages.apl.lint import lint_report
-from stackmem.languages.effects import FrameAnswer, Group, Halted, InvokeTool, RunFrame
 from stackmem.languages.language import Finding, Launch, read_with
+from stackmem.languages.operations import FrameAnswer, Group, Halted, RunFrame
 from tests.compliance.apl_stage import Case, World
 
 

@@ -13,11 +13,10 @@ from stackmem.core.frames import so_far
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Text, Usage
 from stackmem.core.program_facts import ProgramStarted, ToolAnswered, Waited
-from stackmem.core.requests import AskModel, ReadClock
+from stackmem.core.requests import AskModel, Effect, InvokeTool, Parallel, ReadClock, Wait
 from stackmem.core.state import State
-from stackmem.languages.course import Course, Outside
-from stackmem.languages.effects import InvokeTool, Wait
 from stackmem.languages.loop_agent.language import start
+from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 from stackmem.trace.program import launch_of
 from stackmem.trace.record import Record
@@ -37,7 +36,9 @@ class Clocked:
         begun = ProgramStarted("loop_agent", "/w/main.agent.yaml", "d", {}, "/w")
         first = started(price=price, limits=limits or Limits(steps=None))
         launch = launch_of(begun, first, agent)
-        self.course = Course(lambda: start(launch), open_strategy("stackheap"), open_strategy, self.text_of)
+        self.program = ProgramDecider(
+            begun, lambda: start(launch), open_strategy("stackheap"), open_strategy, self.text_of
+        )
         self.state = State()
         for event in (first, begun):
             self.add(event)
@@ -48,20 +49,22 @@ class Clocked:
     def add(self, event: Event) -> None:
         self.events.append(event)
         self.state = evolve(self.state, event)
-        self.course.saw(event, self.state)
+        self.program.note(event, self.state)
 
     def play(self, facts: int = 1_000) -> Clocked:
         while len(self.events) < facts:
-            upcoming = self.course.upcoming(self.state)
+            upcoming = self.program.decide(self.state)
             if upcoming is None:
                 return self
             if isinstance(upcoming, ReadClock):
                 self.add(ClockRead(self.now))
-            elif isinstance(upcoming, Outside):
-                for branch, effect in upcoming.asked:
+            elif isinstance(upcoming, Parallel):
+                for branch, effect in upcoming.branches:
                     self.add(self.answer(branch, effect))
+            elif isinstance(upcoming, Effect):
+                self.add(self.answer(None, upcoming))
             else:
-                self.add(upcoming)  # type: ignore[arg-type]
+                self.add(upcoming)
         return self
 
     def answer(self, branch: int | None, effect: Any) -> Event:
@@ -88,7 +91,7 @@ class Clocked:
         """Stop here, and go on as another process would, from the facts alone."""
         self.add(RunEnded("interrupted", so_far(self.state)))
         again = verify([Record(at, 0.0, event) for at, event in enumerate(self.events, 1)], self.text_of)
-        assert again.course is not None
-        self.course, self.state = again.course, again.state
+        assert again.program is not None
+        self.program, self.state = again.program, again.state
         self.add(RunResumed(self.state.limits, "memory", "0"))
         return self

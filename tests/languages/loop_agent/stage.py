@@ -9,9 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec, Usage
-from stackmem.languages.effects import AskUser, Complete, Completion, InvokeTool, ToolAnswer
+from stackmem.core.requests import AskUser, InvokeTool
 from stackmem.languages.language import Launch
 from stackmem.languages.loop_agent.language import start
+from stackmem.languages.operations import Complete, Completion, ToolAnswer
 from tests.languages.in_memory import Done, run_in_memory
 
 Tool = Callable[[InvokeTool], ToolAnswer]

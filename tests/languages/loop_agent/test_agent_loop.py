@@ -5,9 +5,10 @@ import json
 import pytest
 
 from stackmem.core.program_facts import StepEntered
+from stackmem.core.requests import Wait
 from stackmem.errors import UsageError
-from stackmem.languages.effects import Completion, ToolAnswer, Wait
 from stackmem.languages.loop_agent.prompt import kept_for
+from stackmem.languages.operations import Completion, ToolAnswer
 
 from .stage import AGENT, actions, ask, change, done, for_each, play, step, while_
 

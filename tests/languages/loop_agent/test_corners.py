@@ -5,7 +5,6 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.languages.effects import ToolAnswer
 from stackmem.languages.loop_agent import paths
 from stackmem.languages.loop_agent.commands import actionable
 from stackmem.languages.loop_agent.payload import changed
@@ -13,6 +12,7 @@ from stackmem.languages.loop_agent.references import Names, resolved
 from stackmem.languages.loop_agent.response import understood
 from stackmem.languages.loop_agent.results import crushed
 from stackmem.languages.loop_agent.writes import Merged, Write, mapping_fault
+from stackmem.languages.operations import ToolAnswer
 
 from .stage import AGENT, ask, done, for_each, play
 

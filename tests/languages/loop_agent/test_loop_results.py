@@ -7,10 +7,11 @@ import tracemalloc
 import pytest
 
 from stackmem.core.program_facts import ToolAnswered
-from stackmem.languages.effects import Complete, Completion, Group, InvokeTool, ToolAnswer
+from stackmem.core.requests import InvokeTool
 from stackmem.languages.language import Launch
 from stackmem.languages.loop_agent.language import start
 from stackmem.languages.loop_agent.references import excess
+from stackmem.languages.operations import Complete, Completion, Group, ToolAnswer
 
 from .seam import Clocked
 from .stage import AGENT, OWN, PATH, done, for_each, play, step, while_
@@ -56,7 +57,7 @@ def most_memory(count: int, reply: dict) -> tuple[int, list[dict]]:
             asked = program.send(sent)
             sent = None
             if isinstance(asked, Group):
-                sent = tuple(answered(each) for each in asked.effects)
+                sent = tuple(answered(each) for each in asked.operations)
             elif isinstance(asked, Complete | InvokeTool):
                 peaks.append(tracemalloc.get_traced_memory()[1])
                 sent = answered(asked)

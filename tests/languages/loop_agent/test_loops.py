@@ -6,9 +6,10 @@ import tracemalloc
 
 import pytest
 
-from stackmem.languages.effects import Complete, Completion, Group, InvokeTool, ToolAnswer, Wait
+from stackmem.core.requests import InvokeTool, Wait
 from stackmem.languages.language import Launch
 from stackmem.languages.loop_agent.language import start
+from stackmem.languages.operations import Complete, Completion, Group, ToolAnswer
 
 from .stage import AGENT, OWN, PATH, change, done, for_each, play, step, while_
 
@@ -134,7 +135,7 @@ def test_parallel_iterations_see_the_payload_as_it_was_and_conflicts_are_told():
     assert [call.arguments["seen"] for call in played.calls] == ["payload.last"] * 3
     assert played.value["last"] == {"got": 3}
     assert "iterations 0 and 1 wrote different values to 'last'; the later holds" in played.last
-    assert [len(each.effects) for each in played.done.happened if isinstance(each, Group)] == [2]
+    assert [len(each.operations) for each in played.done.happened if isinstance(each, Group)] == [2]
 
 
 def test_a_parallel_failure_stops_after_its_batch():
@@ -305,8 +306,8 @@ def test_ten_thousand_items_sixteen_at_a_time_with_failures_cost_one_decision_an
             asked = program.send(sent)
             sent = None
             if isinstance(asked, Group):
-                widest = max(widest, len(asked.effects))
-                sent = tuple(answered(each) for each in asked.effects)
+                widest = max(widest, len(asked.operations))
+                sent = tuple(answered(each) for each in asked.operations)
             elif isinstance(asked, Complete | InvokeTool):
                 sent = answered(asked)
     except StopIteration as stop:

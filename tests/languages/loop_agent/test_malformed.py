@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.languages.effects import ToolAnswer
 from stackmem.languages.loop_agent.reply_json import MOST_CHARS, read_object
 from stackmem.languages.loop_agent.response import Malformed, understood
+from stackmem.languages.operations import ToolAnswer
 
 from .stage import actions, change, done, play, step
 

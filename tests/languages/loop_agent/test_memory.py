@@ -101,8 +101,8 @@ def test_a_program_that_is_taken_up_lets_the_recorded_answers_go_once_it_goes_on
         played.stopped_and_resumed()
         before = tracemalloc.get_traced_memory()[0]
         played.events = played.events[:3]
-        assert played.course is not None
-        played.course.listen(id)
+        assert played.program is not None
+        played.program.listen(id)
         gc.collect()
         freed = before - tracemalloc.get_traced_memory()[0]
     finally:

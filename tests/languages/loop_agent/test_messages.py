@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from stackmem.core.messages import ToolResult
 from stackmem.core.program_facts import StepEntered
-from stackmem.languages.effects import Completion, ToolAnswer
 from stackmem.languages.loop_agent import compaction
 from stackmem.languages.loop_agent.compaction import boundary, compacted, pruned, recovered, summarised
 from stackmem.languages.loop_agent.conversation import Conversation
 from stackmem.languages.loop_agent.tree import Expiry
+from stackmem.languages.operations import Completion, ToolAnswer
 from stackmem.memory.expandable import Expandable
 
 from .stage import actions, change, done, play, step

@@ -16,12 +16,13 @@ from msgspec import Struct
 from stackmem.core.log import Log
 from stackmem.core.messages import View
 from stackmem.core.program_facts import StepEntered
-from stackmem.languages.effects import AskUser, Complete, Completion, EnterFrame, InvokeTool, LeaveFrame, ToolAnswer
+from stackmem.core.requests import AskUser, InvokeTool
 from stackmem.languages.language import Launch
 from stackmem.languages.loop_agent.compaction import removed
 from stackmem.languages.loop_agent.conversation import Conversation
 from stackmem.languages.loop_agent.language import start
 from stackmem.languages.loop_agent.tree import Expiry
+from stackmem.languages.operations import Complete, Completion, EnterFrame, LeaveFrame, ToolAnswer
 from stackmem.measure.cache import Request, simulate
 from tests.languages.in_memory import run_in_memory
 

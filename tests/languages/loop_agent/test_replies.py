@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stackmem.languages.effects import ToolAnswer
+from stackmem.languages.operations import ToolAnswer
 
 from .stage import AGENT, actions, change, done, for_each, play, step, while_
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stackmem.languages.effects import EnterFrame, Group, LeaveFrame
 from stackmem.languages.loop_agent.conversation import Conversation
 from stackmem.languages.loop_agent.sub_agents import chosen
+from stackmem.languages.operations import EnterFrame, Group, LeaveFrame
 
 from .stage import AGENT, actions, ask, change, done, play, step
 
@@ -115,7 +115,7 @@ def test_thinkers_without_tools_run_side_by_side_without_frames():
     replies[1] = change(newElements={"facts": ["more"]})
     played = play(loop, *replies, done("late"), done(), agent=agent)
     groups = [each for each in played.done.happened if isinstance(each, Group)]
-    assert [len(each.effects) for each in groups] == [3, 1]
+    assert [len(each.operations) for each in groups] == [3, 1]
     assert frames(played) == []
     assert played.value["facts"] == ["a", "b", "c", 0, "more", 2]
     assert 'judge b\n\nCONTEXT\n{"n": 1}' in played.prompt(2)

@@ -11,9 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.requests import AskUser, InvokeTool
 from stackmem.languages import playbook
-from stackmem.languages.effects import AskUser, Complete, Completion, InvokeTool, ToolAnswer
 from stackmem.languages.language import Launch
+from stackmem.languages.operations import Complete, Completion, ToolAnswer
 from stackmem.languages.playbook.language import LANGUAGE
 from tests.languages.in_memory import Done, run_in_memory
 

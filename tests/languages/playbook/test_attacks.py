@@ -2,8 +2,8 @@
 
 import pytest
 
-from stackmem.languages.effects import ToolAnswer
 from stackmem.languages.frame.artifacts import LOADED_CHARS
+from stackmem.languages.operations import ToolAnswer
 from stackmem.languages.playbook.python_functions import _MARK, _read
 from stackmem.languages.playbook.state import excess
 from stackmem.languages.playbook.tools import FRAME_CHARS

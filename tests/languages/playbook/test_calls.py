@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.languages.effects import ChunkAnswer, EnterFrame, InvokeTool, KeepChunk, LeaveFrame, ToolAnswer
+from stackmem.core.requests import InvokeTool
 from stackmem.languages.frame.artifacts import plain_name
+from stackmem.languages.operations import ChunkAnswer, EnterFrame, KeepChunk, LeaveFrame, ToolAnswer
 from stackmem.languages.playbook.interpreter import play
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.playbook.literals import CallTo

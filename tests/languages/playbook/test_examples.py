@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import ProgramError, UsageError, WorkspaceError
-from stackmem.languages.effects import Source
 from stackmem.languages.language import read_with
+from stackmem.languages.operations import Source
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.replays.replay import replay_run
 from stackmem.run.programs.compile import compile_program

@@ -6,7 +6,7 @@ import pytest
 
 from stackmem.core.program_facts import PhaseEnded, StepEntered, VariableSet
 from stackmem.errors import UsageError
-from stackmem.languages.effects import Completion, EnterFrame, LeaveFrame
+from stackmem.languages.operations import Completion, EnterFrame, LeaveFrame
 
 from .stage import one, run
 

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.languages.effects import Halted, Source
 from stackmem.languages.language import Finding, read_with
+from stackmem.languages.operations import Halted, Source
 from stackmem.languages.playbook.errors import PlaybookError
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.playbook.reader import read_program

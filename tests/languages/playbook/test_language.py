@@ -2,8 +2,9 @@
 
 import pytest
 
-from stackmem.languages.effects import LoadSource, Source
+from stackmem.core.requests import LoadSource
 from stackmem.languages.language import INTERPRETERS, read_with
+from stackmem.languages.operations import Source
 from stackmem.languages.playbook.compiler import compiled_path, digest_of, header
 from stackmem.languages.playbook.language import LANGUAGE
 

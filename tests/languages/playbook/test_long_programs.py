@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.languages.effects import Source
 from stackmem.languages.language import Finding, read_with
+from stackmem.languages.operations import Source
 from stackmem.languages.playbook.errors import PlaybookError
 from stackmem.languages.playbook.lint import lint
 from stackmem.languages.playbook.reader import read_program

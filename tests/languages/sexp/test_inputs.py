@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from stackmem.core.requests import LoadSource
 from stackmem.errors import UsageError
-from stackmem.languages.effects import LoadSource, Source
 from stackmem.languages.language import Launch, read_with
+from stackmem.languages.operations import Source
 from stackmem.languages.sexp.language import LANGUAGE
 
 from .test_workflow import run

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stackmem.languages.effects import LoadSource, Source
+from stackmem.core.requests import LoadSource
 from stackmem.languages.language import Finding, read_with
+from stackmem.languages.operations import Source
 from stackmem.languages.sexp.language import LANGUAGE
 from stackmem.languages.sexp.reader import Typed, is_unfinished
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.languages.effects import Completion
+from stackmem.languages.operations import Completion
 from stackmem.languages.sexp.errors import SexpEvaluationError
 from stackmem.languages.sexp.nodes import Symbol
 from stackmem.languages.sexp.param_types import fits, known_type

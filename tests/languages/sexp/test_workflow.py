@@ -9,25 +9,23 @@ import pytest
 
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
+from stackmem.core.requests import AskUser, InvokeTool, LoadSource
 from stackmem.errors import UsageError
-from stackmem.languages.effects import (
-    AskUser,
+from stackmem.languages.language import Launch, read_with
+from stackmem.languages.operations import (
     ChunkAnswer,
     Complete,
     Completion,
     EnterFrame,
     FrameAnswer,
     Group,
-    InvokeTool,
     LeaveFrame,
     ListChunks,
-    LoadSource,
     ReadChunk,
     RunFrame,
     Source,
     ToolAnswer,
 )
-from stackmem.languages.language import Launch, read_with
 from stackmem.languages.sexp.language import LANGUAGE
 from tests.languages.in_memory import Done, run_in_memory
 
@@ -56,7 +54,7 @@ def run(text: str, *given: Any, sources: dict[str, str] | None = None, **more: A
 def effects(done: Done, kind: Any) -> list[Any]:
     found: list[Any] = []
     for each in done.happened:
-        found += each.effects if isinstance(each, Group) and kind is not Group else [each]
+        found += each.operations if isinstance(each, Group) and kind is not Group else [each]
     return [each for each in found if isinstance(each, kind)]
 
 
@@ -209,7 +207,7 @@ def test_parallel_tasks_without_tools_are_asked_at_once() -> None:
     text = f"{JUDGE} (map task-content (parallel (judge (text 1)) (judge (text 2)) (list 3)))"
     done = run(text.replace(" (list 3)", ""), Completion("one"), Completion("two"))
     (group,) = effects(done, Group)
-    assert [type(each) for each in group.effects] == [Complete, Complete]
+    assert [type(each) for each in group.operations] == [Complete, Complete]
     assert done.value == ["one", "two"]
     assert not effects(done, EnterFrame)
 

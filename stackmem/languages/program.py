@@ -1,7 +1,7 @@
-"""A program's course: what happens next in it, and what a recorded fact does to it.
+"""A program as what decides what happens next in a run, beside the agent's rules in ``core.machine``.
 
-It stands beside ``core.machine`` as the generator stands beside the fold: ``upcoming`` is its ``advance``, ``saw`` its
-``evolve``. Running, replay and resume are the same loop over the two; replay compares where running performs.
+The generator stands beside the fold: ``decide`` is its ``advance``, ``note`` its ``evolve``. One loop runs both, and
+replay compares where running performs.
 
 Rule 1: the interpreter is sent recorded answers only, so that running it again says the same.
 Rule 2: where an agent's frame runs, the machine says what is next, and the program waits for its result.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from stackmem.core import limits, machine
 from stackmem.core.budgets import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
@@ -33,70 +33,49 @@ from stackmem.core.program_facts import (
     Note,
     ProgramHalted,
     ProgramReturned,
+    ProgramStarted,
     Said,
     ToolAnswered,
     UserAnswered,
     Waited,
 )
-from stackmem.core.requests import AskModel, ReadClock
-from stackmem.core.requests import Effect as MachineEffect
+from stackmem.core.requests import AskModel, AskUser, Effect, InvokeTool, LoadSource, Parallel, ReadClock, Wait
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import clip_chars, mark_cut, whole
 
 from . import chunks
-from .effects import (
-    AskUser,
+from .frame.task_text import long_inputs, schema_text, task_text
+from .frame.values import as_text, digest_of, measured
+from .interpreter import Ended, Interpreter
+from .operations import (
     ChunkAnswer,
     Complete,
     DropChunk,
-    Effect,
     EnterFrame,
     FrameAnswer,
     Group,
     Halted,
-    InvokeTool,
     KeepChunk,
     LeaveFrame,
     ListChunks,
-    LoadSource,
+    Operation,
     Program,
     ReadChunk,
     RunFrame,
     Say,
     Single,
     Value,
-    Wait,
 )
-from .frame.task_text import long_inputs, schema_text, task_text
-from .frame.values import as_text, digest_of, measured
-from .interpreter import Ended, Interpreter
-from .questions import Question, ReadSpending, answers, asked_model, frame_answer, given_up, spending, take
-
-Asked = AskModel | InvokeTool | LoadSource | AskUser | Wait
+from .questions import Question, ReadSpending, asked_model, frame_answer, given_up, spending, take
 
 
-class Outside(Struct, frozen=True):
-    """What the world is asked: several things at once where a group is.
-
-    Attributes:
-        asked: Branch (None for what stands alone) and effect, in the order asked.
-        most: How many may run at a time.
-
-    """
-
-    asked: tuple[tuple[int | None, Asked], ...]
-    most: int = 1
-
-
-Upcoming = Event | MachineEffect | Outside | None
-
-
-class Course:
+class ProgramDecider:
     """One program under way, and where it stands beside the machine."""
 
     def __init__(
         self,
+        begun: ProgramStarted,
         make: Callable[[], Program],
         strategy: MemoryStrategy,
         open_strategy: Callable[[str], MemoryStrategy],
@@ -108,12 +87,14 @@ class Course:
         """Start the interpreter.
 
         Args:
+            begun: The fact that it begins with, once the run has started.
             make: The program from its beginning; called again where a halted run is resumed.
             text_of: The text of a source, by its digest.
             tell: Told of every happening, see ``language.Happening``.
             keep: Whether answers are kept, so that a halted program can be taken up again.
 
         """
+        self._begun = begun
         self._strategy, self._open_strategy = strategy, open_strategy
         self._text_of, self._tell, self._keep = text_of, tell, keep
         self._questions: list[Question] = []
@@ -126,7 +107,7 @@ class Course:
         self._interpreter = Interpreter(make, tell, keep=keep)
 
     @property
-    def asked(self) -> Effect | ReadSpending | Note | Ended:
+    def asked(self) -> Operation | ReadSpending | Note | Ended:
         """What the interpreter waits for, or how it ended."""
         return self._interpreter.asked
 
@@ -135,8 +116,10 @@ class Course:
         """What the program returned; None before, and where it halted."""
         return self.asked.value if isinstance(self.asked, Ended) else None
 
-    def upcoming(self, state: State) -> Upcoming:
+    def decide(self, state: State) -> Event | Effect | None:
         """What happens next: a fact that follows, something to ask of the world, or None when the run is over."""
+        if state.program is None and state.stack and state.end is None:
+            return self._begun
         if state.end is not None or not state.stack or state.running.program != "steps":
             return machine.advance(state, self._strategy)
         aligned = self._aligned(state)
@@ -164,7 +147,7 @@ class Course:
                 case _:
                     return self._follows(asked, state)
 
-    def _follows(self, asked: Effect | Note | Ended, state: State) -> Upcoming:
+    def _follows(self, asked: Operation | Note | Ended, state: State) -> Event | Effect | None:
         match asked:
             case Say():
                 return Said(whole(asked.text))
@@ -175,7 +158,7 @@ class Course:
                     state.running.id, clip_chars(whole(asked.result), PROGRAM_RESULT_CHARS) or "(nothing)"
                 )
             case AskUser() | Wait():
-                return self._bounded(state, Outside(((None, asked),)))
+                return self._bounded(state, asked)
             case Ended():
                 return _ended(asked, state)
             case _:
@@ -191,7 +174,7 @@ class Course:
             return FramePopped(state.running.id, "(left by a halt)", forced="halted")
         return _entered(self._interpreter.frames[have], state) if have < want else None
 
-    def _questioned(self, state: State) -> Upcoming:
+    def _questioned(self, state: State) -> Event | Effect | None:
         """What is still to be asked; None once all answers were there and the program was sent them."""
         if not self._questions:
             self._question(state)
@@ -200,9 +183,9 @@ class Course:
             over = given_up(question, state)
             if over is not None:
                 return over
-        outside = [question for question in waiting if not isinstance(question.effect, RunFrame)]
-        if outside:
-            return self._bounded(state, self._outside(outside, state))
+        effect = self._effect([question for question in waiting if not isinstance(question.effect, RunFrame)], state)
+        if effect is not None:
+            return self._bounded(state, effect)
         if waiting:
             return self._pushed(waiting[0], state)
         found = tuple(question.answer for question in self._questions)
@@ -214,52 +197,57 @@ class Course:
         asked = self.asked
         self._group = isinstance(asked, Group)
         if isinstance(asked, Group):
-            self._questions = [Question(effect, branch) for branch, effect in enumerate(asked.effects)]
+            self._questions = [Question(effect, branch) for branch, effect in enumerate(asked.operations)]
         elif isinstance(asked, Single):
             self._questions = [Question(asked)]
 
-    def _outside(self, waiting: list[Question], state: State) -> Outside:
-        """All that can be asked now: completions no more than the steps left allow."""
+    def _effect(self, waiting: list[Question], state: State) -> Effect | None:
+        """What can be asked now: no more completions than steps are left; what is due comes before anything new."""
         left = None if state.limits.steps is None else state.limits.steps - state.step
-        found: list[tuple[int | None, Asked]] = []
+        asked: list[tuple[int | None, AskModel | InvokeTool | LoadSource]] = []
         rank = 0
         for question in waiting:
-            effect = question.effect
-            if isinstance(effect, Complete):
+            operation = question.effect
+            if self._midway and question.branch not in self._due:
+                continue
+            if isinstance(operation, Complete):
                 if left is None or rank < max(1, left):
-                    found.append((question.branch, asked_model(question, effect, state, rank)))
+                    asked.append((question.branch, asked_model(question, operation, state, rank)))
                 rank += 1
-            elif not isinstance(effect, RunFrame):
-                found.append((question.branch, effect))
-        most = self.asked.most if isinstance(self.asked, Group) else 1
-        self._due = self._due or {branch for branch, _ in found}
-        return Outside(tuple(found), max(1, most))
+            elif not isinstance(operation, RunFrame):
+                asked.append((question.branch, operation))
+        self._due = self._due or {branch for branch, _ in asked}
+        if not isinstance(self.asked, Group):
+            return asked[0][1] if asked else None
+        branches = tuple((branch or 0, effect) for branch, effect in asked)
+        return Parallel(branches, max(1, self.asked.most)) if branches else None
 
-    def _bounded(self, state: State, outside: Outside) -> Upcoming:
+    def _bounded(self, state: State, effect: Effect) -> Event | Effect | None:
         """What is asked, unless a limit of the run is spent or must be looked at first."""
         if self._midway and self._due:
-            return outside  # it was begun within the limits, and is asked as a whole
+            return effect  # it was begun within the limits, and is asked as a whole
         if limits.needs_clock(state) and not state.clock_fresh:
             return ReadClock()
-        requests = [effect for _, effect in outside.asked if isinstance(effect, AskModel)]
-        waits = [effect.seconds for _, effect in outside.asked if isinstance(effect, Wait)]
+        asked = [each for _, each in effect.branches] if isinstance(effect, Parallel) else [effect]
+        requests = [each for each in asked if isinstance(each, AskModel)]
+        waits = [each.seconds for each in asked if isinstance(each, Wait)]
         spent = limits.ending(state, max((*waits, *(request.wait_seconds for request in requests)), default=0.0))
         if spent is not None and (requests or spent == "limit:seconds"):
             return RunEnded(spent, so_far(state))
-        return outside
+        return effect
 
-    def _pushed(self, question: Question, state: State) -> Upcoming:
+    def _pushed(self, question: Question, state: State) -> Event | Effect | None:
         """The frame of the work that is handed to the agent; its long inputs are written first."""
         effect = question.effect
         assert isinstance(effect, RunFrame)  # noqa: S101 - its caller looked
         if state.running.depth >= PROGRAM_DEPTH:
             self._questions = []
             self._interpreter.refuse(_too_deep())
-            return self.upcoming(state)
+            return self.decide(state)
         frame = f"frame-{state.pushes + 1}"
         files = long_inputs(effect, frame)
         if self._written < len(files):
-            return self._bounded(state, Outside(((None, files[self._written]),)))
+            return self._bounded(state, files[self._written])
         budgets = state.begun.budgets
         return FramePushed(
             frame=frame,
@@ -278,11 +266,7 @@ class Course:
         self._tell, self._keep = tell, False
         self._interpreter.listen(tell)
 
-    def told(self, event: Event) -> None:
-        """Pass on a fact that nothing in the program follows from."""
-        self._tell(event)
-
-    def saw(self, event: Event, after: State) -> None:
+    def note(self, event: Event, after: State) -> None:
         """Take note of a fact and of the state that it makes; the program goes on where it answers it."""
         self._tell(event)
         match event:
@@ -312,7 +296,7 @@ class Course:
     def _answered(self, event: Event) -> None:
         waiting = [question for question in self._questions if not question.done]
         for question in waiting:
-            if answers(question, event):
+            if question.answered_by(event):
                 self._due.discard(question.branch)
                 self._midway = bool(self._due)
                 take(question, event, self._text_of)

@@ -21,11 +21,10 @@ from stackmem.core.program_facts import (
     UserAnswered,
     Waited,
 )
-from stackmem.core.requests import AskModel, Effect
+from stackmem.core.requests import AskModel, AskUser, Effect, InvokeTool, LoadSource, Parallel, Wait
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer
-from stackmem.languages.course import Course, Outside
-from stackmem.languages.effects import AskUser, InvokeTool, LoadSource, Wait
+from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 from stackmem.trace.program import launch_of
 from stackmem.trace.record import Record
@@ -55,7 +54,7 @@ class Played:
         self.start = started(budgets=Budgets(heap_chars=100_000), **more)
         strategy = open_strategy("stackheap")
         launch = launch_of(self.begun, self.start, text)
-        self.course = Course(lambda: tiny.start(launch), strategy, open_strategy, self.text_of)
+        self.program = ProgramDecider(self.begun, lambda: tiny.start(launch), strategy, open_strategy, self.text_of)
         self.state = State()
         for event in (self.start, self.begun):
             self.add(event)
@@ -66,20 +65,18 @@ class Played:
     def add(self, event: Event) -> None:
         self.events.append(event)
         self.state = evolve(self.state, event)
-        self.course.saw(event, self.state)
+        self.program.note(event, self.state)
 
     def play(self) -> Played:
         for _ in range(10_000):
-            upcoming = self.course.upcoming(self.state)
+            upcoming = self.program.decide(self.state)
             if upcoming is None:
                 return self
-            if isinstance(upcoming, Outside):
-                for branch, effect in upcoming.asked:
+            if isinstance(upcoming, Parallel):
+                for branch, effect in upcoming.branches:
                     self.add(self.answer(branch, effect))
-            elif isinstance(upcoming, AskModel):
-                self.add(self.replied(None, upcoming))
             elif isinstance(upcoming, Effect):
-                raise AssertionError(upcoming)
+                self.add(self.answer(None, upcoming))
             else:
                 self.add(upcoming)
         raise AssertionError("it never ends")
@@ -119,7 +116,7 @@ class Played:
 
 def test_a_program_ends_with_its_value_and_every_fact_follows_from_it_again() -> None:
     played = Played("say hello $who\nrepeat 3", inputs={"who": "bob"}).play()
-    assert played.course.value == 3
+    assert played.program.value == 3
     assert played.state.outcome == "finished"
     assert [event.text for event in played.events if isinstance(event, Said)] == ["hello bob"]
     assert played.replay().events == len(played.events)
@@ -135,14 +132,14 @@ def test_a_fact_that_does_not_follow_is_found_in_replay(at: int) -> None:
 
 def test_completions_count_as_steps_and_their_prompts_are_compared() -> None:
     played = Played("ask what?\nask $it again?", ("first", "second")).play()
-    assert (played.course.value, played.state.step, played.state.usage.output) == ("second", 2, 40)
+    assert (played.program.value, played.state.step, played.state.usage.output) == ("second", 2, 40)
     assert played.replay().prompts == 2
     assert "first again?" in str(played.asked[1].view.messages)
 
 
 def test_a_reply_that_does_not_fit_its_schema_is_asked_for_again_three_times() -> None:
     good = Played("ask_json a number", ("no json", '{"n": "x"}', '```json\n{"n": 4}\n```')).play()
-    assert good.course.value == {"n": 4}
+    assert good.program.value == {"n": 4}
     assert "$.n must be of type integer" in str(good.asked[2].view.messages)
     bad = Played("ask_json a number", ("a", "b", "c", "d")).play()
     assert bad.state.outcome == "halted"
@@ -157,7 +154,7 @@ def test_a_frame_of_the_agent_has_its_task_whole_and_its_result_must_fit() -> No
         call("pop_frame", result='{"n": 7}'),
     )
     played = Played("frame Count the files.", replies).play()
-    assert played.course.value == {"n": 7}
+    assert played.program.value == {"n": 7}
     prompt = str(played.asked[0].view.messages)
     assert "Count the files." in prompt
     assert "- be quick" in prompt
@@ -170,7 +167,7 @@ def test_a_frame_of_the_agent_has_its_task_whole_and_its_result_must_fit() -> No
 
 def test_a_frame_whose_third_result_does_not_fit_has_failed() -> None:
     played = Played("tolerate frame Count.", tuple(call("pop_frame", result="x") for _ in range(3))).play()
-    assert played.course.value == ["misfit", "3 results did not fit what is asked for"]
+    assert played.program.value == ["misfit", "3 results did not fit what is asked for"]
     played.replay()
 
 
@@ -198,17 +195,17 @@ def test_answers_of_a_group_are_delivered_in_the_order_asked() -> None:
     played = Played("both shell a & ask b & load c & frame Count.", ("B", call("pop_frame", result='{"n": 1}')))
 
     while True:
-        upcoming = played.course.upcoming(played.state)
+        upcoming = played.program.decide(played.state)
         if upcoming is None:
             break
-        if isinstance(upcoming, Outside):
-            for branch, effect in reversed(upcoming.asked):
+        if isinstance(upcoming, Parallel):
+            for branch, effect in reversed(upcoming.branches):
                 played.add(played.answer(branch, effect))
-        elif isinstance(upcoming, AskModel):
-            played.add(played.replied(None, upcoming))
-        elif not isinstance(upcoming, Effect):
+        elif isinstance(upcoming, Effect):
+            played.add(played.answer(None, upcoming))
+        else:
             played.add(upcoming)
-    assert played.course.value == [{"ran": {"command": "a"}}, "B", "text of abc", {"n": 1}]
+    assert played.program.value == [{"ran": {"command": "a"}}, "B", "text of abc", {"n": 1}]
     played.replay()
 
 
@@ -230,7 +227,7 @@ def test_a_halt_inside_a_frame_that_opened_since_is_taken_back_with_the_frame() 
     played = Played("use a\nenter f g\nhalt here").play()
     assert len(played.state.stack) == 2
     played.add(RunResumed(Limits(), "bubblewrap", "0"))
-    assert played.course.upcoming(played.state) is not None
+    assert played.program.decide(played.state) is not None
     played.play()
     assert played.state.outcome == "halted"
     played.replay()
@@ -249,7 +246,7 @@ def test_a_question_that_nobody_answers_ends_the_run_and_the_answer_goes_on() ->
 
 def test_chunks_are_kept_under_names_that_can_be_and_two_never_become_one() -> None:
     played = Played("keep my§plan do it\nchunk my§plan\nkeep my¤plan other\nchunks\ndrop my§plan\nchunk my§plan").play()
-    assert "there is no chunk" in played.course.value
+    assert "there is no chunk" in played.program.value
     sizes = [event for event in played.events if type(event).__name__ == "ChunkKept"]
     assert [event.name for event in sizes] == ["my_plan"]  # type: ignore[union-attr]
     played.replay()
@@ -258,13 +255,13 @@ def test_chunks_are_kept_under_names_that_can_be_and_two_never_become_one() -> N
 def test_a_failing_provider_is_asked_again_and_then_ends_the_run_resumable() -> None:
     passing = ModelFailed("overloaded", "busy")
     played = Played("ask a", (passing, passing, "done")).play()
-    assert played.course.value == "done"
+    assert played.program.value == "done"
     assert [asked.attempt for asked in played.asked] == [1, 2, 3]
     ended = Played("ask a", (ModelFailed("authentication", "no key"),)).play()
     assert ended.state.outcome == "model_error"
     ended.replies = ["yes"]
     ended.add(RunResumed(Limits(), "bubblewrap", "0"))
-    assert ended.play().course.value == "yes"
+    assert ended.play().program.value == "yes"
     ended.replay()
 
 
@@ -276,7 +273,7 @@ def test_a_round_whose_completions_all_fail_for_good_ends_the_run_once_all_of_it
     ended.replay()
     ended.replies = ["A", "B"]
     ended.add(RunResumed(Limits(), "bubblewrap", "0"))
-    assert ended.play().course.value == ["A", "B", "C"]
+    assert ended.play().program.value == ["A", "B", "C"]
     ended.replay()
 
 

@@ -1,8 +1,11 @@
-"""What a program asks of the world, and what it is sent: the seam between every language and the machine.
+"""What a program does by asking, and what it is sent: the seam between every language and the machine.
 
-A program is a generator. It yields an effect and is sent its answer, or yields a note (a fact of
-``core.program_events``) and is sent None; it returns its value, or raises ``Halted``. It is replayed by running it
+A program is a generator. It yields an operation and is sent its answer, or yields a note (a fact of
+``core.program_facts``) and is sent None; it returns its value, or raises ``Halted``. It is replayed by running it
 again against the recorded answers, so it reads no clock, no file and no random number, and iterates over no set.
+
+Operations that are effects as they stand (``InvokeTool LoadSource AskUser Wait``) are defined in ``core.requests``;
+``languages.program`` settles the others, by a fact, from the state, or by another effect.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from msgspec import Struct
 
 from stackmem.core.messages import Breakpoint, Message, Text, Usage
 from stackmem.core.program_facts import Note, ToolFailure
+from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
 from stackmem.errors import ProgramError
 
 
@@ -30,23 +34,6 @@ class Halted(ProgramError):  # noqa: N818 - a report, not a crash; the word of e
     def __init__(self, kind: str, report: str, path: str = "") -> None:
         super().__init__(report)
         self.kind, self.report, self.path = kind, report, path
-
-
-class InvokeTool(Struct, frozen=True):
-    """Call a tool; answered by ``ToolAnswer``.
-
-    Built in: ``shell(command, working_directory?, env?)`` gives ``{stdout, stderr, exit_code}``; ``read_file(path)``
-    the text; ``write_file(path, content)`` and ``make_directory(path)`` nothing; ``list_files(path?)`` a list of paths.
-    Relative paths are of the workspace. Every other name is a tool of the person's own.
-
-    Attributes:
-        timeout_seconds: Of a command, at most 3,600; None is the run's own limit.
-
-    """
-
-    tool: str
-    arguments: dict[str, Any] = {}
-    timeout_seconds: float | None = None
 
 
 class ToolAnswer(Struct, frozen=True):
@@ -162,33 +149,6 @@ class Say(Struct, frozen=True):
     text: str
 
 
-class AskUser(Struct, frozen=True):
-    """Ask the person; sent the answer's text. Where nobody answers, the run ends ``input_needed``, resumable."""
-
-    question: str
-
-
-class Wait(Struct, frozen=True):
-    """Wait; sent None."""
-
-    seconds: float
-
-
-class LoadSource(Struct, frozen=True):
-    """Read a source (a program, a library, a configuration); answered by ``Source``.
-
-    Attributes:
-        path: Relative to ``beside``'s folder.
-        beside: The source that names it; empty is the program itself. ``stackmem:NAME`` is a packaged one.
-        listing: Read a folder instead: the text is one name a line, sorted.
-
-    """
-
-    path: str
-    beside: str = ""
-    listing: bool = False
-
-
 class Source(Struct, frozen=True):
     """A source.
 
@@ -243,28 +203,28 @@ class ChunkAnswer(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Several effects at once; sent a tuple of their answers, in the order asked.
+    """Several operations at once; sent a tuple of their answers, in the order asked.
 
     Attributes:
-        effects: Tools, completions, sources and frames; what must not run beside another is run by itself.
+        operations: Tools, completions, sources and frames; what must not run beside another is run by itself.
         most: How many may run at a time.
 
     """
 
-    effects: tuple[InvokeTool | Complete | RunFrame | LoadSource, ...]
+    operations: tuple[InvokeTool | Complete | RunFrame | LoadSource, ...]
     most: int = 4
 
 
 Single = InvokeTool | Complete | RunFrame | LoadSource
-Effect = (
+Operation = (
     Single | EnterFrame | LeaveFrame | Say | AskUser | Wait | KeepChunk | ReadChunk | DropChunk | ListChunks | Group
 )  # fmt: skip
 Answer = Any
-"""Depends on the effect; each effect's docstring names it. Use ``answer: ToolAnswer = yield InvokeTool(...)``."""
+"""Depends on the operation; each one's docstring names it. Use ``answer: ToolAnswer = yield InvokeTool(...)``."""
 Value = Any
 """A JSON value."""
 
-Program = Generator[Effect | Note, Answer, Value]
+Program = Generator[Operation | Note, Answer, Value]
 
 
 def prompt(text: str) -> tuple[Message, ...]:
