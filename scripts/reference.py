@@ -19,7 +19,7 @@ from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.pricing import Price
 from stackmem.core.program_facts import Continued
 from stackmem.core.requests import Effect
-from stackmem.core.tool_schemas import spec
+from stackmem.core.tool_schemas import parameters, spec
 from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
 from stackmem.trace.record import Record
@@ -137,7 +137,8 @@ def tools() -> str:
     for strategy, make in sorted(STRATEGIES.items(), reverse=True):
         for call in make("").tools:
             tool = spec(call, slots)
-            needed = [f"`{field.name}`" + ("" if field.required else "?") for field in fields(call)]
+            required = json.decode(tool.schema)["required"]
+            needed = [f"`{name}`" + ("" if name in required else "?") for name in parameters(call)]
             key = f"| `{tool.name}` | {', '.join(needed)} |"
             offered.setdefault(key, []).append(f"`{strategy}`")
     rows = ["| tool | parameters | offered by |", "|---|---|---|"]

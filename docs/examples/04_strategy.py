@@ -17,7 +17,7 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Text, Thinking, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import Reply, Result, State, Turn
-from stackmem.core.tools import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+from stackmem.core.tools import END_RUN, ListFiles, ReadFile, RunCommand, Tool, WriteFile
 from stackmem.memory.shared.constants import run_constants
 from stackmem.memory.shared.conversation import Conversation, extend, rolling_breakpoints
 from stackmem.memory.shared.parameters import Count
@@ -29,7 +29,7 @@ class Masked(Struct, frozen=True):
 
     keep: int = 2
     name: str = "masked"
-    tools: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand, EndRun)
+    tools: tuple[Tool, ...] = (ReadFile, WriteFile, ListFiles, RunCommand, END_RUN)
     prompt: str = "full"
     prefix_stable: bool = False
 

@@ -17,7 +17,7 @@ from .retries import wait_seconds
 from .state import Compaction, Frame, Reply, State, Turn
 
 
-def asking(state: State, view: View) -> AskModel:
+def model_request(state: State, view: View) -> AskModel:
     """The request that shows the model ``view``."""
     return AskModel(
         view=view,
@@ -39,22 +39,22 @@ def compact(state: State, view: View, up_to_step: int) -> Compact:
         view: Ends with what asks for the text.
 
     """
-    return Compact(asking(state, view), state.running.id, up_to_step)
+    return Compact(model_request(state, view), state.running.id, up_to_step)
 
 
-def kept(frame: Frame, up_to_step: int) -> list[Turn]:
+def turns_after(frame: Frame, up_to_step: int) -> list[Turn]:
     """The turns after the reply of that step and its answer, without compactions."""
-    found: list[Turn] = []
+    newest: list[Turn] = []
     for turn in reversed(frame.turns):
         if isinstance(turn, Reply) and turn.step <= up_to_step:
             break
-        found.append(turn)
-    found.reverse()
-    first = next((place for place, turn in enumerate(found) if isinstance(turn, Reply)), len(found))
-    return [turn for turn in found[first:] if not isinstance(turn, Compaction)]
+        newest.append(turn)
+    newest.reverse()
+    first = next((place for place, turn in enumerate(newest) if isinstance(turn, Reply)), len(newest))
+    return [turn for turn in newest[first:] if not isinstance(turn, Compaction)]
 
 
-def due(state: State, effect: Effect | None) -> Effect | None:
+def upkeep_effect(state: State, effect: Effect | None) -> Effect | None:
     """A strategy's effect, unless it is a compaction on top of one that no reply has followed."""
     if not isinstance(effect, Compact):
         return effect
@@ -64,17 +64,17 @@ def due(state: State, effect: Effect | None) -> Effect | None:
     return effect
 
 
-def compacted(state: State, event: ContextCompacted) -> State:
+def apply_compaction(state: State, event: ContextCompacted) -> State:
     """The state with the text standing for what it tells of."""
     frame = state.running
     shorter = replace(
         frame,
         turns=frame.turns.append(Compaction(event.text, event.up_to_step, state.step, state.heap)),
         prompt_tokens=0,
-        chars=frame.opened_chars + len(event.text) + sum(map(turn_chars, kept(frame, event.up_to_step))),
+        chars=frame.opened_chars + len(event.text) + sum(map(turn_chars, turns_after(frame, event.up_to_step))),
         told=frame.told - {"window"},
     )
-    after = replace(state.paid(event), stack=(*state.stack[:-1], shorter))
+    after = replace(state.with_cost(event), stack=(*state.stack[:-1], shorter))
     if limits.closing(after) is not None:
         return after
     return replace(after, stack=(*after.stack[:-1], replace(shorter, refused=0)))

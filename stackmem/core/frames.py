@@ -14,28 +14,15 @@ from msgspec.structs import asdict, replace
 
 from . import limits, programs
 from .budgets import PROMPT_CHARS, Budgets
-from .facts import CallRejected, Event, FramePopped, FramePushed, RunStarted
+from .facts import FramePopped, FramePushed, RunStarted
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with
 from .log import Log
 from .messages import Text, ToolCall
 from .requests import DigestSources, Effect, ReadClock, Verify
 from .state import Frame, Notice, Pending, PoppedFrame, Registers, Reply, Result, State, Turn
 from .text import clip_chars, edit_distance, mark_cut, tail
-from .tools import (
-    Branch,
-    Call,
-    Delegate,
-    PopCall,
-    PopFrame,
-    Prompted,
-    PushBare,
-    PushCall,
-    PushContext,
-    PushFork,
-    PushFrame,
-    StoreEntry,
-    tool_name,
-)
+from .tool_schemas import parameters, tool_named
+from .tools import Branch, Call, Delegate, PopCall, PopFrame, PushFrame, Refusal, StartCall, StoreEntry, Tool, tool_name
 
 ROOT_RETURNS = "What was built or changed, how it was verified, and what is open."
 NOT_VERIFIED = "not verified"
@@ -67,73 +54,68 @@ def standing_chars(start: RunStarted) -> int:
     return len(start.system) + tools + 1_000
 
 
-def push(state: State, call: PushCall, pending: Pending) -> Event | Effect:
-    """The new frame, the digests it needs first, or the refusal."""
-    budgets, store = state.begun.budgets, stored_by(call)
-    found = _measured(asdict(call), budgets, call.__struct_fields__)
-    found += faults(state.heap, store, budgets) + _typos(state, call)
-    if isinstance(call, PushContext | PushBare):
-        objective, return_spec, limit = mark_cut(" ".join(call.context.split()), budgets.intent_chars), "", ""
-    else:
-        objective, return_spec, limit = call.objective, call.return_spec, call.constraint
+def push(state: State, call: PushFrame, told: Collection[str], pending: Pending) -> FramePushed | Effect | Refusal:
+    """The new frame, the digests it needs first, or the refusal.
+
+    Args:
+        told: The parameters that the model is told of.
+
+    """
+    budgets, store = state.begun.budgets, call.store
+    wrong = _text_faults(asdict(call), budgets, told) + faults(state.heap, store, budgets) + _typos(state, call)
     deepest = state.running.depth - state.running.pushed_at >= budgets.depth
     if deepest:
-        found.insert(0, f"this frame is at depth {state.running.depth}, the deepest allowed; do the work here, or pop")
-    if found:
-        return CallRejected("too_deep" if deepest else "push_refused", "push_frame refused: " + "; ".join(found))
-    blocked = _sources(state, "push_frame", store, pending)
-    if blocked is not None:
-        return blocked
-    if limits.constraint(limit).seconds is not None and not state.clock_fresh:
+        wrong.insert(0, f"this frame is at depth {state.running.depth}, the deepest allowed; do the work here, or pop")
+    if wrong:
+        return Refusal("too_deep" if deepest else "push_refused", "push_frame refused: " + "; ".join(wrong))
+    obstacle = _source_obstacle(state, "push_frame", store, pending)
+    if obstacle is not None:
+        return obstacle
+    if limits.constraint(call.constraint).seconds is not None and not state.clock_fresh:
         return ReadClock()  # the child's seconds count from now
     known = state.heap.chunks.keys() | {entry.name for entry in store}
     return FramePushed(
         frame=f"frame-{state.pushes + 1}",
         name=call.name,
-        intent=objective,
-        return_spec=return_spec,
-        constraint=limit if limit.strip() else limits.left(state),
+        intent=call.objective or mark_cut(" ".join(call.context.split()), budgets.intent_chars),
+        return_spec=call.return_spec,
+        constraint=call.constraint if call.constraint.strip() else limits.left(state),
         context=call.context,
         stored=tuple(entry.name for entry in store),
         missing=tuple(name for name in pointers(call) if name not in known),
     )
 
 
-def start_prompted(state: State, call: Prompted) -> FramePushed | CallRejected:
+def start_prompted(state: State, call: StartCall) -> FramePushed | Refusal:
     """The frame of a sub-agent or a branch, or the refusal. It has no registers: its prompt is its context."""
     budgets, tool = state.begun.budgets, tool_name(call)
-    found = name_faults("name", call.name, budgets)
+    wrong = name_faults("name", call.name, budgets)
     if len(call.prompt) > PROMPT_CHARS:
-        found.append(f"prompt is {len(call.prompt):,} chars, maximum is {PROMPT_CHARS:,}; put data in files, name them")
+        wrong.append(f"prompt is {len(call.prompt):,} chars, maximum is {PROMPT_CHARS:,}; put data in files, name them")
     elif not call.prompt.strip():
-        found.append(f"prompt is empty (0 chars), maximum is {PROMPT_CHARS:,}; say what to do and what to report")
+        wrong.append(f"prompt is empty (0 chars), maximum is {PROMPT_CHARS:,}; say what to do and what to report")
     deepest = state.running.depth - state.running.pushed_at >= budgets.depth
     if deepest:
-        found.insert(0, f"this is depth {state.running.depth}, the deepest allowed; do the work here, or return")
-    if found:
-        return CallRejected("too_deep" if deepest else "push_refused", f"{tool} refused: " + "; ".join(found))
+        wrong.insert(0, f"this is depth {state.running.depth}, the deepest allowed; do the work here, or return")
+    if wrong:
+        return Refusal("too_deep" if deepest else "push_refused", f"{tool} refused: " + "; ".join(wrong))
     intent = mark_cut(" ".join(call.prompt.split()), budgets.intent_chars)
     return FramePushed(f"frame-{state.pushes + 1}", call.name, intent, "", "", call.prompt)
 
 
-def stored_by(call: Call | None) -> tuple[StoreEntry, ...]:
-    """The chunks that a push or a pop stores along the way."""
-    return call.store if isinstance(call, PushFrame | PushFork | PushContext | PopFrame) else ()
-
-
-def unmeasured(asked: ToolCall, budgets: Budgets, offered: tuple[type[Call], ...]) -> str:
+def with_budget_faults(refusal: Refusal, asked: ToolCall, budgets: Budgets, offered: tuple[Tool, ...]) -> Refusal:
     """What else is wrong with a push whose arguments do not even parse; every fault is told at once."""
-    kind = next((one for one in offered if tool_name(one) == asked.name), PushFrame)
-    if asked.name != "push_frame" or not isinstance(asked.arguments, dict):
-        return ""
-    found = _measured(asked.arguments, budgets, kind.__struct_fields__)
-    return f". By its budgets: {'; '.join(found)}" if found else ""
+    if asked.name != tool_name(PushFrame) or not isinstance(asked.arguments, dict):
+        return refusal
+    wrong = _text_faults(asked.arguments, budgets, parameters(tool_named(asked.name, offered) or PushFrame))
+    more = f". By its budgets: {'; '.join(wrong)}" if wrong else ""
+    return replace(refusal, way_out=refusal.way_out + more)
 
 
-def _measured(given: Mapping[str, object], budgets: Budgets, fields: Collection[str]) -> list[str]:
+def _text_faults(given: Mapping[str, object], budgets: Budgets, fields: Collection[str]) -> list[str]:
     """The faults of a push's texts, each with its length and its maximum; ``given`` may hold anything."""
     name = given.get("name")
-    found = name_faults("name", name if isinstance(name, str) else "", budgets)
+    wrong = name_faults("name", name if isinstance(name, str) else "", budgets)
     rows = (
         ("objective", budgets.intent_chars, True),
         ("context", budgets.context_chars, True),
@@ -146,65 +128,63 @@ def _measured(given: Mapping[str, object], budgets: Budgets, fields: Collection[
             continue
         text = given.get(label)
         if isinstance(text, str) and len(text) > most:
-            found.append(f"{label} is {len(text)} chars, maximum is {most}; move data to the heap and point to it")
+            wrong.append(f"{label} is {len(text)} chars, maximum is {most}; move data to the heap and point to it")
         elif needed and not (isinstance(text, str) and text.strip()):
-            found.append(f"{label} is empty (0 chars), maximum is {most}; say what the child needs to know")
-    return found
+            wrong.append(f"{label} is empty (0 chars), maximum is {most}; say what the child needs to know")
+    return wrong
 
 
-def pointers(call: PushCall) -> list[str]:
+def pointers(call: PushFrame) -> list[str]:
     """Chunk names that the objective and the context mention, in order, once each."""
-    return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{_objective(call)}\n{call.context}")))
+    return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{call.objective}\n{call.context}")))
 
 
-def _objective(call: PushCall) -> str:
-    return "" if isinstance(call, PushContext | PushBare) else call.objective
-
-
-def _typos(state: State, call: PushCall) -> list[str]:
+def _typos(state: State, call: PushFrame) -> list[str]:
     budgets = state.begun.budgets
-    if len(_objective(call)) > budgets.intent_chars or len(call.context) > budgets.context_chars:
+    if len(call.objective) > budgets.intent_chars or len(call.context) > budgets.context_chars:
         return []  # the texts must change anyway, and their pointers are without number
-    known = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in stored_by(call))]))
-    found = []
+    known = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in call.store)]))
+    wrong = []
     for name in pointers(call):
         nearby = [] if name in known else known[: 2 * budgets.heap_chunks]
         near = [other for other in nearby if edit_distance(name, other[:80], 2) <= 2]
         if near:
-            found.append(f"heap {name!r} does not exist; did you mean {', '.join(map(repr, near[:3]))}?")
-    return found
+            wrong.append(f"heap {name!r} does not exist; did you mean {', '.join(map(repr, near[:3]))}?")
+    return wrong
 
 
-def _sources(state: State, tool: str, entries: tuple[StoreEntry, ...], pending: Pending) -> Event | Effect | None:
+def _source_obstacle(
+    state: State, tool: str, entries: tuple[StoreEntry, ...], pending: Pending
+) -> DigestSources | Refusal | None:
     """What stands between ``entries`` and the heap: the digests to take first, or a refusal by them."""
     if not any(entry.source for entry in entries):
         return None
     if pending.digests is None:
         return DigestSources(sources_with(state.heap, entries))
-    found = source_faults(entries, pending.digests)
-    return CallRejected("bad_source", f"{tool} refused: " + "; ".join(found)) if found else None
+    wrong = source_faults(entries, pending.digests)
+    return Refusal("bad_source", f"{tool} refused: " + "; ".join(wrong)) if wrong else None
 
 
-def pop(state: State, call: PopCall, pending: Pending) -> Event | Effect:
+def pop(state: State, call: PopCall, pending: Pending) -> FramePopped | Effect | Refusal:
     """The frame's end, what must happen before it, or the refusal."""
     budgets = state.begun.budgets
     frame = state.running
     most = programs.result_chars(frame, budgets)
-    store, tool = stored_by(call), tool_name(call)
-    found = []
+    store, tool = entries_of(call), tool_name(call)
+    wrong = []
     if len(call.result) > most:
-        found.append(f"result is {len(call.result)} chars, maximum is {most}; shorten it and point to where data is")
+        wrong.append(f"result is {len(call.result)} chars, maximum is {most}; shorten it and point to where data is")
     elif not call.result.strip():
-        found.append(f"result is empty (0 chars), maximum is {most}; report what was done, how verified, what is open")
-    found += faults(state.heap, store, budgets)
-    if found:
-        return CallRejected("pop_refused", f"{tool} refused: " + "; ".join(found))
-    misfit = programs.unfit(frame, call.result)
+        wrong.append(f"result is empty (0 chars), maximum is {most}; report what was done, how verified, what is open")
+    wrong += faults(state.heap, store, budgets)
+    if wrong:
+        return Refusal("pop_refused", f"{tool} refused: " + "; ".join(wrong))
+    misfit = programs.refuse_misfit(frame, call.result)
     if misfit is not None:
         return misfit
-    blocked = _sources(state, tool, store, pending)
-    if blocked is not None:
-        return blocked
+    obstacle = _source_obstacle(state, tool, store, pending)
+    if obstacle is not None:
+        return obstacle
     if frame.verify and pending.verified is None:
         return Verify(frame.verify, sources_with(state.heap, store))
     verified = pending.verified.outcome if pending.verified else ""
@@ -237,8 +217,16 @@ def so_far(state: State) -> str:
     return clip_chars("\n".join(told), state.begun.budgets.root_result_chars)
 
 
-def pushed(state: State, event: FramePushed, call: PushCall | Prompted, call_id: str, heap: Heap) -> State:
+def entries_of(call: Call | None) -> tuple[StoreEntry, ...]:
+    """The chunks that a push or a pop stores along the way."""
+    return call.store if isinstance(call, PushFrame | PopFrame) else ()
+
+
+def open_child(state: State, event: FramePushed, heap: Heap) -> State:
     """The state with the child running; ``heap`` holds what the push stored."""
+    call = state.pending.call if state.pending else None
+    if state.pending is None or not isinstance(call, PushFrame | StartCall):
+        return state
     if isinstance(call, Branch):  # its prompt goes on from the parent's
         chars = int(state.running.context_tokens * 2.5) + len(event.context)
     else:
@@ -255,7 +243,7 @@ def pushed(state: State, event: FramePushed, call: PushCall | Prompted, call_id:
         turns=Log(),
         verify=call.verify.strip() if isinstance(call, PushFrame) else "",
         missing=event.missing,
-        call_id=call_id,
+        call_id=state.pending.calls[0].id,
         parent=state.running.id,
         pushed_at=state.running.pushed_at,
         model=state.running.model,
@@ -269,11 +257,11 @@ def pushed(state: State, event: FramePushed, call: PushCall | Prompted, call_id:
     return replace(state, stack=(*state.stack, child), pushes=state.pushes + 1, heap=heap, pending=None, idle=0)
 
 
-def popped(state: State, event: FramePopped, heap: Heap) -> State:
+def close_running(state: State, event: FramePopped, heap: Heap) -> State:
     """The state with the parent running again and told; ``heap`` holds what the pop stored."""
     frame = state.running
     if frame.program:
-        return programs.closed(replace(state, heap=heap), event)
+        return programs.close_frame(replace(state, heap=heap), event)
     done = PoppedFrame(frame, event.result, state.step, event.forced, event.verified)
     after = replace(
         state, stack=state.stack[:-1], popped=state.popped.append(done), heap=heap, pending=None, failures=(), idle=0
@@ -301,7 +289,7 @@ def _report(state: State, frame: Frame, event: FramePopped, tested: str) -> str:
 
 def _word(state: State) -> str:
     """What the model knows a child as, by the tool that starts one."""
-    words = {"delegate": "sub-agent", "branch": "branch"}
+    words = {tool_name(Delegate): "sub-agent", tool_name(Branch): "branch"}
     return next((words[tool.name] for tool in state.begun.tools if tool.name in words), "frame")
 
 

@@ -87,7 +87,7 @@ class Heap(Struct, frozen=True):
         chunks = {other: chunk for other, chunk in self.chunks.items() if other != name}
         return replace(self, chunks=chunks, chars=self.chars - len(self.chunks[name].content))
 
-    def seen(self, digests: dict[str, str]) -> Heap:
+    def with_digests(self, digests: dict[str, str]) -> Heap:
         """With the sources' digests as they are now; the same heap where none of them is news."""
         if all(self.current.get(path) == digest for path, digest in digests.items()):
             return self
@@ -116,7 +116,7 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
     return " | ".join(parts) + stale
 
 
-def shown(heap: Heap) -> tuple[tuple[object, ...], ...]:
+def index_rows(heap: Heap) -> tuple[tuple[object, ...], ...]:
     """What an index says of each chunk; a conversation that last said something else is told anew."""
     return tuple(
         (chunk.name, len(chunk.content), chunk.description, chunk.source, chunk.written, chunk.read, heap.stale(chunk))

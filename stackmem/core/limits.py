@@ -13,6 +13,7 @@ from functools import lru_cache
 from .budgets import Limits
 from .facts import Ending, NoticeGiven
 from .state import Frame, State
+from .tools import Refusal
 
 TOLD_AT = 0.85
 WINDOW_TOLD_AT = 0.75
@@ -100,17 +101,16 @@ def notice(state: State) -> NoticeGiven | None:
     return None
 
 
-def closing(state: State) -> tuple[str, str] | None:
-    """``(code, reason)`` why the running frame may only use the heap and pop, if so."""
+def closing(state: State) -> Refusal | None:
+    """Why the running frame may only use the heap and pop, if so."""
     for frame in reversed(state.stack):
         spent = _spent(state, frame)
         if spent:
             whose = "this frame" if frame is state.running else f"frame {frame.name!r}, which waits for this one,"
-            return "constraint", f"the constraint of {whose} is spent ({spent}); {_way_out(state)}"
+            return Refusal("constraint", f"the constraint of {whose} is spent ({spent})", _way_out(state))
     if state.running.context_tokens >= WINDOW_CLOSES_AT * state.window_tokens:
-        return "window", (
-            f"this frame's conversation fills {WINDOW_CLOSES_AT:.0%} of the model's window; {_way_out(state)}"
-        )
+        reason = f"this frame's conversation fills {WINDOW_CLOSES_AT:.0%} of the model's window"
+        return Refusal("window", reason, _way_out(state))
     return None
 
 

@@ -14,8 +14,8 @@ from typing import assert_never
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from . import frames, limits, programs
-from .compaction import asking, compacted, due, reply_chars
+from . import frames, limits, memory_tools, programs, retries
+from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
 from .facts import (
     CallAnswered,
     CallRejected,
@@ -41,54 +41,34 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )
-from .memory_tools import allocate, answered, changed_by, changed_heap, free, look_up, plain, read, rewrite, said
 from .messages import ToolCall
 from .program_facts import ProgramEvent
 from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
-from .resume import forked, resumed
-from .retries import CUT_SHORT, after_failure, unusable, wait_seconds
+from .resume import apply_fork, apply_resume
 from .state import Notice, Pending, Reply, Result, State
 from .strategy import MemoryStrategy
 from .text import clip_chars
-from .tool_schemas import parse
+from .tool_schemas import parameters, parse, read, tool_named
 from .tools import (
-    AddNote,
     Branch,
     Call,
     Delegate,
-    EndRun,
-    Expand,
     HeapAlloc,
     HeapFree,
-    HeapList,
     HeapRead,
-    HeapReadFrame,
     HeapWrite,
-    ListFiles,
-    Memory,
-    PopClean,
+    LookupCall,
     PopFrame,
-    PopUnstored,
-    PushBare,
-    PushClean,
-    PushContext,
-    PushFork,
     PushFrame,
-    PushUnstored,
-    ReadFile,
+    Refusal,
     Return,
-    RunCommand,
+    Tool,
     WorkspaceCall,
-    WriteFile,
+    tool_name,
 )
 
 IDLE_REPLIES = 3
 REASON_CHARS = 8_000
-_WHILE_CLOSING = (
-    PopFrame, EndRun, PopClean, PopUnstored, Return, HeapAlloc, HeapRead, HeapReadFrame, HeapWrite, HeapFree, HeapList,
-    AddNote, Memory,
-)  # fmt: skip
-"""What a frame that is told to close may still do: store, and end."""
 _UNCHECKED = ("model_error", "workspace_error", "interrupted")
 
 
@@ -110,12 +90,16 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if state.running.program == "steps":
         return None  # its interpreter says
     if state.pending is not None:
-        return _bounded(settle(state, strategy, state.pending))
+        return _answered_by(settle(state, strategy, state.pending))
     if state.failures:
-        followed = after_failure(state)
+        followed = retries.after_failure(state)
         if followed is not None:
             return followed
-    return _before_asking(state) or due(state, strategy.upkeep(state)) or asking(state, strategy.render(state))
+    return (
+        _before_asking(state)
+        or upkeep_effect(state, strategy.upkeep(state))
+        or model_request(state, strategy.render(state))
+    )
 
 
 def _before_asking(state: State) -> Event | Effect | None:
@@ -124,90 +108,82 @@ def _before_asking(state: State) -> Event | Effect | None:
         if state.program is not None:
             return frames.forced_pop(state, "stalled")  # the program decides what follows
         return RunEnded("stalled", frames.so_far(state))
-    closed = limits.closing(state)
-    if closed is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
-        return frames.forced_pop(state, closed[0])
+    closing = limits.closing(state)
+    if closing is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
+        return frames.forced_pop(state, closing.code)
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
-    spent = limits.ending(state, wait_seconds(state.failures))
+    spent = limits.ending(state, retries.wait_seconds(state.failures))
     if spent is not None:
         return RunEnded(spent, frames.so_far(state))
     return None if state.failures else limits.notice(state)  # a request that is asked again keeps its bytes
 
 
-def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | Effect:
+def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | Effect | Refusal:
     """What the last reply comes to: its fact, its effect, or its refusal."""
     if pending.stop == "window":
         return frames.forced_pop(state, "window")
-    refusal = unusable(state, pending)
-    if refusal is not None:
-        return refusal
-    if pending.calls[0].name in state.begun.registered:
-        return _own(state, pending.calls[0])
-    call = parse(pending.calls[0], strategy.tools)
-    if isinstance(call, tuple):
-        code, reason = call
-        more = frames.unmeasured(pending.calls[0], state.begun.budgets, strategy.tools)
-        return CallRejected(code, reason + more)
-    if not isinstance(call, _WHILE_CLOSING):
-        closed = limits.closing(state)
-        if closed is not None:
-            return CallRejected(*closed)
-    return _settled(state, call, pending)
+    unusable = retries.unusable(state, pending)
+    if unusable is not None:
+        return unusable
+    asked = pending.calls[0]
+    if asked.name in state.begun.registered:
+        return _use_own(state, asked)
+    call = parse(asked, strategy.tools, pending.call)
+    if isinstance(call, Refusal):
+        return frames.with_budget_faults(call, asked, state.begun.budgets, strategy.tools)
+    closing = None if call.behavior.while_closing else limits.closing(state)
+    return closing or _settle_call(state, call, pending, strategy.tools)
 
 
-def _own(state: State, call: ToolCall) -> Event | Effect:
+def _use_own(state: State, call: ToolCall) -> Effect | Refusal:
     """A tool of the person's own; what its arguments must be, it knows itself."""
     if call.malformed is not None or not isinstance(call.arguments, dict):
-        return CallRejected("bad_arguments", f"the arguments of {call.name} must be one JSON object")
-    closed = limits.closing(state)
-    if closed is not None:
-        return CallRejected(*closed)
-    return UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
+        return Refusal("bad_arguments", f"the arguments of {call.name} must be one JSON object")
+    return limits.closing(state) or UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
 
 
-def _settled(state: State, call: Call, pending: Pending) -> Event | Effect:
+def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool, ...]) -> Event | Effect | Refusal:
+    if isinstance(call, WorkspaceCall):
+        return _use(state, call)
+    if isinstance(call, LookupCall):
+        return memory_tools.look_up(state, call)
+    tool = tool_named(tool_name(call), offered)
+    told = parameters(tool) if tool is not None else ()
     match call:
-        case ReadFile() | WriteFile() | ListFiles() | RunCommand():
-            return _use(state, call)
-        case PushFrame() | PushClean() | PushUnstored() | PushContext() | PushBare() | PushFork():
-            return frames.push(state, call, pending)
+        case PushFrame():
+            return frames.push(state, call, told, pending)
         case Delegate() | Branch():
             return frames.start_prompted(state, call)
-        case PopFrame() | EndRun() | PopClean() | PopUnstored() | Return():
+        case PopFrame() | Return():
             return frames.pop(state, call, pending)
         case HeapAlloc():
-            return allocate(state, call, pending)
+            return memory_tools.allocate(state, call, pending)
+        case HeapRead() if "query" in told and memory_tools.names_frame(call):
+            return memory_tools.look_up(state, call)
         case HeapRead():
-            return read(state, call)
+            return memory_tools.read(state, call)
         case HeapWrite():
-            return rewrite(state, call, pending)
+            return memory_tools.rewrite(state, call, pending)
         case HeapFree():
-            return free(state, call)
-        case HeapReadFrame():
-            asked = plain(call)
-            return read(state, asked) if isinstance(asked, HeapRead) else look_up(state, asked)
-        case HeapList() | AddNote() | Expand() | Memory():
-            return look_up(state, call)
+            return memory_tools.free(state, call)
         case _:
             assert_never(call)
 
 
-def _bounded(settled: Event | Effect) -> Event | Effect:
-    """A refusal with thousands of faults is shortened: what refuses must not fill the window itself."""
-    if isinstance(settled, CallRejected) and len(settled.reason) > REASON_CHARS:
-        return replace(settled, reason=clip_chars(settled.reason, REASON_CHARS))
+def _answered_by(settled: Event | Effect | Refusal) -> Event | Effect:
+    """A refusal as the fact that it is; one with thousands of faults is shortened, or it would fill the window."""
+    if isinstance(settled, Refusal):
+        return CallRejected(settled.code, clip_chars(settled.text, REASON_CHARS))
     return settled
 
 
-def _use(state: State, call: WorkspaceCall) -> Event | Effect:
-    size = len(call.content.encode(errors="replace")) if isinstance(call, WriteFile) else 0
+def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
+    field, tool = call.behavior.bounded, tool_name(call)
+    size = len(getattr(call, field).encode(errors="replace")) if field else 0
     if size > state.shown_bytes:
-        return CallRejected(
-            "too_large",
-            f"write_file refused: content is {size:,} bytes, maximum is {state.shown_bytes:,}; "
-            "write it in parts with run_command",
-        )
+        reason = f"{tool} refused: {field} is {size:,} bytes, maximum is {state.shown_bytes:,}"
+        return Refusal("too_large", reason, "write it in parts with run_command")
     return UseTool(call, state.shown_bytes, state.heap.sources)
 
 
@@ -217,25 +193,25 @@ def evolve(state: State, event: Event) -> State:
         case RunStarted():
             return State(start=event, stack=(frames.root(event),), limits=event.limits, tree=event.tree)
         case RunResumed():
-            return resumed(state, event)
+            return apply_resume(state, event)
         case RunForked():
-            return forked(state, event)
+            return apply_fork(state, event)
         case ModelReplied():
-            return _replied(state, event)
+            return _take_reply(state, event)
         case ModelFailed():
             return replace(state, facts=state.facts + 1, failures=(*state.failures, event), clock_fresh=False)
         case ContextCompacted():
-            return compacted(state, event)
+            return apply_compaction(state, event)
         case ToolReturned():
-            seen = replace(state, tree=event.tree or state.tree)
-            return _answer(seen, event.text, event.digests, failed=event.failed)
+            after = replace(state, tree=event.tree or state.tree)
+            return _answer(after, event.text, event.digests, failed=event.failed)
         case VerifyReturned():
-            heap = state.heap.seen(event.digests)
+            heap = state.heap.with_digests(event.digests)
             pending = replace(state.pending, verified=event) if state.pending else None
             return replace(state, heap=heap, pending=pending, tree=event.tree or state.tree)
         case SourcesDigested():
             pending = replace(state.pending, digests=event.digests) if state.pending else None
-            return replace(state, heap=state.heap.seen(event.digests), pending=pending)
+            return replace(state, heap=state.heap.with_digests(event.digests), pending=pending)
         case ClockRead():
             return replace(state, seconds=max(state.seconds, event.elapsed_seconds), clock_fresh=True)
         case ChecksReturned():
@@ -243,44 +219,40 @@ def evolve(state: State, event: Event) -> State:
         case RunEnded():
             return replace(state, end=event)
         case _ if isinstance(event, ProgramEvent):
-            return programs.programmed(state, event)
+            return programs.apply_program_event(state, event)
         case _:
-            return _derived(state, event)
+            return _evolve_derived(state, event)
 
 
-def _derived(
+def _evolve_derived(
     state: State,
     event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
     | CallAnswered | CallRejected | ReplyNudged | NoticeGiven,
 ) -> State:  # fmt: skip
     match event:
         case FramePushed() if event.program is not UNSET:
-            return programs.opened(state, event, frames.standing_chars(state.begun))
+            return programs.open_frame(state, event, frames.standing_chars(state.begun))
         case FramePushed():
-            call, call_id = said(state)
-            heap = changed_heap(state, event.stored)
-            if not isinstance(call, PushFrame | PushContext | Delegate | Branch):
-                return state
-            return frames.pushed(state, event, call, call_id, heap)
+            return frames.open_child(state, event, memory_tools.heap_with_stored(state, event.stored))
         case FramePopped():
-            return frames.popped(state, event, changed_heap(state, event.stored))
+            return frames.close_running(state, event, memory_tools.heap_with_stored(state, event.stored))
         case ChunkAllocated() | ChunkWritten() | ChunkRead() | ChunkFreed():
-            return _heap_changed(state, event)
+            return _change_heap(state, event)
         case CallAnswered():
-            return _looked_up(state)
+            return _look_up(state)
         case CallRejected():
-            return _rejected(state, event)
+            return _reject(state, event)
         case ReplyNudged():
             return replace(frames.tell(state, Notice(event.text, state.heap)), idle=state.idle + 1, pending=None)
         case NoticeGiven():
-            return _noticed(state, event)
+            return _give_notice(state, event)
         case _:
             assert_never(event)
 
 
-def _replied(state: State, event: ModelReplied) -> State:
+def _take_reply(state: State, event: ModelReplied) -> State:
     if state.running.program == "steps":
-        return programs.completed(state, event)
+        return programs.count_completion(state, event)
     frame = state.running
     step = state.step + 1
     grown = replace(
@@ -290,36 +262,37 @@ def _replied(state: State, event: ModelReplied) -> State:
         chars=reply_chars(event.parts),
         window_tokens=0 if event.answerer is UNSET else event.answerer.window_tokens,
     )
+    calls = tuple(part for part in event.parts if isinstance(part, ToolCall))
     return replace(
-        state.paid(event),
+        state.with_cost(event),
         stack=(*state.stack[:-1], grown),
         step=step,
-        pending=Pending(tuple(part for part in event.parts if isinstance(part, ToolCall)), event.stop),
+        pending=Pending(calls, event.stop, read(calls[0]) if calls else None),
     )
 
 
 def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: str = "") -> State:
     """The state with the one pending call answered."""
-    heap = state.heap.seen(digests)
+    heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
     return frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
 
 
-def _heap_changed(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
-    heap, text = changed_by(state, event)
+def _change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
+    heap, text = memory_tools.change_heap(state, event)
     return _answer(replace(state, heap=heap), text, {}, read=event.name if isinstance(event, ChunkRead) else "")
 
 
-def _looked_up(state: State) -> State:
-    call, _ = said(state)
-    if not isinstance(call, HeapList | HeapReadFrame | AddNote | Expand | Memory):
+def _look_up(state: State) -> State:
+    call = state.pending.call if state.pending else None
+    if not isinstance(call, LookupCall | HeapRead):
         return _answer(state, "", {})
-    changed, text = answered(state, call)
+    changed, text = memory_tools.apply_lookup(state, call)
     return _answer(changed, text, {})
 
 
-def _rejected(state: State, event: CallRejected) -> State:
+def _reject(state: State, event: CallRejected) -> State:
     calls = state.pending.calls if state.pending else ()
     told = state
     for call in calls:
@@ -329,11 +302,11 @@ def _rejected(state: State, event: CallRejected) -> State:
         refused=told.running.refused + (limits.closing(state) is not None),
         unfit=told.running.unfit + (event.code == "misfit"),
     )
-    idle = state.idle + 1 if state.pending and state.pending.stop in CUT_SHORT else 0
+    idle = state.idle + 1 if state.pending and state.pending.stop in retries.CUT_SHORT else 0
     return replace(told, stack=(*told.stack[:-1], frame), pending=None, idle=idle)
 
 
-def _noticed(state: State, event: NoticeGiven) -> State:
+def _give_notice(state: State, event: NoticeGiven) -> State:
     told = frames.tell(state, Notice(event.text, state.heap))
     frame = replace(told.running, told=told.running.told | {event.code})
     return replace(told, stack=(*told.stack[:-1], frame))

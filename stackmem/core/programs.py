@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from .budgets import PROGRAM_RESULT_CHARS, UNFIT_RESULTS, Budgets
-from .facts import CallRejected, Event, FramePopped, FramePushed, ModelReplied
+from .facts import FramePopped, FramePushed, ModelReplied
 from .json_schema import first_fault, read_json
 from .log import Log
 from .program_facts import (
@@ -34,10 +34,10 @@ from .program_facts import (
     Waited,
 )
 from .state import Frame, PoppedFrame, ProgramState, Registers, State
-from .tools import StoreEntry
+from .tools import Refusal, StoreEntry
 
 
-def programmed(state: State, event: ProgramEvent) -> State:
+def apply_program_event(state: State, event: ProgramEvent) -> State:
     """The state once a fact of the program is true."""
     match event:
         case StepEntered() if state.program is not None:
@@ -56,12 +56,12 @@ def programmed(state: State, event: ProgramEvent) -> State:
         case ChunkDropped():
             return replace(state, heap=state.heap.without(event.name)) if event.name in state.heap.chunks else state
         case Said() | ProgramHalted() | ProgramReturned():
-            return _told(state, event)
+            return _keep(state, event)
         case _:
             assert_never(event)
 
 
-def _told(state: State, event: Said | ProgramHalted | ProgramReturned) -> State:
+def _keep(state: State, event: Said | ProgramHalted | ProgramReturned) -> State:
     program = state.program
     if program is None:
         return state
@@ -80,12 +80,12 @@ def _steps_frame(root: Frame) -> Frame:
     return replace(root, program="steps")
 
 
-def completed(state: State, event: ModelReplied) -> State:
+def count_completion(state: State, event: ModelReplied) -> State:
     """The state once a completion that the program asked for is there."""
-    return replace(state.paid(event), step=state.step + 1)
+    return replace(state.with_cost(event), step=state.step + 1)
 
 
-def opened(state: State, event: FramePushed, chars: int) -> State:
+def open_frame(state: State, event: FramePushed, chars: int) -> State:
     """The state with a frame that the program pushed; ``chars`` stand in its prompt before the task."""
     given = event.program
     if given is UNSET:
@@ -113,7 +113,7 @@ def opened(state: State, event: FramePushed, chars: int) -> State:
     return replace(state, stack=(*state.stack, frame), pushes=state.pushes + 1, idle=0, failures=())
 
 
-def closed(state: State, event: FramePopped) -> State:
+def close_frame(state: State, event: FramePopped) -> State:
     """The state without the program's running frame; its parent is the program, which has no conversation to tell."""
     done = PoppedFrame(state.running, event.result, state.step, event.forced, event.verified)
     stack = state.stack[:-1]
@@ -135,7 +135,7 @@ def result_chars(frame: Frame, budgets: Budgets) -> int:
     return budgets.result_chars if frame.depth else budgets.root_result_chars
 
 
-def unfit(frame: Frame, result: str) -> Event | None:
+def refuse_misfit(frame: Frame, result: str) -> FramePopped | Refusal | None:
     """What keeps a result from being the one that the program's schema asks for: a refusal, or the frame's end."""
     if not frame.schema:
         return None
@@ -145,6 +145,6 @@ def unfit(frame: Frame, result: str) -> Event | None:
         return None
     if frame.unfit + 1 >= UNFIT_RESULTS:
         return FramePopped(frame.id, result, forced="misfit")
-    return CallRejected(
+    return Refusal(
         "misfit", f"pop_frame refused: the result must be one JSON value that fits what is asked for: {fault}"
     )

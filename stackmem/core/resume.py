@@ -17,29 +17,31 @@ from .state import Frame, Reply, State
 from .tools import StoreEntry
 
 
-def resumed(state: State, event: RunResumed) -> State:
-    going_on = _going_on(state, event.limits)
-    found = event.answerer
-    if found is UNSET:
-        return going_on
-    window = found.window_tokens or state.begun.window_tokens
-    start = replace(state.begun, model=found.model, price=found.price, window_tokens=window)
-    return replace(going_on, start=start)
+def apply_resume(state: State, event: RunResumed) -> State:
+    """The state that goes on, with other limits or another model where the resume names them."""
+    reopened = _reopen(state, event.limits)
+    answerer = event.answerer
+    if answerer is UNSET:
+        return reopened
+    window = answerer.window_tokens or state.begun.window_tokens
+    start = replace(state.begun, model=answerer.model, price=answerer.price, window_tokens=window)
+    return replace(reopened, start=start)
 
 
-def forked(state: State, event: RunForked) -> State:
+def apply_fork(state: State, event: RunForked) -> State:
+    """The state that goes on from there under the fork's start, with its changes of the heap."""
     heap = state.heap
     for name in event.dropped:
         heap = heap.without(name) if name in heap.chunks else heap
     for chunk in event.chunks:
         heap = heap.put(StoreEntry(chunk.name, chunk.content, chunk.description), state.step, "")
-    going_on = replace(_going_on(state, event.start.limits), start=event.start, heap=heap)
-    if heap is state.heap or not going_on.stack:
-        return going_on
-    return replace(going_on, stack=(*going_on.stack[:-1], _told_of(going_on.running, heap)))
+    reopened = replace(_reopen(state, event.start.limits), start=event.start, heap=heap)
+    if heap is state.heap or not reopened.stack:
+        return reopened
+    return replace(reopened, stack=(*reopened.stack[:-1], _show_heap(reopened.running, heap)))
 
 
-def _told_of(frame: Frame, heap: Heap) -> Frame:
+def _show_heap(frame: Frame, heap: Heap) -> Frame:
     """With the heap as it is now in what the next prompt says last: nobody has been sent that yet."""
     if not len(frame.turns):
         return replace(frame, opened=heap)
@@ -49,9 +51,9 @@ def _told_of(frame: Frame, heap: Heap) -> Frame:
     return replace(frame, turns=Log([*frame.turns[:-1], replace(last, heap=heap)]))
 
 
-def _going_on(state: State, limits: Limits) -> State:
+def _reopen(state: State, limits: Limits) -> State:
     """Without the end; with other limits the model is told anew when they run short."""
-    stack = state.stack if limits == state.limits else tuple(_untold(frame) for frame in state.stack)
+    stack = state.stack if limits == state.limits else tuple(_forget_limits(frame) for frame in state.stack)
     program = replace(state.program, halted=None) if state.program else None
     return replace(
         state,
@@ -66,5 +68,5 @@ def _going_on(state: State, limits: Limits) -> State:
     )
 
 
-def _untold(frame: Frame) -> Frame:
+def _forget_limits(frame: Frame) -> Frame:
     return replace(frame, told=frozenset(code for code in frame.told if not code.startswith("limit:")))

@@ -7,11 +7,14 @@ Rule 3: a prompt that is too long for the model pops its frame: no run dies of a
 
 from __future__ import annotations
 
-from .facts import CallRejected, Event, ModelFailed, ReplyNudged, RunEnded, Stop
+from msgspec.structs import replace
+
+from .facts import Event, ModelFailed, ReplyNudged, RunEnded, Stop
 from .frames import forced_pop, so_far
 from .limits import ending_tool
 from .messages import Text
 from .state import Pending, Reply, State
+from .tools import Refusal
 
 ATTEMPTS = 6
 LONGEST_WAIT_SECONDS = 60.0
@@ -36,20 +39,21 @@ def wait_seconds(failures: tuple[ModelFailed, ...]) -> float:
     return min(LONGEST_WAIT_SECONDS, max(2.0 ** (len(failures) - 1), asked))
 
 
-CUT_SHORT: dict[Stop, tuple[str, str]] = {
-    "truncated": (
+CUT_SHORT: dict[Stop, Refusal] = {
+    "truncated": Refusal(
         "truncated",
-        "Your reply was cut off at the output limit, and nothing of it was executed. Make one call with less text.",
+        "Your reply was cut off at the output limit, and nothing of it was executed.",
+        "Make one call with less text.",
     ),
-    "refused": (
+    "refused": Refusal(
         "refused",
-        "The provider refused to complete that reply, and nothing of it was executed. Go on another way, or call "
-        "pop_frame and say why it cannot be done.",
+        "The provider refused to complete that reply, and nothing of it was executed.",
+        "Go on another way, or call pop_frame and say why it cannot be done.",
     ),
 }
 
 
-def unusable(state: State, pending: Pending) -> ReplyNudged | CallRejected | None:
+def unusable(state: State, pending: Pending) -> ReplyNudged | Refusal | None:
     """The answer to a reply with no call, several, or one that was cut off; None where it holds one whole call."""
     if not pending.calls:
         reply = state.running.turns[-1]
@@ -60,18 +64,21 @@ def unusable(state: State, pending: Pending) -> ReplyNudged | CallRejected | Non
             empty=not any(isinstance(part, Text) and part.text.strip() for part in parts),
         )
     if pending.stop in CUT_SHORT:
-        code, reason = CUT_SHORT[pending.stop]
-        return CallRejected(code, reason.replace("pop_frame", ending_tool(state)))
+        return _naming(ending_tool(state), CUT_SHORT[pending.stop])
     if len(pending.calls) > 1:
-        return CallRejected(
-            "several_calls",
-            f"not executed: one call a reply, and this reply had {len(pending.calls)}; call the first one alone",
-        )
+        reason = f"not executed: one call a reply, and this reply had {len(pending.calls)}"
+        return Refusal("several_calls", reason, "call the first one alone")
     return None
 
 
 def nudge(stop: Stop, ending: str, *, empty: bool) -> ReplyNudged:
-    code, said = ("empty", "Your reply was empty.") if empty else ("no_call", "No tool was called.")
-    rule = f"{said} Every reply makes exactly one tool call; if the work is done, call pop_frame."
-    code, told = CUT_SHORT.get(stop, (code, rule))
-    return ReplyNudged(code, told.replace("pop_frame", ending))
+    """What a reply without a call is answered with; ``ending`` is the tool that ends a frame."""
+    code, fault = ("empty", "Your reply was empty.") if empty else ("no_call", "No tool was called.")
+    rule = Refusal(code, fault, "Every reply makes exactly one tool call; if the work is done, call pop_frame.")
+    answer = _naming(ending, CUT_SHORT.get(stop, rule))
+    return ReplyNudged(answer.code, answer.text)
+
+
+def _naming(ending: str, refusal: Refusal) -> Refusal:
+    """With the name of the tool that ends a frame in this run."""
+    return replace(refusal, way_out=refusal.way_out.replace("pop_frame", ending))

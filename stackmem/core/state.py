@@ -22,6 +22,7 @@ from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
 from .pricing import reply_usd
 from .program_facts import ProgramHalted, ProgramReturned, ProgramStarted
+from .tools import Call
 
 
 class Registers(Struct, frozen=True):
@@ -164,6 +165,7 @@ class Pending(Struct, frozen=True):
     """A reply whose calls are not answered yet.
 
     Attributes:
+        call: The first of them as its tool's class; None where it cannot be one.
         digests: Digests of the sources it names, once taken.
         verified: The outcome of the frame's verify command, once run.
 
@@ -171,6 +173,7 @@ class Pending(Struct, frozen=True):
 
     calls: tuple[ToolCall, ...]
     stop: Stop
+    call: Call | None = None
     digests: dict[str, str] | None = None
     verified: VerifyReturned | None = None
 
@@ -256,7 +259,7 @@ class State(Struct, frozen=True):
         known = not self.unpriced and (self.usd or self.begun.price is not None)
         return self.usd if known else None
 
-    def paid(self, event: ModelReplied | ContextCompacted) -> State:
+    def with_cost(self, event: ModelReplied | ContextCompacted) -> State:
         """With the tokens and the cost of a reply or a compaction, and the provider's failures forgotten."""
         usd = reply_usd(event.usage, self.begun.price, event.answerer)
         return replace(

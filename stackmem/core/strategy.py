@@ -8,7 +8,7 @@ from .budgets import Budgets
 from .messages import View
 from .requests import Effect
 from .state import State
-from .tools import Call
+from .tools import Tool
 
 
 class MemoryStrategy(Protocol):
@@ -30,7 +30,7 @@ class MemoryStrategy(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def tools(self) -> tuple[type[Call], ...]: ...
+    def tools(self) -> tuple[Tool, ...]: ...
     @property
     def prompt(self) -> str: ...
     @property

@@ -2,86 +2,160 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, json
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import fields, replace
 
 from .messages import ToolCall, ToolSpec
 from .text import fill
-from .tools import Call, StoreEntry, tool_name
+from .tools import CALLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
 
+_ENTRIES = tuple[StoreEntry, ...]
 _WANTED: dict[Any, str] = {
     str: "a string",
     str | None: "a string",
     int: "an integer",
     int | None: "an integer",
-    tuple[StoreEntry, ...]: "a list of {name, content, description, source}",
+    _ENTRIES: "a list of {name, content, description, source}",
 }
 
 
-def spec(call: type[Call], slots: dict[str, str]) -> ToolSpec:
+class _Parameter(Struct, frozen=True):
+    """A field as a model is told of it; ``words`` describe it, where the name and the type do not."""
+
+    name: str
+    hint: Any
+    required: bool
+    words: str
+
+
+def spec(tool: Tool, slots: dict[str, str]) -> ToolSpec:
     """The tool as a model is shown it; equal slots give equal bytes."""
-    description = " ".join((call.__doc__ or "").split())
-    schema = json.encode(_schema(call), order="deterministic").decode()
-    return ToolSpec(tool_name(call), fill(description, slots), fill(schema, slots))
+    text = tool.text if isinstance(tool, Offer) and tool.text else _call(tool).__doc__ or ""
+    schema = json.encode(_schema(_form(tool)), order="deterministic").decode()
+    return ToolSpec(tool_name(tool), fill(" ".join(text.split()), slots), fill(schema, slots))
 
 
-def parse(call: ToolCall, offered: tuple[type[Call], ...]) -> Call | tuple[str, str]:
-    """The call as its class, or ``(code, reason)`` why it cannot be one; every fault is named."""
-    known = {tool_name(kind): kind for kind in offered}
-    if call.name not in known:
-        return "unknown_tool", f"there is no tool {call.name[:80]!r}; the tools are {', '.join(known)}"
-    kind = known[call.name]
+def read(call: ToolCall) -> Call | None:
+    """The call as its class, whatever a strategy offers of it; None where it cannot be one.
+
+    The facts that follow from a call speak of it by this.
+    """
+    kind = CALLS.get(call.name)
+    if kind is None or call.malformed is not None or not isinstance(call.arguments, dict):
+        return None
+    return None if _faults(_widest(kind), call.arguments, "") else _build(kind, call.arguments)
+
+
+def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) -> Call | Refusal:
+    """The call as its class, or why it cannot be one, with every fault.
+
+    Args:
+        offered: The tools there are.
+        known: What ``read`` made of it.
+
+    """
+    tool = tool_named(call.name, offered)
+    if tool is None:
+        names = ", ".join(map(tool_name, offered))
+        return Refusal("unknown_tool", f"there is no tool {call.name[:80]!r}", f"the tools are {names}")
+    accepted = _accepted(tool)
     if call.malformed is not None or not isinstance(call.arguments, dict):
-        return "bad_arguments", f"the arguments of {call.name} must be one JSON object with {_accepted(kind)}"
-    faults = _faults(kind, call.arguments, "")
+        return Refusal("bad_arguments", f"the arguments of {call.name} must be one JSON object with {accepted}")
+    faults = _faults(_form(tool), call.arguments, "")
     if faults:
-        return "bad_arguments", f"{call.name}: {'; '.join(faults)}. Accepted: {_accepted(kind)}"
-    return _build(kind, call.arguments)
+        return Refusal("bad_arguments", f"{call.name}: {'; '.join(faults)}.", f"Accepted: {accepted}")
+    return _build(_call(tool), call.arguments) if known is None else known
 
 
-def _faults(kind: type[Struct], given: dict[str, Any], place: str) -> list[str]:
-    """What keeps ``given`` from being ``kind``, in the order of its fields."""
-    found = []
-    hints = _hints(kind)
-    for field in _fields(kind):
+def tool_named(name: str, offered: tuple[Tool, ...]) -> Tool | None:
+    """Of the tools offered under one name the last; None where there is none."""
+    return next((tool for tool in reversed(offered) if tool_name(tool) == name), None)
+
+
+def parameters(tool: Tool) -> Collection[str]:
+    """The names of the fields that a model is told of."""
+    return _form(tool).keys()
+
+
+def _call(tool: Tool) -> type[Call]:
+    return tool.call if isinstance(tool, Offer) else tool
+
+
+@lru_cache(maxsize=256)
+def _form(tool: Tool) -> dict[str, _Parameter]:
+    """The fields that a model is told of, in their order."""
+    kind = _call(tool)
+    hidden = tool.hidden if isinstance(tool, Offer) else kind.behavior.hidden
+    form = {name: field for name, field in _every_field(kind).items() if name not in hidden}
+    words = dict(tool.words) if isinstance(tool, Offer) else {}
+    return {name: replace(field, words=words.get(name, field.words)) for name, field in form.items()}
+
+
+@lru_cache(maxsize=256)
+def _widest(kind: type[Call]) -> dict[str, _Parameter]:
+    """Every field; of those that some strategy hides, none is required."""
+    blank = kind.behavior.blank
+    return {
+        name: replace(field, required=field.required and name not in blank)
+        for name, field in _every_field(kind).items()
+    }
+
+
+@lru_cache(maxsize=256)
+def _every_field(kind: type[Struct]) -> dict[str, _Parameter]:
+    hints, described = get_type_hints(kind), get_type_hints(kind, include_extras=True)
+    words = {name: "".join(m.description for m in getattr(described[name], "__metadata__", ())) for name in hints}
+    return {
+        field.name: _Parameter(field.name, hints[field.name], field.required, words[field.name])
+        for field in fields(kind)
+    }
+
+
+def _faults(form: dict[str, _Parameter], given: dict[str, Any], place: str) -> list[str]:
+    """What keeps ``given`` from having this form, in the order of its fields."""
+    faults = []
+    for field in form.values():
         value = given.get(field.name)
         if value is not None:
-            found += _mistyped(hints[field.name], value, place + field.name)
+            faults += _type_faults(field.hint, value, place + field.name)
         elif field.required:
-            found.append(f"{place}{field.name} is missing")
-    found += [f"{place}{str(name)[:80]} is no parameter" for name in given if name not in hints]
-    return found
+            faults.append(f"{place}{field.name} is missing")
+    faults += [f"{place}{str(name)[:80]} is no parameter" for name in given if name not in form]
+    return faults
 
 
-def _mistyped(hint: object, value: object, place: str) -> list[str]:
-    if hint == tuple[StoreEntry, ...] and isinstance(value, list):
-        found = []
+def _type_faults(hint: object, value: object, place: str) -> list[str]:
+    if hint == _ENTRIES and isinstance(value, list):
+        faults = []
         for index, entry in enumerate(value):
             if isinstance(entry, dict):
-                found += _faults(StoreEntry, entry, f"{place}[{index}].")
+                faults += _faults(_every_field(StoreEntry), entry, f"{place}[{index}].")
             else:
-                found.append(f"{place}[{index}] must be an object, is {_json_type(entry)}")
-        return found
+                faults.append(f"{place}[{index}] must be an object, is {_json_type(entry)}")
+        return faults
     if hint in (int, int | None):
         right = isinstance(value, int) and not isinstance(value, bool)
     elif get_origin(hint) is Literal:
         if isinstance(value, str) and value not in get_args(hint):
-            return [f"{place} must be {_wanted(hint)}, is {value[:80]!r}"]
+            return [f"{place} must be {_type_words(hint)}, is {value[:80]!r}"]
         right = isinstance(value, str)
     else:
         right = hint in (str, str | None) and isinstance(value, str)
-    return [] if right else [f"{place} must be {_wanted(hint)}, is {_json_type(value)}"]
+    return [] if right else [f"{place} must be {_type_words(hint)}, is {_json_type(value)}"]
 
 
-def _wanted(hint: object) -> str:
+def _type_words(hint: object) -> str:
     return f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else _WANTED[hint]
 
 
 def _build(kind: type[Call], given: dict[str, Any]) -> Call:
-    values = {name: value for name, value in given.items() if value is not None}
+    values = dict.fromkeys(kind.behavior.blank, "") | {
+        name: value for name, value in given.items() if value is not None
+    }
     if "store" in values:
         values["store"] = tuple(
             StoreEntry(**{name: value for name, value in entry.items() if value is not None})
@@ -90,41 +164,29 @@ def _build(kind: type[Call], given: dict[str, Any]) -> Call:
     return kind(**values)
 
 
-@lru_cache
-def _fields(kind: type[Struct]) -> tuple[FieldInfo, ...]:
-    return fields(kind)
-
-
-@lru_cache
-def _hints(kind: type[Struct]) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-@lru_cache
-def _accepted(kind: type[Struct]) -> str:
-    hints = _hints(kind)
+@lru_cache(maxsize=256)
+def _accepted(tool: Tool) -> str:
     named = [
-        f"{field.name} ({_wanted(hints[field.name])}{'' if field.required else ', optional'})" for field in fields(kind)
+        f"{field.name} ({_type_words(field.hint)}{'' if field.required else ', optional'})"
+        for field in _form(tool).values()
     ]
     return ", ".join(named) or "no parameters"
 
 
-def _schema(kind: type[Struct]) -> dict[str, Any]:
-    described = get_type_hints(kind, include_extras=True)
+def _schema(form: dict[str, _Parameter]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
-    for name, hint in _hints(kind).items():
-        if hint == tuple[StoreEntry, ...]:
-            properties[name] = {"type": "array", "items": _schema(StoreEntry)}
-        elif get_origin(hint) is Literal:
-            properties[name] = {"type": "string", "enum": list(get_args(hint))}
+    for field in form.values():
+        if field.hint == _ENTRIES:
+            shape: dict[str, Any] = {"type": "array", "items": _schema(_every_field(StoreEntry))}
+        elif get_origin(field.hint) is Literal:
+            shape = {"type": "string", "enum": list(get_args(field.hint))}
         else:
-            properties[name] = {"type": "integer" if hint in (int, int | None) else "string"}
-        for extra in getattr(described[name], "__metadata__", ()):
-            properties[name]["description"] = extra.description
+            shape = {"type": "integer" if field.hint in (int, int | None) else "string"}
+        properties[field.name] = shape | ({"description": field.words} if field.words else {})
     return {
         "type": "object",
         "properties": properties,
-        "required": [field.name for field in fields(kind) if field.required],
+        "required": [field.name for field in form.values() if field.required],
         "additionalProperties": False,
     }
 

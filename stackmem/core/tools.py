@@ -1,14 +1,44 @@
 """The tools, one class each: the docstring is what the model reads, the schema derives from the fields.
 
+Rule 1: what a call does is declared on its class, once; whoever has to know it reads it there.
+Rule 2: a strategy offers a tool whole, or by an ``Offer`` that hides fields of it or words it otherwise.
+
 A parameter's description says what the name and the type do not; one that needs none has none. Numbers stand as
 ``{{slots}}`` and are filled from the run's budgets; what has a budget names it as ``at most N``.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta, Struct
+
+
+class Behavior(Struct, frozen=True):
+    """What a call does, whoever makes it.
+
+    Attributes:
+        reads_files: It shows something of the workspace.
+        changes_files: It may change the workspace: a snapshot follows it, and before it is made again after a crash,
+            the files are put back.
+        repeatable: It comes to the same from whatever state of the files; nothing has to be put back.
+        while_closing: It may be made in a frame that is told to close: it stores, or it ends.
+        frame: Whether it starts or ends one.
+        bounded: The field whose text may be no larger than one result that the model is shown.
+        hidden: Fields that only a strategy which says so offers.
+        blank: Required fields that an offer may hide; they are empty then.
+
+    """
+
+    reads_files: bool = False
+    changes_files: bool = False
+    repeatable: bool = False
+    while_closing: bool = False
+    frame: Literal["", "starts", "ends"] = ""
+    bounded: str = ""
+    hidden: tuple[str, ...] = ()
+    blank: tuple[str, ...] = ()
 
 
 class StoreEntry(Struct, frozen=True):
@@ -20,30 +50,8 @@ class StoreEntry(Struct, frozen=True):
     source: str = ""
 
 
+RESULT_WORDS = "The result; at most {{result_chars}} characters, the root's {{root_result_chars}}."
 Name = Annotated[str, Meta(description="Letters, digits, _ . - /; at most {{name_chars}}.")]
-Objective = Annotated[
-    str, Meta(description="R0: what to do and how to verify it; at most {{intent_chars}} characters.")
-]
-PointedObjective = Annotated[
-    str,
-    Meta(description="R0: what to do and how to verify it, naming chunks; at most {{intent_chars}} characters."),
-]
-Context = Annotated[str, Meta(description="Paths, constraints, pointers; at most {{context_chars}} characters.")]
-ReturnSpec = Annotated[str, Meta(description="R1: what the result must report; at most {{return_chars}} characters.")]
-Constraint = Annotated[
-    str,
-    Meta(
-        description="R3: limits to enforce, like 'steps=20 tokens=30k seconds=120', or free text; "
-        "at most {{constraint_chars}} characters."
-    ),
-]
-Verify = Annotated[
-    str,
-    Meta(
-        description="A command run at the pop; its exit code is stamped on the result; "
-        "at most {{verify_chars}} characters."
-    ),
-]
 Store = Annotated[
     tuple[StoreEntry, ...],
     Meta(description="Chunks to store in this step, all or none; existing names are overwritten."),
@@ -52,25 +60,14 @@ Prompt = Annotated[
     str,
     Meta(description="What to do and how to verify it, where things are, what to report; at most 4,000 characters."),
 ]
-Result = Annotated[
-    str, Meta(description="The result; at most {{result_chars}} characters, the root's {{root_result_chars}}.")
-]
-PointedResult = Annotated[
-    str,
-    Meta(description="Chunk names, not data; at most {{result_chars}} characters, the root's {{root_result_chars}}."),
-]
-ChunkLine = Annotated[
-    str, Meta(description="Its line in the index: what a reader will find; at most {{description_chars}} characters.")
-]
-Source = Annotated[
-    str, Meta(description="Workspace file that it describes; once that changes, the index marks the chunk STALE.")
-]
 
 
 class ReadFile(Struct, frozen=True, tag="read_file"):
     """Read a text file, whole or its lines start_line to end_line (from 1, inclusive). A long result is clipped in
     the middle.
     """
+
+    behavior: ClassVar[Behavior] = Behavior(reads_files=True)
 
     path: str
     start_line: int | None = None
@@ -80,12 +77,16 @@ class ReadFile(Struct, frozen=True, tag="read_file"):
 class WriteFile(Struct, frozen=True, tag="write_file"):
     """Write a whole file; its folder must exist."""
 
+    behavior: ClassVar[Behavior] = Behavior(changes_files=True, repeatable=True, bounded="content")
+
     path: str
     content: str
 
 
 class ListFiles(Struct, frozen=True, tag="list_files"):
     """List a folder, two levels deep; without a path, the workspace."""
+
+    behavior: ClassVar[Behavior] = Behavior(reads_files=True)
 
     path: str = "."
 
@@ -95,6 +96,8 @@ class RunCommand(Struct, frozen=True, tag="run_command"):
     are killed. Output and errors come together, clipped in the middle, with the exit code.
     """
 
+    behavior: ClassVar[Behavior] = Behavior(reads_files=True, changes_files=True)
+
     command: str
 
 
@@ -103,12 +106,31 @@ class PushFrame(Struct, frozen=True, tag="push_frame"):
     else; its result comes back as the result of this call. Anything over budget is refused.
     """
 
+    behavior: ClassVar[Behavior] = Behavior(frame="starts", blank=("objective", "return_spec"))
+
     name: Name
-    objective: PointedObjective
-    context: Context
-    return_spec: ReturnSpec
-    constraint: Constraint = ""
-    verify: Verify = ""
+    objective: Annotated[
+        str,
+        Meta(description="R0: what to do and how to verify it, naming chunks; at most {{intent_chars}} characters."),
+    ]
+    context: Annotated[str, Meta(description="Paths, constraints, pointers; at most {{context_chars}} characters.")]
+    return_spec: Annotated[
+        str, Meta(description="R1: what the result must report; at most {{return_chars}} characters.")
+    ]
+    constraint: Annotated[
+        str,
+        Meta(
+            description="R3: limits to enforce, like 'steps=20 tokens=30k seconds=120', or free text; "
+            "at most {{constraint_chars}} characters."
+        ),
+    ] = ""
+    verify: Annotated[
+        str,
+        Meta(
+            description="A command run at the pop; its exit code is stamped on the result; "
+            "at most {{verify_chars}} characters."
+        ),
+    ] = ""
     store: Store = ()
 
 
@@ -117,38 +139,48 @@ class PopFrame(Struct, frozen=True, tag="pop_frame"):
     run.
     """
 
-    result: PointedResult
-    store: Store = ()
-
-
-class EndRun(Struct, frozen=True, tag="pop_frame"):
-    """End the run with its result. Call it once the task is done and verified, or cannot be done."""
+    behavior: ClassVar[Behavior] = Behavior(frame="ends", while_closing=True)
 
     result: Annotated[
         str,
-        Meta(description="What was done, how it was verified, what is open; at most {{root_result_chars}} characters."),
+        Meta(
+            description="Chunk names, not data; at most {{result_chars}} characters, the root's {{root_result_chars}}."
+        ),
     ]
+    store: Store = ()
 
 
 class HeapAlloc(Struct, frozen=True, tag="heap_alloc"):
     """Store a new chunk."""
 
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
     name: Name
     content: str
-    description: ChunkLine = ""
-    source: Source = ""
+    description: Annotated[
+        str,
+        Meta(description="Its line in the index: what a reader will find; at most {{description_chars}} characters."),
+    ] = ""
+    source: Annotated[
+        str, Meta(description="Workspace file that it describes; once that changes, the index marks the chunk STALE.")
+    ] = ""
 
 
 class HeapRead(Struct, frozen=True, tag="heap_read"):
     """Load a chunk, or its lines start_line to end_line, into this frame's conversation."""
 
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True, hidden=("query",))
+
     name: str
+    query: Annotated[str, Meta(description="For frame:NAME only: words to look for; left out, its last words.")] = ""
     start_line: int | None = None
     end_line: int | None = None
 
 
 class HeapWrite(Struct, frozen=True, tag="heap_write"):
     """Replace a chunk's content. A description or source that is left out stays; STALE is cleared."""
+
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
 
     name: str
     content: str
@@ -159,67 +191,9 @@ class HeapWrite(Struct, frozen=True, tag="heap_write"):
 class HeapFree(Struct, frozen=True, tag="heap_free"):
     """Delete a chunk."""
 
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
     name: str
-
-
-class PushClean(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame for a phase of several steps. It sees its registers and the context, nothing else;
-    its result comes back as the result of this call. Anything over budget is refused.
-    """
-
-    name: Name
-    objective: Objective
-    context: Context
-    return_spec: ReturnSpec
-    constraint: Constraint = ""
-    verify: Verify = ""
-
-
-class PushUnstored(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame for a phase of several steps. It sees its registers, the context and the heap index, nothing
-    else; its result comes back as the result of this call. Anything over budget is refused.
-    """
-
-    name: Name
-    objective: PointedObjective
-    context: Context
-    return_spec: ReturnSpec
-    constraint: Constraint = ""
-    verify: Verify = ""
-
-
-class PushContext(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame for a phase of several steps. It sees the task of the run, the context and the heap index,
-    nothing else; its result comes back as the result of this call. Anything over budget is refused.
-    """
-
-    name: Name
-    context: Context
-    store: Store = ()
-
-
-class PushBare(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame for a phase of several steps. It sees the task of the run, the context and the heap index,
-    nothing else; its result comes back as the result of this call. Anything over budget is refused.
-    """
-
-    name: Name
-    context: Context
-
-
-class PushFork(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame for a phase of several steps. It goes on from a copy of your conversation as it stands, with
-    registers and a context of its own; you go on with its result alone, which comes back as the result of this call.
-    Anything over budget is refused.
-    """
-
-    name: Name
-    objective: PointedObjective
-    context: Context
-    return_spec: ReturnSpec
-    constraint: Constraint = ""
-    verify: Verify = ""
-    store: Store = ()
 
 
 class Delegate(Struct, frozen=True, tag="delegate"):
@@ -227,6 +201,8 @@ class Delegate(Struct, frozen=True, tag="delegate"):
     conversation; its result comes back as the result of this call, and you see nothing else of its work but the files
     it leaves. At most {{depth}} sub-agents deep.
     """
+
+    behavior: ClassVar[Behavior] = Behavior(frame="starts")
 
     name: Name
     prompt: Prompt
@@ -238,24 +214,10 @@ class Branch(Struct, frozen=True, tag="branch"):
     At most {{depth}} branches deep.
     """
 
+    behavior: ClassVar[Behavior] = Behavior(frame="starts")
+
     name: Name
     prompt: Prompt
-
-
-class PopClean(Struct, frozen=True, tag="pop_frame"):
-    """End your own conversation: it is discarded, and the result goes to whoever started it. At the root it ends the
-    run.
-    """
-
-    result: Result
-
-
-class PopUnstored(Struct, frozen=True, tag="pop_frame"):
-    """End the running frame: its conversation is discarded, its result goes to the parent. Popping the root ends the
-    run.
-    """
-
-    result: PointedResult
 
 
 class Return(Struct, frozen=True, tag="return"):
@@ -263,23 +225,15 @@ class Return(Struct, frozen=True, tag="return"):
     branch it ends the run.
     """
 
-    result: Result
+    behavior: ClassVar[Behavior] = Behavior(frame="ends", while_closing=True)
+
+    result: Annotated[str, Meta(description=RESULT_WORDS)]
 
 
 class HeapList(Struct, frozen=True, tag="heap_list"):
     """Show the heap index: each chunk's name, size, description and steps."""
 
-
-class HeapReadFrame(Struct, frozen=True, tag="heap_read"):
-    """Load a chunk's content into this frame's conversation; it stays until the frame pops. With the name
-    `frame:NAME`, show excerpts from the conversation of a popped frame: those that fit the query best, at most 4,000
-    characters.
-    """
-
-    name: Annotated[str, Meta(description="Chunk name, as in the index; or frame:NAME, the name of a popped frame.")]
-    query: Annotated[str, Meta(description="For frame:NAME only: words to look for; left out, its last words.")] = ""
-    start_line: Annotated[int | None, Meta(description="First line of a chunk to show, from 1.")] = None
-    end_line: Annotated[int | None, Meta(description="Last line of a chunk to show.")] = None
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
 
 
 class AddNote(Struct, frozen=True, tag="add_note"):
@@ -287,11 +241,15 @@ class AddNote(Struct, frozen=True, tag="add_note"):
     hold {{heap_chars}} characters.
     """
 
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
     text: Annotated[str, Meta(description="What to remember, short and true.")]
 
 
 class Expand(Struct, frozen=True, tag="expand"):
     """Show a shortened tool result again, whole as it was recorded."""
+
+    behavior: ClassVar[Behavior] = Behavior()
 
     index: Annotated[int, Meta(description="The number that stands where the result was.")]
 
@@ -307,6 +265,8 @@ class Memory(Struct, frozen=True, tag="memory"):
     rename: old_path to new_path.
     """
 
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
     command: Annotated[MemoryCommand, Meta(description="What to do.")]
     path: Annotated[str | None, Meta(description="Of all commands but rename: a path under /memories.")] = None
     file_text: Annotated[str | None, Meta(description="create: the file's text.")] = None
@@ -318,16 +278,75 @@ class Memory(Struct, frozen=True, tag="memory"):
     new_path: Annotated[str | None, Meta(description="rename: the path then.")] = None
 
 
-PushLess = PushClean | PushUnstored | PushContext | PushBare | PushFork
-Prompted = Delegate | Branch
-PopLess = PopClean | PopUnstored | Return
-LookupCall = HeapList | HeapReadFrame | AddNote | Expand | Memory
 WorkspaceCall = ReadFile | WriteFile | ListFiles | RunCommand
+"""Performed by ``run/perform.py``."""
 HeapCall = HeapAlloc | HeapRead | HeapWrite | HeapFree
-PushCall = PushFrame | PushLess
-PopCall = PopFrame | EndRun | PopLess
-Call = WorkspaceCall | PushCall | Prompted | PopCall | HeapCall | LookupCall
+StartCall = Delegate | Branch
+"""Start a frame without registers, from a prompt."""
+PopCall = PopFrame | Return
+LookupCall = HeapList | AddNote | Expand | Memory
+"""Answered by ``memory_tools.py`` from the state alone."""
+Call = WorkspaceCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall
 
 
-def tool_name(call: type[Call] | Call) -> str:
+class Offer(Struct, frozen=True):
+    """A tool as a strategy offers it, where that is not the whole tool in its own words.
+
+    Attributes:
+        call: The tool.
+        hidden: Fields that the model is not told of; a call that gives one is refused.
+        text: What the model reads instead of the docstring.
+        words: Field and what the model reads of it instead.
+
+    """
+
+    call: type[Call]
+    hidden: tuple[str, ...] = ()
+    text: str = ""
+    words: tuple[tuple[str, str], ...] = ()
+
+
+Tool = type[Call] | Offer
+
+END_RUN = Offer(
+    PopFrame,
+    hidden=("store",),
+    text="End the run with its result. Call it once the task is done and verified, or cannot be done.",
+    words=(("result", "What was done, how it was verified, what is open; at most {{root_result_chars}} characters."),),
+)
+"""The end of a run that has one frame."""
+
+
+class Refusal(Struct, frozen=True):
+    """Why a call is not made.
+
+    Attributes:
+        code: One word per cause.
+        reason: What is wrong.
+        way_out: What to do instead.
+
+    """
+
+    code: str
+    reason: str
+    way_out: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the model reads."""
+        joint = "" if not self.way_out else " " if self.reason.endswith(".") else "; "
+        return f"{self.reason}{joint}{self.way_out}"
+
+
+def tool_name(tool: Tool | Call) -> str:
+    call = tool.call if isinstance(tool, Offer) else tool
     return str(call.__struct_config__.tag)
+
+
+CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)}
+"""Every tool by its name."""
+
+
+def tools_that(holds: Callable[[Behavior], object]) -> frozenset[str]:
+    """The names of the tools whose behavior is so."""
+    return frozenset(name for name, call in CALLS.items() if holds(call.behavior))

@@ -7,11 +7,11 @@ from hashlib import sha256
 from stackmem.core.facts import ChecksReturned, FramePopped, ToolReturned
 from stackmem.core.frames import NOT_VERIFIED
 from stackmem.core.messages import ToolCall
-from stackmem.core.tools import ListFiles, ReadFile, RunCommand, tool_name
+from stackmem.core.tools import ReadFile, RunCommand, tool_name, tools_that
 
 from .moments import Moment
 
-_LOOKING = {tool_name(tool) for tool in (ReadFile, ListFiles, RunCommand)}
+_LOOKING = tools_that(lambda behavior: behavior.reads_files)
 _PASSED = ("", NOT_VERIFIED, "exit 0")
 
 _Asked = tuple[str, ...]

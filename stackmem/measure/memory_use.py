@@ -12,32 +12,12 @@ from stackmem.core.facts import (
     ModelReplied,
 )
 from stackmem.core.messages import ToolCall
-from stackmem.core.tools import (
-    AddNote,
-    Branch,
-    Delegate,
-    Expand,
-    HeapAlloc,
-    HeapFree,
-    HeapList,
-    HeapRead,
-    HeapWrite,
-    Memory,
-    PopFrame,
-    PushFrame,
-    Return,
-    tool_name,
-)
+from stackmem.core.tools import tools_that
 
 from .moments import Moment
 
-_ENDING = {tool_name(tool) for tool in (PopFrame, Return)}
-_MEMORY = _ENDING | {
-    tool_name(tool)
-    for tool in (
-        PushFrame, Delegate, Branch, HeapAlloc, HeapRead, HeapWrite, HeapFree, HeapList, AddNote, Memory, Expand,
-    )
-}  # fmt: skip
+_ENDING = tools_that(lambda behavior: behavior.frame == "ends")
+_MEMORY = tools_that(lambda behavior: not (behavior.reads_files or behavior.changes_files))
 
 
 class MemoryCallShare:

@@ -13,7 +13,7 @@ from stackmem.core.requests import Compact
 from stackmem.core.retries import wait_seconds
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.core.tools import tool_name
+from stackmem.core.tools import tool_name, tools_that
 from stackmem.memory import open_strategy
 
 from .cache import Cache, Request
@@ -24,9 +24,9 @@ from .prefix import Block, Count
 from .retold import Retold
 from .stand_in import stand_in
 
-PUSHES = frozenset({"push_frame", "delegate", "branch"})
+PUSHES = tools_that(lambda behavior: behavior.frame == "starts")
 _SUMMARIES_IN_A_ROW = 4
-_OF_ALL = frozenset({"read_file", "write_file", "list_files", "run_command", "pop_frame", "return"})
+_OF_ALL = tools_that(lambda behavior: behavior.reads_files or behavior.changes_files or behavior.frame == "ends")
 
 
 class Terms(Struct, frozen=True):

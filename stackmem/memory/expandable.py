@@ -17,7 +17,8 @@ from stackmem.core.messages import ToolResult
 from stackmem.core.text import shortened
 from stackmem.core.tools import Expand
 
-from .shared.linear import TOOLS, Cut, Linear, OneConversation
+from .shared.linear import Cut, Linear, OneConversation
+from .shared.offers import ONE_FRAME
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 
@@ -51,6 +52,6 @@ def expandable(parameters: str) -> OneConversation:
     return OneConversation(
         chosen.name,
         Expandable(chosen.counts["chars"], chosen.counts["keep"], chosen.counts["poll"]),
-        (*TOOLS[:-1], Expand, TOOLS[-1]),
+        (*ONE_FRAME[:-1], Expand, ONE_FRAME[-1]),
         "expandable",
     )

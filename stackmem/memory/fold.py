@@ -14,18 +14,18 @@ from stackmem.core.budgets import Budgets
 from stackmem.core.messages import View
 from stackmem.core.requests import Effect
 from stackmem.core.state import Frame, State
-from stackmem.core.tools import Branch, Call, Return
+from stackmem.core.tools import Branch, Return, Tool
 
 from .shared.conversation import no_news, rolling_breakpoints
 from .shared.inherited import inherited
+from .shared.offers import WORKSPACE
 from .shared.opening import prompted
 from .shared.parameters import parameters as parse
-from .stackheap import WORKSPACE
 
 
 class Fold(Struct, frozen=True):
     name: str = "fold"
-    tools: tuple[type[Call], ...] = (*WORKSPACE, Branch, Return)
+    tools: tuple[Tool, ...] = (*WORKSPACE, Branch, Return)
     prompt: str = "fold"
     prefix_stable: bool = True
 

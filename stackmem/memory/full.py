@@ -10,15 +10,16 @@ from msgspec import Struct
 from stackmem.core.messages import View
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+from stackmem.core.tools import Tool
 
 from .shared.conversation import own_view
+from .shared.offers import ONE_FRAME
 from .shared.parameters import parameters as parse
 
 
 class Full(Struct, frozen=True):
     name: str = "full"
-    tools: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand, EndRun)
+    tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
     prefix_stable: bool = True
 

@@ -12,16 +12,17 @@ from stackmem.core.heap import index
 from stackmem.core.messages import View
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import Call, EndRun
+from stackmem.core.tools import END_RUN, Tool
 
 from .shared.conversation import own_view
+from .shared.offers import HEAP, WORKSPACE
 from .shared.parameters import parameters as parse
-from .stackheap import HEAP, WORKSPACE, heap_news
+from .stackheap import heap_news
 
 
 class OneFrame(Struct, frozen=True):
     name: str = "heap"
-    tools: tuple[type[Call], ...] = (*WORKSPACE, *HEAP, EndRun)
+    tools: tuple[Tool, ...] = (*WORKSPACE, *HEAP, END_RUN)
     prompt: str = "heap"
     prefix_stable: bool = True
 

@@ -11,17 +11,17 @@ from msgspec import Struct
 from stackmem.core.messages import View
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import Call, Delegate, PopClean
+from stackmem.core.tools import Delegate, Tool
 
 from .shared.conversation import own_view
+from .shared.offers import POP_CLEAN, WORKSPACE
 from .shared.opening import prompted
 from .shared.parameters import parameters as parse
-from .stackheap import WORKSPACE
 
 
 class Isolated(Struct, frozen=True):
     name: str = "isolated"
-    tools: tuple[type[Call], ...] = (*WORKSPACE, Delegate, PopClean)
+    tools: tuple[Tool, ...] = (*WORKSPACE, Delegate, POP_CLEAN)
     prompt: str = "isolated"
     prefix_stable: bool = True
 

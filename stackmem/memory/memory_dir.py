@@ -13,7 +13,8 @@ from __future__ import annotations
 from stackmem.core.tools import Memory
 
 from .clear import Clear
-from .shared.linear import TOOLS, OneConversation
+from .shared.linear import OneConversation
+from .shared.offers import ONE_FRAME
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 
@@ -21,4 +22,4 @@ from .shared.parameters import parameters as parse
 def memory_dir(parameters: str) -> OneConversation:
     chosen = parse("memory_dir", parameters, (Count("tokens", 32_000), Count("keep", 3)))
     clearing = Clear(chosen.counts["tokens"], chosen.counts["keep"])
-    return OneConversation(chosen.name, clearing, (*TOOLS[:-1], Memory, TOOLS[-1]), "memory_dir")
+    return OneConversation(chosen.name, clearing, (*ONE_FRAME[:-1], Memory, ONE_FRAME[-1]), "memory_dir")

@@ -17,9 +17,10 @@ from msgspec import Struct
 from stackmem.core.messages import ToolResult, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import AddNote, Call
+from stackmem.core.tools import AddNote, Tool
 
-from .shared.linear import TOOLS, Cut, Linear, conversation, view
+from .shared.linear import Cut, Linear, conversation, view
+from .shared.offers import ONE_FRAME
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 from .window import left_out
@@ -34,7 +35,7 @@ class Notes(Struct, frozen=True):
 
     name: str = "notes"
     window: int = 0
-    tools: tuple[type[Call], ...] = (*TOOLS[:-1], AddNote, TOOLS[-1])
+    tools: tuple[Tool, ...] = (*ONE_FRAME[:-1], AddNote, ONE_FRAME[-1])
     prompt: str = "notes"
     prefix_stable: bool = False
 

@@ -15,19 +15,22 @@ Source: retrieval-augmented generation over the agent's own history; Robertson a
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
+from heapq import nsmallest
 
 from msgspec import Struct
 
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, ToolCall, ToolResult, View
+from stackmem.core.ranking import Index, words
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
-from stackmem.core.tools import Call
+from stackmem.core.tools import Tool
 
-from .shared.bm25 import Index
-from .shared.linear import TOOLS, Cut, Exchange, Linear, conversation, view
+from .shared.linear import Cut, Exchange, Linear, conversation, view
+from .shared.offers import ONE_FRAME
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 from .shared.transcript import spoken, spoken_part
@@ -35,6 +38,8 @@ from .window import left_out
 
 _SAID_CHARS, _TOLD_CHARS = 2_000, 800
 _SAID_COUNTS = 3  # outputs are long and much of them is noise; what is said and called is what is wanted
+QUERY_WORDS = 48
+"""A query is as good as the words that weigh most in it; so many of them are looked up."""
 _RANKED = 3  # times as many as are shown, since of equal passages only the newest is
 
 
@@ -70,7 +75,7 @@ class Rag(Struct, frozen=True):
     keep: int = 5
     passages: int = 5
     chars: int = 1_000
-    tools: tuple[type[Call], ...] = TOOLS
+    tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
     prefix_stable: bool = False
 
@@ -101,7 +106,7 @@ class Rag(Struct, frozen=True):
         last = shown.past[-1]
         query = f"{spoken(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(spoken(last.told), _TOLD_CHARS)
         old = bisect_left(known.passages, shown.cut.dropped, key=lambda passage: passage.turn)
-        ranked = known.index.best(query, old, _RANKED * self.passages)
+        ranked = best(known.index, query, old, _RANKED * self.passages)
         newest = {known.passages[place].text: place for place in sorted(ranked)}
         seen = {passage.text for passage in known.passages[old:]}
         chosen = [
@@ -120,6 +125,19 @@ class Rag(Struct, frozen=True):
             passages = passages.append(Passage(turn, source, text))
             index = index.add(f"{source}\n{text}")
         return Known(passages, index)
+
+
+def best(index: Index, query: str, first: int, most: int) -> list[int]:
+    """Of the ``first`` texts, the numbers of those that fit best, best first; of equals the newer.
+
+    A word counts as often as it stands in the query. None that shares no word with the query is among them.
+    """
+    asked = Counter(words(query))
+    weights = {word: often * index.rarity(word) for word, often in asked.items() if index.holds(word, first)}
+    heaviest = sorted(weights, key=weights.__getitem__, reverse=True)[:QUERY_WORDS]
+    fits = index.fits({word: weights[word] for word in heaviest}, first)
+    fitting = [number for number, fit in enumerate(fits) if fit > 0]
+    return nsmallest(most, fitting, key=lambda number: (-fits[number], -number))
 
 
 def _pieces(exchange: Exchange, most: int) -> Iterator[tuple[str, str]]:

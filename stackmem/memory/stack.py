@@ -11,17 +11,17 @@ from msgspec import Struct
 from stackmem.core.messages import View
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import Call, PopClean, PushClean
+from stackmem.core.tools import Tool
 
 from .shared.conversation import own_view
+from .shared.offers import POP_CLEAN, PUSH_CLEAN, WORKSPACE
 from .shared.opening import opening
 from .shared.parameters import parameters as parse
-from .stackheap import WORKSPACE
 
 
 class Stack(Struct, frozen=True):
     name: str = "stack"
-    tools: tuple[type[Call], ...] = (*WORKSPACE, PushClean, PopClean)
+    tools: tuple[Tool, ...] = (*WORKSPACE, PUSH_CLEAN, POP_CLEAN)
     prompt: str = "stack"
     prefix_stable: bool = True
 

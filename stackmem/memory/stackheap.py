@@ -23,39 +23,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.heap import Heap, index, line, shown
+from stackmem.core.heap import Heap, index, index_rows, line
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import (
-    Call,
-    HeapAlloc,
-    HeapFree,
-    HeapList,
-    HeapRead,
-    HeapWrite,
-    ListFiles,
-    PopFrame,
-    PopUnstored,
-    PushBare,
-    PushContext,
-    PushFrame,
-    PushUnstored,
-    ReadFile,
-    RunCommand,
-    WriteFile,
-)
+from stackmem.core.tools import HeapList, HeapRead, PopFrame, PushFrame, Tool
 from stackmem.errors import UsageError
 
 from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, rolling_breakpoints
+from .shared.offers import HEAP, POP_UNSTORED, PUSH_BARE, PUSH_CONTEXT, PUSH_UNSTORED, WORKSPACE
 from .shared.opening import opening
 from .shared.parameters import Choice
 from .shared.parameters import parameters as parse
 
-WORKSPACE: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand)
-HEAP: tuple[type[Call], ...] = (HeapAlloc, HeapRead, HeapWrite, HeapFree)
 PLACES = ("on_change", "delta", "tail", "system", "listed")
 PARAMETERS = (
     Choice("index", PLACES),
@@ -76,7 +58,7 @@ class StackHeap(Struct, frozen=True):
     place: str = "on_change"
     described: bool = True
     registers: int = 200
-    tools: tuple[type[Call], ...] = (*WORKSPACE, PushFrame, PopFrame, *HEAP)
+    tools: tuple[Tool, ...] = (*WORKSPACE, PushFrame, PopFrame, *HEAP)
     prompt: str = "stackheap"
 
     @property
@@ -119,14 +101,14 @@ def heap_news(place: str, budgets: Budgets, described: bool = True) -> Callable[
 
 
 def _whole_index(budgets: Budgets, described: bool, before: Heap, now: Heap) -> str:
-    return "" if before is now or shown(before) == shown(now) else index(now, budgets, described=described)
+    return "" if before is now or index_rows(before) == index_rows(now) else index(now, budgets, described=described)
 
 
 def _changed_lines(budgets: Budgets, described: bool, before: Heap, now: Heap) -> str:
-    if before is now or shown(before) == shown(now):
+    if before is now or index_rows(before) == index_rows(now):
         return ""
-    old = dict(zip(before.chunks, shown(before), strict=True))
-    new = dict(zip(now.chunks, shown(now), strict=True))
+    old = dict(zip(before.chunks, index_rows(before), strict=True))
+    new = dict(zip(now.chunks, index_rows(now), strict=True))
     lines = [f"HEAP CHANGES: {now.chars:,} of {budgets.heap_chars:,} characters used"]
     lines += [f"- {name} | freed" for name in old if name not in new]
     lines += [line(now, now.chunks[name], described=described) for name in new if old.get(name) != new[name]]
@@ -141,7 +123,7 @@ def stackheap(parameters: str) -> StackHeap:
     return configured("stackheap", parameters)
 
 
-def configured(strategy: str, parameters: str, reading: type[Call] = HeapRead, traits: str = "") -> StackHeap:
+def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits: str = "") -> StackHeap:
     """The strategy with these parameters.
 
     Args:
@@ -155,13 +137,13 @@ def configured(strategy: str, parameters: str, reading: type[Call] = HeapRead, t
     if listed and not described:
         raise UsageError(f"{strategy}:index=listed shows descriptions, as heap_list does; leave descriptions=off out")
     registers, stores = words["registers"] != "off", words["store"] == "on"
-    pushes: dict[tuple[bool, bool], type[Call]] = {
+    pushes: dict[tuple[bool, bool], Tool] = {
         (True, True): PushFrame,
-        (True, False): PushUnstored,
-        (False, True): PushContext,
-        (False, False): PushBare,
+        (True, False): PUSH_UNSTORED,
+        (False, True): PUSH_CONTEXT,
+        (False, False): PUSH_BARE,
     }
-    heap: tuple[type[Call], ...] = tuple(reading if tool is HeapRead else tool for tool in HEAP)
+    heap: tuple[Tool, ...] = tuple(reading if tool is HeapRead else tool for tool in HEAP)
     marks = {"listed": listed, "undescribed": not described, "unregistered": not registers, "unstored": not stores}
     return StackHeap(
         name=chosen.name,
@@ -171,7 +153,7 @@ def configured(strategy: str, parameters: str, reading: type[Call] = HeapRead, t
         tools=(
             *WORKSPACE,
             pushes[registers, stores],
-            PopFrame if stores else PopUnstored,
+            PopFrame if stores else POP_UNSTORED,
             *heap,
             *([HeapList] if listed else []),
         ),

@@ -15,18 +15,19 @@ from stackmem.core.heap import index
 from stackmem.core.messages import View
 from stackmem.core.requests import Effect
 from stackmem.core.state import Frame, State
-from stackmem.core.tools import Call, PopFrame, PushFork
+from stackmem.core.tools import PopFrame, Tool
 
 from .shared.conversation import rolling_breakpoints
 from .shared.inherited import inherited
+from .shared.offers import HEAP, PUSH_FORK, WORKSPACE
 from .shared.opening import opening
 from .shared.parameters import parameters as parse
-from .stackheap import HEAP, WORKSPACE, heap_news
+from .stackheap import heap_news
 
 
 class StackHeapFork(Struct, frozen=True):
     name: str = "stackheap_fork"
-    tools: tuple[type[Call], ...] = (*WORKSPACE, PushFork, PopFrame, *HEAP)
+    tools: tuple[Tool, ...] = (*WORKSPACE, PUSH_FORK, PopFrame, *HEAP)
     prompt: str = "stackheap+inherits"
     prefix_stable: bool = True
 

@@ -7,10 +7,9 @@ our own.
 
 from __future__ import annotations
 
-from stackmem.core.tools import HeapReadFrame
-
+from .shared.offers import READ_FRAMES
 from .stackheap import StackHeap, configured
 
 
 def stackheap_lossless(parameters: str) -> StackHeap:
-    return configured("stackheap_lossless", parameters, HeapReadFrame, "+lossless")
+    return configured("stackheap_lossless", parameters, READ_FRAMES, "+lossless")

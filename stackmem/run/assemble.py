@@ -15,7 +15,7 @@ from stackmem.core.messages import ToolSpec
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
-from stackmem.core.tools import Call
+from stackmem.core.tools import Tool
 from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.memory import open_strategy
@@ -131,7 +131,7 @@ def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) ->
 
 
 @lru_cache(maxsize=64)
-def _specs(tools: tuple[type[Call], ...], slots: tuple[tuple[str, str], ...]) -> tuple[ToolSpec, ...]:
+def _specs(tools: tuple[Tool, ...], slots: tuple[tuple[str, str], ...]) -> tuple[ToolSpec, ...]:
     """The tools as a provider is told of them; kept, as deriving their schemas takes longer than many a step."""
     return tuple(spec(tool, dict(slots)) for tool in tools)
 

@@ -145,7 +145,7 @@ def perform(effect: Effect, world: World) -> Event:
         case UseTool():
             outcome = _use(effect.call, effect.shown_bytes, world)
             digests = _digests(effect.sources, world)
-            tree = world.snapshot() if isinstance(effect.call, WriteFile | RunCommand) else ""
+            tree = world.snapshot() if effect.call.behavior.changes_files else ""
             return ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests, tree)
         case UseOwnTool():
             world.sync()  # it leaves this machine's files, as far as anyone knows

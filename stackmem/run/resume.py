@@ -22,7 +22,6 @@ from stackmem.core.machine import advance, evolve
 from stackmem.core.pricing import Answerer
 from stackmem.core.requests import Effect, RunChecks, UseTool, Verify
 from stackmem.core.state import State
-from stackmem.core.tools import RunCommand, WriteFile
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.restore import restore
@@ -295,13 +294,13 @@ def _begin(
 
 def _changes_files(upcoming: Event | Effect | None) -> bool:
     if isinstance(upcoming, UseTool):
-        return isinstance(upcoming.call, RunCommand | WriteFile)
+        return upcoming.call.behavior.changes_files
     return isinstance(upcoming, Verify | RunChecks)
 
 
 def _writes(upcoming: UseTool | Verify) -> bool:
     """Whether it can be repeated wherever files stand: a file that is written whole, as often as one likes."""
-    return isinstance(upcoming, UseTool) and isinstance(upcoming.call, WriteFile)
+    return isinstance(upcoming, UseTool) and upcoming.call.behavior.repeatable
 
 
 def _put_back(stopped: Stopped, opened: Opened) -> str:

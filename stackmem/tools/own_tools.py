@@ -20,16 +20,13 @@ from typing import Any, TypeVar, overload
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.text import mark_cut, whole, whole_value
+from stackmem.core.tools import CALLS
 from stackmem.errors import UsageError
 
 from .bounded_calls import within
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_TAKEN = frozenset({
-    "read_file", "write_file", "list_files", "run_command", "shell", "make_directory", "push_frame", "pop_frame",
-    "heap_alloc", "heap_read", "heap_write", "heap_free", "heap_list", "add_note", "expand", "memory", "delegate",
-    "branch", "return",
-})  # fmt: skip
+_TAKEN = frozenset({*CALLS, "shell", "make_directory"})
 MOST_CHARS = 10_000_000
 CALL_SECONDS = 600.0
 """What a call of a function may take, where it says nothing else."""

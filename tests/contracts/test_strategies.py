@@ -13,6 +13,7 @@ from stackmem.core.messages import Thinking, ToolCall, ToolResult
 from stackmem.core.requests import AskModel, Compact
 from stackmem.core.state import Result, State
 from stackmem.core.text import fill
+from stackmem.core.tool_schemas import parameters
 from stackmem.core.tools import tool_name
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.trace.record import Record
@@ -98,7 +99,7 @@ def _spelled(part, starts, ends):
         return part
     kind = starts if part.name == "push_frame" else ends
     given = {**part.arguments, "prompt": part.arguments.get("objective")}
-    return ToolCall(part.id, tool_name(kind), {name: given[name] for name in kind.__struct_fields__ if name in given})
+    return ToolCall(part.id, tool_name(kind), {name: given[name] for name in parameters(kind) if name in given})
 
 
 @dataclass

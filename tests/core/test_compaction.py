@@ -4,12 +4,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.compaction import compact, due, kept
+from stackmem.core.compaction import compact, turns_after, upkeep_effect
 from stackmem.core.facts import ContextCompacted, FramePopped, ModelFailed, NoticeGiven, RunEnded
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.requests import AskModel, Compact
 from stackmem.core.state import Compaction, Reply, State
-from stackmem.core.tools import Call, EndRun, ReadFile
+from stackmem.core.tools import END_RUN, ReadFile, Tool
 from stackmem.memory.full import Full
 from tests.build import PRICE, SPENT, do, failed, named, play, pop, push, started
 
@@ -18,7 +18,7 @@ class Shrinks(Struct, frozen=True):
     """Asks for a text as soon as there is something to tell of, and would do so for ever."""
 
     name: str = "full"
-    tools: tuple[type[Call], ...] = (ReadFile, EndRun)
+    tools: tuple[Tool, ...] = (ReadFile, END_RUN)
     prompt: str = "full"
     prefix_stable: bool = False
 
@@ -65,7 +65,7 @@ def test_between_two_texts_the_model_replies_at_least_once():
     assert isinstance(advance(then, SHRINKS), AskModel)
     noticed = evolve(then, NoticeGiven("limit:steps", "three are left"))
     assert isinstance(advance(noticed, SHRINKS), AskModel)
-    assert due(noticed, None) is None
+    assert upkeep_effect(noticed, None) is None
     replied = evolve(noticed, named(do("read_file", path="b"), advance(noticed, SHRINKS)))
     answered = evolve(replied, play(do("read_file", path="b")).events[-1])
     assert isinstance(advance(answered, SHRINKS), Compact)
@@ -74,7 +74,7 @@ def test_between_two_texts_the_model_replies_at_least_once():
 def test_a_text_may_be_asked_for_before_the_first_reply():
     state = after()
     asked = compact(state, SHRINKS.render(state), 0)
-    assert due(state, asked) is asked
+    assert upkeep_effect(state, asked) is asked
 
 
 def test_its_failures_are_asked_again_waited_for_and_end_the_run_as_a_requests_do():
@@ -133,11 +133,11 @@ def test_calls_refused_for_a_spent_constraint_stay_counted():
 def test_a_reply_and_its_answer_stay_or_go_together():
     state = play(push(), do("list_files"), pop(), do("list_files")).state
     frame = state.running
-    steps = [turn.step for turn in kept(frame, 1) if isinstance(turn, Reply)]
+    steps = [turn.step for turn in turns_after(frame, 1) if isinstance(turn, Reply)]
     assert steps == [4]  # the answer to the push came in step 3, and goes with the push
-    assert kept(frame, 0) == list(frame.turns)
-    assert kept(frame, 4) == []
-    assert kept(told(state, up_to_step=1).running, 1) == kept(frame, 1)
+    assert turns_after(frame, 0) == list(frame.turns)
+    assert turns_after(frame, 4) == []
+    assert turns_after(told(state, up_to_step=1).running, 1) == turns_after(frame, 1)
 
 
 def test_an_empty_text_is_kept_as_it_is():

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from stackmem.core.budgets import Budgets
 from stackmem.core.messages import ToolCall
 from stackmem.core.tool_schemas import parse, spec
-from stackmem.core.tools import tool_name
+from stackmem.core.tools import Refusal, tool_name
 from stackmem.memory import STRATEGIES, open_strategy
 
 SLOTS = {name: f"{value:,}" for name, value in asdict(Budgets()).items()} | {"command_seconds": "30"}
@@ -115,7 +115,7 @@ def refusals(spelled: str) -> str:
 
 
 def _reason(parsed: object) -> object:
-    return parsed if isinstance(parsed, tuple) else "accepted"
+    return (parsed.code, parsed.text) if isinstance(parsed, Refusal) else "accepted"
 
 
 @pytest.mark.parametrize("spelled", SPELLED)

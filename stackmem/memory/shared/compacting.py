@@ -17,9 +17,10 @@ from stackmem.core.messages import Message, Part, Text, ToolResult, View
 from stackmem.core.requests import Compact, Effect
 from stackmem.core.state import State
 from stackmem.core.text import fill, mark_cut
-from stackmem.core.tools import Call
+from stackmem.core.tools import Tool
 
-from .linear import CHARS_PER_TOKEN, TOOLS, Cut, Linear, breakpoints, conversation, view
+from .linear import CHARS_PER_TOKEN, Cut, Linear, breakpoints, conversation, view
+from .offers import ONE_FRAME
 from .transcript import transcript
 
 Prefix = Literal["shared", "cold"]
@@ -76,7 +77,7 @@ class Summarising(Struct, frozen=True):
 
     name: str
     rules: SummaryRules
-    tools: tuple[type[Call], ...] = TOOLS
+    tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
     prefix_stable: bool = False
 

@@ -17,12 +17,12 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
-from stackmem.core.tools import Call, EndRun, ListFiles, ReadFile, RunCommand, WriteFile
+from stackmem.core.tools import Tool
 
 from .constants import run_constants
 from .conversation import said_parts
+from .offers import ONE_FRAME
 
-TOOLS: tuple[type[Call], ...] = (ReadFile, WriteFile, ListFiles, RunCommand, EndRun)
 CHARS_PER_TOKEN = 2.5
 """As everywhere in the rules: on the safe side for code and English."""
 
@@ -187,7 +187,7 @@ class OneConversation(Struct, frozen=True):
 
     name: str
     rules: Rules
-    tools: tuple[type[Call], ...] = TOOLS
+    tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
     prefix_stable: bool = False
 

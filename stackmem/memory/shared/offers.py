@@ -1,0 +1,66 @@
+"""What strategies offer of the tools: sets that several share, and tools with fields hidden or other words."""
+
+from __future__ import annotations
+
+from stackmem.core.tools import (
+    END_RUN,
+    RESULT_WORDS,
+    HeapAlloc,
+    HeapFree,
+    HeapRead,
+    HeapWrite,
+    ListFiles,
+    Offer,
+    PopFrame,
+    PushFrame,
+    ReadFile,
+    RunCommand,
+    Tool,
+    WriteFile,
+)
+
+WORKSPACE: tuple[Tool, ...] = (ReadFile, WriteFile, ListFiles, RunCommand)
+ONE_FRAME: tuple[Tool, ...] = (*WORKSPACE, END_RUN)
+HEAP: tuple[Tool, ...] = (HeapAlloc, HeapRead, HeapWrite, HeapFree)
+
+_TASK_ALONE = (
+    "Start a child frame for a phase of several steps. It sees the task of the run, the context and the heap index, "
+    "nothing else; its result comes back as the result of this call. Anything over budget is refused."
+)
+_REGISTERS = ("objective", "return_spec", "constraint", "verify")
+
+PUSH_UNSTORED = Offer(PushFrame, hidden=("store",))
+PUSH_CONTEXT = Offer(PushFrame, hidden=_REGISTERS, text=_TASK_ALONE)
+PUSH_BARE = Offer(PushFrame, hidden=(*_REGISTERS, "store"), text=_TASK_ALONE)
+PUSH_CLEAN = Offer(
+    PushFrame,
+    hidden=("store",),
+    text="Start a child frame for a phase of several steps. It sees its registers and the context, nothing else; "
+    "its result comes back as the result of this call. Anything over budget is refused.",
+    words=(("objective", "R0: what to do and how to verify it; at most {{intent_chars}} characters."),),
+)
+PUSH_FORK = Offer(
+    PushFrame,
+    text="Start a child frame for a phase of several steps. It goes on from a copy of your conversation as it stands, "
+    "with registers and a context of its own; you go on with its result alone, which comes back as the result of this "
+    "call. Anything over budget is refused.",
+)
+POP_UNSTORED = Offer(PopFrame, hidden=("store",))
+POP_CLEAN = Offer(
+    PopFrame,
+    hidden=("store",),
+    text="End your own conversation: it is discarded, and the result goes to whoever started it. At the root it ends "
+    "the run.",
+    words=(("result", RESULT_WORDS),),
+)
+READ_FRAMES = Offer(
+    HeapRead,
+    text="Load a chunk's content into this frame's conversation; it stays until the frame pops. With the name "
+    "`frame:NAME`, show excerpts from the conversation of a popped frame: those that fit the query best, at most 4,000 "
+    "characters.",
+    words=(
+        ("name", "Chunk name, as in the index; or frame:NAME, the name of a popped frame."),
+        ("start_line", "First line of a chunk to show, from 1."),
+        ("end_line", "Last line of a chunk to show."),
+    ),
+)
