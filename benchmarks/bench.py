@@ -17,10 +17,10 @@ from pathlib import Path
 
 from stackmem.bench import preload
 from stackmem.bench.bench import EngineName, Means, run_bench
-from stackmem.bench.plan import Plan, trials
+from stackmem.bench.plan import BenchPlan, trials
 from stackmem.bench.planning import make_plan
 from stackmem.bench.results import read_results
-from stackmem.bench.suite import Asked
+from stackmem.bench.suite import SuiteRequest
 from stackmem.bench.trial import Job, run_trial
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
@@ -28,15 +28,15 @@ from stackmem.run.solve import solve
 Row = tuple[str, str]
 
 
-def planned(count: int) -> Plan:
-    asked = Asked(
+def planned(count: int) -> BenchPlan:
+    asked = SuiteRequest(
         worlds=("env_trap", "ledger"), strategies=("full", "stackheap"), models=("sim/bounded-reader",), horizons=(10,),
         trials=max(1, count // 4), settings={"isolation": "memory", "fsync": "none"}, keep_traces="none",
     )  # fmt: skip
     return make_plan(asked, Path.cwd(), os.environ)
 
 
-def jobs(plan: Plan, folder: Path) -> list[Job]:
+def jobs(plan: BenchPlan, folder: Path) -> list[Job]:
     return [Job(trial, str(folder), plan.price, plan.latency_seconds, "none") for trial in trials(plan)]
 
 
@@ -73,7 +73,7 @@ def as_rows(work: list[Job]) -> tuple[float, float, float]:
     return statistics.median(times) * 1000, early, resident_mib()
 
 
-def between(plan: Plan, folder: Path, engine: EngineName) -> float:
+def between(plan: BenchPlan, folder: Path, engine: EngineName) -> float:
     """Median ms from the end of one trial to the start of the next in a bench of one process."""
     run_bench(plan, folder, Means(1, engine))
     rows = sorted(read_results(folder), key=lambda row: row["started"])

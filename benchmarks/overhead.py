@@ -34,7 +34,7 @@ from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run
 from stackmem.run.perform import World
 from stackmem.trace.store import TraceWriter
-from stackmem.workspace.outcome import Outcome
+from stackmem.workspace.outcome import ToolOutcome
 
 OUTPUT = "x" * 400  # characters of each tool result
 FRAME_STEPS = 98  # and a push and a pop: frames of at most 100 steps
@@ -43,8 +43,8 @@ FRAME_STEPS = 98  # and a push and a pop: frames of at most 100 steps
 class Nothing:
     """A workspace in which nothing happens."""
 
-    def run_command(self, command: str, seconds: float, shown_bytes: int) -> Outcome:
-        return Outcome(OUTPUT, exit_code=0)
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
+        return ToolOutcome(OUTPUT, exit_code=0)
 
     def digest(self, path: str) -> str:
         return "unknown"

@@ -20,13 +20,13 @@ from stackmem.models.registry import is_free
 from stackmem.version import VERSION
 
 from .engine import Engine
-from .estimate import Known, plan_usd
+from .estimate import CostEstimates, plan_usd
 from .ledger import Ledger, latest_rows, read_rows
 from .pace import Pace
-from .plan import Plan, trials
+from .plan import BenchPlan, trials
 from .planning import model_prices
 from .results import write_results
-from .runner import Bounds, Ending, Runner, Told
+from .runner import BenchProgress, Bounds, Ending, Runner
 from .trial import MAKING, RUNS, WORK, Row, remove_leftover
 
 EngineName = Literal["local", "dask"]
@@ -74,12 +74,12 @@ class Came(Struct, frozen=True):
 
 
 def run_bench(
-    plan: Plan,
+    plan: BenchPlan,
     folder: Path,
     means: Means,
     environ: Mapping[str, str] = os.environ,
-    begin: Callable[[Plan, Mapping[str, Row]], None] | None = None,
-    tell: Callable[[Told], None] | None = None,
+    begin: Callable[[BenchPlan, Mapping[str, Row]], None] | None = None,
+    tell: Callable[[BenchProgress], None] | None = None,
 ) -> Came:
     """Make every trial of the plan that the folder has no row of, and write its results.
 
@@ -121,17 +121,17 @@ def run_bench(
         return Came(ending, rows, fresh, ledger.paid_usd, plan.count, results, came[0] if came else 0)
 
 
-def _nothing(told: Told) -> None:
+def _nothing(told: BenchProgress) -> None:
     pass
 
 
-def left_usd(plan: Plan, rows: Mapping[str, Row], environ: Mapping[str, str]) -> float | None:
+def left_usd(plan: BenchPlan, rows: Mapping[str, Row], environ: Mapping[str, str]) -> float | None:
     """What is left of a plan will cost; None where the price of one of its models is unknown."""
     prices = model_prices(plan, environ)
     if any(price is None and not is_free(model) for model, price in prices.items()):
         return None
     waiting = (trial for trial in trials(plan) if trial.id not in rows)
-    return plan_usd(waiting, prices, Known.of(rows.values()))
+    return plan_usd(waiting, prices, CostEstimates.of(rows.values()))
 
 
 def _engine(means: Means, environ: Mapping[str, str]) -> Engine:
@@ -144,7 +144,7 @@ def _engine(means: Means, environ: Mapping[str, str]) -> Engine:
     return LocalEngine(means.jobs, environ, trial_seconds=means.trial_seconds)
 
 
-def _suite(plan: Plan, rows: int) -> dict[str, str]:
+def _suite(plan: BenchPlan, rows: int) -> dict[str, str]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "command": plan.command,

@@ -9,7 +9,7 @@ from msgspec import Struct
 from .trial import Job, Row
 
 
-class Done(Struct, frozen=True):
+class TrialDone(Struct, frozen=True):
     """A trial has its row."""
 
     row: Row
@@ -34,7 +34,7 @@ class Lost(Struct, frozen=True):
     final: bool = False
 
 
-Report = Done | Throttled | Lost
+Report = TrialDone | Throttled | Lost
 
 
 class Engine(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 
 from stackmem.errors import UsageError, WorkspaceError
 
-from .engine import Done, Lost, Report
+from .engine import Lost, Report, TrialDone
 from .trial import Job, run_trial
 
 _CONNECT_SECONDS = 15.0
@@ -123,7 +123,7 @@ class DaskEngine:
             return []
         del self._open[trial], self._begun[trial]
         if future.status == "finished":
-            return [Done(future.result())]
+            return [TrialDone(future.result())]
         if future.status != "error":  # cancelled or lost: nobody knows of it any more
             raise _gone()
         error = future.exception()

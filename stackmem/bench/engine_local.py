@@ -21,7 +21,7 @@ from typing import Any
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.family import all_processes, descendants, read_process
 
-from .engine import Done, Lost, Report, Throttled
+from .engine import Lost, Report, Throttled, TrialDone
 from .trial import Job
 from .worker import serve
 
@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 5.0
 _ATTEMPTS = 3
 
 
-class _Worker:
+class _LocalWorker:
     def __init__(self, environ: Mapping[str, str]) -> None:
         context = multiprocessing.get_context("forkserver")
         self.pipe: Connection
@@ -74,8 +74,8 @@ class LocalEngine:
         self._environ = environ
         self._trials_each = trials_each
         self._trial_seconds = trial_seconds
-        self._idle: list[_Worker] = []
-        self._busy: list[_Worker] = []
+        self._idle: list[_LocalWorker] = []
+        self._busy: list[_LocalWorker] = []
         self._selector = selectors.DefaultSelector()
         multiprocessing.get_context("forkserver").set_forkserver_preload(["stackmem.bench.preload"])
 
@@ -107,34 +107,34 @@ class LocalEngine:
         self._idle, self._busy = [], []
         self._selector.close()
 
-    def _hired(self) -> _Worker:
+    def _hired(self) -> _LocalWorker:
         worker = self._started()
         self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
         self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
         return worker
 
-    def _started(self) -> _Worker:
+    def _started(self) -> _LocalWorker:
         """A new worker; the process that forks them is begun anew where it was killed."""
         for attempt in range(1, _ATTEMPTS):
             with suppress(EOFError, OSError):
-                return _Worker(self._environ)
+                return _LocalWorker(self._environ)
             time.sleep(0.2 * attempt)  # until its end is known
         try:
-            return _Worker(self._environ)
+            return _LocalWorker(self._environ)
         except (EOFError, OSError) as error:
             raise WorkspaceError(
                 f"no worker can be started ({error or 'the process that forks them was killed'}); every finished trial "
                 "is kept: go on with fewer --jobs"
             ) from error
 
-    def _heard(self, worker: _Worker) -> list[Report]:
+    def _heard(self, worker: _LocalWorker) -> list[Report]:
         reports: list[Report] = []
         try:
             while worker.pipe.poll():
                 told: Any = worker.pipe.recv()
-                if isinstance(told, Done | Throttled):
+                if isinstance(told, TrialDone | Throttled):
                     reports.append(told)
-                if isinstance(told, Done):
+                if isinstance(told, TrialDone):
                     self._free(worker)
                     break
         except (EOFError, OSError):
@@ -142,7 +142,7 @@ class LocalEngine:
             return [*reports, *self._let_go(worker, _ended(worker.process))]
         return reports
 
-    def _free(self, worker: _Worker) -> None:
+    def _free(self, worker: _LocalWorker) -> None:
         worker.job = None
         worker.made += 1
         self._busy.remove(worker)
@@ -151,7 +151,7 @@ class LocalEngine:
         else:
             self._let_go(worker, "")
 
-    def _let_go(self, worker: _Worker, why: str, *, final: bool = False) -> list[Report]:
+    def _let_go(self, worker: _LocalWorker, why: str, *, final: bool = False) -> list[Report]:
         """End a worker; what it was at is lost."""
         self._selector.unregister(worker.pipe)
         self._selector.unregister(worker.process.sentinel)
@@ -165,7 +165,7 @@ class LocalEngine:
                 crew.remove(worker)
         return [Lost(worker.job.trial.id, why, final)] if worker.job is not None else []
 
-    def _is_late(self, worker: _Worker) -> bool:
+    def _is_late(self, worker: _LocalWorker) -> bool:
         return self._trial_seconds is not None and time.monotonic() - worker.begun > self._trial_seconds
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from stackmem.core.pricing import Price
 
-from .plan import Plan, Trial
+from .plan import BenchPlan, Trial
 from .trial import Row
 
 HEAD_TOKENS, STEP_TOKENS, REPLY_TOKENS, FIXED_TASK_STEPS = 6_000, 1_500, 300, 30
@@ -21,13 +21,13 @@ ASSUMPTION = (
 )
 
 
-class Known(Struct):
+class CostEstimates(Struct):
     """What the finished trials cost, by ever less of what they have in common."""
 
     costs: dict[tuple[str, ...], list[float]]
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Known:
+    def of(cls, rows: Iterable[Row]) -> CostEstimates:
         known = cls({})
         for row in rows:
             known.add(row)
@@ -52,7 +52,7 @@ def _keys(model: str, strategy: str, task: str) -> tuple[tuple[str, ...], ...]:
     return (model, strategy, task), (model, strategy), (model,)
 
 
-def expected_usd(trial: Trial, price: Price | None, known: Known) -> float:
+def expected_usd(trial: Trial, price: Price | None, known: CostEstimates) -> float:
     """What a trial will cost; nothing where nobody is paid."""
     if price is None:
         return 0.0
@@ -71,12 +71,12 @@ def assumed_usd(trial: Trial, price: Price) -> float:
     return dollars / 1_000_000
 
 
-def plan_usd(waiting: Iterable[Trial], prices: Mapping[str, Price | None], known: Known) -> float:
-    """What is left of a plan will cost, by ``Known`` and the assumption."""
+def plan_usd(waiting: Iterable[Trial], prices: Mapping[str, Price | None], known: CostEstimates) -> float:
+    """What is left of a plan will cost, by ``CostEstimates`` and the assumption."""
     return sum(expected_usd(trial, prices.get(trial.model), known) for trial in waiting)
 
 
-def detectable(plan: Plan, rows: Iterable[Row]) -> tuple[int, float, float | None]:
+def detectable(plan: BenchPlan, rows: Iterable[Row]) -> tuple[int, float, float | None]:
     """Pairs of two strategies under one model, the assumed success rate, and the smallest gap that they can show.
 
     The rate is that of the finished trials, else a half, which asks most of a plan. Power 0.8 at 5 %, uncorrected.

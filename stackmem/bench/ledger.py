@@ -22,7 +22,7 @@ from stackmem.errors import TraceError, UsageError
 from stackmem.trace.lock import Lock
 from stackmem.version import VERSION
 
-from .plan import Plan, trials
+from .plan import BenchPlan, trials
 from .results import COLUMNS
 
 LEDGER, PLAN = "ledger.jsonl", "plan.json"
@@ -92,7 +92,7 @@ def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def read_plan(folder: Path) -> Plan | None:
+def read_plan(folder: Path) -> BenchPlan | None:
     """The plan of a bench's folder; None where there is none yet.
 
     Raises:
@@ -100,7 +100,7 @@ def read_plan(folder: Path) -> Plan | None:
 
     """
     try:
-        plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=Plan)
+        plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=BenchPlan)
         for subject in plan.subjects:
             if subject.family and not (subject.task == subject.family and subject.family.isidentifier()):
                 raise msgspec.ValidationError(f"{subject.task[:60]!a} is no world")  # it would name a folder elsewhere
@@ -113,7 +113,7 @@ def read_plan(folder: Path) -> Plan | None:
         ) from error
 
 
-def refuse_other(old: Plan, new: Plan, folder: Path) -> None:
+def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
     """Only a plan that holds every trial of the old one, measured in the same way, goes on with its folder.
 
     Raises:
@@ -150,7 +150,7 @@ class Ledger:
 
     """
 
-    def __init__(self, folder: Path, plan: Plan, *, without_errors: bool = False) -> None:
+    def __init__(self, folder: Path, plan: BenchPlan, *, without_errors: bool = False) -> None:
         """Begin a bench's folder, or go on with it.
 
         Args:

@@ -20,7 +20,7 @@ from stackmem.version import VERSION
 Keep = Literal["all", "failed", "none"]
 
 
-class Subject(Struct, frozen=True):
+class TrialSubject(Struct, frozen=True):
     """What is solved: a fixed task, or a family of generated ones at one horizon.
 
     Attributes:
@@ -71,14 +71,14 @@ class Trial(Struct, frozen=True):
     """
 
     id: str
-    subject: Subject
+    subject: TrialSubject
     seed: int
     model: str
     variant: Variant
     settings: dict[str, Any]
 
 
-class Plan(Struct, frozen=True):
+class BenchPlan(Struct, frozen=True):
     """The matrix, and how each trial is measured.
 
     Attributes:
@@ -92,7 +92,7 @@ class Plan(Struct, frozen=True):
 
     """
 
-    subjects: tuple[Subject, ...]
+    subjects: tuple[TrialSubject, ...]
     models: tuple[str, ...]
     variants: tuple[Variant, ...]
     trials: int = 1
@@ -110,7 +110,7 @@ class Plan(Struct, frozen=True):
         return len(self.subjects) * len(self.models) * len(self.variants) * self.trials
 
 
-def trials(plan: Plan) -> Iterator[Trial]:
+def trials(plan: BenchPlan) -> Iterator[Trial]:
     """Every trial, those that are compared with each other next to each other: an early end leaves whole rows."""
     for seed in range(1, plan.trials + 1):
         for subject in plan.subjects:
@@ -121,7 +121,7 @@ def trials(plan: Plan) -> Iterator[Trial]:
                     yield Trial(name, subject, seed, model, variant, settings)
 
 
-def _named(subject: Subject, seed: int, model: str, variant: Variant, settings: dict[str, Any]) -> str:
+def _named(subject: TrialSubject, seed: int, model: str, variant: Variant, settings: dict[str, Any]) -> str:
     """Readable first; what makes it unique at its end. Where the task lies is no part of it, what it holds is."""
     whole = (msgspec.structs.replace(subject, path=""), seed, model, variant.strategy, settings, variant.name)
     digest = hashlib.sha256(msgspec.json.encode(whole, order="deterministic")).hexdigest()[:12]

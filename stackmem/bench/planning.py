@@ -18,14 +18,16 @@ from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins
 
 from .bill import priced
-from .plan import Plan, Subject, Variant
-from .suite import Asked
+from .plan import BenchPlan, TrialSubject, Variant
+from .suite import SuiteRequest
 
 HORIZON, NOISE, TRIALS, PRICE, LATENCY_SECONDS = 60, 1.0, 1, "claude-sonnet-5-5", 10.0
 MOST_TRIALS = 1_000_000
 
 
-def make_plan(asked: Asked, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = "") -> Plan:
+def make_plan(
+    asked: SuiteRequest, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = ""
+) -> BenchPlan:
     """The plan.
 
     Raises:
@@ -48,7 +50,7 @@ def make_plan(asked: Asked, cwd: Path, environ: Mapping[str, str], *, suite: str
         asked.settings.get("isolation"),
         *(one.settings.get("isolation") for one in variants),
     )
-    plan = Plan(
+    plan = BenchPlan(
         subjects=_subjects(asked, cwd, demo="demo" in models, memory=memory),
         models=models,
         variants=variants,
@@ -67,7 +69,7 @@ def make_plan(asked: Asked, cwd: Path, environ: Mapping[str, str], *, suite: str
     return plan
 
 
-def model_prices(plan: Plan, environ: Mapping[str, str]) -> dict[str, Price | None]:
+def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
     """What each model costs; None where nobody is paid, or nobody knows (``is_free`` tells which).
 
     Raises:
@@ -123,7 +125,7 @@ def _spelled(model: str, cwd: Path) -> str:
     return f"script:{cwd / model[7:]}" if model.startswith("script:") and len(model) > 7 else model
 
 
-def _variants(asked: Asked) -> tuple[Variant, ...]:
+def _variants(asked: SuiteRequest) -> tuple[Variant, ...]:
     spelled = [one for name in asked.strategies for one in (STRATEGIES if name == "all" else (name,))]
     found = [Variant(name, name) for name in dict.fromkeys(spelled)] + list(asked.variants)
     if not found:
@@ -136,7 +138,7 @@ def _variants(asked: Asked) -> tuple[Variant, ...]:
     return tuple(found)
 
 
-def _subjects(asked: Asked, cwd: Path, *, demo: bool, memory: bool) -> tuple[Subject, ...]:
+def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tuple[TrialSubject, ...]:
     found = [_fixed(task, cwd, demo=demo, memory=memory) for task in dict.fromkeys(asked.tasks)]
     names = [subject.task for subject in found]
     for name in names:
@@ -152,7 +154,7 @@ def _subjects(asked: Asked, cwd: Path, *, demo: bool, memory: bool) -> tuple[Sub
         horizons = [_whole(value, HORIZONS) for value in dict.fromkeys(asked.horizons or (HORIZON,))]
         noises = [_noise(value, MOST_NOISE) for value in dict.fromkeys(asked.noise or (NOISE,))]
         found += [
-            Subject(family, family, horizon=horizon, noise=noise)
+            TrialSubject(family, family, horizon=horizon, noise=noise)
             for family in (WORLDS if "all" in worlds else worlds)
             for horizon in horizons
             for noise in noises
@@ -175,7 +177,7 @@ def _noise(value: float, most: float) -> float:
     return float(value)
 
 
-def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> Subject:
+def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
     place = find_task(named, cwd)
     if place is None:
         raise UsageError(f"{named} is a folder without task.toml; a bench solves tasks, which have checks")
@@ -184,7 +186,7 @@ def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> Subject:
         raise UsageError(f"the task {task.short_name} has no demo.yaml; name another model than demo")
     if memory and not is_world(task.folder):
         raise UsageError(f"--isolation memory runs worlds alone, and {task.short_name} is none; leave --isolation out")
-    return Subject(task.short_name, path=str(task.folder), digest=folder_digest(task.folder))
+    return TrialSubject(task.short_name, path=str(task.folder), digest=folder_digest(task.folder))
 
 
 def folder_digest(folder: Path) -> str:

@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from stackmem.core.pricing import Price
 
-from .engine import Done, Engine, Lost, Report, Throttled
-from .estimate import Known, expected_usd
+from .engine import Engine, Lost, Report, Throttled, TrialDone
+from .estimate import CostEstimates, expected_usd
 from .ledger import Ledger
 from .pace import Pace, provider_of
-from .plan import Plan, Trial, trials
+from .plan import BenchPlan, Trial, trials
 from .trial import WORK, Job, Row, error_row, remove_leftover
 
 _LOOK_SECONDS = 0.25
@@ -25,7 +25,7 @@ _ATTEMPTS = 2
 Ending = Literal["done", "budget", "interrupted"]
 
 
-class Told(Struct):
+class BenchProgress(Struct):
     """What a run tells as it goes: a new row, None where only time has passed, and how many are under way."""
 
     row: Row | None
@@ -50,20 +50,20 @@ class Bounds(Struct, frozen=True):
 class Runner:
     """One pass over a plan."""
 
-    def __init__(self, plan: Plan, folder: Path, ledger: Ledger, engine: Engine, bounds: Bounds) -> None:
+    def __init__(self, plan: BenchPlan, folder: Path, ledger: Ledger, engine: Engine, bounds: Bounds) -> None:
         self._plan, self._folder, self._ledger, self._engine, self._bounds = plan, folder, ledger, engine, bounds
         self._waiting = deque(trial for trial in trials(plan) if trial.id not in ledger.rows)
         self._running: dict[str, Trial] = {}
         self._attempts: Counter[str] = Counter()
-        self._known = Known.of(ledger.rows.values())
+        self._known = CostEstimates.of(ledger.rows.values())
 
-    def run(self, stop: Callable[[], bool], tell: Callable[[Told], None]) -> Ending:
+    def run(self, stop: Callable[[], bool], tell: Callable[[BenchProgress], None]) -> Ending:
         """Until every trial has a row, the budget is used up, or ``stop`` says so."""
         ended: list[Row | None] = []
         while not stop():
             short = self._start()
             for row in ended or (None,):
-                tell(Told(row, len(self._running), self._ledger.paid_usd))
+                tell(BenchProgress(row, len(self._running), self._ledger.paid_usd))
             if not self._running:
                 return "budget" if short else "done"
             made = map(self._taken, self._engine.wait(_LOOK_SECONDS))
@@ -106,7 +106,7 @@ class Runner:
     def _taken(self, report: Report) -> Row | None:
         """The row that a trial ended with, if the report means that it ended."""
         match report:
-            case Done(row):
+            case TrialDone(row):
                 return self._finished(row)
             case Throttled(id):
                 provider = provider_of(self._running[id].model)

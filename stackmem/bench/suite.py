@@ -47,7 +47,7 @@ SETTINGS = tuple(name for name in OPTIONS if name not in _NOT_OURS)
 LARGEST_BYTES = 1_000_000
 
 
-class Asked(Struct, frozen=True, forbid_unknown_fields=True):
+class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What a suite or a command asks for; None is not said.
 
     Attributes:
@@ -71,7 +71,7 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def over(flags: Asked, suite: Asked) -> Asked:
+def over(flags: SuiteRequest, suite: SuiteRequest) -> SuiteRequest:
     """What was asked for by both: a flag replaces what the suite says, settings one by one.
 
     A strategy that is named by a flag replaces the suite's variants too, and a task its worlds.
@@ -85,7 +85,7 @@ def over(flags: Asked, suite: Asked) -> Asked:
     return msgspec.structs.replace(suite, **said)
 
 
-def read_suite(path: Path, home: str) -> Asked:
+def read_suite(path: Path, home: str) -> SuiteRequest:
     """The suite in a file.
 
     Raises:
@@ -103,7 +103,7 @@ def read_suite(path: Path, home: str) -> Asked:
         raise UsageError(f"the suite {path} cannot be read ({error.strerror}); name a TOML file") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"the suite {path} is no TOML: {error}") from error
-    known = Asked.__struct_fields__
+    known = SuiteRequest.__struct_fields__
     for key in table:
         if key not in known:
             raise UsageError(f"{path.name}: {key[:60]!a} is no key of a suite; {nearest(key, known)}")
@@ -113,7 +113,7 @@ def read_suite(path: Path, home: str) -> Asked:
     table["variants"] = [_variant(entry, path, home) for entry in _tables(table, "variants", path)]
     table["settings"] = _settings(table.get("settings", {}), path, home, "settings")
     try:
-        asked = msgspec.convert(table, Asked)
+        asked = msgspec.convert(table, SuiteRequest)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path.name}: {error}; docs/bench.md shows a whole suite") from error
     return msgspec.structs.replace(asked, tasks=tuple(_from(path, task) for task in asked.tasks))

@@ -124,7 +124,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
     runs = root / RUNS / trial.id
     remove_leftover(runs)  # of a worker that died on this trial
     task = _task(trial, root)
-    watch = _Watch(throttled)
+    watch = _TrialWatch(throttled)
     variables = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
     nowhere = {**variables, "XDG_CONFIG_HOME": str(root / TASKS / "no-settings")}
     flags = {
@@ -211,7 +211,7 @@ def remove_leftover(folder: Path) -> None:
             remove_tree(folder)
 
 
-class _Watch:
+class _TrialWatch:
     """Keeps what a run tells while it happens, to be measured when it is over: measuring takes no time from it."""
 
     def __init__(self, throttled: Callable[[], None]) -> None:

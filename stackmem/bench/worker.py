@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 
-from .engine import Done, Throttled
+from .engine import Throttled, TrialDone
 from .trial import Interrupted, run_trial
 
 
@@ -33,12 +33,12 @@ def serve(pipe: Connection, environ: Mapping[str, str]) -> None:
             return
         throttled = partial(_tell, pipe, Throttled(job.trial.id))
         try:
-            _tell(pipe, Done(run_trial(job, throttled)))
+            _tell(pipe, TrialDone(run_trial(job, throttled)))
         except Interrupted:
             return
 
 
-def _tell(pipe: Connection, report: Done | Throttled) -> None:
+def _tell(pipe: Connection, report: TrialDone | Throttled) -> None:
     with suppress(OSError):  # the runner has gone; so do we, at once
         pipe.send(report)
 

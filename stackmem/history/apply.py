@@ -21,8 +21,8 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree
 
-from .exchange import STAGE, Exchange, Here, look
-from .history import Change
+from .exchange import STAGE, FileExchange, PathState, look
+from .history import PathChange
 from .objects import Node
 from .patching import contents_after, sections
 from .walk import path_bytes
@@ -54,7 +54,7 @@ _FILES = re.compile(
 )
 
 
-def executed_by_host(changes: Iterable[Change]) -> list[str]:
+def executed_by_host(changes: Iterable[PathChange]) -> list[str]:
     """The changed files that tools on the host run or obey: build files, hooks, CI, editor tasks, executables.
 
     A list to read before the files are used; a module that her own program imports is not on it.
@@ -62,14 +62,14 @@ def executed_by_host(changes: Iterable[Change]) -> list[str]:
     return [change.path for change in changes if change.after and _is_run(change)]
 
 
-def _is_run(change: Change) -> bool:
+def _is_run(change: PathChange) -> bool:
     parts = os.fsdecode(path_bytes(change.path)).lower().split("/")
     return (
         change.executable or any(_FOLDERS.fullmatch(part) for part in parts) or _FILES.fullmatch(parts[-1]) is not None
     )
 
 
-def apply_patch(patch: bytes, changes: list[Change], origin: Path) -> None:
+def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> None:
     """Bring the changes into ``origin``, a folder of any kind; a change that is there already is left as it is.
 
     Args:
@@ -110,7 +110,7 @@ def apply_patch(patch: bytes, changes: list[Change], origin: Path) -> None:
 
 class _Task(Struct, frozen=True):
     path: bytes
-    change: Change
+    change: PathChange
     patch: bytes
 
     @property
@@ -192,10 +192,10 @@ def _exchange(todo: list[_Task], origin: Path, root: int, stage: int) -> None:
         after = {task.path: task.after for task in pending}
         patch = b"".join(task.patch for task in pending)
         contents = contents_after(patch, before, {path: node for path, node in after.items() if node})
-        Exchange(root, stage).run(here, after, contents)
+        FileExchange(root, stage).run(here, after, contents)
 
 
-def _has_changed(here: Here, task: _Task, gone: set[bytes]) -> bool:
+def _has_changed(here: PathState, task: _Task, gone: set[bytes]) -> bool:
     """Whether a path is not as the run found it; what the same patch takes away may stand in the way."""
     if here.node != task.before:
         return True

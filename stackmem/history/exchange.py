@@ -16,7 +16,7 @@ STAGE = ".stackmem-apply"  # in the folder itself: what is renamed must lie on t
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Here(Struct, frozen=True):
+class PathState(Struct, frozen=True):
     """What a path of the folder holds.
 
     Attributes:
@@ -36,7 +36,7 @@ class Here(Struct, frozen=True):
     owner: tuple[int, int] = (-1, -1)
 
 
-def look(root: int, path: bytes) -> Here:
+def look(root: int, path: bytes) -> PathState:
     """Look at one path below an open folder, following no link.
 
     Raises:
@@ -52,9 +52,9 @@ def look(root: int, path: bytes) -> Here:
             try:
                 inner = os.open(part, _FOLDER, dir_fd=folder)
             except FileNotFoundError:
-                return Here(None)
+                return PathState(None)
             except NotADirectoryError:
-                return Here(None, obstacle=at)
+                return PathState(None, obstacle=at)
             os.close(folder)
             folder = inner
         return _look_at(folder, name, path)
@@ -62,25 +62,25 @@ def look(root: int, path: bytes) -> Here:
         os.close(folder)
 
 
-def _look_at(folder: int, name: bytes, path: bytes) -> Here:
+def _look_at(folder: int, name: bytes, path: bytes) -> PathState:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        return Here(None)
+        return PathState(None)
     owner = (status.st_uid, status.st_gid)
     if stat.S_ISLNK(status.st_mode):
         target = os.readlink(name, dir_fd=folder)
-        return Here(Node(LINK, object_id("blob", target)), target, owner=owner)
+        return PathState(Node(LINK, object_id("blob", target)), target, owner=owner)
     if not stat.S_ISREG(status.st_mode):
-        return Here(None, obstacle=path)
+        return PathState(None, obstacle=path)
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(fd, "rb") as file:
         content = file.read()
     mode = EXECUTABLE if status.st_mode & 0o100 else FILE
-    return Here(Node(mode, object_id("blob", content)), content, permissions=status.st_mode & 0o777, owner=owner)
+    return PathState(Node(mode, object_id("blob", content)), content, permissions=status.st_mode & 0o777, owner=owner)
 
 
-class Exchange:
+class FileExchange:
     """One exchange: prepared aside, then done by renaming, each step with the step that takes it back."""
 
     def __init__(self, root: int, stage: int) -> None:
@@ -90,7 +90,7 @@ class Exchange:
         self._undo: list[Callable[[], None]] = []
 
     def run(
-        self, before: Mapping[bytes, Here], after: Mapping[bytes, Node | None], contents: Mapping[bytes, bytes]
+        self, before: Mapping[bytes, PathState], after: Mapping[bytes, Node | None], contents: Mapping[bytes, bytes]
     ) -> None:
         """Replace what ``before`` describes with what ``after`` does; None: nothing is to be there.
 
@@ -118,7 +118,7 @@ class Exchange:
         for path in gone:
             self._prune(path)
 
-    def _prepare(self, name: bytes, node: Node, content: bytes, before: Here) -> None:
+    def _prepare(self, name: bytes, node: Node, content: bytes, before: PathState) -> None:
         """Write the new file aside, with the permissions and the owner of the one it replaces."""
         if node.mode == LINK:
             os.symlink(content, name, dir_fd=self._stage)
@@ -147,7 +147,7 @@ class Exchange:
             os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._stage)
         self._undo.append(partial(self._put, aside, path))
 
-    def _place(self, path: bytes, new: bytes, old: bytes, before: Here) -> None:
+    def _place(self, path: bytes, new: bytes, old: bytes, before: PathState) -> None:
         with self._above(path, make=True) as (folder, name):
             if before.node is None:
                 _link_or_rename(new, name, self._stage, folder)
@@ -229,7 +229,7 @@ def _link_or_rename(new: bytes, name: bytes, stage: int, folder: int) -> None:
         os.rename(new, name, src_dir_fd=stage, dst_dir_fd=folder)
 
 
-def _link_or_copy(name: bytes, old: bytes, folder: int, stage: int, before: Here) -> None:
+def _link_or_copy(name: bytes, old: bytes, folder: int, stage: int, before: PathState) -> None:
     """Keep the file that is about to be replaced."""
     try:
         os.link(name, old, src_dir_fd=folder, dst_dir_fd=stage, follow_symlinks=False)

@@ -38,7 +38,7 @@ NOT_CHANGES = (".stackmem/in", ".stackmem/loop")
 """Where a program's long inputs and the long results of its loops lie: kept, and no part of what the run changed."""
 
 
-class Change(Struct, frozen=True):
+class PathChange(Struct, frozen=True):
     """One path that differs between two trees.
 
     Attributes:
@@ -160,7 +160,7 @@ class History:
         arguments = _compared(before, after, *form)
         git_into(place, *arguments, cwd=self._git_dir, environment=store_environment(self._git_dir))
 
-    def changed(self, before: str, after: str) -> list[Change]:
+    def changed(self, before: str, after: str) -> list[PathChange]:
         """The paths that differ, sorted as git sorts them, in the order of the patch.
 
         Raises:
@@ -212,7 +212,7 @@ def _compared(before: str, after: str, *form: str) -> tuple[str, ...]:
     return "diff-tree", "-r", *safe, *form, *trees
 
 
-def _change(record: str, path: bytes) -> Change:
+def _change(record: str, path: bytes) -> PathChange:
     """Read ``:OLD_MODE NEW_MODE OLD_ID NEW_ID LETTER``; zeros stand for nothing."""
     before_mode, after_mode, before, after, letter = record.removeprefix(":").split()
     kind: Literal["added", "modified", "deleted", "mode"]
@@ -222,7 +222,7 @@ def _change(record: str, path: bytes) -> Change:
         kind = "deleted"
     else:
         kind = "mode" if before == after and FOLDER not in {before_mode, after_mode} else "modified"
-    return Change(
+    return PathChange(
         path=shown_name(path),
         kind=kind,
         before=before.strip("0") and before,

@@ -26,7 +26,7 @@ _SMALL_BYTES = 128 * 1024  # one read and one write are quicker than asking for 
 _PART_BYTES = 64 * 1024 * 1024
 
 
-class Plan(Struct, frozen=True):
+class CopyPlan(Struct, frozen=True):
     """What a copy will hold; every path is relative to the folder and spelled as ``shown_name`` does.
 
     Attributes:
@@ -45,7 +45,7 @@ class Plan(Struct, frozen=True):
     outside_links: tuple[str, ...] = ()
 
 
-def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()) -> Plan:
+def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()) -> CopyPlan:
     """What ``copy_repository`` would copy now.
 
     Args:
@@ -60,7 +60,7 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
     root = _real(folder)
     selection = select(root, include, _below(root, own))
     regular = [status.st_size for status in selection.files.values() if stat.S_ISREG(status.st_mode)]
-    return Plan(
+    return CopyPlan(
         files=len(selection.files),
         bytes=sum(regular),
         folders=tuple(shown_name(path) for path in selection.dependencies),

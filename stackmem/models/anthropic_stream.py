@@ -31,12 +31,12 @@ _STOPS: dict[str, Stop] = {
 }
 
 
-class _Message(Struct):
+class _StreamMessage(Struct):
     id: str | None = None
     usage: dict[str, Any] | None = None
 
 
-class _Delta(Struct):
+class _BlockDelta(Struct):
     """The delta of a block, or of the message; each kind fills its own fields."""
 
     type: str | None = None
@@ -51,9 +51,9 @@ class _Delta(Struct):
 class _Event(Struct):
     type: str
     index: int = 0
-    message: _Message | None = None
+    message: _StreamMessage | None = None
     content_block: dict[str, Any] | None = None
-    delta: _Delta | None = None
+    delta: _BlockDelta | None = None
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
 
@@ -66,7 +66,7 @@ class _Block(Struct):
     signatures: list[str]
 
 
-class _Reply(Struct):
+class _MessageReply(Struct):
     blocks: dict[int, _Block]
     usage: dict[str, int]
     id: str = ""
@@ -84,7 +84,7 @@ def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelF
         secret: Kept out of every detail.
 
     """
-    reply = _Reply({}, {})
+    reply = _MessageReply({}, {})
     try:
         for text in events:
             _take(reply, convert(json.loads(text), _Event), secret)
@@ -106,7 +106,7 @@ def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelF
     )
 
 
-def _take(reply: _Reply, event: _Event, secret: str) -> None:
+def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
     """Unknown kinds of event are left out, as the protocol asks of its readers."""
     match event.type:
         case "message_start" if event.message is not None:
@@ -130,7 +130,7 @@ def _take(reply: _Reply, event: _Event, secret: str) -> None:
             reply.error = failed(kind_of_error(kind, json.dumps(error)), told, secret)
 
 
-def _grow(reply: _Reply, index: int, delta: _Delta) -> None:
+def _grow(reply: _MessageReply, index: int, delta: _BlockDelta) -> None:
     block = reply.blocks.get(index)
     if block is None:
         raise ValueError(f"a delta for block {index}, which never began")
@@ -186,7 +186,7 @@ def _stop(reason: str, parts: tuple[ReplyPart, ...]) -> Stop:
     return _STOPS.get(reason, "call" if called else "end")
 
 
-def _refusal(reply: _Reply) -> str:
+def _refusal(reply: _MessageReply) -> str:
     """What the provider says of a refusal, or the stop reason where it is none that we know."""
     if reply.stop_reason == "refusal":
         details = reply.stop_details or {}

@@ -15,7 +15,7 @@ from stackmem.core.requests import AskModel
 
 from .estimate import estimated_usage
 from .keyboard import Keyboard, can_type
-from .typed_call import BLOCK_END, MOST_CALL_CHARS, TOO_LONG, Lines, Typed, is_text, read_typed, usage_of
+from .typed_call import BLOCK_END, MOST_CALL_CHARS, TOO_LONG, Lines, TypedCall, is_text, read_typed, usage_of
 
 WINDOW_TOKENS = 200_000
 _NO_USAGE = Usage()
@@ -78,7 +78,7 @@ class HumanModel:
                     return estimated_usage(ModelReplied(parts, "end", _NO_USAGE), request.view)
                 case _:
                     call = read_typed(typed, source, request.view.tools, self._print)
-                    if isinstance(call, Typed):
+                    if isinstance(call, TypedCall):
                         made = ToolCall(f"typed_{request.facts}", call.name, call.arguments)
                         return estimated_usage(ModelReplied((made,), "call", _NO_USAGE), request.view)
                     self._print(call)

@@ -26,7 +26,7 @@ _STOPS: dict[str, Stop] = {
 }
 
 
-class _Function(Struct):
+class _ChunkFunction(Struct):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
@@ -34,10 +34,10 @@ class _Function(Struct):
 class _CallDelta(Struct):
     index: int | None = None
     id: str | None = None
-    function: _Function | None = None
+    function: _ChunkFunction | None = None
 
 
-class _Delta(Struct):
+class _ChunkDelta(Struct):
     """Servers name a thought in two ways."""
 
     content: str | None = None
@@ -48,38 +48,38 @@ class _Delta(Struct):
 
 
 class _Choice(Struct):
-    delta: _Delta | None = None
+    delta: _ChunkDelta | None = None
     finish_reason: str | None = None
 
 
-class _Details(Struct):
+class _TokenDetails(Struct):
     cached_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _ChatUsage(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
+    prompt_tokens_details: _TokenDetails | None = None
 
 
 class _Chunk(Struct):
     id: str | None = None
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: _ChatUsage | None = None
     error: dict[str, Any] | str | None = None
 
 
-class _Call(Struct):
+class _ChunkCall(Struct):
     id: str
     name: str
     arguments: list[str]
 
 
-class _Reply(Struct):
+class _ChatReply(Struct):
     texts: list[str]
     thoughts: list[str]
     refusals: list[str]
-    calls: dict[int, _Call]
+    calls: dict[int, _ChunkCall]
     usage: Usage = Usage()
     id: str = ""
     finish_reason: str | None = None
@@ -91,7 +91,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
 
     A call without an id is named after ``facts``, so that its result can be paired with it.
     """
-    reply = _Reply([], [], [], {})
+    reply = _ChatReply([], [], [], {})
     try:
         for text in events:
             if text.strip() == _DONE:
@@ -115,7 +115,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
     )
 
 
-def _take(reply: _Reply, chunk: _Chunk, secret: str) -> None:
+def _take(reply: _ChatReply, chunk: _Chunk, secret: str) -> None:
     if chunk.error is not None:
         reply.error = _failure(chunk.error, secret)
         return
@@ -124,7 +124,7 @@ def _take(reply: _Reply, chunk: _Chunk, secret: str) -> None:
         reply.usage = _counted(chunk.usage)
     for choice in (chunk.choices or [])[:1]:
         reply.finish_reason = choice.finish_reason or reply.finish_reason
-        delta = choice.delta or _Delta()
+        delta = choice.delta or _ChunkDelta()
         reply.texts.append(delta.content or "")
         reply.thoughts.append(delta.reasoning_content or delta.reasoning or "")
         reply.refusals.append(delta.refusal or "")
@@ -132,20 +132,20 @@ def _take(reply: _Reply, chunk: _Chunk, secret: str) -> None:
             _grow(reply.calls, call)
 
 
-def _grow(calls: dict[int, _Call], delta: _CallDelta) -> None:
+def _grow(calls: dict[int, _ChunkCall], delta: _CallDelta) -> None:
     """Add a piece of a call; where a server numbers none, an id begins the next one."""
     index = delta.index
     if index is None:
         index = len(calls) if delta.id or not calls else len(calls) - 1
-    call = calls.setdefault(index, _Call("", "", []))
-    function = delta.function or _Function()
+    call = calls.setdefault(index, _ChunkCall("", "", []))
+    function = delta.function or _ChunkFunction()
     call.id = call.id or delta.id or ""
     call.name = call.name or function.name or ""
     given = function.arguments
     call.arguments.append(json.dumps(given) if isinstance(given, dict) else given or "")
 
 
-def _parts(reply: _Reply, facts: int) -> tuple[ReplyPart, ...]:
+def _parts(reply: _ChatReply, facts: int) -> tuple[ReplyPart, ...]:
     parts: list[ReplyPart] = []
     if thought := whole("".join(reply.thoughts)):
         parts.append(Thinking({"type": FOREIGN_THOUGHT, "thinking": thought}))
@@ -160,9 +160,9 @@ def _parts(reply: _Reply, facts: int) -> tuple[ReplyPart, ...]:
     return tuple(parts)
 
 
-def _counted(usage: _Usage) -> Usage:
+def _counted(usage: _ChatUsage) -> Usage:
     prompt = _tokens(usage.prompt_tokens)
-    cached = min(_tokens((usage.prompt_tokens_details or _Details()).cached_tokens), prompt)
+    cached = min(_tokens((usage.prompt_tokens_details or _TokenDetails()).cached_tokens), prompt)
     return Usage(uncached=prompt - cached, cache_read=cached, output=_tokens(usage.completion_tokens))
 
 

@@ -47,7 +47,7 @@ class Model(Protocol):
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed: ...
 
 
-class Wanted(Struct, frozen=True):
+class ModelRequest(Struct, frozen=True):
     """What a factory makes a model from.
 
     Attributes:
@@ -101,7 +101,7 @@ def open_model(
         raise UsageError(f"a base URL goes with openai/NAME, not with {name[:80]}; {way_out}, or give --base-url none")
     if window_tokens is not None and window_tokens < 1_000:
         raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
-    return MODELS[prefix](Wanted(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed))
+    return MODELS[prefix](ModelRequest(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed))
 
 
 def default_model(environ: Mapping[str, str]) -> str:
@@ -114,35 +114,35 @@ def is_free(name: str) -> bool:
     return name in ("human", "demo", NOBODY) or name.startswith(("script:", "sim/"))
 
 
-def _anthropic(wanted: Wanted) -> Model:
+def _anthropic(wanted: ModelRequest) -> Model:
     found = endpoint(ANTHROPIC, wanted.environ)
     return AnthropicModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens)
 
 
-def _openai(wanted: Wanted) -> Model:
+def _openai(wanted: ModelRequest) -> Model:
     found = endpoint(OPENAI, wanted.environ, wanted.base_url)
     return OpenAIModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens, seed=wanted.seed)
 
 
-def _human(wanted: Wanted) -> Model:
+def _human(wanted: ModelRequest) -> Model:
     return HumanModel(window_tokens=wanted.window_tokens)
 
 
-def _script(wanted: Wanted) -> Model:
+def _script(wanted: ModelRequest) -> Model:
     if not wanted.rest:
         raise UsageError("script: names no file; it looks like script:replies.yaml")
     script = ScriptedModel.from_file(Path(wanted.rest))
     return Scripted(f"script:{wanted.rest}", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
 
-def _demo(wanted: Wanted) -> Model:
+def _demo(wanted: ModelRequest) -> Model:
     if wanted.demo is None:
         raise UsageError("this task has no demo.yaml; name a model, such as --model claude-sonnet-5-5 or script:FILE")
     script = ScriptedModel.from_file(wanted.demo)
     return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
 
-def _simulated(wanted: Wanted) -> Model:
+def _simulated(wanted: ModelRequest) -> Model:
     name, _, variant = wanted.rest.partition(":")
     if name != SIMULATED:
         raise UsageError(f"there is no simulated model {wanted.rest[:80]!r}; the one there is: sim/{SIMULATED}")
@@ -152,7 +152,7 @@ def _simulated(wanted: Wanted) -> Model:
     return Scripted(f"sim/{wanted.rest}", window, BoundedReader(variant or VARIANTS[0], window))
 
 
-MODELS: dict[str, Callable[[Wanted], Model]] = {
+MODELS: dict[str, Callable[[ModelRequest], Model]] = {
     "anthropic/": _anthropic,
     "openai/": _openai,
     "script:": _script,
@@ -167,7 +167,7 @@ def _has(name: str, prefix: str) -> bool:
     return name.startswith(prefix) if prefix[-1] in "/:" else name == prefix
 
 
-def _provider_name(wanted: Wanted) -> str:
+def _provider_name(wanted: ModelRequest) -> str:
     name = wanted.rest
     if not name or not name.isprintable() or len(name) > 200 or name != name.strip():
         raise UsageError(f"{name[:80]!r} names no model; stackmem models lists those that are known")

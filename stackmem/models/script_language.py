@@ -15,7 +15,7 @@ from msgspec import Struct, convert
 
 from stackmem.core.messages import Usage
 
-from .script_source import Source, listed, read_text
+from .script_source import ScriptSource, listed, read_text
 
 Fault = Literal[
     "429", "529", "timeout", "disconnect", "malformed", "two_calls", "no_call", "truncated", "refusal"
@@ -100,7 +100,7 @@ def parse_script(text: str, path: str = "script") -> Script:
         UsageError: As ``read_script``.
 
     """
-    source = Source(text, path)
+    source = ScriptSource(text, path)
     root = source.load()
     if root is None:
         raise source.error(0, 0, "the script is empty; it needs 'replies:', a list of what the model answers")
@@ -114,7 +114,7 @@ def parse_script(text: str, path: str = "script") -> Script:
     return Script(tuple(_reply(source, entries, index) for index in range(len(entries))), path, description)
 
 
-def _reply(source: Source, entries: Any, index: int) -> ScriptedReply:
+def _reply(source: ScriptSource, entries: Any, index: int) -> ScriptedReply:
     at = source.at(entries, index)
     entry = source.mapping(entries[index], at, "a reply", _REPLY_KEYS)
     fault = _fault(source, entry)
@@ -142,7 +142,7 @@ def _reply(source: Source, entries: Any, index: int) -> ScriptedReply:
     )
 
 
-def _fault(source: Source, entry: Any) -> Fault | None:
+def _fault(source: ScriptSource, entry: Any) -> Fault | None:
     if "fault" not in entry:
         return None
     value = entry["fault"]
@@ -153,7 +153,7 @@ def _fault(source: Source, entry: Any) -> Fault | None:
     raise source.error(*source.at(entry, "fault"), f"no fault {str(value)[:60]!r}; known: {', '.join(known)}")
 
 
-def _calls(source: Source, entry: Any, at: tuple[int, int]) -> tuple[PlannedCall, ...]:
+def _calls(source: ScriptSource, entry: Any, at: tuple[int, int]) -> tuple[PlannedCall, ...]:
     if "calls" in entry:
         if "call" in entry or "args" in entry:
             raise source.error(*at, "'call' and 'calls' exclude each other; keep one")
@@ -171,7 +171,7 @@ def _calls(source: Source, entry: Any, at: tuple[int, int]) -> tuple[PlannedCall
     return ()
 
 
-def _call(source: Source, entry: Any) -> PlannedCall:
+def _call(source: ScriptSource, entry: Any) -> PlannedCall:
     if "call" not in entry:
         raise source.error(entry.lc.line, entry.lc.col, "'call' is missing; it names the tool")
     try:
@@ -181,7 +181,7 @@ def _call(source: Source, entry: Any) -> PlannedCall:
     return PlannedCall(source.string(entry, "call", ""), args)
 
 
-def _expectation(source: Source, entry: Any) -> Expectation | None:
+def _expectation(source: ScriptSource, entry: Any) -> Expectation | None:
     if "expect" not in entry:
         return None
     expect = source.mapping(entry["expect"], source.at(entry, "expect"), "'expect'", _EXPECT_KEYS)
@@ -196,7 +196,7 @@ def _expectation(source: Source, entry: Any) -> Expectation | None:
     )
 
 
-def _usage(source: Source, entry: Any) -> Usage | None:
+def _usage(source: ScriptSource, entry: Any) -> Usage | None:
     if "usage" not in entry:
         return None
     usage = source.mapping(entry["usage"], source.at(entry, "usage"), "'usage'", _USAGE_KEYS)

@@ -42,7 +42,7 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path}:{line}:{col}: byte 0x{byte:02x} is not UTF-8; save the script as UTF-8") from error
 
 
-class Source:
+class ScriptSource:
     """A script's text with the positions of its values; every complaint about it is made here."""
 
     def __init__(self, text: str, path: str) -> None:

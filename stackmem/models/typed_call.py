@@ -31,14 +31,14 @@ class Lines(Protocol):
     def readline(self) -> str: ...
 
 
-class Typed(Struct, frozen=True):
+class TypedCall(Struct, frozen=True):
     """A call to make; ``arguments`` are checked where every model's are."""
 
     name: str
     arguments: dict[str, Any]
 
 
-class Block(Struct, frozen=True):
+class BlockValue(Struct, frozen=True):
     """A value that is given by the lines which follow."""
 
     schema: dict[str, Any]
@@ -52,7 +52,9 @@ def usage_of(tool: ToolSpec) -> str:
     return " ".join([tool.name, *required, *optional])
 
 
-def read_typed(line: str, more: Lines, tools: tuple[ToolSpec, ...], tell: Callable[[str], object] = id) -> Typed | str:
+def read_typed(
+    line: str, more: Lines, tools: tuple[ToolSpec, ...], tell: Callable[[str], object] = id
+) -> TypedCall | str:
     """The call that ``line`` spells, or one sentence that says what is wrong with it.
 
     A value of ``<<`` is read from ``more``: the lines up to one that is only a dot; ``..`` there stands for a dot.
@@ -82,7 +84,7 @@ def read_typed(line: str, more: Lines, tools: tuple[ToolSpec, ...], tell: Callab
     return spelled
 
 
-def _whole_call(line: str, tools: tuple[ToolSpec, ...]) -> Typed | str:
+def _whole_call(line: str, tools: tuple[ToolSpec, ...]) -> TypedCall | str:
     value, malformed = parse_arguments(line)
     if malformed is not None or not isinstance(value, dict):
         return "this is no JSON object"
@@ -90,13 +92,13 @@ def _whole_call(line: str, tools: tuple[ToolSpec, ...]) -> Typed | str:
     name = value.get("name", value.get("call"))
     if not isinstance(name, str) or not isinstance(arguments, dict):
         return 'a call in JSON looks like {"name": "read_file", "arguments": {"path": "spec.md"}}'
-    return Typed(name, arguments) if any(tool.name == name for tool in tools) else _unknown(name, tools)
+    return TypedCall(name, arguments) if any(tool.name == name for tool in tools) else _unknown(name, tools)
 
 
-def _with_object(name: str, text: str) -> Typed | str:
+def _with_object(name: str, text: str) -> TypedCall | str:
     value, malformed = parse_arguments(text)
     if malformed is None and isinstance(value, dict):
-        return Typed(name, value)
+        return TypedCall(name, value)
     return f"what stands after {name} is no JSON object"
 
 
@@ -119,22 +121,22 @@ def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | s
         if pair is None or pair.group(1) not in properties:
             return f"{word[:80]!r} is no parameter of {name}: {', '.join(properties)}; quote a value with blanks in it"
         key, value = pair.groups()
-        arguments[key] = Block(properties[key]) if value == _BLOCK else _typed(value, properties[key])
+        arguments[key] = BlockValue(properties[key]) if value == _BLOCK else _typed(value, properties[key])
     return arguments
 
 
-def _with_blocks(name: str, arguments: dict[str, Any], more: Lines) -> Typed | str:
+def _with_blocks(name: str, arguments: dict[str, Any], more: Lines) -> TypedCall | str:
     """The call with its blocks read, in their order; all of them, also where one is refused."""
     told = ""
     for key, value in arguments.items():
-        if not isinstance(value, Block):
+        if not isinstance(value, BlockValue):
             continue
         text = _block(more)
         if text is None:
             return f"the input ended before the line with only a dot that ends {key}"
         told = told or _unfit(key, text)
         arguments[key] = _typed(text, value.schema)
-    return told or Typed(name, arguments)
+    return told or TypedCall(name, arguments)
 
 
 def is_text(text: str) -> bool:

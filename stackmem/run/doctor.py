@@ -11,7 +11,7 @@ from msgspec import Struct
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.settings import resolve
 from stackmem.tools.plugins import load_plugins
-from stackmem.workspace.isolation.probe import Finding, survey
+from stackmem.workspace.isolation.probe import LevelReport, survey
 
 from .assemble import profile_of
 
@@ -26,7 +26,7 @@ class Examined(Struct, frozen=True):
     active: str
     runs_dir: str
     sandbox_dir: str
-    levels: tuple[Finding, ...]
+    levels: tuple[LevelReport, ...]
     warnings: tuple[str, ...]
 
 

@@ -18,19 +18,19 @@ from stackmem.core.machine import advance
 from stackmem.core.requests import UseTool, Verify
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.history.history import Change
+from stackmem.history.history import PathChange
 from stackmem.history.walk import LeftOut
 from stackmem.memory import open_strategy
 from stackmem.tasks import work
 from stackmem.trace.moments import following
 from stackmem.trace.record import Record
-from stackmem.workspace.memory import MemoryWorkspace, Program
+from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace
 
 from .perform import World, perform
 from .prepare import Subject
 
 MEMORY = MemoryWorkspace.level
-PROGRAM = Program("work", work.run, ("work", work.PLAN))
+PROGRAM = MemoryProgram("work", work.run, ("work", work.PLAN))
 """``./work``; the same text must stand in the workspace."""
 
 
@@ -51,7 +51,7 @@ class NoHistory:
     def patch(self, before: str, after: str) -> bytes:
         return b""
 
-    def changed(self, before: str, after: str) -> list[Change]:
+    def changed(self, before: str, after: str) -> list[PathChange]:
         return []
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stackmem.errors import UsageError
 from stackmem.history.apply import apply_patch, executed_by_host
-from stackmem.history.history import Change, History
+from stackmem.history.history import History, PathChange
 
 from .in_memory import MEMORY
 from .result import RunResult, read_result
@@ -20,7 +20,7 @@ class Kept(msgspec.Struct, frozen=True):
     """What ``stackmem apply`` reads back: where the copy came from, and what became of it."""
 
     folder: str
-    changes: tuple[Change, ...]
+    changes: tuple[PathChange, ...]
 
 
 def keep_patch(result: RunResult, folder: str, history: History, before: str) -> RunResult:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from stackmem.core.state import State
 from stackmem.errors import UsageError
-from stackmem.history.repository import Plan as CopyPlan
-from stackmem.history.repository import plan_copy
+from stackmem.history.repository import CopyPlan, plan_copy
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import NOBODY, default_model
 from stackmem.settings.directories import runs_dir, sandbox_dir

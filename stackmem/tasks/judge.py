@@ -17,7 +17,7 @@ from msgspec import Struct
 MAX_REWARD_BYTES = 64 * 1024
 
 
-class Verdict(Struct, frozen=True):
+class Judgment(Struct, frozen=True):
     """Name to reward; ``error`` says why there is none, and is empty otherwise."""
 
     rewards: dict[str, float] = {}
@@ -37,16 +37,16 @@ class _NoVerdict(Exception):  # noqa: N818 - it never leaves this file
     pass
 
 
-def judge(verifier_dir: Path) -> Verdict:
+def judge(verifier_dir: Path) -> Judgment:
     """The verdict in ``reward.json``, or where that is missing in ``reward.txt``; never raises for what they hold."""
     try:
         if (text := _read(verifier_dir / "reward.json")) is not None:
-            return Verdict(_from_json(text))
+            return Judgment(_from_json(text))
         if (text := _read(verifier_dir / "reward.txt")) is not None:
-            return Verdict({"reward": _from_text(text)})
+            return Judgment({"reward": _from_text(text)})
     except _NoVerdict as error:
-        return Verdict(error=str(error))
-    return Verdict(error="the checks wrote neither reward.json nor reward.txt")
+        return Judgment(error=str(error))
+    return Judgment(error="the checks wrote neither reward.json nor reward.txt")
 
 
 def _read(path: Path) -> str | None:

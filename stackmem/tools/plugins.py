@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES
-from stackmem.models.registry import MODELS, Model, Wanted
+from stackmem.models.registry import MODELS, Model, ModelRequest
 from stackmem.settings.options import OPTIONS
 from stackmem.workspace.isolation.launch import Level
 from stackmem.workspace.isolation.levels import WORKSPACES
@@ -47,7 +47,7 @@ class Plugin(Struct, frozen=True):
     """
 
     strategies: Mapping[str, Callable[[str], MemoryStrategy]] = field(default_factory=dict)
-    models: Mapping[str, Callable[[Wanted], Model]] = field(default_factory=dict)
+    models: Mapping[str, Callable[[ModelRequest], Model]] = field(default_factory=dict)
     workspaces: Mapping[str, tuple[Callable[[], Level], ...]] = field(default_factory=dict)
     tools: tuple[Callable[..., Any], ...] = ()
 

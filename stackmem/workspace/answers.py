@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 
 from .clip import cut
-from .lines import Span, shown_lines
-from .outcome import Outcome
-from .refusals import Refused, named
+from .lines import LineSpan, shown_lines
+from .outcome import ToolOutcome
+from .refusals import ToolRefused, named
 
 
 def relative(path: str, inside: str) -> bytes:
@@ -23,11 +23,11 @@ def relative(path: str, inside: str) -> bytes:
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise Refused(f"{named(path)} holds a character that no file name can hold; leave it out") from None
+        raise ToolRefused(f"{named(path)} holds a character that no file name can hold; leave it out") from None
     if not raw:
-        raise Refused("the path is empty; use '.' for the workspace itself")
+        raise ToolRefused("the path is empty; use '.' for the workspace itself")
     if b"\0" in raw:
-        raise Refused(f"{named(path)} holds a NUL character, which no file name can; leave it out")
+        raise ToolRefused(f"{named(path)} holds a NUL character, which no file name can; leave it out")
     if not raw.startswith(b"/"):
         return raw
     own, parts = path_parts(os.fsencode(inside)), path_parts(raw)
@@ -41,44 +41,44 @@ def parted(path: str, inside: str) -> tuple[bytes, bytes]:
     """The directory and the name of a file that is to be written."""
     directory, _, last = relative(path, inside).rpartition(b"/")
     if last in {b"", b".", b".."}:
-        raise Refused(f"{named(path)} names a directory; end the path with a file name")
+        raise ToolRefused(f"{named(path)} names a directory; end the path with a file name")
     return directory or b".", last
 
 
 def first_line(start_line: int | None, end_line: int | None) -> int:
     start = 1 if start_line is None else start_line
     if start < 1:
-        raise Refused(f"start_line is {start}; lines count from 1")
+        raise ToolRefused(f"start_line is {start}; lines count from 1")
     if end_line is not None and end_line < start:
-        raise Refused(f"end_line {end_line} is before line {start}, the first one asked for; swap or raise it")
+        raise ToolRefused(f"end_line {end_line} is before line {start}, the first one asked for; swap or raise it")
     return start
 
 
 def answer(
-    path: str, span: Span, size: int, start: int, *, ranged: bool, shown_bytes: int, scrub: Callable[[str], str]
-) -> Outcome:
+    path: str, span: LineSpan, size: int, start: int, *, ranged: bool, shown_bytes: int, scrub: Callable[[str], str]
+) -> ToolOutcome:
     """The lines that were read, as they are shown."""
     if span.binary:
-        raise Refused(f"binary, {size} bytes: {named(path)} is no UTF-8 text; look at it with run_command")
+        raise ToolRefused(f"binary, {size} bytes: {named(path)} is no UTF-8 text; look at it with run_command")
     if span.lines == 0 and start == 1:
-        return Outcome(cut("[empty file]", shown_bytes))
+        return ToolOutcome(cut("[empty file]", shown_bytes))
     if start > span.lines:
         there = f"has {span.lines} lines" if span.counted else f"is too long to search behind line {span.lines}"
-        raise Refused(f"start_line {start} is not to be had: {named(path)} {there}; ask for an earlier one")
-    return Outcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes, scrub=scrub))
+        raise ToolRefused(f"start_line {start} is not to be had: {named(path)} {there}; ask for an earlier one")
+    return ToolOutcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes, scrub=scrub))
 
 
 def encoded(content: str) -> bytes:
     try:
         return content.encode()
     except UnicodeEncodeError as error:
-        raise Refused(f"character {error.start + 1} of the content is half of one; write it whole") from None
+        raise ToolRefused(f"character {error.start + 1} of the content is half of one; write it whole") from None
 
 
-def written(path: str, raw: bytes, before: int | None) -> Outcome:
+def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:
     """What is said of a file that was written; ``before`` is its size until then, None where it is new."""
     said = "it is new" if before is None else f"it had {before} bytes"
-    return Outcome(f"wrote {len(raw)} bytes to {named(path)}; {said}")
+    return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {said}")
 
 
 def protected(path: str) -> str:

@@ -23,7 +23,7 @@ from .capture import Capture
 from .ending import Tree, uncontained
 from .family import first_to_go
 from .isolation import confine
-from .isolation.launch import Launch, Level, Seat, SetUpFailed
+from .isolation.launch import CommandLaunch, Level, Seat, SetUpFailed
 from .spawner import spawn, spawn_confined
 from .watchdog import LOOK_SECONDS, Watchdog
 
@@ -33,7 +33,7 @@ _GRACE_SECONDS = 0.5
 _START_SECONDS = 10
 
 
-class Ended(Struct, frozen=True):
+class CommandEnd(Struct, frozen=True):
     """How a command ended.
 
     Attributes:
@@ -49,7 +49,7 @@ class Ended(Struct, frozen=True):
     errors: Capture | None = None
 
 
-def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> Ended:
+def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> CommandEnd:
     """Run a command to its end, or to its limit.
 
     Args:
@@ -72,19 +72,19 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
             raise
         running.drain()
         if reason:
-            return Ended(running.capture, None, reason, running.errors)
+            return CommandEnd(running.capture, None, reason, running.errors)
         try:
             code = level.ran(process, running.status)
         except SetUpFailed as error:
             said = b"".join(running.capture.parts()).decode("utf-8", "replace").strip()[-500:]
             raise SetUpFailed(f"{error}: {said or 'it said nothing'}") from error
-        return Ended(running.capture, code, "killed" if code is None else "", running.errors)
+        return CommandEnd(running.capture, code, "killed" if code is None else "", running.errors)
 
 
 class _Running:
     """One running command: its process, its pipes, and what it printed so far."""
 
-    def __init__(self, launch: Launch, level: Level, seat: Seat, stack: ExitStack, apart_bytes: int) -> None:
+    def __init__(self, launch: CommandLaunch, level: Level, seat: Seat, stack: ExitStack, apart_bytes: int) -> None:
         self._launch, self._seat, self._stack = launch, seat, stack
         self._contains = level.contains
         self._tree = Tree(contains=level.contains)

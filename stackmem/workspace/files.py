@@ -24,8 +24,8 @@ from .beneath import Opener, opener_for
 from .clip import meant_name, shown_name
 from .lines import scan
 from .listing import listing
-from .outcome import Outcome
-from .refusals import Asked, Refused, named, other_kind, refusal
+from .outcome import ToolOutcome
+from .refusals import Asked, ToolRefused, named, other_kind, refusal
 from .replace import replace
 
 DIGESTED_BYTES = 8 * 1024 * 1024  # a larger file has no digest
@@ -80,15 +80,15 @@ class Files:
             os.close(self.fd)
             self.fd = -1
 
-    def read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+    def read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         """The lines from ``start_line`` (None: the first) to ``end_line`` (None: the last), both counted from 1."""
         return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
 
-    def write(self, path: str, content: str) -> Outcome:
+    def write(self, path: str, content: str) -> ToolOutcome:
         """Create or replace a regular file; the directory it stands in must exist."""
         return self._answer("write", path, lambda: self._write(path, content))
 
-    def list(self, path: str, shown_bytes: int = LISTING_BYTES) -> Outcome:
+    def list(self, path: str, shown_bytes: int = LISTING_BYTES) -> ToolOutcome:
         """The entries of a directory, two levels deep, at most 1,000."""
         return self._answer("list", path, lambda: self._list(path, shown_bytes))
 
@@ -104,12 +104,12 @@ class Files:
             try:
                 status = os.fstat(fd)
                 if not stat.S_ISREG(status.st_mode):
-                    raise Refused(other_kind(path, status))
+                    raise ToolRefused(other_kind(path, status))
                 return _all_of(fd, most_bytes + 1)
             finally:
                 os.close(fd)
         except OSError as error:
-            raise Refused(refusal(error, "read", named(path), shown_name(self._inside))) from error
+            raise ToolRefused(refusal(error, "read", named(path), shown_name(self._inside))) from error
 
     def names(self, path: str) -> tuple[str, ...]:
         """What a directory holds, sorted, a directory's name with a slash.
@@ -127,7 +127,7 @@ class Files:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise Refused(refusal(error, "list", named(path), shown_name(self._inside))) from error
+            raise ToolRefused(refusal(error, "list", named(path), shown_name(self._inside))) from error
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it; one that is there stays.
@@ -143,20 +143,20 @@ class Files:
                 try:
                     if _status(parent, part) is None and part not in (b".", b".."):
                         if self._protected(parent, part):
-                            raise Refused(protected(path))
+                            raise ToolRefused(protected(path))
                         os.mkdir(part, dir_fd=parent)
                 finally:
                     os.close(parent)
                 made = made + b"/" + part if made else part
             os.close(self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY))
         except OSError as error:
-            raise Refused(refusal(error, "write", named(path), shown_name(self._inside))) from error
+            raise ToolRefused(refusal(error, "write", named(path), shown_name(self._inside))) from error
 
     def digest(self, path: str) -> str:
         """SHA-256 in hex; ``unknown``, ``missing`` or ``outside`` where there is none to be had."""
         try:
             fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
-        except Refused:
+        except ToolRefused:
             return "missing"  # no file can have such a name
         except OSError as error:
             absent = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL}
@@ -170,13 +170,13 @@ class Files:
         finally:
             os.close(fd)
 
-    def _answer(self, asked: Asked, path: str, work: Callable[[], Outcome]) -> Outcome:
+    def _answer(self, asked: Asked, path: str, work: Callable[[], ToolOutcome]) -> ToolOutcome:
         try:
             return work()
-        except Refused as refused:
-            return Outcome(str(refused), failed=True)
+        except ToolRefused as refused:
+            return ToolOutcome(str(refused), failed=True)
         except OSError as error:
-            return Outcome(refusal(error, asked, named(path), shown_name(self._inside)), failed=True)
+            return ToolOutcome(refusal(error, asked, named(path), shown_name(self._inside)), failed=True)
 
     def _spelled(self, path: bytes) -> bytes:
         """The path, or the one that a listing shows so, where only that one exists."""
@@ -190,13 +190,13 @@ class Files:
             return error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
         return True
 
-    def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+    def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         start = first_line(start_line, end_line)
         fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise Refused(other_kind(path, status))
+                raise ToolRefused(other_kind(path, status))
             span = scan(fd, start, end_line, keep_bytes=max(4096, 2 * shown_bytes))
         finally:
             os.close(fd)
@@ -204,7 +204,7 @@ class Files:
         ranged = start_line is not None or end_line is not None
         return answer(path, span, size, start, ranged=ranged, shown_bytes=shown_bytes, scrub=self._scrub)
 
-    def _write(self, path: str, content: str) -> Outcome:
+    def _write(self, path: str, content: str) -> ToolOutcome:
         raw = encoded(content)
         directory, last = parted(path, self._inside)
         parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
@@ -222,12 +222,12 @@ class Files:
             escaped = _status(parent, meant)
             name, before = (meant, escaped) if escaped else (last, None)
         if self._protected(parent, name):
-            raise Refused(protected(path))
+            raise ToolRefused(protected(path))
         if before is None or stat.S_ISREG(before.st_mode):
             return name, before
         if stat.S_ISLNK(before.st_mode):
-            raise Refused(f"{named(path)} is a symlink; write to the file it points to, under that file's own path")
-        raise Refused(other_kind(path, before))
+            raise ToolRefused(f"{named(path)} is a symlink; write to the file it points to, under that file's own path")
+        raise ToolRefused(other_kind(path, before))
 
     def _protected(self, parent: int, name: bytes) -> bool:
         """By identity: whatever path led to the parent, it is the directory it is."""
@@ -245,12 +245,12 @@ class Files:
                 os.close(fd)
         return False
 
-    def _list(self, path: str, shown_bytes: int) -> Outcome:
+    def _list(self, path: str, shown_bytes: int) -> ToolOutcome:
         spelled = self._spelled(relative(path, self._inside))
         fd = self._open(self.fd, spelled, _OPEN_DIRECTORY)
         try:
             prefix = b"".join(part + b"/" for part in path_parts(spelled))
-            return Outcome(listing(fd, prefix, shown_bytes))
+            return ToolOutcome(listing(fd, prefix, shown_bytes))
         finally:
             os.close(fd)
 

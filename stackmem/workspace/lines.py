@@ -20,7 +20,7 @@ _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _HEADER_BYTES = 400  # kept free for the line that says what is shown
 
 
-class Span(Struct, frozen=True):
+class LineSpan(Struct, frozen=True):
     """The lines asked for, as far as they were kept.
 
     Attributes:
@@ -41,12 +41,12 @@ class Span(Struct, frozen=True):
     binary: bool
 
 
-def scan(fd: int, start: int, end: int | None, keep_bytes: int) -> Span:
+def scan(fd: int, start: int, end: int | None, keep_bytes: int) -> LineSpan:
     """As ``scan_with``, from an open file."""
     return scan_with(partial(os.read, fd), start, end, keep_bytes)
 
 
-def scan_with(read: Callable[[int], bytes], start: int, end: int | None, keep_bytes: int) -> Span:
+def scan_with(read: Callable[[int], bytes], start: int, end: int | None, keep_bytes: int) -> LineSpan:
     """Read a file from its beginning, keep at most ``keep_bytes`` of lines ``start`` to ``end``, count the others.
 
     Nothing is believed of the file's size: it may be sparse, or grow while it is read.
@@ -59,7 +59,7 @@ def scan_with(read: Callable[[int], bytes], start: int, end: int | None, keep_by
     while read_bytes < SCANNED_BYTES and not (ended := not (chunk := read(_CHUNK_BYTES))):
         sample = sample or chunk[:_SAMPLE_BYTES]
         if b"\0" in sample:
-            return Span(b"", more=False, lines=0, counted=False, read_bytes=len(chunk), binary=True)
+            return LineSpan(b"", more=False, lines=0, counted=False, read_bytes=len(chunk), binary=True)
         found = chunk.count(b"\n")
         if newlines + found >= start - 1 and len(kept) <= keep_bytes and (end is None or newlines < end):
             kept += chunk[_after_newline(chunk, start - 1 - newlines) :][: keep_bytes + 1 - len(kept)]
@@ -69,7 +69,7 @@ def scan_with(read: Callable[[int], bytes], start: int, end: int | None, keep_by
     lines = newlines + (last not in {b"", b"\n"})
     wanted = len(kept) if end is None else _after_newline(kept, end - start + 1)
     raw = bytes(kept[: min(wanted, keep_bytes)])
-    return Span(
+    return LineSpan(
         raw=raw,
         more=wanted > keep_bytes or not (ended or (end is not None and newlines >= end)),
         lines=lines,
@@ -96,7 +96,9 @@ def _no_text(raw: bytes) -> bool:
     return b"\0" in raw or undecodable > max(1, _UNDECODABLE * len(text))
 
 
-def shown_lines(span: Span, start: int, *, ranged: bool, shown_bytes: int, scrub: Callable[[str], str] = str) -> str:
+def shown_lines(
+    span: LineSpan, start: int, *, ranged: bool, shown_bytes: int, scrub: Callable[[str], str] = str
+) -> str:
     """The span as text of at most ``shown_bytes`` bytes, whole lines from its beginning.
 
     A whole small file of plain text stands alone. Else a first line in brackets says which lines of how many these
@@ -126,7 +128,7 @@ def shown_lines(span: Span, start: int, *, ranged: bool, shown_bytes: int, scrub
     return cut(f"[{'; '.join(said + notes)}]\n{body}", shown_bytes)
 
 
-def _text_of(span: Span) -> tuple[str, list[str]]:
+def _text_of(span: LineSpan) -> tuple[str, list[str]]:
     """The span's text made visible, and what differs from the file."""
     raw, notes = span.raw, []
     ends = raw.count(b"\r\n")

@@ -14,7 +14,7 @@ ENTRIES = 1_000  # in one answer
 _BELOW_ONE = 200  # of these, in one directory of the second level, so that none crowds out the others
 
 
-class Entry(Struct, frozen=True):
+class DirectoryEntry(Struct, frozen=True):
     """What stands in a directory."""
 
     name: bytes
@@ -32,8 +32,8 @@ def listing(fd: int, prefix: bytes, shown_bytes: int) -> str:
 
 
 def arranged(
-    found: tuple[list[Entry], bool],
-    below_one: Callable[[bytes, int], tuple[list[Entry], str, bool]],
+    found: tuple[list[DirectoryEntry], bool],
+    below_one: Callable[[bytes, int], tuple[list[DirectoryEntry], str, bool]],
     prefix: bytes,
     shown_bytes: int,
 ) -> str:
@@ -59,9 +59,9 @@ def arranged(
     return _within(lines, shown_bytes, cut_short=cut_short)
 
 
-def _entries(fd: int, most: int) -> tuple[list[Entry], bool]:
+def _entries(fd: int, most: int) -> tuple[list[DirectoryEntry], bool]:
     """At most so many entries, sorted among themselves, and whether there are others: which, the disk decides."""
-    found: list[Entry] = []
+    found: list[DirectoryEntry] = []
     with os.scandir(fd) as entries:
         for entry in entries:
             if len(found) == most:
@@ -70,21 +70,21 @@ def _entries(fd: int, most: int) -> tuple[list[Entry], bool]:
     return sorted(found, key=_by_name), False
 
 
-def _by_name(entry: Entry) -> bytes:
+def _by_name(entry: DirectoryEntry) -> bytes:
     return entry.name
 
 
-def _entry(fd: int, name: bytes) -> Entry:
+def _entry(fd: int, name: bytes) -> DirectoryEntry:
     try:
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         kind = stat.S_IFMT(status.st_mode)
         target = os.readlink(name, dir_fd=fd) if kind == stat.S_IFLNK else b""
     except OSError:  # gone, or another kind, since the directory was read
-        return Entry(name, 0)
-    return Entry(name, kind, status.st_size, target)
+        return DirectoryEntry(name, 0)
+    return DirectoryEntry(name, kind, status.st_size, target)
 
 
-def _below(fd: int, name: bytes, most: int) -> tuple[list[Entry], str, bool]:
+def _below(fd: int, name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
     """A directory's entries, why they cannot be had, and whether there are more."""
     try:
         child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
@@ -99,7 +99,7 @@ def _below(fd: int, name: bytes, most: int) -> tuple[list[Entry], str, bool]:
     return entries, "", more
 
 
-def _line(path: bytes, entry: Entry) -> str:
+def _line(path: bytes, entry: DirectoryEntry) -> str:
     name = shown_name(path)
     match entry.kind:
         case stat.S_IFDIR:

@@ -23,13 +23,13 @@ from .answers import answer, encoded, first_line, parted, path_parts, protected,
 from .beneath import PATH_BYTES
 from .capture import Capture
 from .clip import clean, meant_name, shown_name
-from .command import Ended
+from .command import CommandEnd
 from .files import DIGESTED_BYTES, PROTECTED_IN_ROOT
 from .lines import scan_with
-from .listing import Entry, arranged
-from .outcome import Outcome
+from .listing import DirectoryEntry, arranged
+from .outcome import ToolOutcome
 from .profile import Mount
-from .refusals import Asked, Refused, named, refusal
+from .refusals import Asked, ToolRefused, named, refusal
 from .shown import shown_output
 from .workspace import refused_command
 
@@ -39,7 +39,7 @@ _SHELL = re.compile(r"[\\$`|&;<>(){}\[\]*?~#!\x00-\x08\x0a-\x1f\x7f]")
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@%-]+", re.ASCII)
 
 
-class Program(Struct, frozen=True):
+class MemoryProgram(Struct, frozen=True):
     """The one program of a workspace.
 
     Attributes:
@@ -66,7 +66,7 @@ class MemoryWorkspace:
     level = "memory"
 
     def __init__(
-        self, files: Mapping[str, str], inside: str, program: Program, scrub: Callable[[str], str] = str
+        self, files: Mapping[str, str], inside: str, program: MemoryProgram, scrub: Callable[[str], str] = str
     ) -> None:
         self.files = dict(files)
         self.path = inside
@@ -81,19 +81,19 @@ class MemoryWorkspace:
     def close(self) -> None:
         """There is nothing to give back."""
 
-    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
 
-    def write_file(self, path: str, content: str) -> Outcome:
+    def write_file(self, path: str, content: str) -> ToolOutcome:
         return self._answer("write", path, lambda: self._write(path, content))
 
-    def list_files(self, path: str, shown_bytes: int) -> Outcome:
+    def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
         return self._answer("list", path, lambda: self._list(path, shown_bytes))
 
     def digest(self, path: str) -> str:
         try:
             found = self._found(self._spelled(relative(path, self.path)))
-        except Refused:
+        except ToolRefused:
             return "missing"
         except OSError as error:
             return "outside" if error.errno == errno.EXDEV else "missing"
@@ -102,37 +102,37 @@ class MemoryWorkspace:
         raw = _bytes(self.files[found])
         return "unknown" if len(raw) > DIGESTED_BYTES else hashlib.sha256(raw).hexdigest()
 
-    def run_command(self, command: str, seconds: float, shown_bytes: int) -> Outcome:
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
         """Run ``./PROGRAM …``, ``cat PATH…`` or ``ls``; the last line of the text says how it ended."""
         if refused := refused_command(command):
-            return Outcome(refused, failed=True)
+            return ToolOutcome(refused, failed=True)
         raw, code = self._ran(command)
         capture = Capture()
         capture.take(raw)
         text = shown_output(
-            Ended(capture, code, ""), seconds, shown_bytes, lambda piece: self._scrub(clean(piece))
+            CommandEnd(capture, code, ""), seconds, shown_bytes, lambda piece: self._scrub(clean(piece))
         )  # fmt: skip
-        return Outcome(text, failed=code != 0, exit_code=code)
+        return ToolOutcome(text, failed=code != 0, exit_code=code)
 
-    def _answer(self, asked: Asked, path: str, work: Callable[[], Outcome]) -> Outcome:
+    def _answer(self, asked: Asked, path: str, work: Callable[[], ToolOutcome]) -> ToolOutcome:
         try:
             return work()
-        except Refused as refused:
-            return Outcome(str(refused), failed=True)
+        except ToolRefused as refused:
+            return ToolOutcome(str(refused), failed=True)
         except OSError as error:
-            return Outcome(refusal(error, asked, named(path), shown_name(self.path)), failed=True)
+            return ToolOutcome(refusal(error, asked, named(path), shown_name(self.path)), failed=True)
 
-    def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+    def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         start = first_line(start_line, end_line)
         found = self._found(self._spelled(relative(path, self.path)))
         if found not in self.files:
-            raise Refused(_directory(path))
+            raise ToolRefused(_directory(path))
         raw = _bytes(self.files[found])
         span = scan_with(io.BytesIO(raw).read, start, end_line, keep_bytes=max(4096, 2 * shown_bytes))
         ranged = start_line is not None or end_line is not None
         return answer(path, span, len(raw), start, ranged=ranged, shown_bytes=shown_bytes, scrub=self._scrub)
 
-    def _write(self, path: str, content: str) -> Outcome:
+    def _write(self, path: str, content: str) -> ToolOutcome:
         raw = encoded(content)
         directory, last = parted(path, self.path)
         parent = self._found(self._spelled(directory))
@@ -142,34 +142,36 @@ class MemoryWorkspace:
         if name is None and (meant := meant_name(_text(last))):
             last, name = (meant, found) if (found := self._within(parent, meant)) is not None else (last, None)
         if not parent and _text(last).casefold() in PROTECTED_IN_ROOT:
-            raise Refused(protected(path))
+            raise ToolRefused(protected(path))
         if name is not None and name not in self.files:
-            raise Refused(_directory(path))
+            raise ToolRefused(_directory(path))
         before = None if name is None else len(_bytes(self.files[name]))
         self.files[name if name is not None else _joined(parent, last)] = content
         return written(path, raw, before)
 
-    def _list(self, path: str, shown_bytes: int) -> Outcome:
+    def _list(self, path: str, shown_bytes: int) -> ToolOutcome:
         spelled = self._spelled(relative(path, self.path))
         found = self._found(spelled)
         if found in self.files:
             raise _failure(errno.ENOTDIR)
         prefix = b"".join(part + b"/" for part in path_parts(spelled))
 
-        def below(name: bytes, most: int) -> tuple[list[Entry], str, bool]:
+        def below(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
             entries = self._entries(_joined(found, name))
             return entries[:most], "", len(entries) > most
 
-        return Outcome(arranged((self._entries(found), False), below, prefix, shown_bytes))
+        return ToolOutcome(arranged((self._entries(found), False), below, prefix, shown_bytes))
 
-    def _entries(self, directory: str) -> list[Entry]:
+    def _entries(self, directory: str) -> list[DirectoryEntry]:
         start = f"{directory}/" if directory else ""
-        entries: dict[bytes, Entry] = {}
+        entries: dict[bytes, DirectoryEntry] = {}
         for path, text in self.files.items():
             if path.startswith(start):
                 first, slash, _ = path[len(start) :].partition("/")
                 name = first.encode("utf-8", "surrogateescape")
-                entries[name] = Entry(name, S_IFDIR) if slash else Entry(name, S_IFREG, len(_bytes(text)))
+                entries[name] = (
+                    DirectoryEntry(name, S_IFDIR) if slash else DirectoryEntry(name, S_IFREG, len(_bytes(text)))
+                )
         return [entries[name] for name in sorted(entries)]
 
     def _found(self, path: bytes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Outcome(Struct, frozen=True):
+class ToolOutcome(Struct, frozen=True):
     """A tool call's answer, as the model is shown it; a refusal is one too.
 
     Attributes:

@@ -50,7 +50,7 @@ class Toolchain(Struct, frozen=True):
         return (Mount(self.prefix, self.prefix), *own)
 
 
-class Interpreter(Struct, frozen=True):
+class PythonInstallation(Struct, frozen=True):
     """A Python installation: its prefix, and the real executable under it."""
 
     prefix: Path
@@ -58,7 +58,7 @@ class Interpreter(Struct, frozen=True):
     version: str
 
 
-def running_interpreter() -> Interpreter:
+def running_interpreter() -> PythonInstallation:
     """The installation below the virtual environment that runs stackmem.
 
     Raises:
@@ -75,10 +75,10 @@ def running_interpreter() -> Interpreter:
     executable = prefix / "bin" / f"python{version}"
     if not executable.exists():
         raise WorkspaceError(f"no interpreter at {executable}; run stackmem with an ordinary installation of Python")
-    return Interpreter(prefix=prefix, executable=executable, version=version)
+    return PythonInstallation(prefix=prefix, executable=executable, version=version)
 
 
-def build_toolchain(state: Path, interpreter: Interpreter | None = None) -> Toolchain:
+def build_toolchain(state: Path, interpreter: PythonInstallation | None = None) -> Toolchain:
     """Make the environment under ``state``, or find it there.
 
     Raises:
@@ -117,7 +117,7 @@ def _distributions(name: str) -> dict[str, metadata.Distribution]:
     return found
 
 
-def _create(target: Path, interpreter: Interpreter, packages: dict[str, metadata.Distribution]) -> None:
+def _create(target: Path, interpreter: PythonInstallation, packages: dict[str, metadata.Distribution]) -> None:
     """Fill a folder beside the target and rename it, so that a crash or a second process leaves nothing half done."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))

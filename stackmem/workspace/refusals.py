@@ -15,7 +15,7 @@ _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a de
 Asked = Literal["read", "write", "list"]
 
 
-class Refused(Exception):  # noqa: N818 - the model's mistake, never ours
+class ToolRefused(Exception):  # noqa: N818 - the model's mistake, never ours
     """A file tool's answer is no; the message is the answer. It stays inside the file tools."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .clip import clip, cut
-from .command import Ended
+from .command import CommandEnd
 
 _STOPPED = {
     "memory": "killed: its processes took more memory than a command may; everything it started was killed",
@@ -17,7 +17,7 @@ _STOPPED = {
 }
 
 
-def shown_output(ended: Ended, seconds: float, shown_bytes: int, readable: Callable[[bytes], str]) -> str:
+def shown_output(ended: CommandEnd, seconds: float, shown_bytes: int, readable: Callable[[bytes], str]) -> str:
     """Beginning and end of the output within ``shown_bytes``, the last line in brackets saying how it ended.
 
     Attributes:
@@ -33,7 +33,7 @@ def shown_output(ended: Ended, seconds: float, shown_bytes: int, readable: Calla
     return cut(text + last, shown_bytes) if room > 0 else cut(last, shown_bytes)
 
 
-def _last_line(ended: Ended, seconds: float) -> str:
+def _last_line(ended: CommandEnd, seconds: float) -> str:
     if ended.reason == "timeout":
         return f"timed out after {seconds:g} s; everything it started was killed"
     if ended.reason:

@@ -10,17 +10,17 @@ from pathlib import Path
 from stackmem.errors import WorkspaceError
 
 from .clip import clean
-from .command import Ended, run
+from .command import CommandEnd, run
 from .files import Files
 from .isolation.cover import OWN_TASKS
 from .isolation.gate import Gate
 from .isolation.launch import Level, Seat, SetUpFailed
 from .isolation.levels import choose, forget, state_folder, try_level
 from .isolation.skeleton import build_skeleton
-from .outcome import Outcome
+from .outcome import ToolOutcome
 from .profile import Mount, Profile
 from .python import Toolchain, build_toolchain
-from .refusals import Refused
+from .refusals import ToolRefused
 from .shown import shown_output
 
 _MOST_COMMAND_BYTES = 100_000
@@ -89,19 +89,19 @@ class Workspace:
         """The path at which commands find a mount at this level."""
         return mount.inside if self._level.mounts else mount.host
 
-    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Outcome:
+    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         return self._files.read(path, start_line, end_line, shown_bytes)
 
-    def write_file(self, path: str, content: str) -> Outcome:
+    def write_file(self, path: str, content: str) -> ToolOutcome:
         return self._files.write(path, content)
 
-    def list_files(self, path: str, shown_bytes: int) -> Outcome:
+    def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
         return self._files.list(path, shown_bytes)
 
     def digest(self, path: str) -> str:
         return self._files.digest(path)
 
-    def run_command(self, command: str, seconds: float, shown_bytes: int) -> Outcome:
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
         """Run a command with the workspace as its folder; the last line of the text says how it ended.
 
         Raises:
@@ -109,15 +109,15 @@ class Workspace:
 
         """
         if refused := refused_command(command):
-            return Outcome(refused, failed=True)
+            return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)):
             ended = self._run(command, seconds)
         text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)))
-        return Outcome(text, failed=ended.exit_code != 0, exit_code=ended.exit_code, reason=ended.reason)
+        return ToolOutcome(text, failed=ended.exit_code != 0, exit_code=ended.exit_code, reason=ended.reason)
 
-    def run_apart(self, command: str, seconds: float, most_bytes: int) -> Ended:
+    def run_apart(self, command: str, seconds: float, most_bytes: int) -> CommandEnd:
         """As ``run_command``, stdout and stderr kept apart, the first ``most_bytes`` of each whole.
 
         Raises:
@@ -126,7 +126,7 @@ class Workspace:
 
         """
         if refused := refused_command(command):
-            raise Refused(refused)
+            raise ToolRefused(refused)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)):
@@ -137,7 +137,7 @@ class Workspace:
         """The file tools by themselves, whole and unclipped for programs."""
         return self._files
 
-    def _run(self, command: str, seconds: float, apart_bytes: int = 0) -> Ended:
+    def _run(self, command: str, seconds: float, apart_bytes: int = 0) -> CommandEnd:
         try:
             return run(self._level, self._seat, command, seconds, apart_bytes=apart_bytes)
         except SetUpFailed as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Facts, Size, Unit, World
+from .kernel import Size, Unit, WorldDraft, WorldFacts
 from .prose import document
 
 HANDBOOK, DECISIONS = "docs/tariff-handbook.md", "docs/decisions.md"
@@ -18,8 +18,8 @@ _CLASSES = (
 _WORK = ("bill", "credit", "quote", "review", "renew", "estimate")
 
 
-def build(rng: Random, size: Size, units: int) -> World:
-    facts = Facts()
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    facts = WorldFacts()
     classes = rng.sample(_CLASSES, size.share(1, 3, len(_CLASSES), of=0.25))
     sections = []
     for name in classes:
@@ -48,7 +48,7 @@ def build(rng: Random, size: Size, units: int) -> World:
             puts[DECISIONS] = _decisions(decided)
             facts.tell(key, value, f"read {DECISIONS}", unit + 1)
         work.append(Unit(about, needs, says, gives, puts))
-    return World(
+    return WorldDraft(
         title="Bill the accounts of a utility under a tariff in dispute",
         text=(
             f"Each unit bills one account and needs the rate of its class. `{HANDBOOK}` gives the rates as they were "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Facts, Size, Unit, World
+from .kernel import Size, Unit, WorldDraft, WorldFacts
 from .probing import plant
 
 REPEATS = 3
@@ -26,8 +26,8 @@ _SITES = ("Rotterdam", "Leipzig", "Porto", "Dublin", "Gdansk", "Lyon", "Turin", 
 _SYSTEMS = ("settlement", "gateway", "partner feed", "archive", "reporting", "address service", "mailer", "scheduler")
 
 
-def build(rng: Random, size: Size, units: int) -> World:
-    facts, files, probes = Facts(), {}, {}
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    facts, files, probes = WorldFacts(), {}, {}
     kinds = list(_KINDS)[: size.share(5.5, 1, len(_KINDS), of=0.4)]
     for kind in kinds:
         path = f"docs/runbooks/{kind}.md"
@@ -42,7 +42,7 @@ def build(rng: Random, size: Size, units: int) -> World:
         kind = waiting.pop()
         about = f"incident {4100 + unit}: {kind} in the {rng.choice(_SYSTEMS)} of {rng.choice(_SITES)}"
         work.append(Unit(about, facts.need(unit, f"fix.{kind}")))
-    return World(
+    return WorldDraft(
         title="Work off the incident queue of the night shift",
         text=(
             "Each unit is one incident; it is closed with the fix that helps against incidents of its kind. The "

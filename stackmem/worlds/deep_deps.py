@@ -9,7 +9,7 @@ from random import Random
 
 from msgspec import Struct
 
-from .kernel import Facts, Size, Unit, World
+from .kernel import Size, Unit, WorldDraft, WorldFacts
 from .prose import document
 
 PATH = "docs/conventions.md"
@@ -29,8 +29,8 @@ class _Task(Struct):
     result: str = ""
 
 
-def build(rng: Random, size: Size, units: int) -> World:
-    facts = Facts()
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    facts = WorldFacts()
     rules = list(_RULES)[: size.share(1, 1, len(_RULES), of=0.1)]
     sections = []
     for rule in rules:
@@ -60,7 +60,7 @@ def build(rng: Random, size: Size, units: int) -> World:
             facts.tell(task.result, value, f"unit {unit}", unit + 1)
             work.append(Unit(about, needs, (f"{task.result} = {value}",), (task.result,)))
         before[task.depth] = task.result
-    return World(
+    return WorldDraft(
         title="Assemble a product from sub-tasks that build on each other",
         text=(
             "The work is a tree of sub-tasks. The last unit of each gives its result, `result.uK`, an identifier that "

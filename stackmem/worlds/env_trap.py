@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Facts, Size, Unit, World
+from .kernel import Size, Unit, WorldDraft, WorldFacts
 from .probing import plant
 
 _ITEMS = {
@@ -28,8 +28,8 @@ _MODULES = (
 )  # fmt: skip
 
 
-def build(rng: Random, size: Size, units: int) -> World:
-    facts, files, probes = Facts(), {}, {}
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    facts, files, probes = WorldFacts(), {}, {}
     items = list(_ITEMS)[: size.share(6, 1, len(_ITEMS), of=0.4)]
     for item in items:
         path = f"docs/ci/{item}.md"
@@ -43,7 +43,7 @@ def build(rng: Random, size: Size, units: int) -> World:
         second = items[1 + (unit + phase) % (len(items) - 1)] if len(items) > 1 else "runner"
         about = f"{_PHASES[phase]}: {rng.choice(_WORK)} {rng.choice(_MODULES)} and run its tests"
         work.append(Unit(about, facts.need(unit, "env.runner", f"env.{second}")))
-    return World(
+    return WorldDraft(
         title="Bring an inherited repository through its maintenance plan",
         text=(
             "The repository came without a working set-up. Each unit changes one module and runs its tests in the "

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from stackmem.tasks import work
 
-from .kernel import World
-from .oracle import Call
+from .kernel import WorldDraft
+from .oracle import OracleCall
 
 FORMAT = 1
 
@@ -79,10 +79,10 @@ class Made(Struct, frozen=True):
     seed: int
     horizon: int
     noise: float
-    world: World
+    world: WorldDraft
     salt: str
     files: dict[str, str]
-    calls: tuple[Call, ...]
+    calls: tuple[OracleCall, ...]
     commands: tuple[str, ...]
 
 
@@ -102,7 +102,7 @@ def task_files(made: Made) -> Iterator[tuple[str, str, int]]:
     yield "solution/solve.sh", _solution(made), 0o644
 
 
-def instruction(world: World) -> str:
+def instruction(world: WorldDraft) -> str:
     units = len(world.units)
     need = next((need for unit in world.units for need in unit.needs), None)
     key, way = (need.key, need.way) if need else ("topic.item", "read PATH")

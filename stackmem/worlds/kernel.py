@@ -67,7 +67,7 @@ class Page(Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-class Row(Struct, frozen=True):
+class FactRow(Struct, frozen=True):
     """A fact as the manifest tells it; both ends of ``valid`` are units in which it holds."""
 
     key: str
@@ -78,7 +78,7 @@ class Row(Struct, frozen=True):
     valid: tuple[int, int]
 
 
-class World(Struct, frozen=True):
+class WorldDraft(Struct, frozen=True):
     """A world before it is written down.
 
     Attributes:
@@ -97,7 +97,7 @@ class World(Struct, frozen=True):
     title: str
     text: str
     units: tuple[Unit, ...]
-    facts: tuple[Row, ...]
+    facts: tuple[FactRow, ...]
     files: dict[str, str]
     probes: dict[str, str] = {}
     logs: tuple[tuple[Page, ...], ...] = ()
@@ -116,7 +116,7 @@ class _Version(Struct):
     needed: list[int] = field(default_factory=list)
 
 
-class Facts:
+class WorldFacts:
     """What is true in a world, and from which unit on; remembers which units needed it."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class Facts:
             needs.append(Need(key, version.value, version.way))
         return tuple(needs)
 
-    def rows(self, units: int) -> tuple[Row, ...]:
+    def rows(self, units: int) -> tuple[FactRow, ...]:
         """The manifest's rows: every version that a unit needed."""
         ends: dict[str, int] = {}
         rows = []
@@ -149,7 +149,7 @@ class Facts:
             ends[version.key] = version.since - 1
             if version.needed:
                 rows.append(
-                    Row(
+                    FactRow(
                         version.key, version.value, version.way, version.needed[0], tuple(version.needed),
                         (version.since, until),
                     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Facts, Size, Unit, World
+from .kernel import Size, Unit, WorldDraft, WorldFacts
 from .prose import document
 
 OPENING, ACCOUNTS = "books/opening.md", "books/accounts.md"
@@ -18,8 +18,8 @@ _KINDS = (
 _PARTNERS = ("Havenlogistik", "Nordlicht GmbH", "Casa Ferrer", "Brandt & Sons", "Polder Coop", "Tanabe Trading")
 
 
-def build(rng: Random, size: Size, units: int) -> World:
-    facts = Facts()
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    facts = WorldFacts()
     kinds = rng.sample(_KINDS, size.share(1, 2, len(_KINDS), of=0.2))
     total = rng.randrange(200_000, 900_000)
     opening = f"ledger.total = {_money(total)}"
@@ -43,7 +43,7 @@ def build(rng: Random, size: Size, units: int) -> World:
         OPENING: document("Opening balance", rng, [("Carried forward", [opening])], size.chars(400)),
         ACCOUNTS: document("Chart of accounts", rng, sections, size.chars(600)),
     }
-    return World(
+    return WorldDraft(
         title="Post the vouchers of the quarter",
         text=(
             "Each unit posts one voucher: it needs the account's code and the running total as the voucher before it "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Facts, Page, Size, Unit, World
+from .kernel import Page, Size, Unit, WorldDraft, WorldFacts
 from .prose import document
 
 _CASES = (
@@ -19,8 +19,8 @@ _BLOCK = 5  # units in a row that work on one case
 PAGE_CHARS = 12_000
 
 
-def build(rng: Random, size: Size, units: int) -> World:
-    facts = Facts()
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    facts = WorldFacts()
     # Each case is taken up at least twice: after 60 units, or in a short run after half of them.
     cases = rng.sample(_CASES, max(1, min(len(_CASES), int(size.horizon * 0.85) // (2 * _BLOCK))))
     logs: list[tuple[Page, ...]] = []
@@ -46,7 +46,7 @@ def build(rng: Random, size: Size, units: int) -> World:
         work.append(Unit(about, facts.need(unit, f"request.{case}")))
     about = "Who asked for what, and what was promised. The logs themselves are shown by ./work log."
     files = {"docs/cases.md": document(about, rng, [(case, []) for case in cases], size.chars(250))}
-    return World(
+    return WorldDraft(
         title="Follow a dozen customer cases through the service logs",
         text=(
             "Each unit is one step in one customer case and needs the identifier of the request that went wrong. It "

@@ -22,11 +22,11 @@ from stackmem.workspace.tree import remove_tree
 
 from . import conflict, dead_ends, deep_deps, env_trap, ledger, log_haystack, moving_target, spec_map
 from .folder import Made, task_files
-from .kernel import Need, Row, Size, Unit, World
+from .kernel import FactRow, Need, Size, Unit, WorldDraft
 from .oracle import Oracle
 from .prose import document
 
-Build = Callable[[Random, Size, int], World]
+Build = Callable[[Random, Size, int], WorldDraft]
 
 WORLDS: dict[str, Build] = {
     "env_trap": env_trap.build,
@@ -46,7 +46,7 @@ _MORE = (("site.shift", "docs/handover.md", "Handover"), ("site.contact", "docs/
 
 
 class _Try(Struct, frozen=True):
-    world: World
+    world: WorldDraft
     plan: str
     oracle: Oracle
 
@@ -195,7 +195,7 @@ def _fitted(attempt: Callable[[int, int], _Try], horizon: int) -> _Try:
     return best
 
 
-def _with_document(world: World, rng: Random, size: Size, key: str, path: str, title: str) -> World:
+def _with_document(world: WorldDraft, rng: Random, size: Size, key: str, path: str, title: str) -> WorldDraft:
     """The world with one more document to read: what makes a horizon that falls between two numbers of units."""
     value = f"{rng.choice(('harbour', 'tower', 'yard'))}-{rng.randrange(10, 99)}"
     need = Need(key, value, f"read {path}")
@@ -203,12 +203,12 @@ def _with_document(world: World, rng: Random, size: Size, key: str, path: str, t
     units = tuple(
         replace(unit, needs=(*unit.needs, need)) if at in every else unit for at, unit in enumerate(world.units)
     )
-    row = Row(key, value, need.way, 1, tuple(at + 1 for at in every), (1, len(units)))
+    row = FactRow(key, value, need.way, 1, tuple(at + 1 for at in every), (1, len(units)))
     text = document(title, rng, [("Today", [f"{key} = {value}"])], size.chars(300))
     return replace(world, units=units, facts=(*world.facts, row), files={**world.files, path: text})
 
 
-def _plan(world: World, salt: str, noise: int) -> dict[str, object]:
+def _plan(world: WorldDraft, salt: str, noise: int) -> dict[str, object]:
     """What ``./work`` knows of the world: the right values as digests alone."""
     return {
         "salt": salt,
@@ -236,5 +236,5 @@ def _unit(unit: Unit, salt: str) -> dict[str, object]:
     }
 
 
-def _workspace(world: World, plan: str) -> dict[str, str]:
+def _workspace(world: WorldDraft, plan: str) -> dict[str, str]:
     return {**world.files, "work": program_text(), work.PLAN: plan, work.JOURNAL: ""}

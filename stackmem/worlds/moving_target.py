@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Facts, Size, Unit, World
+from .kernel import Size, Unit, WorldDraft, WorldFacts
 from .prose import paragraph
 
 _SERVICES = ("gateway", "ledger", "search", "mailer", "export", "quota")
@@ -16,8 +16,8 @@ _WORK = ("drain", "scale", "canary", "roll", "verify", "tune")
 _BLOCK = 4  # units in a row on one service
 
 
-def build(rng: Random, size: Size, units: int) -> World:
-    facts = Facts()
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    facts = WorldFacts()
     services = list(_SERVICES)[: size.share(3, 1, len(_SERVICES), of=0.15)]
     comments = {service: paragraph(rng, size.chars(700), "# ") for service in services}
     values = {service: {item: _value(rng, item) for item in _ITEMS} for service in services}
@@ -47,7 +47,7 @@ def build(rng: Random, size: Size, units: int) -> World:
             puts[_path(moved)] = _config(moved, comments[moved], values[moved])
             says = (f"changed {moved} @ {unit}",)
         work.append(Unit(about, needs, says, (), puts))
-    return World(
+    return WorldDraft(
         title="Roll a change window over the services",
         text=(
             "Each unit carries out one change request on a service and needs two of its settings as they are at that "

@@ -26,7 +26,7 @@ _NEED = re.compile(r"(\S+) <([^>]*)>")
 _MORE = re.compile(r"read on with start_line=(\d+)")
 
 
-class Call(Struct, frozen=True):
+class OracleCall(Struct, frozen=True):
     """A tool call of the oracle, as a demo script writes it."""
 
     tool: str
@@ -47,14 +47,14 @@ class Oracle:
         self._candidates: dict[str, list[str]] = {}
         self._next_line: dict[str, int] = {}
         self._topics: dict[str, set[str]] = {}
-        self.calls: list[Call] = []
+        self.calls: list[OracleCall] = []
         self.commands: list[str] = []
 
     @property
     def files(self) -> dict[str, str]:
         return self._workspace.files
 
-    def play(self) -> list[Call]:
+    def play(self) -> list[OracleCall]:
         """Every call from the first to the last.
 
         Raises:
@@ -71,7 +71,7 @@ class Oracle:
             if not said.endswith(f"done unit {unit}\n[exit 0]"):
                 raise UsageError(f"unit {unit} of this world cannot be done ({said[-200:]}); report it")
             self.commands.append(command)
-        self.calls.append(Call("pop_frame", {"result": f"All {self._units} units are done."}))
+        self.calls.append(OracleCall("pop_frame", {"result": f"All {self._units} units are done."}))
         return self.calls
 
     def _value(self, key: str, way: str) -> str:
@@ -94,7 +94,7 @@ class Oracle:
         if not start:
             raise UsageError(f"{path} of this world lacks what it should hold; report it")
         args: dict[str, str | int] = {"path": path} | ({"start_line": start} if start > 1 else {})
-        self.calls.append(Call("read_file", args))
+        self.calls.append(OracleCall("read_file", args))
         text = self._workspace.read_file(path, start if start > 1 else None, None, SHOWN_BYTES).text
         more = _MORE.search(text.partition("\n")[0])
         self._next_line[path] = int(more[1]) if more else 0
@@ -102,7 +102,7 @@ class Oracle:
             self._topics.setdefault(key.partition(".")[0], set()).add(path)
 
     def _run(self, command: str) -> str:
-        self.calls.append(Call("run_command", {"command": command}))
+        self.calls.append(OracleCall("run_command", {"command": command}))
         text = self._workspace.run_command(command, 30.0, SHOWN_BYTES).text
         self._learn(text)
         return text

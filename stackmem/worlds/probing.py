@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Facts, Size
+from .kernel import Size, WorldFacts
 from .prose import document
 
 
 def plant(
-    rng: Random, size: Size, facts: Facts, key: str, candidates: tuple[str, ...], path: str, title: str
+    rng: Random, size: Size, facts: WorldFacts, key: str, candidates: tuple[str, ...], path: str, title: str
 ) -> tuple[str, str]:
     """The document's text, and the candidate that is right: never one of the first two."""
     few = size.horizon < 20

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Facts, Size, Unit, World
+from .kernel import Size, Unit, WorldDraft, WorldFacts
 from .prose import document
 
 PATH = "docs/field-mapping.md"
@@ -18,8 +18,8 @@ _FORMS = ("char10", "char32", "dec13.2", "date8", "int4", "flag1", "curr15.2", "
 _JOBS = ("load", "check", "convert", "reconcile", "archive", "replay")
 
 
-def build(rng: Random, size: Size, units: int) -> World:
-    facts = Facts()
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    facts = WorldFacts()
     fields = rng.sample([f"{group}-{part}" for group in _GROUPS for part in _PARTS], size.share(1, 6, 40, of=0.7))
     sections = []
     for field in fields:
@@ -38,7 +38,7 @@ def build(rng: Random, size: Size, units: int) -> World:
         one, two = waiting.pop(), waiting.pop()
         about = f"{rng.choice(_JOBS)} batch {unit:04d} by {one} and {two}"
         work.append(Unit(about, facts.need(unit, f"field.{one}", f"field.{two}")))
-    return World(
+    return WorldDraft(
         title="Move the claims archive into the new system",
         text=(
             f"Each unit moves one batch of records and names where its two leading fields go. `{PATH}` says so for "

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from stackmem.bench.bench import Came, Means, run_bench
-from stackmem.bench.plan import Plan, trials
+from stackmem.bench.plan import BenchPlan, trials
 from stackmem.bench.planning import make_plan
 from stackmem.bench.results import TIMES, read_results
-from stackmem.bench.suite import Asked
+from stackmem.bench.suite import SuiteRequest
 from tests.stage import Reply, Stage, command, eventually, pop
 
 FAST = {"fsync": "none"}
@@ -26,12 +26,12 @@ def small_tasks(stage: Stage, *names: str, replies: tuple[Reply, ...] = ()) -> t
     return tuple(str(stage.task(*played, name=name)) for name in names)
 
 
-def planned(*tasks: str, **more: Any) -> Plan:
+def planned(*tasks: str, **more: Any) -> BenchPlan:
     given = {"strategies": ("full", "stackheap"), "models": ("demo",), "settings": FAST} | more
-    return make_plan(Asked(tasks=tasks, **given), Path.cwd(), os.environ)
+    return make_plan(SuiteRequest(tasks=tasks, **given), Path.cwd(), os.environ)
 
 
-def benched(plan: Plan, folder: Path, jobs: int = 2, **more: Any) -> Came:
+def benched(plan: BenchPlan, folder: Path, jobs: int = 2, **more: Any) -> Came:
     return run_bench(plan, folder, Means(jobs, **more))
 
 
@@ -58,7 +58,7 @@ def asleep() -> list[int]:
     return found
 
 
-def endless_trial(plan: Plan) -> str:
+def endless_trial(plan: BenchPlan) -> str:
     return next(trial.id for trial in trials(plan) if trial.subject.task == "endless")
 
 

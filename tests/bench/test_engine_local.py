@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.bench.bench import Means, run_bench
-from stackmem.bench.engine import Done, Lost, Throttled
+from stackmem.bench.engine import Lost, Throttled, TrialDone
 from stackmem.bench.engine_local import LocalEngine
 from stackmem.bench.plan import trials
 from stackmem.bench.results import read_results
@@ -53,7 +53,7 @@ def test_a_worker_makes_one_trial_after_the_other(stage, tmp_path, engine):
         local.submit(job)
         pids.add(worker_of(local))
         (done,) = reports(local)
-        assert isinstance(done, Done)
+        assert isinstance(done, TrialDone)
         assert done.row["outcome"] == "solved"
     assert len(pids) == 1
 
@@ -64,7 +64,7 @@ def test_a_worker_is_replaced_after_its_share(stage, tmp_path, engine):
     for job in jobs_of(plan, tmp_path):
         local.submit(job)
         pids.add(worker_of(local))
-        assert isinstance(reports(local)[0], Done)
+        assert isinstance(reports(local)[0], TrialDone)
     assert len(pids) == 3
 
 
@@ -79,7 +79,7 @@ def test_a_worker_that_is_killed_loses_its_trial_and_no_other(stage, tmp_path, e
     assert (lost.id, lost.final) == (first.trial.id, False)
     assert lost.why == "its worker was killed by SIGKILL, as the system does where memory runs out"
     local.submit(others[0])
-    assert isinstance(reports(local)[0], Done)
+    assert isinstance(reports(local)[0], TrialDone)
 
 
 def test_a_trial_that_takes_too_long_is_killed_for_good(stage, tmp_path, engine):
@@ -97,7 +97,7 @@ def test_a_provider_that_is_asked_too_much_is_heard_while_the_trial_goes_on(stag
     local.submit(job)
     first, second = reports(local, 2)
     assert first == Throttled(job.trial.id)
-    assert isinstance(second, Done)
+    assert isinstance(second, TrialDone)
     assert (second.row["outcome"], second.row["rate_limited"]) == ("solved", 1)
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from stackmem.bench.estimate import Known, assumed_usd, expected_usd
-from stackmem.bench.plan import Plan, Subject, Variant, trials
+from stackmem.bench.estimate import CostEstimates, assumed_usd, expected_usd
+from stackmem.bench.plan import BenchPlan, TrialSubject, Variant, trials
 from stackmem.core.pricing import Price
 
 PRICE = Price(3.0, 15.0, 3.75, 6.0, 0.15, "a test")
-PLAN = Plan((Subject("ledger", "ledger", horizon=60, noise=1.0),), ("m",), (Variant("full", "full"),), 1)
+PLAN = BenchPlan((TrialSubject("ledger", "ledger", horizon=60, noise=1.0),), ("m",), (Variant("full", "full"),), 1)
 (TRIAL,) = trials(PLAN)
 
 
@@ -16,11 +16,11 @@ def row(cost, **more):
 
 
 def test_nobody_is_paid_where_there_is_no_price():
-    assert expected_usd(TRIAL, None, Known.of([row(1.0)])) == 0
+    assert expected_usd(TRIAL, None, CostEstimates.of([row(1.0)])) == 0
 
 
 def test_the_assumption_is_a_hundred_steps_of_the_known_sum():
-    (trial,) = trials(Plan((Subject("x", "x", horizon=100, noise=1.0),), ("m",), PLAN.variants))
+    (trial,) = trials(BenchPlan((TrialSubject("x", "x", horizon=100, noise=1.0),), ("m",), PLAN.variants))
     written, read, replied = 6_000 + 150_000, 100 * 6_000 + 1_500 * 4_950, 30_000
     assert assumed_usd(trial, PRICE) == pytest.approx((written * 3.75 + read * 0.15 + replied * 15) / 1e6)
 
@@ -34,15 +34,15 @@ def test_finished_trials_of_the_same_cell_count_before_those_that_have_less_in_c
         row(99.0, model="other"),
         row(None),
     ]
-    assert Known.of(rows).expected(TRIAL) == 2.0
-    assert Known.of(rows[2:]).expected(TRIAL) == 10.0
-    assert Known.of(rows[3:]).expected(TRIAL) == 20.0
-    assert Known.of(rows[4:]).expected(TRIAL) is None
+    assert CostEstimates.of(rows).expected(TRIAL) == 2.0
+    assert CostEstimates.of(rows[2:]).expected(TRIAL) == 10.0
+    assert CostEstimates.of(rows[3:]).expected(TRIAL) == 20.0
+    assert CostEstimates.of(rows[4:]).expected(TRIAL) is None
 
 
 def test_a_trial_costs_no_more_than_its_own_limit():
-    assert expected_usd(TRIAL, PRICE, Known.of([row(50.0)])) == 5.0
-    (bound,) = trials(Plan(PLAN.subjects, ("m",), PLAN.variants, settings={"max_usd": 0.5}))
-    assert expected_usd(bound, PRICE, Known.of([row(50.0)])) == 0.5
-    (free,) = trials(Plan(PLAN.subjects, ("m",), PLAN.variants, settings={"max_usd": "none"}))
-    assert expected_usd(free, PRICE, Known.of([row(50.0)])) == 50.0
+    assert expected_usd(TRIAL, PRICE, CostEstimates.of([row(50.0)])) == 5.0
+    (bound,) = trials(BenchPlan(PLAN.subjects, ("m",), PLAN.variants, settings={"max_usd": 0.5}))
+    assert expected_usd(bound, PRICE, CostEstimates.of([row(50.0)])) == 0.5
+    (free,) = trials(BenchPlan(PLAN.subjects, ("m",), PLAN.variants, settings={"max_usd": "none"}))
+    assert expected_usd(free, PRICE, CostEstimates.of([row(50.0)])) == 50.0

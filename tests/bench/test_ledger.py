@@ -5,12 +5,14 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.bench.ledger import LEDGER, PLAN, Ledger, latest_rows, read_plan, read_rows
-from stackmem.bench.plan import Plan, Subject, Variant, trials
+from stackmem.bench.plan import BenchPlan, TrialSubject, Variant, trials
 from stackmem.bench.results import read_results, write_results
 from stackmem.errors import TraceError, UsageError
 from stackmem.version import VERSION
 
-PLANNED = Plan((Subject("calculator"),), ("demo",), (Variant("full", "full"),), trials=2, settings={"depth": 3})
+PLANNED = BenchPlan(
+    (TrialSubject("calculator"),), ("demo",), (Variant("full", "full"),), trials=2, settings={"depth": 3}
+)
 FIRST, SECOND = (trial.id for trial in trials(PLANNED))
 
 
@@ -85,7 +87,7 @@ def test_another_broken_line_is_named(tmp_path, line):
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere", "a b", "x/../y"])
 def test_a_plan_whose_world_names_a_folder_elsewhere_is_refused(tmp_path, name):
-    hostile = replace(PLANNED, subjects=(Subject(name, name, horizon=10, noise=1.0),))
+    hostile = replace(PLANNED, subjects=(TrialSubject(name, name, horizon=10, noise=1.0),))
     (tmp_path / PLAN).write_bytes(msgspec.json.encode(hostile))
     with pytest.raises(TraceError, match="is no world"):
         read_plan(tmp_path)
@@ -93,7 +95,9 @@ def test_a_plan_whose_world_names_a_folder_elsewhere_is_refused(tmp_path, name):
 
 def test_a_plan_may_grow(tmp_path):
     begun(tmp_path, row(FIRST))
-    more = Plan((Subject("calculator"), Subject("other")), ("demo",), PLANNED.variants, 9, PLANNED.settings)
+    more = BenchPlan(
+        (TrialSubject("calculator"), TrialSubject("other")), ("demo",), PLANNED.variants, 9, PLANNED.settings
+    )
     with Ledger(tmp_path, more) as ledger:
         assert set(ledger.rows) == {FIRST}
     assert read_plan(tmp_path) == more
@@ -102,11 +106,14 @@ def test_a_plan_may_grow(tmp_path):
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (Plan(PLANNED.subjects, ("demo",), PLANNED.variants, 1, PLANNED.settings), "holds 1 trials"),
-        (Plan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, {"depth": 4}), "holds 2 trials"),
-        (Plan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, PLANNED.settings, "claude-opus-5-5"), "another price"),
+        (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 1, PLANNED.settings), "holds 1 trials"),
+        (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, {"depth": 4}), "holds 2 trials"),
         (
-            Plan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, PLANNED.settings, latency_seconds=1),
+            BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, PLANNED.settings, "claude-opus-5-5"),
+            "another price",
+        ),
+        (
+            BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, PLANNED.settings, latency_seconds=1),
             "another latency",
         ),
     ],

@@ -5,18 +5,18 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.bench.plan import Plan, Subject, Variant, trials
+from stackmem.bench.plan import BenchPlan, TrialSubject, Variant, trials
 
-WORLD = Subject("env_trap", "env_trap", horizon=60, noise=1.0)
-TASK = Subject("calculator", path="/somewhere/calculator", digest="d1")
+WORLD = TrialSubject("env_trap", "env_trap", horizon=60, noise=1.0)
+TASK = TrialSubject("calculator", path="/somewhere/calculator", digest="d1")
 TWO = (Variant("full", "full"), Variant("stackheap", "stackheap"))
 
 
-def plan(**more) -> Plan:
-    return Plan(**({"subjects": (WORLD, TASK), "models": ("demo", "sim/x"), "variants": TWO, "trials": 3} | more))
+def plan(**more) -> BenchPlan:
+    return BenchPlan(**({"subjects": (WORLD, TASK), "models": ("demo", "sim/x"), "variants": TWO, "trials": 3} | more))
 
 
-def ids(plan: Plan) -> set[str]:
+def ids(plan: BenchPlan) -> set[str]:
     return {trial.id for trial in trials(plan)}
 
 
@@ -42,19 +42,19 @@ def test_whatever_changes_what_a_trial_is_changes_its_name():
         plan(settings={"depth": 2}),
         plan(variants=(Variant("full", "full", {"depth": 2}), TWO[1])),
         plan(variants=(Variant("full", "stackheap"), TWO[1])),
-        plan(subjects=(Subject("env_trap", "env_trap", horizon=60, noise=2.0), TASK)),
-        plan(subjects=(WORLD, Subject("calculator", path=TASK.path, digest="d2"))),
+        plan(subjects=(TrialSubject("env_trap", "env_trap", horizon=60, noise=2.0), TASK)),
+        plan(subjects=(WORLD, TrialSubject("calculator", path=TASK.path, digest="d2"))),
     ]
     for other in others:
         assert ids(other) != ids(plan())
 
 
 def test_a_folder_that_was_moved_is_still_the_same_task():
-    assert ids(plan(subjects=(WORLD, Subject("calculator", path="/elsewhere", digest="d1")))) == ids(plan())
+    assert ids(plan(subjects=(WORLD, TrialSubject("calculator", path="/elsewhere", digest="d1")))) == ids(plan())
 
 
 @given(name=st.text(max_size=60), model=st.text(max_size=60))
 def test_a_trials_name_is_a_plain_file_name_whatever_it_is_made_of(name, model):
-    (trial,) = trials(Plan((Subject(name),), (model,), (Variant(name, name),)))
+    (trial,) = trials(BenchPlan((TrialSubject(name),), (model,), (Variant(name, name),)))
     assert re.fullmatch(r"[A-Za-z0-9.=_-]{1,200}", trial.id)
     assert not trial.id.startswith(".")

@@ -7,7 +7,7 @@ import pytest
 
 from stackmem.bench.plan import trials
 from stackmem.bench.planning import folder_digest, make_plan
-from stackmem.bench.suite import Asked
+from stackmem.bench.suite import SuiteRequest
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES
 from tests.stage import pop
@@ -15,8 +15,8 @@ from tests.stage import pop
 from .benches import planned, small_tasks
 
 
-def asked(**more) -> Asked:
-    return Asked(**({"tasks": ("calculator",), "strategies": ("full",), "models": ("demo",)} | more))
+def asked(**more) -> SuiteRequest:
+    return SuiteRequest(**({"tasks": ("calculator",), "strategies": ("full",), "models": ("demo",)} | more))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_a_task_without_a_script_has_no_demo(stage):
 def test_a_script_is_found_from_any_folder(stage):
     (task,) = small_tasks(stage, "small")
     stage.script(pop(), name="here.yaml")
-    plan = make_plan(Asked(tasks=(task,), strategies=("full",), models=("script:here.yaml",)), stage.root, os.environ)
+    plan = make_plan(
+        SuiteRequest(tasks=(task,), strategies=("full",), models=("script:here.yaml",)), stage.root, os.environ
+    )
     assert plan.models == (f"script:{stage.root}/here.yaml",)
 
 

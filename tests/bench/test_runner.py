@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from stackmem.bench.engine import Done, Lost, Report, Throttled
+from stackmem.bench.engine import Lost, Report, Throttled, TrialDone
 from stackmem.bench.ledger import Ledger
 from stackmem.bench.pace import Pace
-from stackmem.bench.plan import Plan, Subject, Variant, trials
-from stackmem.bench.runner import Bounds, Runner, Told
+from stackmem.bench.plan import BenchPlan, TrialSubject, Variant, trials
+from stackmem.bench.runner import BenchProgress, Bounds, Runner
 from stackmem.bench.trial import Job, Row, identity
 from stackmem.core.pricing import Price
 
@@ -40,17 +40,19 @@ class Instant:
                 self.jobs.remove(next(job for job in self.jobs if job.trial.id == told.id))
             return [told]
         job = self.jobs.popleft()
-        return [Done({**identity(job.trial), "outcome": "solved", "solved": 1, **self._row})]
+        return [TrialDone({**identity(job.trial), "outcome": "solved", "solved": 1, **self._row})]
 
     def close(self) -> None:
         self.jobs.clear()
 
 
-def planned(count: int, *models: str) -> Plan:
-    return Plan((Subject("calculator"),), models or ("anthropic/m",), (Variant("full", "full"),), count)
+def planned(count: int, *models: str) -> BenchPlan:
+    return BenchPlan((TrialSubject("calculator"),), models or ("anthropic/m",), (Variant("full", "full"),), count)
 
 
-def run(plan: Plan, folder: Path, engine: Instant, bounds: Bounds | None = None, **more: Any) -> tuple[str, list[Row]]:
+def run(
+    plan: BenchPlan, folder: Path, engine: Instant, bounds: Bounds | None = None, **more: Any
+) -> tuple[str, list[Row]]:
     with Ledger(folder, plan) as ledger:
         stop = more.get("stop", lambda: False)
         ending = Runner(plan, folder, ledger, engine, bounds or Bounds(Pace({}), {})).run(stop, _unheard)
@@ -137,9 +139,9 @@ def test_being_told_to_stop_leaves_the_rest(tmp_path):
     assert (ending, len(rows)) == ("interrupted", 3)
 
 
-def _unheard(told: Told) -> None:
+def _unheard(told: BenchProgress) -> None:
     pass
 
 
-def _ids(plan: Plan) -> list[str]:
+def _ids(plan: BenchPlan) -> list[str]:
     return [trial.id for trial in trials(plan)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stackmem.bench.plan import Variant
 from stackmem.bench.planning import numbers, split_strategies
-from stackmem.bench.suite import LARGEST_BYTES, Asked, over, read_suite
+from stackmem.bench.suite import LARGEST_BYTES, SuiteRequest, over, read_suite
 from stackmem.errors import UsageError
 
 WHOLE = """
@@ -36,7 +36,7 @@ strategy = "stackheap:index=tail"
 """
 
 
-def read(tmp_path, text: str | bytes) -> Asked:
+def read(tmp_path, text: str | bytes) -> SuiteRequest:
     path = tmp_path / "suite.toml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return read_suite(path, "/home/somebody")
@@ -44,7 +44,7 @@ def read(tmp_path, text: str | bytes) -> Asked:
 
 def test_a_whole_suite_says_what_it_asks_for(tmp_path):
     (tmp_path / "beside").mkdir()
-    assert read(tmp_path, WHOLE) == Asked(
+    assert read(tmp_path, WHOLE) == SuiteRequest(
         about="the index",
         worlds=("all",),
         tasks=("calculator", str(tmp_path / "own"), str(tmp_path / "beside")),
@@ -105,16 +105,16 @@ def test_a_suite_that_is_not_there_is_one_sentence(tmp_path):
 
 def test_a_flag_goes_over_the_suite_and_settings_go_one_by_one(tmp_path):
     suite = read(tmp_path, WHOLE)
-    asked = over(Asked(trials=1, settings={"isolation": "auto", "depth": 2}), suite)
+    asked = over(SuiteRequest(trials=1, settings={"isolation": "auto", "depth": 2}), suite)
     assert (asked.trials, asked.models, asked.variants) == (1, suite.models, suite.variants)
     assert asked.settings == {**suite.settings, "isolation": "auto", "depth": 2}
 
 
 def test_strategies_of_a_flag_replace_variants_and_tasks_replace_worlds(tmp_path):
     suite = read(tmp_path, WHOLE)
-    assert over(Asked(strategies=("full",)), suite).variants == ()
-    assert over(Asked(tasks=("calculator",)), suite).worlds == ()
-    assert over(Asked(worlds=("ledger",)), suite).tasks == ()
+    assert over(SuiteRequest(strategies=("full",)), suite).variants == ()
+    assert over(SuiteRequest(tasks=("calculator",)), suite).worlds == ()
+    assert over(SuiteRequest(worlds=("ledger",)), suite).tasks == ()
 
 
 @pytest.mark.parametrize(

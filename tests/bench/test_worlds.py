@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from stackmem.bench.bench import Came, Means, run_bench
-from stackmem.bench.engine import Done
+from stackmem.bench.engine import TrialDone
 from stackmem.bench.engine_local import LocalEngine
 from stackmem.bench.ledger import read_rows
-from stackmem.bench.plan import Plan, trials
+from stackmem.bench.plan import BenchPlan, trials
 from stackmem.bench.planning import make_plan
 from stackmem.bench.results import RESULTS, read_results
-from stackmem.bench.suite import Asked, read_suite
+from stackmem.bench.suite import SuiteRequest, read_suite
 from stackmem.bench.trial import Job
 from tests.stage import ROOT, eventually
 
@@ -23,12 +23,12 @@ IN_MEMORY = {"isolation": "memory", "fsync": "none"}
 SUITES = sorted((ROOT / "benchmarks" / "suites").glob("*.toml"))
 
 
-def planned(*worlds: str, **more) -> Plan:
+def planned(*worlds: str, **more) -> BenchPlan:
     given = {"strategies": ("all",), "models": ("sim/bounded-reader",), "horizons": (10,), "settings": IN_MEMORY} | more
-    return make_plan(Asked(worlds=worlds, **given), Path.cwd(), {})
+    return make_plan(SuiteRequest(worlds=worlds, **given), Path.cwd(), {})
 
 
-def benched(plan: Plan, folder: Path, **more) -> Came:
+def benched(plan: BenchPlan, folder: Path, **more) -> Came:
     return run_bench(plan, folder, Means(2), **more)
 
 
@@ -85,7 +85,7 @@ def test_a_worker_stays_as_large_as_it_is(tmp_path):
             engine.submit(Job(trial, str(tmp_path), plan.price, plan.latency_seconds, "none"))
             (pid,) = (worker.process.pid for worker in engine._busy)
             (done,) = eventually(lambda: engine.wait(0.5))
-            assert isinstance(done, Done)
+            assert isinstance(done, TrialDone)
             sizes.append(resident_mib(pid))
     finally:
         engine.close()

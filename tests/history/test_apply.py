@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.apply import apply_patch, executed_by_host
-from stackmem.history.exchange import STAGE, Exchange, look
-from stackmem.history.history import Change, History
+from stackmem.history.exchange import STAGE, FileExchange, look
+from stackmem.history.history import History, PathChange
 from stackmem.history.objects import FILE, Node, object_id
 from stackmem.history.patching import sections
 from stackmem.history.repository import copy_repository
@@ -216,7 +216,7 @@ def test_a_fifo_in_place_of_a_file_is_a_change_and_waits_for_nobody(tmp_path):
 @pytest.mark.parametrize("path", ["../x", "/etc/x", ".git/hooks/x", "sub/.GIT/config", "a//b", "./a", "", f"{STAGE}/x"])
 def test_paths_that_no_patch_of_ours_has_are_refused(tmp_path, path):
     origin = folder(tmp_path / "p", {})
-    forged = Change(path, "added", "", object_id("blob", b"x\n"), "", FILE)
+    forged = PathChange(path, "added", "", object_id("blob", b"x\n"), "", FILE)
     patch = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n"
     with pytest.raises(UsageError, match="the patch names"):
         apply_patch(patch.encode(), [forged], origin)
@@ -245,7 +245,7 @@ def test_a_patch_that_is_not_the_runs_own_is_refused(tmp_path, forge):
 
 def test_changes_read_back_from_json_apply_as_well(tmp_path):
     run = Run(plain(tmp_path), work_on)
-    run.changes = msgspec.json.decode(msgspec.json.encode(run.changes), type=list[Change])
+    run.changes = msgspec.json.decode(msgspec.json.encode(run.changes), type=list[PathChange])
     run.apply()
     assert holds(run.origin) == holds(run.work)
 
@@ -407,7 +407,7 @@ def test_an_exchange_that_fails_at_any_step_takes_back_the_others(tmp_path, fail
             folder(origin, {os.fsdecode(blocked) + "/mine": "m"})
         start = holds(origin)
         with pytest.raises(OSError, match=r".") as caught:
-            Exchange(root, stage).run(here, after, dict.fromkeys(after, content))
+            FileExchange(root, stage).run(here, after, dict.fromkeys(after, content))
         assert caught.value.errno in {errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.EPERM}
         assert holds(origin) == start
         assert start != before
@@ -425,9 +425,9 @@ x.pth .devcontainer/devcontainer.json .idea/workspace.xml stackmem.toml .mcp.jso
 """
 
 
-def changed(*paths: str, executable: bool = False) -> list[Change]:
+def changed(*paths: str, executable: bool = False) -> list[PathChange]:
     mode = "100755" if executable else FILE
-    return [Change(path, "modified", "1" * 40, "2" * 40, FILE, mode) for path in paths]
+    return [PathChange(path, "modified", "1" * 40, "2" * 40, FILE, mode) for path in paths]
 
 
 @pytest.mark.parametrize("path", RUN_BY_HOST.split())

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.errors import WorkspaceError
-from stackmem.history.history import Change, History
+from stackmem.history.history import History, PathChange
 from tests.history.folders import folder, holds, repository, run_git
 from tests.workspace.people import for_everyone
 
@@ -122,7 +122,7 @@ def test_changes_outlive_the_process_as_json(tmp_path):
     folder(work, dict.fromkeys(STRANGE, "x"))
     found = kept.changed(before, kept.snapshot())
     assert len(found) == len(STRANGE)
-    assert msgspec.json.decode(msgspec.json.encode(found), type=list[Change]) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=list[PathChange]) == found
 
 
 def test_names_of_any_bytes_are_kept(tmp_path):

@@ -12,31 +12,31 @@ from stackmem.models.simulated.index import description, index_in
 from stackmem.models.simulated.lines import (
     Candidates,
     Changed,
-    Done,
     Excluded,
-    Fact,
-    Failed,
     Line,
-    Need,
     Next,
     Planned,
+    StatedFact,
+    StatedNeed,
+    UnitFailed,
+    UnitsDone,
     lines,
 )
 
 TABLE: list[tuple[str, list[Line]]] = [
-    ("env.runner = ci/suite.sh", [Fact("env.runner", "ci/suite.sh", 0)]),
-    ("  - rate.farm = 0.25 @ 47", [Fact("rate.farm", "0.25", 47)]),
-    ("    12\trate.farm = 0.25", [Fact("rate.farm", "0.25", 0)]),
-    ("12: rate.farm = 0.25  ", [Fact("rate.farm", "0.25", 0)]),
+    ("env.runner = ci/suite.sh", [StatedFact("env.runner", "ci/suite.sh", 0)]),
+    ("  - rate.farm = 0.25 @ 47", [StatedFact("rate.farm", "0.25", 47)]),
+    ("    12\trate.farm = 0.25", [StatedFact("rate.farm", "0.25", 0)]),
+    ("12: rate.farm = 0.25  ", [StatedFact("rate.farm", "0.25", 0)]),
     ("not fix.drift = restart-node", [Excluded("fix.drift", "restart-node")]),
     ("changed gateway @ 12\nchanged env.mirror @ 3", [Changed("gateway", 12), Changed("env.mirror", 3)]),
-    ("done unit 7\ndone units 1-12", [Done(7), Done(12)]),
-    ("failed unit 3: wrong env.runner", [Failed(3, "wrong env.runner")]),
+    ("done unit 7\ndone units 1-12", [UnitsDone(7), UnitsDone(12)]),
+    ("failed unit 3: wrong env.runner", [UnitFailed(3, "wrong env.runner")]),
     ("next unit 13 of 240", [Next(13, 240)]),
     ("candidate env.queue: redis in-process", [Candidates("env.queue", ("redis", "in-process"))]),
     (
         "unit 4: needs env.a <probe docs/a.md>, result.u2 <unit 2>; gives result.u4",
-        [Planned(4, (Need("env.a", "probe docs/a.md"), Need("result.u2", "unit 2")), ("result.u4",))],
+        [Planned(4, (StatedNeed("env.a", "probe docs/a.md"), StatedNeed("result.u2", "unit 2")), ("result.u4",))],
     ),
     ("unit 5: needs nothing", [Planned(5, (), ())]),
     ("unit 5: needs env.a <probe docs/a.md>, env.p", []),
@@ -46,10 +46,10 @@ TABLE: list[tuple[str, list[Line]]] = [
     ("env.runner == pytest", []),
     ("`changed TOPIC @ 47`", []),
     ("rate.a = 1\nrate.b = 0.\n[... 900 of 1,500 characters left out ...]\n17\nrate.c = 3", [
-        Fact("rate.a", "1", 0), Fact("rate.c", "3", 0),
+        StatedFact("rate.a", "1", 0), StatedFact("rate.c", "3", 0),
     ]),
     ("rate.a = 1\nrate.b = 0.1\n[shortened: 400 of 900 characters; expand index 3 shows it whole]", [
-        Fact("rate.a", "1", 0),
+        StatedFact("rate.a", "1", 0),
     ]),
 ]  # fmt: skip
 

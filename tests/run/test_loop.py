@@ -27,7 +27,7 @@ from stackmem.models.scripted import ScriptedModel
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run
 from stackmem.run.perform import World as Outside
-from stackmem.workspace.outcome import Outcome
+from stackmem.workspace.outcome import ToolOutcome
 from tests.build import started
 from tests.stage import UNSOLVED, Stage, call, command, events, fails, pop, push
 
@@ -187,10 +187,10 @@ class Files:
     def __init__(self, error: Exception | None = None) -> None:
         self._error = error
 
-    def run_command(self, command: str, seconds: float, shown_bytes: int) -> Outcome:
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
         if self._error:
             raise self._error
-        return Outcome("exit 0", failed=False, exit_code=0, reason="")
+        return ToolOutcome("exit 0", failed=False, exit_code=0, reason="")
 
     def digest(self, path: str) -> str:
         return "unknown"

@@ -18,7 +18,7 @@ from stackmem.core.requests import Compact, DigestSources, ReadClock, RunChecks,
 from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WriteFile
 from stackmem.errors import WorkspaceError
 from stackmem.run.perform import World, perform
-from stackmem.workspace.outcome import Outcome
+from stackmem.workspace.outcome import ToolOutcome
 from tests.build import SPENT, call, do, play, reply
 
 SECRET = "hunter22"
@@ -29,22 +29,22 @@ class Desk:
 
     def __init__(self, *, exit_code: int | None = 0, reason: str = "", text: str = f"the key is {SECRET}") -> None:
         self.asked: list[tuple] = []
-        self._outcome = Outcome(text, failed=exit_code != 0, exit_code=exit_code, reason=reason)
+        self._outcome = ToolOutcome(text, failed=exit_code != 0, exit_code=exit_code, reason=reason)
 
-    def _noted(self, *call: object) -> Outcome:
+    def _noted(self, *call: object) -> ToolOutcome:
         self.asked.append(call)
         return self._outcome
 
-    def read_file(self, *given: object) -> Outcome:
+    def read_file(self, *given: object) -> ToolOutcome:
         return self._noted("read", *given)
 
-    def write_file(self, *given: object) -> Outcome:
+    def write_file(self, *given: object) -> ToolOutcome:
         return self._noted("write", *given)
 
-    def list_files(self, *given: object) -> Outcome:
+    def list_files(self, *given: object) -> ToolOutcome:
         return self._noted("list", *given)
 
-    def run_command(self, *given: object) -> Outcome:
+    def run_command(self, *given: object) -> ToolOutcome:
         return self._noted("run", *given)
 
     def digest(self, path: str) -> str:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from stackmem.tasks.judge import MAX_REWARD_BYTES, Verdict, judge
+from stackmem.tasks.judge import MAX_REWARD_BYTES, Judgment, judge
 
 
 def written(folder, **files):
@@ -95,4 +95,4 @@ def test_bytes_that_are_no_text_are_an_error(tmp_path):
 
 
 def test_no_rewards_are_not_solved():
-    assert not Verdict().solved
+    assert not Judgment().solved

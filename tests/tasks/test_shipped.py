@@ -13,7 +13,7 @@ from msgspec import json
 
 from stackmem.core.facts import FramePushed
 from stackmem.tasks.find import list_tasks, shipped_tasks
-from stackmem.tasks.judge import Verdict, judge
+from stackmem.tasks.judge import Judgment, judge
 from stackmem.tasks.reader import Task, read_task
 
 from .demo import play_demo
@@ -33,7 +33,7 @@ def environ(**more: str) -> dict[str, str]:
     return {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": os.environ["HOME"], **more}
 
 
-def checked(task: Task, workspace: Path, **more: str) -> tuple[Verdict, str]:
+def checked(task: Task, workspace: Path, **more: str) -> tuple[Judgment, str]:
     """The verdict on a copy of the workspace, and what the checks printed."""
     with_verdict = workspace.parent / "verdict"
     shutil.rmtree(with_verdict, ignore_errors=True)
@@ -98,14 +98,14 @@ def test_the_solution_passes(task, tmp_path):
 @BY_NAME
 def test_doing_nothing_fails(task, tmp_path):
     verdict, printed = checked(task, workspace_of(task, tmp_path))
-    assert verdict == Verdict({"reward": 0.0}), printed
+    assert verdict == Judgment({"reward": 0.0}), printed
 
 
 @BY_NAME
 def test_an_emptied_workspace_fails(task, tmp_path):
     (tmp_path / "workspace").mkdir()
     verdict, printed = checked(task, tmp_path / "workspace")
-    assert verdict == Verdict({"reward": 0.0}), printed
+    assert verdict == Judgment({"reward": 0.0}), printed
 
 
 @BY_NAME
@@ -116,7 +116,7 @@ def test_the_demo_passes_twice_with_the_same_verdict(task, tmp_path):
     assert (played.end.ending, played.rejected) == ("popped", []), played.end.result
     assert sum(isinstance(event, FramePushed) for event in played.events) >= 2
     verdicts = [checked(task, workspace) for _ in range(2)]
-    assert [verdict for verdict, _ in verdicts] == [Verdict({"reward": 1.0})] * 2, verdicts[0][1]
+    assert [verdict for verdict, _ in verdicts] == [Judgment({"reward": 1.0})] * 2, verdicts[0][1]
 
 
 def test_the_calculator_has_forty_hidden_cases_and_more():
@@ -193,14 +193,14 @@ def test_an_agent_that_only_pretends_does_not_pass(fake, tmp_path):
         (workspace / name).write_text(text, encoding="utf-8")
         (workspace / name).chmod(0o755)
     verdict, printed = checked(task, workspace)
-    assert verdict == Verdict({"reward": 0.0}), printed
+    assert verdict == Judgment({"reward": 0.0}), printed
 
 
 @pytest.mark.parametrize("name", ["PYTEST_ADDOPTS", "PYTEST_PLUGINS"])
 def test_the_callers_environment_does_not_configure_the_checks(name, tmp_path):
     task = next(task for task in TASKS if task.short_name == "calculator")
     verdict, _ = checked(task, workspace_of(task, tmp_path), **{name: "--collect-only"})
-    assert verdict == Verdict({"reward": 0.0})
+    assert verdict == Judgment({"reward": 0.0})
 
 
 @pytest.mark.parametrize(("right", "wrong"), [("result -= other", "result += other"), (" \\t\\r\\n", " \\t")])
@@ -212,4 +212,4 @@ def test_a_calculator_with_one_wrong_rule_does_not_pass(right, wrong, tmp_path):
     before = module.read_text(encoding="utf-8")
     assert right in before
     module.write_text(before.replace(right, wrong), encoding="utf-8")
-    assert checked(task, workspace)[0] == Verdict({"reward": 0.0})
+    assert checked(task, workspace)[0] == Judgment({"reward": 0.0})

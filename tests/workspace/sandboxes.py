@@ -20,9 +20,9 @@ from stackmem.workspace.isolation.bubblewrap import Bubblewrap
 from stackmem.workspace.isolation.landlock import Landlock
 from stackmem.workspace.isolation.levels import try_level
 from stackmem.workspace.isolation.namespaces import Namespaces
-from stackmem.workspace.outcome import Outcome
+from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.profile import Profile
-from stackmem.workspace.python import Interpreter, Toolchain, build_toolchain, running_interpreter
+from stackmem.workspace.python import PythonInstallation, Toolchain, build_toolchain, running_interpreter
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace, open_workspace
 from tests.conftest import CAMPAIGN
@@ -63,7 +63,7 @@ def toolchains() -> Iterator[dict[bool, Toolchain]]:
     state.chmod(0o755)
     mine = running_interpreter()
     system = Path("/usr/bin") / f"python{mine.version}"
-    public = mine if _is_public(mine.prefix) else Interpreter(Path("/usr"), system, mine.version)
+    public = mine if _is_public(mine.prefix) else PythonInstallation(Path("/usr"), system, mine.version)
     built = {False: build_toolchain(state, mine)}
     if public.executable.exists():
         built[True] = build_toolchain(state, public)
@@ -133,11 +133,11 @@ def outside(place: Path) -> Path:
     return folder
 
 
-def sh(workspace: Workspace, command: str, seconds: float = 20, shown_bytes: int = 20_000) -> Outcome:
+def sh(workspace: Workspace, command: str, seconds: float = 20, shown_bytes: int = 20_000) -> ToolOutcome:
     return workspace.run_command(command, seconds, shown_bytes)
 
 
-def py(workspace: Workspace, program: str, seconds: float = 20) -> Outcome:
+def py(workspace: Workspace, program: str, seconds: float = 20) -> ToolOutcome:
     """Run a program from a file of the workspace."""
     (workspace.root / "program.py").write_text(program)
     return sh(workspace, "python program.py", seconds)

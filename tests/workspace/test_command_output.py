@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stackmem.workspace.capture import Capture
 from stackmem.workspace.clip import clean
-from stackmem.workspace.command import Ended
+from stackmem.workspace.command import CommandEnd
 from stackmem.workspace.shown import shown_output
 from tests.workspace.sandboxes import ALL, BUBBLEWRAP, hostile, py, sh
 
@@ -109,7 +109,7 @@ def test_what_is_shown_is_valid_and_never_too_long(piece, copies, shown_bytes):
     capture = Capture()
     for _ in range(copies):
         capture.take(piece)
-    text = shown_output(Ended(capture, 0, ""), 30, shown_bytes, clean)
+    text = shown_output(CommandEnd(capture, 0, ""), 30, shown_bytes, clean)
     assert len(text.encode("utf-8")) <= shown_bytes
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.files import DIGESTED_BYTES, Files
-from stackmem.workspace.outcome import Outcome
+from stackmem.workspace.outcome import ToolOutcome
 from tests.workspace.people import for_everyone
 from tests.workspace.scenes import SECRET, each_opener, scene
 
@@ -74,14 +74,14 @@ def test_a_sibling_whose_name_begins_like_the_workspace_is_outside(place):
     at = hostile(place)
     files = Files(at.ws, str(at.ws))
     assert refused(files.read(f"{at.ws}-evil/file", None, None, 999), "outside")
-    assert files.read(f"{at.ws}/d/file", None, None, 999) == Outcome("inside")
+    assert files.read(f"{at.ws}/d/file", None, None, 999) == ToolOutcome("inside")
 
 
 @for_everyone
 def test_the_absolute_path_of_the_workspace_is_as_good_as_a_relative_one(place):
     at = scene(place)
     for prefix in ("/workspace/", "//workspace//", "/./workspace/./", "./", ""):
-        assert at.read(prefix + "d/file") == Outcome("inside")
+        assert at.read(prefix + "d/file") == ToolOutcome("inside")
         assert at.list(prefix + "d").text == "d/file  (6 bytes)"
         assert at.digest(prefix + "d/file") == hashlib.sha256(b"inside").hexdigest()
     assert at.list("/workspace") == at.list("/workspace/") == at.list(".") == at.list("./")
@@ -95,7 +95,7 @@ def test_a_symlink_within_the_workspace_is_read_through_and_not_written_through(
     at = scene(place, opener)
     (at.ws / "link").symlink_to("d/file")
     (at.ws / "dirlink").symlink_to("d")
-    assert at.read("link") == at.read("dirlink/file") == Outcome("inside")
+    assert at.read("link") == at.read("dirlink/file") == ToolOutcome("inside")
     assert refused(at.write("link"), "is a symlink")
     assert not at.write("dirlink/new").failed
     assert (at.ws / "link").is_symlink()
@@ -285,8 +285,8 @@ def test_a_hard_link_to_a_file_outside_is_broken_and_the_file_stays(place):
 @for_everyone
 def test_a_write_says_what_it_did_and_leaves_nothing_else_behind(place):
     at = scene(place)
-    assert at.write("d/new", "é\n") == Outcome("wrote 3 bytes to 'd/new'; it is new")
-    assert at.write("d/new", "") == Outcome("wrote 0 bytes to 'd/new'; it had 3 bytes")
+    assert at.write("d/new", "é\n") == ToolOutcome("wrote 3 bytes to 'd/new'; it is new")
+    assert at.write("d/new", "") == ToolOutcome("wrote 0 bytes to 'd/new'; it had 3 bytes")
     assert refused(at.write("d/half", "ab\ud800"), "character 3 of the content is half of one")
     assert sorted(os.listdir(at.ws / "d")) == ["file", "new"]
 

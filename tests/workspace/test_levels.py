@@ -15,7 +15,7 @@ from stackmem.workspace.isolation.levels import WORKSPACES, choose, forget, try_
 from stackmem.workspace.isolation.probe import survey
 from stackmem.workspace.isolation.seccomp import AF_UNIX, build_filter
 from stackmem.workspace.profile import Mount, Profile
-from stackmem.workspace.python import Interpreter, build_toolchain, running_interpreter
+from stackmem.workspace.python import PythonInstallation, build_toolchain, running_interpreter
 from stackmem.workspace.workspace import open_workspace
 from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, MOUNTED, hostile, outside, sh
 
@@ -240,7 +240,7 @@ def test_a_state_folder_that_cannot_be_written_is_named(tmp_path):
 
 def test_the_interpreter_is_the_installation_below_the_virtual_environment():
     found = running_interpreter()
-    assert isinstance(found, Interpreter)
+    assert isinstance(found, PythonInstallation)
     assert found.executable.is_relative_to(found.prefix)
     code = "import sys; print(sys.prefix)"
     said = subprocess.run([found.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stackmem.workspace.clip import visible
 from stackmem.workspace.files import Files
 from stackmem.workspace.lines import SCANNED_BYTES, scan, shown_lines
-from stackmem.workspace.outcome import Outcome
+from stackmem.workspace.outcome import ToolOutcome
 from tests.workspace.scenes import scene
 
 GIB = 1024**3
@@ -30,12 +30,12 @@ def numbered(count):
 def test_a_small_file_is_shown_as_it_is(at):
     for text in ("one\ntwo\n", "no newline at the end", "\n", "é\t😀\n\n"):
         (at.ws / "f").write_text(text)
-        assert at.read("f") == Outcome(text)
+        assert at.read("f") == ToolOutcome(text)
 
 
 def test_an_empty_file_says_so(at):
     (at.ws / "f").touch()
-    assert at.read("f") == at.read("f", 1, 10) == Outcome("[empty file]")
+    assert at.read("f") == at.read("f", 1, 10) == ToolOutcome("[empty file]")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_an_empty_file_says_so(at):
 )
 def test_a_range_says_which_lines_of_how_many(at, start, end, shown):
     (at.ws / "f").write_text(numbered(5))
-    assert at.read("f", start, end) == Outcome(shown)
+    assert at.read("f", start, end) == ToolOutcome(shown)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_range_says_which_lines_of_how_many(at, start, end, shown):
 )
 def test_a_range_that_cannot_be_is_refused(at, start, end, reason):
     (at.ws / "f").write_text(numbered(5))
-    assert at.read("f", start, end) == Outcome(reason, failed=True)
+    assert at.read("f", start, end) == ToolOutcome(reason, failed=True)
 
 
 @given(
@@ -142,7 +142,7 @@ def test_a_tiny_space_is_not_exceeded(at, shown_bytes):
 )
 def test_a_binary_file_is_told_by_its_size(at, raw):
     (at.ws / "f").write_bytes(raw)
-    assert at.read("f") == Outcome(
+    assert at.read("f") == ToolOutcome(
         f"binary, {len(raw)} bytes: 'f' is no UTF-8 text; look at it with run_command", failed=True
     )
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stackmem.workspace.files import Files
 from stackmem.workspace.isolation.bare import Bare
-from stackmem.workspace.memory import MemoryWorkspace, Program
+from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import open_workspace
 
@@ -50,7 +50,7 @@ def echo(files: dict[str, str], words: list[str]) -> tuple[str, int]:
 
 
 def in_memory() -> MemoryWorkspace:
-    return MemoryWorkspace(FILES, INSIDE, Program("work", echo, ("work",)))
+    return MemoryWorkspace(FILES, INSIDE, MemoryProgram("work", echo, ("work",)))
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_that_are_known_print_what_bash_prints(bare, command: str):
-    memory = MemoryWorkspace(FILES, bare.path, Program("work", echo))
+    memory = MemoryWorkspace(FILES, bare.path, MemoryProgram("work", echo))
     command = command.format(inside=bare.path)
     assert memory.run_command(command, 10, SHOWN) == bare.run_command(command, 10, SHOWN)
 
@@ -150,7 +150,7 @@ def test_no_command_raises(command: str):
 
 def test_secrets_are_taken_out_before_a_text_is_cut():
     memory = MemoryWorkspace(
-        {"a": "the word hunter2 here\n"}, INSIDE, Program("work", echo),
+        {"a": "the word hunter2 here\n"}, INSIDE, MemoryProgram("work", echo),
         lambda text: text.replace("hunter2", "[secret]"),
     )  # fmt: skip
     assert "hunter2" not in memory.run_command("cat a", 10, SHOWN).text

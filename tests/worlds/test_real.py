@@ -15,31 +15,31 @@ from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import open_workspace
 from stackmem.worlds import make, make_task, manifest
-from stackmem.worlds.oracle import Call
+from stackmem.worlds.oracle import OracleCall
 from tests.stage import Stage
 from tests.worlds.worlds import FAMILIES, made
 
 SHOWN = 32_768
 HOSTILE = (
-    Call("run_command", {"command": "./work"}),
-    Call("run_command", {"command": "./work do 1 ledger.total=1 'a b' x=\"y z\""}),
-    Call("run_command", {"command": "./work do 999999999"}),
-    Call("run_command", {"command": "./work plan 1-10000000000"}),
-    Call("run_command", {"command": "./work probe é ü"}),
-    Call("run_command", {"command": "./work log 1 1"}),
-    Call("run_command", {"command": "./work log 2 99"}),
-    Call("run_command", {"command": "./work audit"}),
-    Call("run_command", {"command": "ls"}),
-    Call("run_command", {"command": "cat .work/journal"}),
-    Call("read_file", {"path": "../../etc/passwd"}),
-    Call("read_file", {"path": ".work/plan"}),
-    Call("list_files", {"path": "."}),
-    Call("write_file", {"path": "notes.md", "content": "mine\n"}),
-    Call("list_files", {"path": "."}),
+    OracleCall("run_command", {"command": "./work"}),
+    OracleCall("run_command", {"command": "./work do 1 ledger.total=1 'a b' x=\"y z\""}),
+    OracleCall("run_command", {"command": "./work do 999999999"}),
+    OracleCall("run_command", {"command": "./work plan 1-10000000000"}),
+    OracleCall("run_command", {"command": "./work probe é ü"}),
+    OracleCall("run_command", {"command": "./work log 1 1"}),
+    OracleCall("run_command", {"command": "./work log 2 99"}),
+    OracleCall("run_command", {"command": "./work audit"}),
+    OracleCall("run_command", {"command": "ls"}),
+    OracleCall("run_command", {"command": "cat .work/journal"}),
+    OracleCall("read_file", {"path": "../../etc/passwd"}),
+    OracleCall("read_file", {"path": ".work/plan"}),
+    OracleCall("list_files", {"path": "."}),
+    OracleCall("write_file", {"path": "notes.md", "content": "mine\n"}),
+    OracleCall("list_files", {"path": "."}),
 )
 
 
-def answer(workspace, call: Call):
+def answer(workspace, call: OracleCall):
     args = call.args
     match call.tool:
         case "read_file":
@@ -52,7 +52,7 @@ def answer(workspace, call: Call):
             return workspace.run_command(args["command"], 30, SHOWN)
 
 
-def compared(world_folder: Path, world, level, root: Path, more: tuple[Call, ...] = ()) -> None:
+def compared(world_folder: Path, world, level, root: Path, more: tuple[OracleCall, ...] = ()) -> None:
     """Every call of the oracle, and more in the middle of them, in both; then the files."""
     root.mkdir()
     for path, text in world.files.items():

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from msgspec import Struct
 
-from stackmem.bench.plan import Plan
-from stackmem.bench.runner import Told
+from stackmem.bench.plan import BenchPlan
+from stackmem.bench.runner import BenchProgress
 from stackmem.bench.trial import Row
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def strategy_lines(rows: Iterable[Row], strategies: Sequence[str]) -> list[str]:
 
 
 class BenchScreen(Protocol):
-    def begin(self, plan: Plan, rows: Mapping[str, Row]) -> None: ...
-    def __call__(self, told: Told) -> None: ...
+    def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None: ...
+    def __call__(self, told: BenchProgress) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
@@ -111,7 +111,7 @@ class _Counted:
         self.sums: dict[str, Sums] = {}
         self.begun = time.monotonic()
 
-    def begin(self, plan: Plan, rows: Mapping[str, Row]) -> None:
+    def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
         self.begun = time.monotonic()
         self.total = plan.count
         self.done = len(rows)
@@ -124,7 +124,7 @@ class _Counted:
         self.errors += row["outcome"] == "error"
         self.sums.setdefault(named(row), Sums()).add(row)
 
-    def line(self, told: Told) -> str:
+    def line(self, told: BenchProgress) -> str:
         errors = f", {self.errors:,} errors" if self.errors else ""
         cost = f", ${told.spent_usd:,.4f} paid" if told.spent_usd else ""
         return f"{self.done:,}/{self.total:,} trials, {told.running} running{errors}{cost}, {self.remaining()}"
@@ -145,10 +145,10 @@ class PlainBench:
         self._counted = _Counted()
         self._said = 0.0
 
-    def begin(self, plan: Plan, rows: Mapping[str, Row]) -> None:
+    def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
         self._counted.begin(plan, rows)
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: BenchProgress) -> None:
         if told.row is None or self._quiet:
             return
         self._counted.add(told.row)
@@ -181,10 +181,10 @@ class LiveBench:
         self._live: Live = Live(console=self._console, refresh_per_second=4, transient=True)
         self._counted = _Counted()
 
-    def begin(self, plan: Plan, rows: Mapping[str, Row]) -> None:
+    def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
         self._counted.begin(plan, rows)
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: BenchProgress) -> None:
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text

@@ -17,9 +17,9 @@ from msgspec import Struct
 from stackmem.bench.bench import Came, EngineName, Means, left_usd, run_bench
 from stackmem.bench.estimate import ASSUMPTION, detectable
 from stackmem.bench.ledger import latest_rows, read_plan, refuse_other
-from stackmem.bench.plan import Keep, Plan
+from stackmem.bench.plan import BenchPlan, Keep
 from stackmem.bench.planning import make_plan, numbers, split_strategies
-from stackmem.bench.suite import SETTINGS, Asked, over, read_setting, read_suite
+from stackmem.bench.suite import SETTINGS, SuiteRequest, over, read_setting, read_suite
 from stackmem.bench.trial import Row
 from stackmem.errors import UsageError
 from stackmem.models.endpoint import ANTHROPIC, NO_KEY, OPENAI
@@ -85,14 +85,14 @@ def bench_and_show(flags: Flags) -> None:
         sys.exit(BUDGET_EXIT)
 
 
-def _plan(flags: Flags, folder: Path, cwd: Path) -> Plan:
+def _plan(flags: Flags, folder: Path, cwd: Path) -> BenchPlan:
     home = os.environ.get("HOME", "")
     named = flags.subjects or []
     suites = [one for one in named if one.endswith(".toml")]
     if len(suites) > 1:
         raise UsageError("one suite at a time; run them apart, each with its own -o DIR")
     asked = _asked(flags, [one for one in named if one not in suites], cwd, home)
-    suite = read_suite(cwd / suites[0], home) if suites else Asked()
+    suite = read_suite(cwd / suites[0], home) if suites else SuiteRequest()
     if not named:
         old = read_plan(folder)
         if old is None:
@@ -100,7 +100,7 @@ def _plan(flags: Flags, folder: Path, cwd: Path) -> Plan:
                 f"nothing to solve was named, and there is no bench in {folder} to go on with; name tasks, worlds "
                 "(stackmem worlds list) or a SUITE.toml"
             )
-        if asked != Asked():
+        if asked != SuiteRequest():
             raise UsageError("a bench goes on as it was planned; name its tasks too if more is wanted of it")
         return old
     said = " ".join(map(shlex.quote, ["stackmem", *sys.argv[1:]]))
@@ -116,7 +116,7 @@ def _environ(flags: Flags) -> Mapping[str, str]:
     return {**os.environ, **keys}
 
 
-def _asked(flags: Flags, named: list[str], cwd: Path, home: str) -> Asked:
+def _asked(flags: Flags, named: list[str], cwd: Path, home: str) -> SuiteRequest:
     worlds = _worlds()
     if flags.keep_traces is not None and flags.keep_traces not in get_args(Keep):
         raise UsageError(f"--keep-traces {flags.keep_traces!r} is none; write one of {', '.join(get_args(Keep))}")
@@ -125,7 +125,7 @@ def _asked(flags: Flags, named: list[str], cwd: Path, home: str) -> Asked:
         for name, raw in flags.settings.items()
         if raw is not None and name in SETTINGS
     }
-    return Asked(
+    return SuiteRequest(
         worlds=tuple(one for one in named if one in worlds),
         tasks=tuple(one for one in named if one not in worlds),
         strategies=split_strategies(flags.strategies or ()),
@@ -170,7 +170,7 @@ def _means(flags: Flags) -> Means:
     )  # fmt: skip
 
 
-def _show_plan(plan: Plan, folder: Path, environ: Mapping[str, str], *, as_json: bool) -> None:
+def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_json: bool) -> None:
     old = read_plan(folder)
     if old is not None:
         refuse_other(old, plan, folder)
@@ -217,7 +217,7 @@ def _show_plan(plan: Plan, folder: Path, environ: Mapping[str, str], *, as_json:
     )
 
 
-def _show(came: Came, plan: Plan, output: str, *, as_json: bool) -> None:
+def _show(came: Came, plan: BenchPlan, output: str, *, as_json: bool) -> None:
     errors = sum(row["outcome"] == "error" for row in came.rows)
     if as_json:
         found = {

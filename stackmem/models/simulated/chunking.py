@@ -9,24 +9,24 @@ Rule 4: a source is named for facts of one file alone, and only while what is wr
 
 from __future__ import annotations
 
-from .index import Index, Row, description
+from .index import SeenChunk, SeenIndex, description
 from .knowledge import Held, Knowledge
 from .known_facts import dead_ends, unsaved, unsaved_changes, valid
-from .lines import Fact, fact_line, lines, topic_of
-from .sight import Action, Sight, fresh
+from .lines import StatedFact, fact_line, lines, topic_of
+from .sight import ChosenCall, ReaderSight, fresh
 
 _PART_CHARS = 300
 _MANY_CHUNKS = 40
-_NO_INDEX = Index({}, 0, 10_000)
+_NO_INDEX = SeenIndex({}, 0, 10_000)
 
 
-def entries(sight: Sight) -> list[dict[str, str]] | Action:
+def entries(sight: ReaderSight) -> list[dict[str, str]] | ChosenCall:
     """The chunks to store now, or what must be read before they can be written."""
     known = sight.known
     if sight.variant == "forgetful" or not sight.offered.heap:
         return []
     if known.index is None and "heap_list" in sight.offered.names:
-        listed = fresh(sight, Action("heap_list", {}, "the index tells which chunks there are already"))
+        listed = fresh(sight, ChosenCall("heap_list", {}, "the index tells which chunks there are already"))
         if listed is not None:
             return listed
     index = known.index or _NO_INDEX
@@ -39,7 +39,7 @@ def entries(sight: Sight) -> list[dict[str, str]] | Action:
         for name, held in _targets(known, index, topic, keys, anew=topic in changed).items():
             row = index.rows.get(name)
             if row is not None and topic not in changed and not row.stale and not _covered(known, row):
-                read = Action("heap_read", {"name": name}, f"chunk {name} is to be added to, so it is read before")
+                read = ChosenCall("heap_read", {"name": name}, f"chunk {name} is to be added to, so it is read before")
                 if fresh(sight, read) is not None:
                     return read
             entry = _entry(sight, name, held, room + (row.chars if row else 0))
@@ -49,7 +49,9 @@ def entries(sight: Sight) -> list[dict[str, str]] | Action:
     return found
 
 
-def _targets(known: Knowledge, index: Index, topic: str, new: list[str], *, anew: bool) -> dict[str, dict[str, Held]]:
+def _targets(
+    known: Knowledge, index: SeenIndex, topic: str, new: list[str], *, anew: bool
+) -> dict[str, dict[str, Held]]:
     """What each chunk of the topic is to hold, where that is not what it holds."""
     rows = sorted((row for row in index.rows.values() if topic_of(row.name) == topic), key=lambda row: row.name)
     facts = valid(known, topic)
@@ -73,20 +75,20 @@ def _targets(known: Knowledge, index: Index, topic: str, new: list[str], *, anew
     return {name: _with_own(known, index.rows.get(name), facts, keys) for name, keys in wanted.items()}
 
 
-def _with_own(known: Knowledge, row: Row | None, facts: dict[str, Held], keys: list[str]) -> dict[str, Held]:
+def _with_own(known: Knowledge, row: SeenChunk | None, facts: dict[str, Held], keys: list[str]) -> dict[str, Held]:
     """The facts of a chunk as it is, and the keys that join it."""
-    own = {line.key for line in lines(known.chunks.get(row.name, "")) if isinstance(line, Fact)} if row else set()
+    own = {line.key for line in lines(known.chunks.get(row.name, "")) if isinstance(line, StatedFact)} if row else set()
     items = row.items if row else frozenset()
     return {key: held for key, held in facts.items() if key in keys or key in own or key.partition(".")[2] in items}
 
 
-def _covered(known: Knowledge, row: Row) -> bool:
+def _covered(known: Knowledge, row: SeenChunk) -> bool:
     """Whether all that the chunk holds is visible."""
     mine = {key.partition(".")[2] for key in valid(known, topic_of(row.name))}
     return row.name in known.chunks or (row.whole and row.items <= mine)
 
 
-def _entry(sight: Sight, name: str, facts: dict[str, Held], room: int) -> dict[str, str] | None:
+def _entry(sight: ReaderSight, name: str, facts: dict[str, Held], room: int) -> dict[str, str] | None:
     """One chunk in at most ``room`` characters; None where not even a line fits."""
     known, topic = sight.known, topic_of(name)
     said = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) == topic]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .index import Row
-from .knowledge import SEEN, Knowledge, Span
-from .lines import Need, topic_of
-from .sight import Action, Sight, command, fresh
+from .index import SeenChunk
+from .knowledge import SEEN, Knowledge, ShownLines
+from .lines import StatedNeed, topic_of
+from .sight import ChosenCall, ReaderSight, command, fresh
 
 MEMORY = "/memories"
 
 
-def find(sight: Sight, need: Need) -> Action | None:
+def find(sight: ReaderSight, need: StatedNeed) -> ChosenCall | None:
     """The next step towards the fact; None where no way is left."""
     steps = (fresh(sight, action) for action in _ways(sight, need))
     return next((action for action in steps if action is not None), None)
 
 
-def _ways(sight: Sight, need: Need) -> Iterator[Action | None]:
+def _ways(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
     yield from _remembered(sight, need)
     kind, _, rest = need.way.partition(" ")
     if kind == "read":
@@ -28,32 +28,32 @@ def _ways(sight: Sight, need: Need) -> Iterator[Action | None]:
     elif kind == "run":
         yield _run(sight.known, need.key, rest)
     elif kind == "unit" and rest.isdigit() and int(rest) in sight.known.stubs and "expand" in sight.offered.names:
-        yield Action("expand", {"index": sight.known.stubs[int(rest)]}, f"unit {rest} gave {need.key}")
+        yield ChosenCall("expand", {"index": sight.known.stubs[int(rest)]}, f"unit {rest} gave {need.key}")
     elif kind == "step":
         yield command("./work audit", f"{need.key} is carried from step to step and is not visible any more")
 
 
-def _remembered(sight: Sight, need: Need) -> Iterator[Action | None]:
+def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
     known, names = sight.known, sight.offered.names
     topic = topic_of(need.key)
     if not _told_of_change(known, need.key):
         return
     if "heap_list" in names and known.index is None:
-        yield Action("heap_list", {}, f"a chunk may hold {need.key}")
+        yield ChosenCall("heap_list", {}, f"a chunk may hold {need.key}")
     if "heap_read" in names and known.index is not None:
         for row in sorted(known.index.rows.values(), key=lambda row: -row.written):
             if _may_hold(known, row, need.key):
-                yield Action("heap_read", {"name": row.name}, f"the index says that {row.name} holds {topic} facts")
+                yield ChosenCall("heap_read", {"name": row.name}, f"the index says that {row.name} holds {topic} facts")
     if "memory" in names:
         path = f"{MEMORY}/{topic}.md"
         if known.listing is None:
-            yield Action("memory", {"command": "view", "path": MEMORY}, f"{need.key} may be among the notes")
+            yield ChosenCall("memory", {"command": "view", "path": MEMORY}, f"{need.key} may be among the notes")
         elif f"- {path} " in known.listing and path not in known.files:
-            yield Action("memory", {"command": "view", "path": path}, f"the notes of {topic} may hold {need.key}")
+            yield ChosenCall("memory", {"command": "view", "path": path}, f"the notes of {topic} may hold {need.key}")
     if sight.offered.takes("heap_read", "query") and need.way.startswith("unit "):
         name = f"frame:{frame_of(int(need.way[5:]))}" if need.way[5:].isdigit() else ""
         if name:
-            yield Action("heap_read", {"name": name, "query": need.key}, f"a popped frame was told {need.key}")
+            yield ChosenCall("heap_read", {"name": name, "query": need.key}, f"a popped frame was told {need.key}")
 
 
 def frame_of(unit: int) -> str:
@@ -68,33 +68,33 @@ def _told_of_change(known: Knowledge, key: str) -> bool:
     return all(known.saved_changes.get(scope, 0) >= known.changed[scope][0] for scope in scopes)
 
 
-def _may_hold(known: Knowledge, row: Row, key: str) -> bool:
+def _may_hold(known: Knowledge, row: SeenChunk, key: str) -> bool:
     topic, _, item = key.partition(".")
     if row.stale or row.name in known.chunks or topic_of(row.name) != topic:
         return False
     return item in row.items or not row.whole
 
 
-def _read_on(known: Knowledge, key: str, path: str) -> Action | None:
+def _read_on(known: Knowledge, key: str, path: str) -> ChosenCall | None:
     """The first part of a file that was not read since the fact was last in doubt."""
     since = known.doubted_since(key)
     spans = [span for span in known.spans.get(path, ()) if span.order > since]
     return read_from(path, spans, f"{key} stands in {path}")
 
 
-def read_from(path: str, spans: list[Span], why: str) -> Action | None:
+def read_from(path: str, spans: list[ShownLines], why: str) -> ChosenCall | None:
     at = 1
     for span in sorted(spans, key=lambda one: one.first):
         at = span.last + 1 if span.first <= at <= span.last else at
     total = max((span.total for span in spans), default=0)
     if at == 1:
-        return Action("read_file", {"path": path}, why)
+        return ChosenCall("read_file", {"path": path}, why)
     if at > total >= 0 and total != -1 and all(span.total >= 0 for span in spans):
         return None
-    return Action("read_file", {"path": path, "start_line": at}, f"{why}, and there is more of it")
+    return ChosenCall("read_file", {"path": path, "start_line": at}, f"{why}, and there is more of it")
 
 
-def half_read(sight: Sight, paths: set[str]) -> Action | None:
+def half_read(sight: ReaderSight, paths: set[str]) -> ChosenCall | None:
     """A file is read to its end where what it says can be kept, since other units will need the rest of it."""
     for path in sorted(paths) if sight.offered.remembers else ():
         spans = sight.known.spans.get(path, [])
@@ -104,7 +104,7 @@ def half_read(sight: Sight, paths: set[str]) -> Action | None:
     return None
 
 
-def _probe(known: Knowledge, key: str, path: str) -> Iterator[Action | None]:
+def _probe(known: Knowledge, key: str, path: str) -> Iterator[ChosenCall | None]:
     candidates = known.candidates.get(key)
     if candidates is None:
         yield _read_on(known, key, path)
@@ -115,7 +115,7 @@ def _probe(known: Knowledge, key: str, path: str) -> Iterator[Action | None]:
             yield command(f"./work probe {key} {candidate}", f"{candidate} is a candidate not tried so far")
 
 
-def _run(known: Knowledge, key: str, line: str) -> Action | None:
+def _run(known: Knowledge, key: str, line: str) -> ChosenCall | None:
     since = known.doubted_since(key)
     for _ in range(100):
         if known.ran.get(line, -1) <= since:

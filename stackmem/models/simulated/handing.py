@@ -5,10 +5,10 @@ from __future__ import annotations
 from .knowledge import CHILD, TOLD, Held
 from .known_facts import dead_ends, fact_lines, newest, told_lines, valid, visible
 from .lines import fact_line, topic_of
-from .sight import Sight
+from .sight import ReaderSight
 
 
-def handed_down(sight: Sight, room: int) -> list[str]:
+def handed_down(sight: ReaderSight, room: int) -> list[str]:
     """What a child is told: what was missing, then facts that no chunk holds, then whole topics, small ones first, then
     what its elder siblings have just found.
 
@@ -42,7 +42,7 @@ def handed_down(sight: Sight, room: int) -> list[str]:
     return lines + _fitting([line for line in again if line not in lines], room)
 
 
-def handed_up(sight: Sight, stored: list[dict[str, str]], room: int) -> list[str]:
+def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> list[str]:
     """What a result tells: changes, then the facts found out here, those that are not stored first."""
     known = sight.known
     if sight.variant == "forgetful":
@@ -60,7 +60,7 @@ def _saying(held: Held) -> tuple[str, int]:
     return held.value, held.at
 
 
-def _on_heap(sight: Sight, key: str) -> bool:
+def _on_heap(sight: ReaderSight, key: str) -> bool:
     index = sight.known.index
     if index is None or not sight.offered.heap:
         return False

@@ -12,7 +12,7 @@ _MORE = " …"
 INDEX_HEAD = "HEAP INDEX: "
 
 
-class Row(Struct, frozen=True):
+class SeenChunk(Struct, frozen=True):
     """One chunk.
 
     Attributes:
@@ -31,13 +31,13 @@ class Row(Struct, frozen=True):
     stale: bool
 
 
-class Index(Struct, frozen=True):
-    rows: dict[str, Row]
+class SeenIndex(Struct, frozen=True):
+    rows: dict[str, SeenChunk]
     used: int
     budget: int
 
 
-def index_in(text: str, before: Index | None) -> Index | None:
+def index_in(text: str, before: SeenIndex | None) -> SeenIndex | None:
     """The index after ``text``; ``before`` where it has none."""
     if "HEAP " not in text:
         return before
@@ -52,12 +52,12 @@ def index_in(text: str, before: Index | None) -> Index | None:
                 rows.pop(line[2:].partition(" | ")[0], None)
             else:
                 rows[row.name] = row
-        before = Index(rows, used, budget)
+        before = SeenIndex(rows, used, budget)
     return before
 
 
 @lru_cache(maxsize=2_048)
-def _row(line: str) -> Row | None:
+def _row(line: str) -> SeenChunk | None:
     """None for a line that says that the chunk is gone."""
     name, *parts = line[2:].split(" | ")
     chars, items, source, written = -1, frozenset[str](), "", 0
@@ -74,7 +74,7 @@ def _row(line: str) -> Row | None:
             written = max(written, _number(part.rpartition(" ")[2]))
     if chars < 0:
         return None
-    return Row(name, chars, items, whole, source, written, any(part.startswith("STALE") for part in parts))
+    return SeenChunk(name, chars, items, whole, source, written, any(part.startswith("STALE") for part in parts))
 
 
 def description(items: list[str], most: int) -> str:

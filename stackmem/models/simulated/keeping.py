@@ -12,13 +12,13 @@ from .chunking import entries
 from .finding import MEMORY
 from .known_facts import given, told_lines, unsaved, unsaved_changes
 from .lines import topic_of
-from .sight import Action, Sight, fresh
+from .sight import ChosenCall, ReaderSight, fresh
 
 _BATCH = 4
 """So many facts that units gave are stored by one call; what was looked for is stored at once."""
 
 
-def store_now(sight: Sight, *, due: bool) -> Action | None:
+def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
     """A call that only stores, where one is due.
 
     Args:
@@ -37,26 +37,28 @@ def store_now(sight: Sight, *, due: bool) -> Action | None:
     if not at_once or not (keys or due):
         return None
     wanted = entries(sight)
-    if isinstance(wanted, Action):
+    if isinstance(wanted, ChosenCall):
         return wanted
     return next((action for action in (_written(sight, entry) for entry in wanted) if action is not None), None)
 
 
-def _noted(sight: Sight, keys: list[str]) -> Action | None:
+def _noted(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
     known = sight.known
     changed = [f"changed {scope} @ {at}" for scope, at in unsaved_changes(known).items()]
     lines = list(dict.fromkeys([*changed, *told_lines(known, keys)]))
-    return fresh(sight, Action("add_note", {"text": "\n".join(lines)}, "this was costly to find")) if lines else None
+    return (
+        fresh(sight, ChosenCall("add_note", {"text": "\n".join(lines)}, "this was costly to find")) if lines else None
+    )
 
 
-def _filed(sight: Sight, keys: list[str]) -> Action | None:
+def _filed(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
     known = sight.known
     changes = unsaved_changes(known)
     topics = {topic_of(key) for key in keys} | {topic_of(scope) for scope in changes}
     if not topics:
         return None
     if known.listing is None:
-        listed = fresh(sight, Action("memory", {"command": "view", "path": MEMORY}, "the notes may exist already"))
+        listed = fresh(sight, ChosenCall("memory", {"command": "view", "path": MEMORY}, "the notes may exist already"))
         if listed is not None:
             return listed
     topic = min(topics)
@@ -68,11 +70,11 @@ def _filed(sight: Sight, keys: list[str]) -> Action | None:
     arguments: dict[str, Any] = {"command": "create", "path": path, "file_text": text}
     if exists or known.refused.get("memory"):
         arguments = {"command": "insert", "path": path, "insert_line": 0, "insert_text": text}
-    return fresh(sight, Action("memory", arguments, "this was costly to find"))
+    return fresh(sight, ChosenCall("memory", arguments, "this was costly to find"))
 
 
-def _written(sight: Sight, entry: dict[str, str]) -> Action | None:
+def _written(sight: ReaderSight, entry: dict[str, str]) -> ChosenCall | None:
     known = sight.known.index.rows if sight.known.index else {}
     tool = "heap_write" if entry["name"] in known else "heap_alloc"
     arguments = {name: value for name, value in entry.items() if value}
-    return fresh(sight, Action(tool, arguments, f"{entry['name']} was costly to find"))
+    return fresh(sight, ChosenCall(tool, arguments, f"{entry['name']} was costly to find"))

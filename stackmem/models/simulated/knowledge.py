@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolCall
 
-from .index import Index, Row, index_in
-from .lines import Candidates, Changed, Done, Excluded, Fact, Failed, Line, Next, Planned, topic_of
+from .index import SeenChunk, SeenIndex, index_in
+from .lines import Candidates, Changed, Excluded, Line, Next, Planned, StatedFact, UnitFailed, UnitsDone, topic_of
 
 SEEN, TOLD, CHILD = "seen", "told", "child"
 _NESTED = frozenset({"excluded", "missing", "spans"})
@@ -39,7 +39,7 @@ class Held(Struct, frozen=True):
     source: str = ""
 
 
-class Span(Struct, frozen=True):
+class ShownLines(Struct, frozen=True):
     """Lines of a file that were shown; ``total`` is -1 where the file goes on."""
 
     first: int
@@ -85,7 +85,7 @@ class Knowledge:
         self.files: dict[str, str] = {}
         self.listing: str | None = None
         self.candidates: dict[str, tuple[str, ...]] = {}
-        self.spans: dict[str, list[Span]] = {}
+        self.spans: dict[str, list[ShownLines]] = {}
         self.ran: dict[str, int] = {}
         self.plan: dict[int, Planned] = {}
         self.planned_from = -1
@@ -110,7 +110,7 @@ class Knowledge:
         self.crowded = False
         self.stubs: dict[int, int] = {}
         self.next_page: dict[str, str] = {}
-        self.index: Index | None = None
+        self.index: SeenIndex | None = None
 
     def copied(self) -> Knowledge:
         """One that can be grown by itself."""
@@ -145,7 +145,7 @@ class Knowledge:
     def mark_saved(self, said: Iterable[Line]) -> None:
         """These lines are known to stand in a chunk, a note or a memory file."""
         for line in said:
-            if isinstance(line, Fact):
+            if isinstance(line, StatedFact):
                 if self.saved.get(line.key, ("", 0))[1] <= line.at:
                     self.saved[line.key] = (line.value, line.at)
             elif isinstance(line, Changed):
@@ -154,7 +154,7 @@ class Knowledge:
     def take(self, said: tuple[Line, ...], origin: str, source: str = "") -> None:
         for line in said:
             match line:
-                case Fact():
+                case StatedFact():
                     self._learn(line, origin, source)
                 case Excluded():
                     values = self.excluded.setdefault(line.key, {})
@@ -162,9 +162,9 @@ class Knowledge:
                     values[line.value] = self.order
                 case Changed():
                     self._change(line, origin)
-                case Done():
+                case UnitsDone():
                     self._progress(line.last)
-                case Failed():
+                case UnitFailed():
                     self.failures[line.unit] = self.failures.get(line.unit, 0) + 1
                 case Planned():
                     self.plan[line.unit] = line
@@ -177,7 +177,7 @@ class Knowledge:
                 case _:
                     assert_never(line)
 
-    def _learn(self, line: Fact, origin: str, source: str) -> None:
+    def _learn(self, line: StatedFact, origin: str, source: str) -> None:
         since = self.changed_at(line.key)[0]
         at = line.at or (since if origin == SEEN else 0)
         held = self.facts.get(line.key)
@@ -225,7 +225,7 @@ class Knowledge:
         for name in [name for name in self.chunks if name not in self.index.rows]:
             del self.chunks[name]
 
-    def _outdated(self, row: Row, *, witnessed: bool) -> None:
+    def _outdated(self, row: SeenChunk, *, witnessed: bool) -> None:
         """The file that a chunk describes is another one now.
 
         Args:

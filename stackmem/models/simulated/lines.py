@@ -19,7 +19,7 @@ READ_CHARS = 400_000
 _REMEMBERED_CHARS = 65_536
 
 
-class Fact(Struct, frozen=True):
+class StatedFact(Struct, frozen=True):
     """``at`` is the unit it holds as of, 0 where the line has no stamp."""
 
     key: str
@@ -41,18 +41,18 @@ class Changed(Struct, frozen=True):
     at: int
 
 
-class Done(Struct, frozen=True):
+class UnitsDone(Struct, frozen=True):
     """Units up to ``last`` are done."""
 
     last: int
 
 
-class Failed(Struct, frozen=True):
+class UnitFailed(Struct, frozen=True):
     unit: int
     reason: str
 
 
-class Need(Struct, frozen=True):
+class StatedNeed(Struct, frozen=True):
     """``way`` as the plan spells it, without the angle brackets; empty where it says none."""
 
     key: str
@@ -61,7 +61,7 @@ class Need(Struct, frozen=True):
 
 class Planned(Struct, frozen=True):
     unit: int
-    needs: tuple[Need, ...]
+    needs: tuple[StatedNeed, ...]
     gives: tuple[str, ...]
 
 
@@ -75,7 +75,7 @@ class Candidates(Struct, frozen=True):
     values: tuple[str, ...]
 
 
-Line = Fact | Excluded | Changed | Done | Failed | Planned | Next | Candidates
+Line = StatedFact | Excluded | Changed | UnitsDone | UnitFailed | Planned | Next | Candidates
 
 _LINE = re.compile(
     rf"""^[ \t]*(?:[-*•>][ \t]+|\d{{1,6}}(?:[.:)|][ \t]*|\t[ \t]*|[ ]{{2,}}))?(?:
@@ -127,19 +127,19 @@ def _line(found: re.Match[str]) -> Line | None:
     if found["key"]:
         if found["no"]:
             return Excluded(found["key"], found["value"])
-        return Fact(found["key"], found["value"], int(found["at"] or 0))
+        return StatedFact(found["key"], found["value"], int(found["at"] or 0))
     if found["scope"]:
         return Changed(found["scope"], int(found["since"]))
     if found["done"]:
-        return Done(int(found["done"]))
+        return UnitsDone(int(found["done"]))
     if found["failed"]:
-        return Failed(int(found["failed"]), found["reason"] or "")
+        return UnitFailed(int(found["failed"]), found["reason"] or "")
     if found["unit"]:
         plan = _PLAN.fullmatch(found["plan"].rstrip())
         if plan is None:
             return None
         needs = found["plan"].partition("; gives ")[0]
-        keys = tuple(Need(key, way.strip()) for key, way in _NEED.findall(needs))
+        keys = tuple(StatedNeed(key, way.strip()) for key, way in _NEED.findall(needs))
         return Planned(int(found["unit"]), keys, keys_in(plan[1] or ""))
     if found["next"]:
         return Next(int(found["next"]), int(found["total"]))

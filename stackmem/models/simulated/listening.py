@@ -11,8 +11,8 @@ from typing import assert_never
 
 from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult
 
-from .knowledge import CHILD, SEEN, TOLD, Knowledge, Span
-from .lines import Changed, Fact, Failed, fact_line, keys_in, lines, topic_of
+from .knowledge import CHILD, SEEN, TOLD, Knowledge, ShownLines
+from .lines import Changed, StatedFact, UnitFailed, fact_line, keys_in, lines, topic_of
 
 CHILD_TOOLS = frozenset({"push_frame", "delegate", "branch"})
 _OBJECTIVE = re.compile(r"\bDo units (\d{1,6}) to (\d{1,6})\b")
@@ -132,11 +132,11 @@ def _ran(known: Knowledge, command: str, text: str) -> None:
             known.next_page[command] = found[1]
     known.take(said, SEEN)
     for line in said:
-        if isinstance(line, Failed):
+        if isinstance(line, UnitFailed):
             _failed(known, line)
 
 
-def _failed(known: Knowledge, line: Failed) -> None:
+def _failed(known: Knowledge, line: UnitFailed) -> None:
     if found := _FIRST.search(line.reason):
         known.done = known.planned_from = max(0, int(found[1]) - 1)
         known.progress_seen = True
@@ -166,10 +166,10 @@ def _read_file(known: Knowledge, path: str, text: str) -> None:
         pass  # what is not shown any more has to be read again
     elif found:
         total = -1 if found[3] else int(found[4])
-        span = Span(int(found[1]), int(found[2] or found[1]), total, known.order)
+        span = ShownLines(int(found[1]), int(found[2] or found[1]), total, known.order)
         known.spans.setdefault(path, []).append(span)
     elif said:
-        known.spans.setdefault(path, []).append(Span(1, _ALL_LINES, _ALL_LINES, known.order))
+        known.spans.setdefault(path, []).append(ShownLines(1, _ALL_LINES, _ALL_LINES, known.order))
     known.take(said, SEEN, path)
 
 
@@ -196,7 +196,7 @@ def _child(known: Knowledge, text: str) -> None:
         topics = {topic_of(name) for name in stored}
         known.mark_saved(
             line for line in said
-            if (isinstance(line, Fact) and topic_of(line.key) in topics)
+            if (isinstance(line, StatedFact) and topic_of(line.key) in topics)
             or (isinstance(line, Changed) and topic_of(line.scope) in topics)
         )  # fmt: skip
 

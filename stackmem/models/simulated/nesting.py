@@ -8,7 +8,7 @@ from .chunking import entries
 from .handing import handed_down, handed_up
 from .keeping import store_now
 from .lines import topic_of
-from .sight import ATTEMPTS, Action, Sight
+from .sight import ATTEMPTS, ChosenCall, ReaderSight
 
 PHASE = 10
 """Units that one frame does by itself, and parts that one frame splits its range into."""
@@ -22,7 +22,7 @@ _RETURN = "The last unit done, what failed, and new facts, one a line."
 _ROOT_RETURN = "The units were performed in order, each with the values that held at the time."
 
 
-def part(sight: Sight, objective: tuple[int, int], done: int) -> tuple[int, int] | None:
+def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int, int] | None:
     """The next range for a child; None where this frame does the work itself."""
     known, variant = sight.known, sight.variant
     if not sight.offered.start or known.too_deep or known.closed or variant == "never-push":
@@ -51,13 +51,13 @@ def _size(units: int, levels: int) -> int:
     return size
 
 
-def push(sight: Sight, span: tuple[int, int]) -> Action:
+def push(sight: ReaderSight, span: tuple[int, int]) -> ChosenCall:
     """The call that starts a child for the range, or what must be stored or read before it."""
     known, offered = sight.known, sight.offered
     stored: list[dict[str, str]] = []
     if offered.takes(offered.start, "store"):
         wanted = entries(sight) if not known.refused.get(offered.start) else []
-        if isinstance(wanted, Action):
+        if isinstance(wanted, ChosenCall):
             return wanted
         stored = wanted
     else:
@@ -68,10 +68,10 @@ def push(sight: Sight, span: tuple[int, int]) -> Action:
     arguments: dict[str, Any] = {"name": name, **_told(sight, span, stored)}
     if stored:
         arguments["store"] = stored
-    return Action(offered.start, arguments, f"units {span[0]} to {span[1]} are a phase of their own")
+    return ChosenCall(offered.start, arguments, f"units {span[0]} to {span[1]} are a phase of their own")
 
 
-def _told(sight: Sight, span: tuple[int, int], stored: list[dict[str, str]]) -> dict[str, str]:
+def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]]) -> dict[str, str]:
     offered = sight.offered
     objective = f"Do units {span[0]} to {span[1]}."
     tool = offered.start
@@ -94,15 +94,15 @@ def _told(sight: Sight, span: tuple[int, int], stored: list[dict[str, str]]) -> 
     return {"objective": objective[:most], "context": context[:room], "return_spec": _RETURN[: _most_return(sight)]}
 
 
-def _most_return(sight: Sight) -> int:
+def _most_return(sight: ReaderSight) -> int:
     return sight.offered.most(sight.offered.start, "return_spec", 200)
 
 
-def _facts(sight: Sight, room: int) -> list[str]:
+def _facts(sight: ReaderSight, room: int) -> list[str]:
     return [] if sight.offered.inherits else handed_down(sight, room)
 
 
-def finish(sight: Sight, objective: tuple[int, int], done: int, trouble: str = "") -> Action:
+def finish(sight: ReaderSight, objective: tuple[int, int], done: int, trouble: str = "") -> ChosenCall:
     """The call that ends the frame, or what must be stored or read before it."""
     known, offered = sight.known, sight.offered
     tool = offered.finish
@@ -115,7 +115,7 @@ def finish(sight: Sight, objective: tuple[int, int], done: int, trouble: str = "
             return first
     if offered.start and not root and offered.takes(tool, "store") and tries == 0:
         wanted = entries(sight)
-        if isinstance(wanted, Action):
+        if isinstance(wanted, ChosenCall):
             return wanted
         stored = wanted
     lines = [f"done units {objective[0]}-{done}"] if done >= objective[0] else []
@@ -129,4 +129,4 @@ def finish(sight: Sight, objective: tuple[int, int], done: int, trouble: str = "
     arguments: dict[str, Any] = {"result": "\n".join(lines)[:room] or "Nothing was to be done."}
     if stored:
         arguments["store"] = stored
-    return Action(tool, arguments, "everything that this frame is for is done" if not trouble else "no way is left")
+    return ChosenCall(tool, arguments, "everything that this frame is for is done" if not trouble else "no way is left")

@@ -11,21 +11,23 @@ from .finding import find, half_read
 from .keeping import store_now
 from .knowledge import Knowledge
 from .known_facts import visible
-from .lines import Need, Planned
+from .lines import Planned, StatedNeed
 from .nesting import PHASE, finish, part, push
-from .sight import ATTEMPTS, Action, Sight, command, fresh
+from .sight import ATTEMPTS, ChosenCall, ReaderSight, command, fresh
 
 _FAILURES = 4
 _FRAME_CHARS = 50_000
 """A frame whose conversation is longer ends after the unit that it is at; what is left is for a fresh one."""
 
 
-def decide(sight: Sight) -> Action:
+def decide(sight: ReaderSight) -> ChosenCall:
     known = sight.known
     objective = known.objective
     if objective is None:
         asked = fresh(sight, command("./work status", "nothing visible says what is to be done"))
-        return asked or Action(sight.offered.finish, {"result": "No units to do were named."}, "there is no objective")
+        return asked or ChosenCall(
+            sight.offered.finish, {"result": "No units to do were named."}, "there is no objective"
+        )
     done = _progress(known, objective)
     if done is None:
         asked = fresh(sight, command("./work status", "what is visible does not say how far the work is"))
@@ -57,7 +59,7 @@ def _progress(known: Knowledge, objective: tuple[int, int]) -> int | None:
     return max(told) if max(told) >= 0 else None
 
 
-def _outgrown(sight: Sight, objective: tuple[int, int], done: int) -> bool:
+def _outgrown(sight: ReaderSight, objective: tuple[int, int], done: int) -> bool:
     known, offered = sight.known, sight.offered
     if not offered.start or offered.inherits or known.depth is None or known.depth[0] == 0:
         return False
@@ -65,7 +67,7 @@ def _outgrown(sight: Sight, objective: tuple[int, int], done: int) -> bool:
     return between_units and known.chars > _FRAME_CHARS and not known.too_deep
 
 
-def _unit(sight: Sight, objective: tuple[int, int], unit: int) -> Action:
+def _unit(sight: ReaderSight, objective: tuple[int, int], unit: int) -> ChosenCall:
     known = sight.known
     at_once = sight.variant == "hoarder" or (sight.offered.remembers and not sight.offered.heap)
     kept = store_now(sight, due=False) if at_once else None
@@ -92,10 +94,10 @@ def _unit(sight: Sight, objective: tuple[int, int], unit: int) -> Action:
     return action
 
 
-def _needs(known: Knowledge, planned: Planned) -> list[Need]:
+def _needs(known: Knowledge, planned: Planned) -> list[StatedNeed]:
     named = list({need.key: need for need in planned.needs}.values())
     keys = {need.key for need in named}
-    return named + [Need(key, "") for key in sorted(known.missing.get(planned.unit, set()) - keys)]
+    return named + [StatedNeed(key, "") for key in sorted(known.missing.get(planned.unit, set()) - keys)]
 
 
 def _trouble(known: Knowledge, unit: int, key: str = "") -> str:

@@ -20,7 +20,7 @@ from .offered import offered
 from .oracle import Remembered
 from .policy import decide
 from .reading import Reading
-from .sight import Sight
+from .sight import ReaderSight
 from .summarising import compaction_wanted, summary
 from .words import said
 
@@ -58,7 +58,7 @@ class BoundedReader:
             return _answered(request, tokens, (Text(summary(known, wanted)),))
         if self._remembered is not None:
             known = self._remembered.with_all(known)
-        action = decide(Sight(known, offered(request.view.tools), self._variant))
+        action = decide(ReaderSight(known, offered(request.view.tools), self._variant))
         text = said(action, known)
         call = ToolCall(f"call_{request.facts}", action.tool, action.arguments)
         return _answered(request, tokens, (Text(text), call))

@@ -16,13 +16,13 @@ ATTEMPTS = 2
 VARIANTS = ("nesting", "flat", "oracle", "forgetful", "hoarder", "never-push", "always-push")
 
 
-class Sight(Struct, frozen=True):
+class ReaderSight(Struct, frozen=True):
     known: Knowledge
     offered: Offered
     variant: str = "nesting"
 
 
-class Action(Struct, frozen=True):
+class ChosenCall(Struct, frozen=True):
     """One call, and why in a few words."""
 
     tool: str
@@ -30,12 +30,12 @@ class Action(Struct, frozen=True):
     why: str
 
 
-def fresh(sight: Sight, action: Action | None) -> Action | None:
+def fresh(sight: ReaderSight, action: ChosenCall | None) -> ChosenCall | None:
     """The action, unless it was made too often without any progress."""
     if action is None or sight.known.repeats.get(signed(action.tool, action.arguments), 0) >= ATTEMPTS:
         return None
     return action
 
 
-def command(line: str, why: str) -> Action:
-    return Action("run_command", {"command": line}, why)
+def command(line: str, why: str) -> ChosenCall:
+    return ChosenCall("run_command", {"command": line}, why)

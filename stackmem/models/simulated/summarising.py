@@ -17,21 +17,21 @@ _REQUEST = re.compile(r"\s*COMPACTION REQUEST \(kind: ([a-z_]{1,40}); at most ([
 _HEADINGS = {"structured": "# State"}
 
 
-class Wanted(Struct, frozen=True):
+class SummaryRequest(Struct, frozen=True):
     kind: str
     chars: int
 
 
-def compaction_wanted(last: Message) -> Wanted | None:
+def compaction_wanted(last: Message) -> SummaryRequest | None:
     """What the last message asks to be summarised, if it does."""
     for part in reversed(last.parts):
         found = _REQUEST.match(part.text) if isinstance(part, Text) else None
         if found:
-            return Wanted(found[1], int(found[2].replace(",", "")))
+            return SummaryRequest(found[1], int(found[2].replace(",", "")))
     return None
 
 
-def summary(known: Knowledge, wanted: Wanted) -> str:
+def summary(known: Knowledge, wanted: SummaryRequest) -> str:
     """At most forty lines and the characters asked for; what does not fit is lost."""
     keys = sorted(known.facts, key=lambda key: (-newest(known, key), key))
     facts = [fact_line(key, held.value, held.at) for key in keys if (held := visible(known, key)) is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .knowledge import Knowledge
-from .sight import Action
+from .sight import ChosenCall
 
 _SAID = {
     "run_command": "I run the command and read its whole output before anything else, since it may say that something "
@@ -16,7 +16,7 @@ _SAID = {
 _OTHERWISE = "I do that now, before I go on with the units, and look at what comes back."
 
 
-def said(action: Action, known: Knowledge) -> str:
+def said(action: ChosenCall, known: Knowledge) -> str:
     done = f"Units up to {known.done} are done." if known.done else "No unit is known to be done so far."
     why = action.why[:1].upper() + action.why[1:]
     return f"{done} {why}. {_SAID.get(action.tool, _OTHERWISE)}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.refusals import Refused
+from stackmem.workspace.refusals import ToolRefused
 
 from .bench import Bench
 
@@ -78,7 +78,7 @@ def _paths(bench: Bench) -> list[str]:
 def _inside(folder: str, bench: Bench) -> list[str]:
     try:
         names = bench.workspace.files.names(folder)
-    except Refused:
+    except ToolRefused:
         return []
     own = (".git/", ".git", ".stackmem/")
     return [name if folder == "." else f"{folder}/{name}" for name in names if name not in own]
@@ -89,5 +89,5 @@ def _text(path: str, bench: Bench) -> str | None:
     try:
         raw = bench.workspace.files.read_whole(path, FILE_BYTES)
         return None if len(raw) > FILE_BYTES or b"\0" in raw else raw.decode()
-    except (Refused, UnicodeDecodeError):
+    except (ToolRefused, UnicodeDecodeError):
         return None

@@ -18,8 +18,8 @@ from typing import Any
 
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.command import Ended
-from stackmem.workspace.refusals import Refused
+from stackmem.workspace.command import CommandEnd
+from stackmem.workspace.refusals import ToolRefused
 from stackmem.workspace.workspace import Workspace
 
 LONGEST_SECONDS = 3_600.0
@@ -32,7 +32,7 @@ class Live:
 
     def __init__(self, folder: str, workspace: Workspace) -> None:
         self._folder, self._workspace = folder, workspace
-        self._ended: Ended | None = None
+        self._ended: CommandEnd | None = None
         self._error: Exception | None = None
         self._spent = 0.0
         self._answered = 0
@@ -53,14 +53,14 @@ class Live:
         )
         try:
             self._ended = self._workspace.run_apart(command, LONGEST_SECONDS, _MOST_BYTES)
-        except (WorkspaceError, Refused, OSError) as error:
+        except (WorkspaceError, ToolRefused, OSError) as error:
             self._error = error
 
     def _write(self, name: str, text: str) -> None:
         self._workspace.files.make_directory(self._folder)
         wrote = self._workspace.files.write(f"{self._folder}/{name}", text)
         if wrote.failed:
-            raise Refused(wrote.text)
+            raise ToolRefused(wrote.text)
 
     def next(self, answers: list[Any], seconds: float) -> dict[str, Any]:
         """What the process says once it has these answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``.
@@ -75,7 +75,7 @@ class Live:
         self._answered = len(answers)
         began = time.monotonic()
         while self._thread.is_alive():
-            with suppress(Refused, ValueError, OSError):
+            with suppress(ToolRefused, ValueError, OSError):
                 raw = self._workspace.files.read_whole(f"{self._folder}/ask-{len(answers)}.json", _MOST_BYTES)
                 self._spent += time.monotonic() - began
                 return dict(json.loads(raw))
@@ -89,13 +89,13 @@ class Live:
 
     def stop(self) -> None:
         """End the process and everything that it started."""
-        with suppress(Refused, OSError):
+        with suppress(ToolRefused, OSError):
             if self._thread.is_alive():
                 self._write("stop", "")
         self._thread.join()
 
 
-def _said(ended: Ended | None) -> dict[str, Any]:
+def _said(ended: CommandEnd | None) -> dict[str, Any]:
     streams = (ended.capture, ended.errors) if ended is not None else (None, None)
     out, err = (b"" if each is None else each.parts()[0] for each in streams)
     reason = "" if ended is None else ended.reason

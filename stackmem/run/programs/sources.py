@@ -15,7 +15,7 @@ from stackmem.core.program_facts import SourceLoaded
 from stackmem.core.requests import LoadSource
 from stackmem.languages.operations import Source
 from stackmem.workspace.files import Files
-from stackmem.workspace.refusals import Refused
+from stackmem.workspace.refusals import ToolRefused
 
 SOURCE_BYTES = 10 * 1024 * 1024
 PACKAGED = "stackmem:"
@@ -77,7 +77,7 @@ class Loader:
             if listing:
                 return path, "\n".join(files.names(path)), ""
             return path, *_decoded(files.read_whole(path, SOURCE_BYTES))
-        except Refused as refused:
+        except ToolRefused as refused:
             return path, "", "No such file" if "does not exist" in str(refused) else str(refused)
 
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.requests import InvokeTool
-from stackmem.workspace.command import Ended
-from stackmem.workspace.refusals import Refused
+from stackmem.workspace.command import CommandEnd
+from stackmem.workspace.refusals import ToolRefused
 
 from .bench import Bench
 from .find_context import find_context
@@ -66,7 +66,7 @@ def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
                 outcome = files.write(given["path"], given["content"])
                 if outcome.failed:
                     return ToolAnswered(None, "refused", bench.scrub(outcome.text))
-    except Refused as refused:
+    except ToolRefused as refused:
         told = bench.scrub(str(refused))
         return ToolAnswered(None, "missing" if "does not exist" in told else "refused", told)
     return ToolAnswered(None, tree=bench.snapshot())
@@ -111,7 +111,7 @@ def _shell(given: dict[str, Any], seconds: float | None, bench: Bench) -> ToolAn
     return ToolAnswered(value, failed, told, tree=bench.snapshot())
 
 
-def _how(ended: Ended, seconds: float) -> tuple[ToolFailure, str]:
+def _how(ended: CommandEnd, seconds: float) -> tuple[ToolFailure, str]:
     if ended.reason == "timeout":
         return "timeout", f"timed out after {seconds:g} s; everything it started was killed"
     if ended.reason:

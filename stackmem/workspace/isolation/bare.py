@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from subprocess import Popen
 
 from .landlock import host_environment, plain_code, private_tmp
-from .launch import Launch, Seat, limited
+from .launch import CommandLaunch, Seat, limited
 
 
 class Bare:
@@ -15,8 +15,8 @@ class Bare:
     mounts = False
     contains = False
 
-    def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
-        return Launch(
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
+        return CommandLaunch(
             argv=limited(command, seat.profile, count_processes=False),
             environ=host_environment(seat, private_tmp(stack)) | dict(seat.environ),
             cwd=f"/proc/self/fd/{seat.fd}",

@@ -25,7 +25,7 @@ from stackmem.workspace.python import INSIDE
 
 from .cover import places_to_cover
 from .git_guard import guarded_git
-from .launch import Launch, Seat, SetUpFailed, limited, line_of_life
+from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 from .skeleton import mounted_names
 
@@ -90,7 +90,7 @@ class Bubblewrap:
         self._proc = proc
         self._candidates = candidates
 
-    def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         program = find_bwrap(seat.root, self._candidates)
         check_destinations(seat)
         network = seat.profile.network == "host"
@@ -125,7 +125,7 @@ class Bubblewrap:
             granted=seat.profile.env,
             caller=os.environ,
         )
-        return Launch(
+        return CommandLaunch(
             argv=(program, "--args", str(args), "--", *inner),
             environ=environ,
             cwd="/",

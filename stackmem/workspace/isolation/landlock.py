@@ -20,7 +20,7 @@ from stackmem.workspace.tree import remove_tree
 
 from .confine import landlock_abi
 from .cover import places_to_cover
-from .launch import Launch, Seat, host_path, limited
+from .launch import CommandLaunch, Seat, host_path, limited
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 from .skeleton import copied_names, mounted_names
 
@@ -115,10 +115,10 @@ class Landlock:
     mounts = False
     contains = False
 
-    def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         tmp = private_tmp(stack)
         network = (AF_INET, AF_INET6, AF_NETLINK) if seat.profile.network == "host" else ()
-        return Launch(
+        return CommandLaunch(
             argv=limited(command, seat.profile, count_processes=False),
             environ=host_environment(seat, tmp) | dict(seat.environ),  # its first program is confined already
             cwd=f"/proc/self/fd/{seat.fd}",

@@ -44,7 +44,7 @@ class Seat(Struct, frozen=True):
     hidden: tuple[Path, ...] = ()
 
 
-class Launch(Struct, frozen=True):
+class CommandLaunch(Struct, frozen=True):
     """One command, ready to start.
 
     Attributes:
@@ -79,7 +79,7 @@ class Level(Protocol):
     mounts: bool
     contains: bool
 
-    def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         """Prepare a command; the stack closes what it opened once the command has ended."""
         ...
 

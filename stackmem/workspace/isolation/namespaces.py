@@ -15,7 +15,7 @@ from stackmem.errors import WorkspaceError
 
 from . import confine
 from .landlock import build_order, host_environment, plain_code, private_tmp
-from .launch import Launch, Seat, SetUpFailed, limited, line_of_life
+from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX
 
 _HELPER = Path(confine.__file__).read_text("utf-8")  # handed over as text: its place may be closed to who runs it
@@ -28,7 +28,7 @@ class Namespaces:
     mounts = False
     contains = True
 
-    def launch(self, seat: Seat, command: str, stack: ExitStack) -> Launch:
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         setpriv, unshare = (_program(name) for name in ("setpriv", "unshare"))
         tmp = private_tmp(stack)
         order = os.memfd_create("order", os.MFD_CLOEXEC)
@@ -41,7 +41,7 @@ class Namespaces:
         stack.callback(os.close, started_write)
         life = line_of_life(stack)
         kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if own else ()))
-        return Launch(
+        return CommandLaunch(
             argv=(
                 setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
                 seat.toolchain.python(), "-I", "-S", "-c", _HELPER, str(order), str(started_write),

@@ -15,7 +15,7 @@ from .cover import OWN_TASKS, places_to_cover
 from .levels import WORKSPACES, state_folder, try_level
 
 
-class Finding(Struct, frozen=True):
+class LevelReport(Struct, frozen=True):
     """One level on this machine.
 
     Attributes:
@@ -76,7 +76,7 @@ _REMEDIES = {
 }
 
 
-def survey(profile: Profile, toolchain: Toolchain | None = None) -> list[Finding]:
+def survey(profile: Profile, toolchain: Toolchain | None = None) -> list[LevelReport]:
     """Try every level, strongest first, with the arguments commands get."""
     tools = toolchain or build_toolchain(state_folder())
     return [_finding(isolation, profile, tools, index) for isolation, index in _variants()]
@@ -86,7 +86,7 @@ def _variants() -> list[tuple[str, int]]:
     return [(isolation, index) for isolation, makers in WORKSPACES.items() for index in range(len(makers))]
 
 
-def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int) -> Finding:
+def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int) -> LevelReport:
     probe = try_level(WORKSPACES[isolation][index](), profile, toolchain)
     leaks = _LEAKS.get(isolation, _UNTOLD)
     if isolation == "bubblewrap" and index:
@@ -99,7 +99,7 @@ def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int)
         leaks += "; the whole network, because the profile or --network says so"
     if os.geteuid() == 0:
         leaks += "; you are root, so files the sandbox shows are root's: an ordinary user is safer"
-    return Finding(
+    return LevelReport(
         level=probe.level.name,
         isolation=isolation,
         available=not probe.failure,

@@ -18,7 +18,7 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 
 
-class Machine(Struct, frozen=True):
+class Architecture(Struct, frozen=True):
     audit: int
     calls: dict[str, int]
 
@@ -111,8 +111,8 @@ _AARCH64 = {
     "kexec_file_load": 294,
 }
 _MACHINES = {
-    "x86_64": Machine(0xC000003E, _X86_64 | _SHARED),
-    "aarch64": Machine(0xC00000B7, _AARCH64 | _SHARED),
+    "x86_64": Architecture(0xC000003E, _X86_64 | _SHARED),
+    "aarch64": Architecture(0xC00000B7, _AARCH64 | _SHARED),
 }
 # What these make outlives the command and may belong to the person's other programs, unless a namespace holds it.
 _IPC = {
