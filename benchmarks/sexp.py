@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stackmem.languages.sexp.budget import Budget
-from stackmem.languages.sexp.environment import SexpEnvironment
-from stackmem.languages.sexp.evaluation import Evaluation
-from stackmem.languages.sexp.nodes import Form, Name, Node
+from stackmem.languages.sexp.errors import Budget
+from stackmem.languages.sexp.evaluator import Evaluation
 from stackmem.languages.sexp.reader import read
+from stackmem.languages.sexp.tree import Form, Name, Node
+from stackmem.languages.sexp.values import SexpEnvironment
 
 PROGRAMS = {
     "fib": "(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (fib 18)",

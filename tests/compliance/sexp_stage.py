@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stackmem.languages.sexp.budget import Budget
-from stackmem.languages.sexp.environment import SexpEnvironment
-from stackmem.languages.sexp.errors import TaskError
+from stackmem.languages.sexp.errors import Budget, TaskError
 from stackmem.languages.sexp.evaluator import SexpEvaluator
+from stackmem.languages.sexp.values import SexpEnvironment
 
 FILES = {
     "lib.sexp": "(define (double x) (* 2 x))",

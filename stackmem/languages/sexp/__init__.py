@@ -1,9 +1,8 @@
 """S-expression workflows: a small Lisp whose atomic tasks are frames; the evaluator also stands alone."""
 
-from .budget import Budget
-from .environment import SexpEnvironment
-from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
+from .errors import Budget, SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
 from .evaluator import SexpEvaluator
+from .values import SexpEnvironment
 
 __all__ = [
     "Budget",

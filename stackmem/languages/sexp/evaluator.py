@@ -1,4 +1,4 @@
-"""``SexpEvaluator``: workflows for Python users, with collaborators of their own."""
+"""One evaluation for a host within a budget, and ``SexpEvaluator`` for Python users with collaborators of their own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from typing import Any
 
 from stackmem.core.json_schema import first_fault, read_json
 
-from .asks import (
+from .calls import Invoking, typed_params
+from .errors import Budget, SexpEvaluationError, TaskError, told
+from .forms import ADDED_FORMS, DOCUMENT_FORMS
+from .interpreter import Doing, Machine, is_task_error
+from .loops import LOOPS
+from .outside_forms import OUTSIDE_ADDED, OUTSIDE_FORMS, defatom_of
+from .primitives import ADDED, DOCUMENT, field
+from .reader import read
+from .requests import (
     Ask,
     Breath,
     ContextGenerationInput,
     ContextRequest,
+    Host,
     Kind,
     Logged,
     Refused,
@@ -22,15 +31,46 @@ from .asks import (
     failed_result,
     task_result,
 )
-from .budget import Budget
-from .environment import SexpEnvironment
-from .errors import SexpEvaluationError, TaskError, told
-from .evaluation import Evaluation
-from .machine import is_task_error
-from .param_types import typed_params
-from .primitives import field
-from .reader import read
-from .values import is_null, written
+from .tree import Node, bound_names
+from .values import SexpEnvironment, contained, entered, is_null, written
+
+OWN_FORMS = frozenset({*DOCUMENT_FORMS, *LOOPS, *OUTSIDE_FORMS, "defatom"})
+"""The document's special forms; nothing overrides them."""
+ADDITIONS = frozenset({*ADDED_FORMS, *OUTSIDE_ADDED, *ADDED})
+"""What yields to a variable, a task or a tool of its name."""
+OPERATORS = OWN_FORMS | ADDITIONS | frozenset(DOCUMENT)
+
+
+class Evaluation:
+    """Evaluates sources in their order, with one count of steps."""
+
+    def __init__(self, host: Host, budget: Budget) -> None:
+        invoking = Invoking(host)
+        forms = {**DOCUMENT_FORMS, **LOOPS, **OUTSIDE_FORMS, "defatom": defatom_of(host)}
+        added = {**ADDED_FORMS, **OUTSIDE_ADDED}
+        self.machine = Machine(forms, added, budget, invoking.knows, invoking.invoke, invoking.apply_named)
+
+    def run(self, nodes: list[Node], env: SexpEnvironment) -> Doing:
+        """The last expression's value; yields asks.
+
+        Raises:
+            SexpEvaluationError: An expression cannot be evaluated.
+            TaskError: A budget is spent, or a collaborator says so.
+
+        """
+        names = bound_names(nodes)
+        scope: SexpEnvironment | None = env
+        while scope is not None:
+            for name, given in scope.bindings.items():
+                scope.bindings[name] = entered(given, self.machine.meter.budget)
+            names |= scope.bindings.keys()
+            scope = scope.parent
+        self.machine.bind_names(names)
+        value: Any = []
+        for node in nodes:
+            value = yield from self.machine.evaluate(node, env)
+        list(contained(value, self.machine.meter.budget))
+        return value
 
 
 class SexpEvaluator:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .asks import Breath
-from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, UnboundSymbolError
-from .machine import Call, Doing, Env, Handler, Machine, Tail, source_of, values_of
-from .nodes import Form, Name, Node, Symbol, datum, size_of
-from .values import Closure, entered, truthy, written
+from .interpreter import Call, Doing, Env, Handler, Machine, Tail, source_of, values_of
+from .requests import Breath
+from .tree import Form, Name, Node, Symbol, datum, name_of, pair_of, size_of
+from .values import Closure, SexpEnvironment, entered, truthy, written
 
 
 def if_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -37,8 +36,8 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
     scope = SexpEnvironment(None, env)
     bindings: dict[str, Any] = scope.bindings if name == "let*" else {}
     for binding in form.items[1].items:
-        pair = binding.items if isinstance(binding, Form) else []
-        if len(pair) != 2 or not isinstance(pair[0], Name):
+        pair = pair_of(binding)
+        if pair is None:
             got = _shown(binding)
             raise machine.fault(f"Invalid '{name}' binding format: expected (symbol expression), got {got}", form)
         try:
@@ -221,7 +220,7 @@ def reduce_form(machine: Machine, form: Form, env: Env) -> Doing:
 def try_form(machine: Machine, form: Form, env: Env) -> Doing:
     """``(try e (catch (err) h…))``; budgets, limits and collaborators' errors pass through."""
     clause = form.items[2] if len(form.items) == 3 else None
-    if not isinstance(clause, Form) or len(clause.items) < 3 or _name(clause.items[0]) != "catch":
+    if not isinstance(clause, Form) or len(clause.items) < 3 or name_of(clause.items[0]) != "catch":
         raise machine.fault("'try' requires (try expression (catch (name) expression...))", form)
     names = clause.items[1].items if isinstance(clause.items[1], Form) else []
     if len(names) != 1 or not isinstance(names[0], Name):
@@ -243,10 +242,6 @@ def _listed(machine: Machine, form: Form, name: str, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise machine.fault(f"'{name}' takes a list, got {written(value, 80)}", form)
     return list(value)
-
-
-def _name(node: Node) -> str:
-    return node.name if isinstance(node, Name) else ""
 
 
 def _source(node: Node) -> str:

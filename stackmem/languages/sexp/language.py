@@ -1,30 +1,49 @@
-"""S-expression workflows as the machine sees them."""
+"""S-expression workflows as the machine sees them: run, outlined, typed line by line, and announced to a person."""
 
 from __future__ import annotations
 
 import posixpath
 from typing import Any
 
-from stackmem.core.program_facts import StepEntered
+from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import AskUser, LoadSource
 from stackmem.errors import UsageError
 from stackmem.languages.frame.values import step_left
-from stackmem.languages.language import Language, Launch, Reading
-from stackmem.languages.operations import Halted, Program, Say, Source, Value
+from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
+from stackmem.languages.operations import Completion, FrameAnswer, Halted, Program, Say, Source, Value
 
-from .announcing import announcer
-from .asks import Ask, SubtaskRequest, Together, ToolRequest
-from .carried import as_json
-from .environment import SexpEnvironment
 from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
-from .evaluation import Evaluation
-from .linter import inputs_of, lint
-from .machine import Doing
-from .nodes import Form, Name, Node
-from .reader import read
-from .settings import split_budget
-from .values import written
+from .evaluator import Evaluation
+from .interpreter import Doing
+from .lint import inputs_of, lint
+from .reader import read, split_budget
+from .requests import Ask, SubtaskRequest, Together, ToolRequest
+from .tree import Form, Name, Node
+from .values import SexpEnvironment, as_json, written
 from .workflow import Workflow
+
+
+def announcer() -> Announcer:
+    return _lines
+
+
+def _lines(happening: Happening) -> tuple[str, ...]:
+    match happening:
+        case StepEntered():
+            return (f"{happening.path} {happening.call}",)
+        case StepLeft():
+            return (f"{happening.path} done",)
+        case tuple():
+            return tuple(line for each in happening for line in _lines(each))
+        case FrameAnswer() | Completion() | ToolAnswered() if happening.failed:
+            return (f"  failed ({happening.failed}): {happening.detail}",)
+        case FrameAnswer():
+            return (f"  {happening.result}",)
+        case Completion():
+            return (f"  {happening.text}",)
+        case _:
+            return ()
+
 
 PROMPT = "sexp>"
 LEAVE = "(exit)"

@@ -10,65 +10,73 @@ from typing import Any
 
 from msgspec import Struct
 
-from .environment import SexpEnvironment
 from .errors import SexpEvaluationError
-from .machine import Call, Doing, Env, Handler, Machine
-from .nodes import Form, Name, Node, Symbol, datum
+from .interpreter import Call, Doing, Env, Handler, Machine
 from .primitives import kind_of
-from .values import Closure, written
+from .tree import Form, Node, Symbol, datum, pair_of
+from .values import Closure, SexpEnvironment, written
 
 
 class Shape(Struct, frozen=True):
     """What a loop of phases is made of.
 
     Attributes:
-        initial: The clause with the first input. plain: Clauses with values that phases are given.
-        phases: Clauses with functions, in the order in which they run; the last one decides.
+        initial: The clause with the first input.
+        plain: Clauses with texts that phases are given.
+        phases: Clauses with functions, in the order in which they run, each with what it is given before the round's
+            number: ``input``, a plain clause, or what another phase came to. The last one decides.
 
     """
 
     name: str
     initial: str
     plain: tuple[str, ...]
-    phases: tuple[str, ...]
+    phases: dict[str, tuple[str, ...]]
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """The names of all its clauses."""
+        return ("max-iterations", self.initial, *self.plain, *self.phases)
 
 
 DIRECTOR = Shape(
-    "director-evaluator-loop", "initial-director-input", (), ("director", "executor", "evaluator", "controller")
+    "director-evaluator-loop",
+    "initial-director-input",
+    (),
+    {
+        "director": ("input",),
+        "executor": ("director",),
+        "evaluator": ("executor", "director"),
+        "controller": ("evaluator", "director", "executor"),
+    },
 )
-ITERATIVE = Shape("iterative-loop", "initial-input", ("test-command",), ("executor", "validator", "controller"))
+ITERATIVE = Shape(
+    "iterative-loop",
+    "initial-input",
+    ("test-command",),
+    {"executor": ("input",), "validator": ("test-command",), "controller": ("executor", "validator", "input")},
+)
 
 
-def director_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """Plan, execute, evaluate, decide; the last executor's result when the rounds are used up."""
-    setup, phases = yield from _prepared(machine, form, env, DIRECTOR)
-    given, last = setup["initial-director-input"], []
-    for number in range(1, setup["max-iterations"] + 1):
-        plan = yield from _phase(machine, form, phases, "director", [given, number], number)
-        last = yield from _phase(machine, form, phases, "executor", [plan, number], number)
-        feedback = yield from _phase(machine, form, phases, "evaluator", [last, plan, number], number)
-        decided = yield from _phase(machine, form, phases, "controller", [feedback, plan, last, number], number)
-        action, given = _decision(machine, form, decided, DIRECTOR)
-        if action == "stop":
-            return given
-    return last
+def _phases_form(shape: Shape) -> Handler:
+    """The loop of that shape; its value is the last executor's result when the rounds are used up."""
 
+    def run(machine: Machine, form: Form, env: Env) -> Doing:
+        setup, phases = yield from _prepared(machine, form, env, shape)
+        values: dict[str, Any] = {**setup, "input": setup[shape.initial], "executor": []}
+        for name in shape.plain:
+            if not isinstance(setup[name], str) or isinstance(setup[name], Symbol):
+                raise machine.fault(f"{shape.name}: '{name}' must be a text, got {_told(setup[name])}", form)
+        for number in range(1, setup["max-iterations"] + 1):
+            for name, wanted in shape.phases.items():
+                args = [*(values[each] for each in wanted), number]
+                values[name] = yield from _phase(machine, form, phases, name, args, number)
+            action, values["input"] = _decision(machine, form, values["controller"], shape)
+            if action == "stop":
+                return values["input"]
+        return values["executor"]
 
-def iterative_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """Execute, validate, decide; the last executor's result when the rounds are used up."""
-    setup, phases = yield from _prepared(machine, form, env, ITERATIVE)
-    command = setup["test-command"]
-    if not isinstance(command, str) or isinstance(command, Symbol):
-        raise machine.fault(f"iterative-loop: 'test-command' must be a text, got {_told(command)}", form)
-    given, last = setup["initial-input"], []
-    for number in range(1, setup["max-iterations"] + 1):
-        last = yield from _phase(machine, form, phases, "executor", [given, number], number)
-        validation = yield from _phase(machine, form, phases, "validator", [command, number], number)
-        decided = yield from _phase(machine, form, phases, "controller", [last, validation, given, number], number)
-        action, given = _decision(machine, form, decided, ITERATIVE)
-        if action == "stop":
-            return given
-    return last
+    return run
 
 
 def _prepared(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
@@ -100,21 +108,21 @@ def _prepared(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
 
 
 def _clauses(machine: Machine, form: Form, shape: Shape) -> dict[str, Node]:
-    known = ("max-iterations", shape.initial, *shape.plain, *shape.phases)
+    known = shape.clauses
     found: dict[str, Node] = {}
     for clause in form.items[1:]:
-        items = clause.items if isinstance(clause, Form) else []
-        if len(items) != 2 or not isinstance(items[0], Name):
+        pair = pair_of(clause)
+        if pair is None:
             got = written(datum(clause), 80)
             raise machine.fault(
                 f"{shape.name}: Each clause must be a list of (ClauseName Expression), got: {got}", form
             )
-        name = items[0].name
+        name = pair[0].name
         if name not in known:
             raise machine.fault(f"{shape.name}: Unknown clause '{name}'. Known: {', '.join(known)}", form)
         if name in found:
             raise machine.fault(f"{shape.name}: Duplicate clause '{name}' found.", form)
-        found[name] = items[1]
+        found[name] = pair[1]
     missing = sorted(set(known) - found.keys())
     if missing:
         raise machine.fault(f"{shape.name}: Missing required clauses: {', '.join(missing)}", form)
@@ -166,4 +174,5 @@ def _told(value: Any) -> str:
     return f"{kind_of(value)}: {written(value, 80)}"
 
 
-LOOPS: dict[str, Handler] = {"director-evaluator-loop": director_form, "iterative-loop": iterative_form}
+SHAPES = {shape.name: shape for shape in (DIRECTOR, ITERATIVE)}
+LOOPS: dict[str, Handler] = {name: _phases_form(shape) for name, shape in SHAPES.items()}

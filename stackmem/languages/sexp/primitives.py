@@ -12,9 +12,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from .budget import Meter, checked, exhausted
-from .errors import SexpEvaluationError, told
-from .nodes import Symbol
+from .errors import Meter, SexpEvaluationError, checked, exhausted, told
+from .tree import Symbol
 from .values import entered, equal, is_null, truthy, written
 
 Args = list[Any]

@@ -1,7 +1,8 @@
-"""From text to nodes, with positions, without recursion.
+"""From text to tree, with positions, without recursion.
 
 ``'x`` is ``(quote x)``; ``nil`` and ``()`` are the empty list; ``true`` and ``false`` are truth values; ``;`` begins a
-comment. There are no brackets, no quasi-quotes and no infinite numbers.
+comment. There are no brackets, no quasi-quotes and no infinite numbers. A program's file may begin with
+``(budgets (steps N) (depth N))``.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import math
 import re
 
-from .errors import Place, SexpSyntaxError
-from .nodes import MOST_NESTED, Atom, Form, Name, Node, Source
+from msgspec import structs
+
+from .errors import Budget, Place, SexpSyntaxError
+from .tree import MOST_NESTED, Atom, Form, Name, Node, Source
 
 MOST_DIGITS = 10_000
 
@@ -172,3 +175,31 @@ def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
+
+
+MOST = {"steps": 1_000_000_000, "depth": 100_000}
+
+
+def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
+    """The expressions without the first where it sets budgets, and the budget.
+
+    Raises:
+        SexpSyntaxError: It is written wrongly, or asks for more than there may be.
+
+    """
+    first = nodes[0]
+    head = first.items[0] if isinstance(first, Form) and first.items else None
+    if not isinstance(first, Form) or not isinstance(head, Name) or head.name != "budgets":
+        return nodes, Budget()
+    found: dict[str, int] = {}
+    for clause in first.items[1:]:
+        pair = clause.items if isinstance(clause, Form) else []
+        name = pair[0].name if len(pair) == 2 and isinstance(pair[0], Name) else ""
+        count = pair[1].value if name and isinstance(pair[1], Atom) else None
+        if name not in MOST or name in found or type(count) is not int or not 1 <= count <= MOST[name]:
+            told = " and ".join(f"({key} N) with N from 1 to {most:,}" for key, most in MOST.items())
+            place = Place.of(first.source.path, first.source.text, first.at)
+            message = f"'budgets' takes {told}, each at most once."
+            raise SexpSyntaxError(message, first.source.text, message, place)
+        found[name] = count
+    return nodes[1:], structs.replace(Budget(), **found)

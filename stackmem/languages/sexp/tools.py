@@ -12,10 +12,9 @@ from stackmem.core.requests import InvokeTool
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.operations import FrameAnswer, RunFrame, ToolAnswer
 
-from .asks import ToolRequest, failed_result, task_result
-from .budget import Budget
-from .carried import as_json
-from .errors import SexpEvaluationError
+from .errors import Budget, SexpEvaluationError
+from .requests import ToolRequest, failed_result, task_result
+from .values import as_json
 
 PARAMETERS: dict[str, tuple[str, ...] | None] = {
     "system_execute_shell_command": ("command", "cwd", "timeout"),

@@ -1,4 +1,7 @@
-"""Values: what is null, what is true, what is equal, and how a value is written; any depth, and cycles."""
+"""Values and the scopes that hold them: what is null, true or equal, how a value is written, and what it is as JSON.
+
+Values may be of any depth, and have cycles.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,56 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .budget import Budget, Meter, exhausted
-from .environment import SexpEnvironment
-from .nodes import Form, Node, Symbol
+from .errors import Budget, Meter, UnboundSymbolError, exhausted
+from .tree import Form, Node, Symbol
+
+
+class SexpEnvironment:
+    """One scope, and the one around it."""
+
+    __slots__ = ("bindings", "parent")
+
+    def __init__(self, bindings: Mapping[str, Any] | None = None, parent: SexpEnvironment | None = None) -> None:
+        self.bindings: dict[str, Any] = dict(bindings or {})
+        self.parent = parent
+
+    def lookup(self, name: str) -> Any:
+        """Raises ``UnboundSymbolError`` where no scope has it."""
+        scope: SexpEnvironment | None = self
+        while scope is not None:
+            if name in scope.bindings:
+                return scope.bindings[name]
+            scope = scope.parent
+        raise UnboundSymbolError(f"Unbound symbol: Name '{name}' is not defined.")
+
+    def define(self, name: str, value: Any) -> None:
+        """In this scope."""
+        self.bindings[name] = value
+
+    def set_value_in_scope(self, name: str, value: Any) -> None:
+        """In the nearest scope that has the name; raises ``UnboundSymbolError`` where none has."""
+        scope: SexpEnvironment | None = self
+        while scope is not None:
+            if name in scope.bindings:
+                scope.bindings[name] = value
+                return
+            scope = scope.parent
+        raise UnboundSymbolError(f"Cannot 'set!' unbound symbol: {name}.")
+
+    def extend(self, bindings: Mapping[str, Any]) -> SexpEnvironment:
+        return SexpEnvironment(bindings, self)
+
+    def get_local_bindings(self) -> dict[str, Any]:
+        return dict(self.bindings)
+
+    def __contains__(self, name: str) -> bool:
+        scope: SexpEnvironment | None = self
+        while scope is not None:
+            if name in scope.bindings:
+                return True
+            scope = scope.parent
+        return False
+
 
 DEFAULT = Budget()
 
@@ -246,3 +296,72 @@ def _digits(number: int) -> str:
         number, rest = divmod(number, 10**4_000)
         chunks.append(str(rest).rjust(4_000, "0"))
     return sign + "".join(reversed(chunks)).lstrip("0")
+
+
+DEEPEST = 200
+"""Levels that go out as JSON; what lies deeper goes as text."""
+
+
+def as_json(value: Any, budget: Budget) -> Any:
+    """The value as JSON: nil alone is null, a symbol its name, a cycle and a function their written form.
+
+    Raises:
+        TaskError: It is nested too deeply.
+
+    """
+    if is_null(value):
+        return None
+    if not isinstance(value, list | tuple | dict):
+        return _plain(value)
+    list(contained(value, budget))
+    made: Any = {} if isinstance(value, dict) else []
+    path: list[tuple[Any, Any, Any]] = [(value, iter(_pairs(value)), made)]
+    open_ = {id(value)}
+    count = 0
+    while path:
+        old, pairs, new = path[-1]
+        pair = next(pairs, None)
+        if pair is None:
+            path.pop()
+            open_.discard(id(old))
+            continue
+        key, item = pair
+        count += 1
+        if count > budget.items:
+            raise exhausted("items", budget.items, "items in one value")
+        put: Any
+        if not isinstance(item, list | tuple | dict):
+            put = _plain(item)
+        elif id(item) in open_:
+            put = CYCLE
+        elif len(path) >= DEEPEST:
+            put = written(item, budget.text)
+        else:
+            put = {} if isinstance(item, dict) else []
+            open_.add(id(item))
+            path.append((item, iter(_pairs(item)), put))
+        if isinstance(new, dict):
+            new[str(key)] = put
+        else:
+            new.append(put)
+    return made
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items()) if isinstance(value, dict) else [(None, item) for item in value]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case Symbol():
+            return str.__str__(value)
+        case str():
+            return value
+        case int() if -(1 << 63) <= value < 1 << 64:
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case _:
+            return written(value)

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from stackmem.languages.sexp.budget import Budget
-from stackmem.languages.sexp.carried import as_json
-from stackmem.languages.sexp.errors import SexpEvaluationError, SexpSyntaxError, TaskError
-from stackmem.languages.sexp.values import written
+from stackmem.languages.sexp.errors import Budget, SexpEvaluationError, SexpSyntaxError, TaskError
+from stackmem.languages.sexp.values import as_json, written
 from tests.compliance.sexp_stage import evaluate
 
 DEEP = Budget(depth=100_000, steps=10_000_000)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from stackmem.errors import ProgramError
-from stackmem.languages.sexp.evaluation import OPERATORS
+from stackmem.languages.sexp.evaluator import OPERATORS
 from stackmem.languages.sexp.tools import PARAMETERS
 from stackmem.languages.sexp.values import written
 from tests.compliance.sexp_stage import evaluate

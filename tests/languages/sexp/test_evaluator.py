@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from stackmem.languages.sexp.environment import SexpEnvironment
 from stackmem.languages.sexp.errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
 from stackmem.languages.sexp.evaluator import SexpEvaluator
+from stackmem.languages.sexp.values import SexpEnvironment
 from tests.compliance.sexp_stage import Memory, Tasks, Tools, result
 
 

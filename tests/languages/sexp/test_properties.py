@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from stackmem.languages.sexp.errors import SexpSyntaxError
 from stackmem.languages.sexp.evaluator import SexpEvaluator
-from stackmem.languages.sexp.nodes import Symbol, datum
 from stackmem.languages.sexp.reader import read
+from stackmem.languages.sexp.tree import Symbol, datum
 from stackmem.languages.sexp.values import equal, written
 from tests.compliance.sexp_stage import Memory, Tasks, Tools
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.operations import Completion
+from stackmem.languages.sexp.calls import fits, known_type
 from stackmem.languages.sexp.errors import SexpEvaluationError
-from stackmem.languages.sexp.nodes import Symbol
-from stackmem.languages.sexp.param_types import fits, known_type
+from stackmem.languages.sexp.tree import Symbol
 from tests.compliance.sexp_stage import evaluate
 
 from .test_lint import codes, findings

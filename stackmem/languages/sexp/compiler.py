@@ -1,4 +1,4 @@
-"""How each form is evaluated, worked out once: at once by a function, or step by step by the driver of ``machine``.
+"""How each form is evaluated, worked out once: at once by a function, or step by step by the interpreter.
 
 Expressions of primitives over names, atoms and each other become one Python function of the environment.
 """
@@ -9,12 +9,10 @@ import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .budget import Meter
-from .environment import SexpEnvironment
-from .errors import SexpEvaluationError, UnboundSymbolError
-from .nodes import Atom, Form, Name, Node, datum, size_of
+from .errors import Meter, SexpEvaluationError, UnboundSymbolError
 from .primitives import ADDED, DOCUMENT, Primitive
-from .values import Closure
+from .tree import Atom, Form, Name, Node, datum, size_of
+from .values import Closure, SexpEnvironment
 
 Run = Callable[[SexpEnvironment], Any]
 Handler = Callable[..., Any]

@@ -1,18 +1,94 @@
-"""What can be known of a source without running it: what each name is bound to, and what no form will take.
+"""``stackmem lint`` for workflows: what each name is bound to, and what no form will take, without running anything.
 
-Nodes wait in a list, so that no depth of nesting is too much.
+A source is read with what it loads. Nodes wait in a list, so that no depth of nesting is too much.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
-from .evaluation import ADDITIONS, OPERATORS
-from .loops import DIRECTOR, ITERATIVE, Shape
-from .machine import source_of
-from .nodes import Atom, Form, Name, Node
+from stackmem.core.requests import LoadSource
+from stackmem.languages.language import Finding, Reading
+from stackmem.languages.operations import Source
+
+from .calls import declared, tasks_of, type_fault, unknown_type
+from .errors import Places, SexpSyntaxError
+from .evaluator import ADDITIONS, OPERATORS
+from .interpreter import source_of
+from .loops import SHAPES, Shape
+from .reader import read, split_budget
 from .tools import PARAMETERS, plain_name
-from .type_lint import declared, type_fault, unknown_type
+from .tree import Atom, Form, Name, Node, bound_names, name_of, pair_of
+
+_MOST_FILES = 50
+
+
+def lint(path: str, text: str) -> Reading:
+    """The findings, as a tuple of ``Finding``."""
+    try:
+        nodes, _ = split_budget(read(text, path))
+    except SexpSyntaxError as error:
+        return (Finding(path, error.line, error.column, "error", "sexp/syntax", error.error_details),)
+    known, faults = yield from _loaded(path, nodes)
+    analysis = Analysis(nodes, frozenset(known))
+    places = Places(text)
+    return tuple(_finding(path, places.of(fault.at), fault) for fault in (*faults, *analysis.faults))
+
+
+def inputs_of(path: str, nodes: list[Node]) -> Reading:
+    """The names that the program uses and does not bind, as a set; what it loads is read."""
+    known, _ = yield from _loaded(path, nodes)
+    return Analysis(nodes, frozenset(known)).free
+
+
+def _loaded(path: str, nodes: list[Node]) -> Reading:
+    """``(names that the libraries bind, faults)``."""
+    known: set[str] = set()
+    faults: list[Fault] = []
+    seen: set[str] = set()
+    waiting = [(path, load, name) for load, name in _loads(nodes)]
+    while waiting and len(seen) < _MOST_FILES:
+        beside, load, name = waiting.pop()
+        source: Source = yield LoadSource(name, beside)
+        if source.failed:
+            if beside == path:
+                faults.append(Fault(load.at, "error", "unreadable library", f"'{name[:80]}': {source.failed}"))
+            continue
+        if source.path in seen:
+            continue
+        seen.add(source.path)
+        try:
+            inner = read(source.text, source.path)
+        except SexpSyntaxError as error:
+            faults.append(Fault(load.at, "error", "unreadable library", f"'{name[:80]}': {error.error_details}"))
+            continue
+        known |= bound_names(inner) | {task for task, _, _ in tasks_of(inner)}
+        waiting += [(source.path, form, named) for form, named in _loads(inner)]
+    return known, faults
+
+
+def _loads(nodes: list[Node]) -> list[tuple[Form, str]]:
+    """Every ``(load "…")`` with a path that is written there."""
+    found: list[tuple[Form, str]] = []
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Form):
+            continue
+        waiting += node.items
+        if len(node.items) == 2 and isinstance(node.items[0], Name) and node.items[0].name == "load":
+            named = node.items[1]
+            if isinstance(named, Atom) and isinstance(named.value, str):
+                found.append((node, named.value))
+    return found
+
+
+def _finding(path: str, place: tuple[int, int], fault: Fault) -> Finding:
+    code = "sexp/" + fault.title.replace(" ", "-")
+    return Finding(path, *place, fault.severity, code, fault.message)
+
 
 ANY = 1_000
 ARITY: dict[str, tuple[int, int]] = {
@@ -27,14 +103,12 @@ ARITY: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 """Operator to how many arguments it takes at least and at most; one that is not here takes any."""
 
-SHAPES: dict[str, Shape] = {shape.name: shape for shape in (DIRECTOR, ITERATIVE)}
-
 
 class Fault(Struct, frozen=True):
     """Something at a place; ``at`` is its character in the source."""
 
     at: int
-    severity: str
+    severity: Literal["error", "warning"]
     title: str
     message: str
 
@@ -133,7 +207,7 @@ class Analysis:
             node = waiting.pop()
             if not isinstance(node, Form) or not node.items:
                 continue
-            head = _name(node.items[0])
+            head = name_of(node.items[0])
             target = node.items[1] if len(node.items) > 1 else None
             if head in ("bind", "define") and isinstance(target, Name):
                 self._bind(scope, target, quiet=quiet)
@@ -153,7 +227,7 @@ class Analysis:
         if not isinstance(head, Name):
             if isinstance(head, Atom):
                 self.error(node, "unknown operator", "a value stands where a function is called")
-            if isinstance(head, Form) and _name(head.items[0] if head.items else head) == "lambda":
+            if isinstance(head, Form) and name_of(head.items[0] if head.items else head) == "lambda":
                 self._lambda_call(node, head)
             self._waiting += [(item, scope) for item in node.items]
             return
@@ -170,8 +244,7 @@ class Analysis:
         elif bound is None and name not in self._known:
             self.free.add(name)
             self.warn(head, "unknown operator", f"nothing here binds '{name}'; is it an input, or a tool of your own?")
-            values = [item.items[1] if isinstance(item, Form) and _is_pair(item) else item for item in args]
-            self._waiting += [(item, scope) for item in values]
+            self._waiting += [(pair[1] if (pair := pair_of(item)) else item, scope) for item in args]
         else:
             if bound is not None:
                 bound.used = True
@@ -220,7 +293,7 @@ class Analysis:
                     if not isinstance(clause, Form) or not clause.items:
                         self.error(clause, "clause", "a clause of 'cond' is (test expression...)")
                         continue
-                    skip = 1 if _name(clause.items[0]) == "else" else 0
+                    skip = 1 if name_of(clause.items[0]) == "else" else 0
                     self._waiting += [(item, scope) for item in clause.items[skip:]]
             case "try":
                 self._try(node, scope)
@@ -235,12 +308,12 @@ class Analysis:
         bindings, body = node.items[1], node.items[2:]
         inner = self._scope(scope)
         for binding in bindings.items if isinstance(bindings, Form) else [bindings]:
-            if not _is_pair(binding):
+            pair = pair_of(binding)
+            if pair is None:
                 self.error(binding, "clause", f"a binding of '{name}' is (symbol expression)")
                 continue
-            assert isinstance(binding, Form) and isinstance(binding.items[0], Name)  # noqa: S101, PT018 - a pair
-            self._bind(inner, binding.items[0], quiet=False)
-            self._waiting.append((binding.items[1], inner if name == "let*" else scope))
+            self._bind(inner, pair[0], quiet=False)
+            self._waiting.append((pair[1], inner if name == "let*" else scope))
         self._body(body, inner)
 
     def _function(self, params: Node, body: list[Node], scope: Scope, node: Form) -> None:
@@ -268,7 +341,7 @@ class Analysis:
         clause = node.items[2]
         items = clause.items if isinstance(clause, Form) else []
         names = items[1].items if len(items) > 2 and isinstance(items[1], Form) else []
-        if len(names) != 1 or not isinstance(names[0], Name) or _name(items[0]) != "catch":
+        if len(names) != 1 or not isinstance(names[0], Name) or name_of(items[0]) != "catch":
             self.error(clause, "clause", "'try' ends with (catch (name) expression...)")
             return
         inner = self._scope(scope)
@@ -277,65 +350,44 @@ class Analysis:
         self._body(items[2:], inner)
 
     def _loop(self, node: Form, shape: Shape, scope: Scope) -> None:
-        known = ("max-iterations", shape.initial, *shape.plain, *shape.phases)
+        known = shape.clauses
         seen: set[str] = set()
         for clause in node.items[1:]:
-            if not _is_pair(clause):
+            pair = pair_of(clause)
+            if pair is None:
                 self.error(clause, "clause", f"a clause of '{shape.name}' is (name expression)")
                 continue
-            assert isinstance(clause, Form)  # noqa: S101 - a pair
-            name = _name(clause.items[0])
+            name = pair[0].name
             if name not in known or name in seen:
                 what = "is there twice" if name in seen else f"is unknown; known: {', '.join(known)}"
                 self.error(clause, "clause", f"the clause '{name}' of '{shape.name}' {what}")
             seen.add(name)
-            self._waiting.append((clause.items[1], scope))
+            self._waiting.append((pair[1], scope))
         missing = [name for name in known if name not in seen]
         if missing:
             self.error(node, "clause", f"'{shape.name}' lacks {', '.join(missing)}")
 
     def _invocation(self, node: Form, name: str, scope: Scope) -> None:
-        self._pairs(node, name, scope)
-        given = {_name(item.items[0]) for item in node.items[1:] if isinstance(item, Form) and _is_pair(item)}
-        if name in self.tasks:
-            params = set(self.tasks[name])
-            reserved = {"files", "context", "history_config"}
-            for extra in sorted(given - params - reserved):
-                self.error(node, "arity", f"the task '{name}' has no parameter '{extra}'")
-            for item in filter(_is_pair, node.items[1:]):
-                assert isinstance(item, Form)  # noqa: S101 - a pair
-                param = _name(item.items[0])
-                told = type_fault(name, param, self._types[name].get(param, "any"), item.items[1])
-                if told:
-                    self.error(item.items[1], "type", told)
+        given = self._pairs(node, name, scope)
+        if name not in self.tasks:
+            return
+        known = {*self.tasks[name], "files", "context", "history_config"}
+        for extra in sorted({key.name for key, _ in given} - known):
+            self.error(node, "arity", f"the task '{name}' has no parameter '{extra}'")
+        for key, value in given:
+            told = type_fault(name, key.name, self._types[name].get(key.name, "any"), value)
+            if told:
+                self.error(value, "type", told)
 
-    def _pairs(self, node: Form, name: str, scope: Scope) -> None:
+    def _pairs(self, node: Form, name: str, scope: Scope) -> list[tuple[Name, Node]]:
+        """The arguments of a call that are pairs; the others are faults."""
+        given = []
         for item in node.items[1:]:
-            if _is_pair(item):
-                assert isinstance(item, Form)  # noqa: S101 - a pair
-                self._waiting.append((item.items[1], scope))
-            else:
+            pair = pair_of(item)
+            if pair is None:
                 told = source_of(item, 80) if isinstance(item, Form | Name) else "a value"
                 self.error(item, "clause", f"an argument of '{name}' is (key expression), got {told}")
-
-
-def tasks_of(nodes: list[Node]) -> list[tuple[str, tuple[str, ...], Form]]:
-    """Every task that the source defines, with its parameters and where."""
-    found = []
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, Form):
-            continue
-        waiting += node.items
-        if len(node.items) > 2 and _name(node.items[0]) == "defatom" and isinstance(node.items[1], Name):
-            found.append((node.items[1].name, tuple(name.name for name, _, _ in declared(node.items[2])), node))
-    return found
-
-
-def _is_pair(node: Node) -> bool:
-    return isinstance(node, Form) and len(node.items) == 2 and isinstance(node.items[0], Name)
-
-
-def _name(node: Node | None) -> str:
-    return node.name if isinstance(node, Name) else ""
+            else:
+                given.append(pair)
+                self._waiting.append((pair[1], scope))
+        return given

@@ -1,15 +1,87 @@
-"""Calls of tasks and tools: ``(name (key expression)…)``, with the keys that the document reserves."""
+"""Calls of tasks and tools, ``(name (key expression)…)``, and the types that ``defatom`` may give parameters.
+
+A type's name in any case of letters; with a ``?`` behind it the value may be ``nil`` as well. Every other name tells
+the reader something and is not held against the value; the linter says so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from .asks import ContextManagement, HistoryConfigSettings, SubtaskRequest, ToolRequest
 from .errors import SexpEvaluationError
-from .machine import Doing, Env, Machine
-from .nodes import Form, Name, datum
-from .param_types import fits, misfit
-from .values import as_mapping, contained, entered, is_null, written
+from .interpreter import Doing, Env, Machine
+from .requests import ContextManagement, HistoryConfigSettings, SubtaskRequest, ToolRequest
+from .tree import Atom, Form, Name, Node, datum, name_of, pair_of
+from .values import Closure, as_mapping, contained, entered, is_null, written
+
+_SHOWN = 80
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_object(value: Any) -> bool:
+    """A mapping, or a list of pairs."""
+    return isinstance(value, Mapping) or as_mapping(value) is not None
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": _is_whole,
+    "number": _is_number,
+    "boolean": lambda value: isinstance(value, bool),
+    "list": _is_list,
+    "object": _is_object,
+    "null": is_null,
+    "any": lambda _: True,
+}
+_SPELLED = {
+    "str": "string", "text": "string", "int": "integer", "float": "number", "bool": "boolean", "array": "list",
+    "dict": "object", "map": "object", "mapping": "object", "alist": "object",
+}  # fmt: skip
+KNOWN = ", ".join(_CHECKS)
+
+
+def typed_params(params: Any) -> dict[str, str]:
+    """Parameter to type, of a template's parameters; those of a stranger's template may be anything."""
+    found = params.items() if isinstance(params, Mapping) else ()
+    return {
+        str(name): one["type"]
+        for name, one in found
+        if isinstance(one, Mapping) and isinstance(one.get("type"), str) and one["type"] != "any"
+    }
+
+
+def known_type(kind: str) -> bool:
+    return _plain(kind) in _CHECKS
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Whether a value is of the type; a name that is none of ours fits anything."""
+    check = _CHECKS.get(_plain(kind))
+    return check is None or check(value) or (kind.endswith("?") and is_null(value))
+
+
+def misfit(task: str, name: str, kind: str, value: Any) -> str:
+    """That a value is not of its parameter's type."""
+    shown = "a function" if isinstance(value, Closure) else written(value, _SHOWN)
+    return f"Task '{task}' takes '{name}' as {kind}, got: {shown}"
+
+
+def _plain(kind: str) -> str:
+    name = kind.lower().removesuffix("?")
+    return _SPELLED.get(name, name)
+
 
 _INHERIT = ("none", "full", "subset")
 _FORMATS = ("full_output", "notes_only")
@@ -32,13 +104,12 @@ class Invoking:
 
     def invoke(self, machine: Machine, form: Form, env: Env) -> Doing:
         """A call whose arguments are not evaluated yet."""
-        head = form.items[0]
-        name = head.name if isinstance(head, Name) else ""
+        name = name_of(form.items[0])
         kind = self._host.kind(name)
         arguments: dict[str, Any] = {}
         for item in form.items[1:]:
-            pair = item.items if isinstance(item, Form) else []
-            if len(pair) != 2 or not isinstance(pair[0], Name):
+            pair = pair_of(item)
+            if pair is None:
                 got = written(datum(item), 80)
                 raise machine.fault(
                     f"Invalid argument format for {kind} '{name}'. Expected (key_symbol value_expression), got: {got}",
@@ -166,3 +237,63 @@ def history_of(value: Any) -> HistoryConfigSettings | None:
     rest = value if as_mapping(value) is None else pairs
     found = _settings(rest, "history_config", {"use_session_history": bool, "record_in_session_history": bool})
     return HistoryConfigSettings(**found, history_turns_to_include=None if is_null(turns) else turns)
+
+
+UNKNOWN = object()
+Typed = dict[str, str]
+
+
+def declared(params: Node) -> list[tuple[Name, str, Name | None]]:
+    """Of a ``(params …)``: each parameter with its type, ``any`` where it says none."""
+    found: list[tuple[Name, str, Name | None]] = []
+    for item in params.items[1:] if isinstance(params, Form) else []:
+        if isinstance(item, Name):
+            found.append((item, "any", None))
+        elif isinstance(item, Form) and item.items and isinstance(item.items[0], Name):
+            kind = item.items[1] if len(item.items) == 2 else None
+            found.append((item.items[0], kind.name if isinstance(kind, Name) else "any", _named(kind)))
+    return found
+
+
+def _named(node: Node | None) -> Name | None:
+    return node if isinstance(node, Name) else None
+
+
+def unknown_type(kind: Name) -> str:
+    """What is to be said of a type that nothing is held against; empty where something is."""
+    return "" if known_type(kind.name) else f"'{kind.name[:80]}' is no type that is checked; known: {KNOWN}"
+
+
+def type_fault(task: str, param: str, kind: str, node: Node) -> str:
+    """What is wrong with a value that is written out; empty where nothing is, or it is not known."""
+    value = _value(node)
+    if value is UNKNOWN or fits(value, kind):
+        return ""
+    told = misfit(task, param, kind, value)
+    return told[0].lower() + told[1:]
+
+
+def _value(node: Node) -> Any:
+    if isinstance(node, Atom):
+        return node.value
+    if isinstance(node, Name):
+        return UNKNOWN
+    if not node.items:
+        return []
+    head = node.items[0]
+    quoted = isinstance(head, Name) and head.name == "quote" and len(node.items) == 2
+    return datum(node.items[1]) if quoted else UNKNOWN
+
+
+def tasks_of(nodes: list[Node]) -> list[tuple[str, tuple[str, ...], Form]]:
+    """Every task that the source defines, with its parameters and where."""
+    found = []
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Form):
+            continue
+        waiting += node.items
+        if len(node.items) > 2 and name_of(node.items[0]) == "defatom" and isinstance(node.items[1], Name):
+            found.append((node.items[1].name, tuple(name.name for name, _, _ in declared(node.items[2])), node))
+    return found

@@ -1,7 +1,7 @@
-"""Evaluates nodes without recursion: what waits for a value stands in a list.
+"""From tree to generator, without recursion: what waits for a value stands in a list.
 
 A handler of a form is a generator. It yields ``(node, env)`` or a ``Call`` and is sent the value, or yields an ask of
-the outside (``asks``) and is sent the answer; it returns a value, or a ``Tail`` or ``Call`` whose value is its own.
+the outside (``requests``) and is sent the answer; it returns a value, or a ``Tail`` or ``Call`` whose value is its own.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from .asks import Breath
-from .budget import Budget, Meter, exhausted
-from .environment import SexpEnvironment
-from .errors import Place, SexpEvaluationError, TaskError, UnboundSymbolError, told
-from .nodes import Atom, Form, Name, Node, Symbol
-from .plans import AT_ONCE, BRANCH, CALL, Plan, application_scope, compile_node, plan_of
+from .compiler import AT_ONCE, BRANCH, CALL, Plan, application_scope, compile_node, plan_of
+from .errors import Budget, Meter, Place, SexpEvaluationError, TaskError, UnboundSymbolError, exhausted, told
 from .primitives import ADDED, DOCUMENT, Primitive
-from .values import Closure, entered, truthy, written
+from .requests import Breath
+from .tree import Atom, Form, Name, Node, Symbol
+from .values import Closure, SexpEnvironment, entered, truthy, written
 
 Env = SexpEnvironment
 Doing = Generator[Any, Any, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .budget import Budget, exhausted
+from .errors import Budget, exhausted
 
 MOST_NESTED = 100_000
 
@@ -67,6 +67,17 @@ class Form:
 
 
 Node = Atom | Name | Form
+
+
+def name_of(node: Node | None) -> str:
+    """The symbol's name; empty for any other node."""
+    return node.name if isinstance(node, Name) else ""
+
+
+def pair_of(node: Node) -> tuple[Name, Node] | None:
+    """The parts of a ``(name expression)``; None for any other node."""
+    items = node.items if isinstance(node, Form) else []
+    return (items[0], items[1]) if len(items) == 2 and isinstance(items[0], Name) else None
 
 
 def datum(node: Node, budget: Budget | None = None) -> Any:
