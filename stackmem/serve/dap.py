@@ -20,11 +20,11 @@ from msgspec import Struct
 from stackmem.core.program_facts import ProgramHalted, Said
 from stackmem.errors import StackmemError, UsageError
 from stackmem.languages.operations import Halted
-from stackmem.languages.playbook.debugger import WATCHERS, Moment, Stepper
+from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, Stepper
 from stackmem.run.programs.prepare import Asked, prepare_program
 from stackmem.run.programs.run import Person, run_program
 
-Run = Callable[[dict[str, Any], "Session"], int]
+Run = Callable[[dict[str, Any], "DebugSession"], int]
 """Runs the program that the arguments of ``launch`` name; gives its exit code."""
 
 THREAD = 1
@@ -36,7 +36,7 @@ _CAN = {
 }
 
 
-class Refusal(Exception):  # noqa: N818 - an answer to the editor
+class RefusedRequest(Exception):  # noqa: N818 - an answer to the editor
     """A request that cannot be answered; the editor is told why."""
 
 
@@ -45,14 +45,14 @@ class _Shared(Struct, eq=False):
 
     arguments: dict[str, Any] | None = None
     configured: bool = False
-    moment: Moment | None = None
+    moment: DebugMoment | None = None
     going: bool = True
     pause: bool = False
     ended: bool = False
     handles: dict[int, Any] = {}
 
 
-class Session:
+class DebugSession:
     """One editor's session over a pair of streams."""
 
     def __init__(self, reads: BinaryIO, writes: BinaryIO) -> None:
@@ -97,7 +97,7 @@ class Session:
         elif isinstance(happening, ProgramHalted):
             self.tell(f"{happening.report}\n", "stderr")
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: DebugMoment) -> None:
         """A line is about to be executed: stand still here where the editor wants it.
 
         Raises:
@@ -136,7 +136,7 @@ class Session:
         with self._lock:
             try:
                 body = self._done(command, arguments)
-            except Refusal as refusal:
+            except RefusedRequest as refusal:
                 self._send({**reply, "success": False, "message": str(refusal)})
                 return False
             self._send({**reply, "success": True, "body": body})
@@ -174,7 +174,7 @@ class Session:
     def _launch(self, arguments: dict[str, Any]) -> dict[str, Any]:
         program = arguments.get("program")
         if not isinstance(program, str) or not program:
-            raise Refusal("launch needs `program`, the path of a playbook program")
+            raise RefusedRequest("launch needs `program`, the path of a playbook program")
         self._path = program
         if arguments.get("stopOnEntry"):
             self._stepper.mode = "in"
@@ -190,7 +190,7 @@ class Session:
 
     def _go(self, command: str) -> None:
         if self._now.moment is None:
-            raise Refusal("the program is not stopped; set a breakpoint, or pause it")
+            raise RefusedRequest("the program is not stopped; set a breakpoint, or pause it")
         modes: dict[str, Any] = {"continue": "run", "next": "over", "stepIn": "in", "stepOut": "out"}
         self._stepper.go_on(modes[command], self._now.moment)
         self._now.going = True
@@ -199,9 +199,9 @@ class Session:
         """What a look into the stopped program shows."""
         moment = self._now.moment
         if command not in ("stackTrace", "scopes", "variables", "evaluate"):
-            raise Refusal(f"{command[:80]} is not supported")
+            raise RefusedRequest(f"{command[:80]} is not supported")
         if moment is None:
-            raise Refusal("the program is not stopped")
+            raise RefusedRequest("the program is not stopped")
         if command == "stackTrace":
             source = {"name": self._path.rpartition("/")[2], "path": self._path}
             frames = [
@@ -217,13 +217,13 @@ class Session:
         if command == "variables":
             value = self._now.handles.get(arguments.get("variablesReference", 0))
             if value is None:
-                raise Refusal("there is nothing behind this reference any more")
+                raise RefusedRequest("there is nothing behind this reference any more")
             top = value is variables
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
             return {"variables": [self._shown(f"${name}" if top else str(name), each) for name, each in pairs]}
         name = str(arguments.get("expression", "")).strip().lstrip("$")
         if name not in variables:
-            raise Refusal(f"${name[:80]} has no value")
+            raise RefusedRequest(f"${name[:80]} has no value")
         found = self._shown(name, variables[name])
         return {"result": found["value"], "variablesReference": found["variablesReference"]}
 
@@ -301,7 +301,7 @@ _KNOWN = {*FLAGS, "program", "inputs", "say", "entry", "workspace", "stopOnEntry
 _TYPES: dict[str, type] = {"inputs": dict, "say": list, "entry": str, "workspace": str, "cwd": str}
 
 
-def run_debugged(arguments: dict[str, Any], session: Session, environ: Mapping[str, str], cwd: Path) -> int:
+def run_debugged(arguments: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
     """Run a program under a debugger; gives its exit code.
 
     Raises:

@@ -11,7 +11,17 @@ from msgspec import Struct
 from ruamel.yaml import YAML
 
 from stackmem.languages.playbook.literals import CallTo, Variable
-from stackmem.languages.playbook.reply import AtStep, Fired, Item, Queued, Returned, Said, SetVar, Unreadable, Yielded
+from stackmem.languages.playbook.reply import (
+    AtStep,
+    Fired,
+    Item,
+    Queued,
+    ReturnItem,
+    SetVar,
+    TextItem,
+    Unreadable,
+    Yielded,
+)
 
 HERE = Path(__file__).parent / "playbook"
 
@@ -41,7 +51,7 @@ def load_cases() -> Iterator[Case]:
 
 def told(item: Item) -> str:
     match item:
-        case Said():
+        case TextItem():
             return f"{item.kind} {item.text}"
         case SetVar():
             return f"var {item.name} = {text_of(item.value)}"
@@ -52,7 +62,7 @@ def told(item: Item) -> str:
         case Queued():
             into = f"${item.into} = " if item.into else ""
             return f"call {into}{text_of(item.call)}" + " fired" * item.fired
-        case Returned():
+        case ReturnItem():
             return f"return {text_of(item.value)}"
         case Yielded():
             return f"yld {item.to}"

@@ -8,14 +8,14 @@ import pytest
 from ruamel.yaml import YAML
 
 from stackmem.languages.loop_agent import payload as payloads
-from stackmem.languages.loop_agent.compaction import boundary, pruned, recovered
-from stackmem.languages.loop_agent.conditions.evaluator import unparsable, verdict
-from stackmem.languages.loop_agent.conversation import Conversation
-from stackmem.languages.loop_agent.forms import answered, read_form, shown
-from stackmem.languages.loop_agent.paths import parsed_rule
-from stackmem.languages.loop_agent.references import Names, resolved
+from stackmem.languages.loop_agent.compaction import boundary, prune, take_rung
+from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault, verdict
+from stackmem.languages.loop_agent.conversation import AgentConversation
+from stackmem.languages.loop_agent.forms import question_text, read_answer, read_form
+from stackmem.languages.loop_agent.paths import parse_rule
+from stackmem.languages.loop_agent.references import ReferenceNames, resolve
 from stackmem.languages.loop_agent.reply_json import Misfit
-from stackmem.languages.loop_agent.response import understood
+from stackmem.languages.loop_agent.response import read_response
 from stackmem.languages.loop_agent.tree import Expiry
 
 HERE = Path(__file__).parent / "loop_agent"
@@ -46,15 +46,15 @@ def test_a_condition(case):
         assert case["fault"] in found.fault
     else:
         assert (found.holds, found.fault) == (case["holds"], "")
-        assert unparsable(case["if"]) == ""
+        assert syntax_fault(case["if"]) == ""
 
 
 @pytest.mark.parametrize("case", cases("references"))
 def test_a_reference(case):
     payload = {"jobId": "J1", "list": [10, 20], "sly": "{{item.name}}"}
-    names = Names({"item": ITEM, "index": 4, "payload": payload, "data": {"tone": "dry"}}, ("item", "index"))
+    names = ReferenceNames({"item": ITEM, "index": 4, "payload": payload, "data": {"tone": "dry"}}, ("item", "index"))
     warnings = []
-    found = resolved(case["refer"], names, warnings)
+    found = resolve(case["refer"], names, warnings)
     assert (found, type(found)) == (case["gives"], type(case["gives"]))
     assert len(warnings) == case.get("warns", 0)
 
@@ -62,7 +62,7 @@ def test_a_reference(case):
 @pytest.mark.parametrize("case", cases("decisions"))
 def test_a_decision(case):
     reply = case["reply"]
-    found = understood(reply if isinstance(reply, str) else json.dumps(reply))
+    found = read_response(reply if isinstance(reply, str) else json.dumps(reply))
     assert type(found.step).__name__ == case["step"], found
     for name, value in case.get("has", {}).items():
         assert getattr(found.step, name) == value
@@ -78,9 +78,11 @@ def test_a_decision(case):
 @pytest.mark.parametrize("case", cases("payload"))
 def test_a_payload_change(case):
     before = json.dumps(case["payload"])
-    rules = tuple(parsed_rule(text) for text in case.get("allowed", []))
+    rules = tuple(parse_rule(text) for text in case.get("allowed", []))
     assert payloads.fault_of(case["request"]) == ""
-    change = payloads.changed(case["payload"], case["request"], rules, ignore_stray=case.get("ignore_stray", False))
+    change = payloads.apply_change(
+        case["payload"], case["request"], rules, ignore_stray=case.get("ignore_stray", False)
+    )
     assert json.dumps(change.result) == json.dumps(case["gives"])
     assert json.dumps(case["payload"]) == before
     if "counts" in case:
@@ -103,8 +105,8 @@ def test_an_answer_to_a_form(case):
             read_form(given)
         return
     form = read_form(given)
-    found = answered(form.questions[0], case["answer"])
-    assert "Q" in shown(form.questions[0])
+    found = read_answer(form.questions[0], case["answer"])
+    assert "Q" in question_text(form.questions[0])
     if "fault" in case:
         assert case["fault"] in found.fault
     else:
@@ -113,7 +115,7 @@ def test_an_answer_to_a_form(case):
 
 @pytest.mark.parametrize("case", cases("life"))
 def test_the_life_of_a_result(case):
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     for kind, chars, turn, *rest in case["entries"]:
         if kind == "note":
             conversation.tell("n" * chars, turn)
@@ -124,10 +126,10 @@ def test_the_life_of_a_result(case):
         assert boundary(conversation.entries, case["turn"]) == case["boundary"]
     asked = []
     if "rung" in case:
-        assert recovered(conversation, case["turn"], case["rung"])
-        assert not recovered(conversation, case["turn"], case["rung"])
+        assert take_rung(conversation, case["turn"], case["rung"])
+        assert not take_rung(conversation, case["turn"], case["rung"])
     else:
-        asked = pruned(conversation, case["turn"])
+        asked = prune(conversation, case["turn"])
     states = [
         "asked" if index in asked else state(old, new)
         for index, (old, new) in enumerate(zip(before, conversation.entries, strict=True))

@@ -9,9 +9,9 @@ def command() -> None:
     import sys
     from pathlib import Path
 
-    from stackmem.serve.dap import Session, run_debugged
+    from stackmem.serve.dap import DebugSession, run_debugged
 
-    session = Session(sys.stdin.buffer, sys.stdout.buffer)
+    session = DebugSession(sys.stdin.buffer, sys.stdout.buffer)
     code = session.serve(lambda arguments, own: run_debugged(arguments, own, os.environ, Path.cwd()))
     sys.stdout = sys.stderr  # nothing but messages may stand on stdout
     sys.exit(code)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from stackmem.languages.operations import Halted
-from stackmem.languages.playbook.debugger import WATCHERS, Mode, Moment, Stepper
+from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, Mode, Stepper
 
 HELP = """commands: c (continue), s (step in), n (step over), o (step out), b LINE (breakpoint), d LINE (delete it),
 v [NAME] (variables), w (call stack), q (end the program)"""
@@ -24,7 +24,7 @@ class TerminalDebugger:
         self._say = say or (lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - a dialogue
         self._stepper = Stepper(set(), "in")
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: DebugMoment) -> None:
         """A line is about to be executed.
 
         Raises:
@@ -44,7 +44,7 @@ class TerminalDebugger:
             if self._done(typed.split(), moment):
                 return
 
-    def _done(self, words: list[str], moment: Moment) -> bool:
+    def _done(self, words: list[str], moment: DebugMoment) -> bool:
         """Obey a command; gives whether the program goes on."""
         match words:
             case [("c" | "s" | "n" | "o") as mode]:

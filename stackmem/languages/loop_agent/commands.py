@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from .reply_json import Misfit, count, member, needed, word
+from .reply_json import Misfit, count, member, required_member, word
 
 MOST_MAIL = 1_800
 """Characters of an address that mail programs take."""
@@ -30,27 +30,27 @@ class Command(Struct, frozen=True):
         return str(self.given.get("label", ""))
 
 
-def actionable(value: Any) -> tuple[Command, ...]:
+def read_actionable(value: Any) -> tuple[Command, ...]:
     """What the person may do.
 
     Raises:
         Misfit: One does not fit.
 
     """
-    return _read(value, "actionableCommands", _ACTIONABLE)
+    return _read_commands(value, "actionableCommands", _ACTIONABLE)
 
 
-def automatic(value: Any) -> tuple[Command, ...]:
+def read_automatic(value: Any) -> tuple[Command, ...]:
     """What is done at once.
 
     Raises:
         Misfit: One does not fit.
 
     """
-    return _read(value, "automaticCommands", _AUTOMATIC)
+    return _read_commands(value, "automaticCommands", _AUTOMATIC)
 
 
-def _read(value: Any, place: str, known: dict[str, Any]) -> tuple[Command, ...]:
+def _read_commands(value: Any, place: str, known: dict[str, Any]) -> tuple[Command, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -71,22 +71,22 @@ def _resource(given: dict[str, Any], place: str) -> str:
     mode = word(given, "mode", place, ("view", "edit"), "view")
     parts = (given.get("entityName"), given.get("resourceId") or given.get("keys"))
     name = " ".join(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False) for part in parts if part)
-    return f"[{mode} {kind}] {needed(given, 'label', str, place)}" + (f": {name}" if name else "")
+    return f"[{mode} {kind}] {required_member(given, 'label', str, place)}" + (f": {name}" if name else "")
 
 
 def _url(given: dict[str, Any], place: str) -> str:
-    url = needed(given, "url", str, place)
+    url = required_member(given, "url", str, place)
     if not url.lower().startswith(("http://", "https://")):
         raise Misfit(f"{place}.url must begin with http:// or https://")
-    return f"[open] {needed(given, 'label', str, place)}: {url}"
+    return f"[open] {required_member(given, 'label', str, place)}: {url}"
 
 
 def _snapshot(given: dict[str, Any], place: str) -> str:
-    return f"[capture] {needed(given, 'label', str, place)}"
+    return f"[capture] {required_member(given, 'label', str, place)}"
 
 
 def _mail(given: dict[str, Any], place: str) -> str:
-    label = needed(given, "label", str, place)
+    label = required_member(given, "label", str, place)
     address = ",".join(_addresses(given.get("to"), f"{place}.to"))
     rows = [(name, ",".join(_addresses(given.get(name), f"{place}.{name}"))) for name in ("cc", "bcc")]
     rows += [(name, member(given, name, str, place, "")) for name in ("subject", "body")]
@@ -117,7 +117,7 @@ def _refresh(given: dict[str, Any], place: str) -> str:
 def _notification(given: dict[str, Any], place: str) -> str:
     severity = word(given, "severity", place, ("success", "info", "warning", "error"), "info")
     count(given, "duration", place, 3_000, 0, 3_600_000)
-    return f"[{severity}] {needed(given, 'message', str, place)}"
+    return f"[{severity}] {required_member(given, 'message', str, place)}"
 
 
 _ACTIONABLE = {

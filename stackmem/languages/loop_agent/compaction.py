@@ -20,20 +20,20 @@ from stackmem.core.program_facts import StepEntered
 from stackmem.core.text import shortened
 from stackmem.languages.operations import Complete, Completion, prompt
 
-from .conversation import RESULTS, Conversation, Entry
-from .session import Doing, Ended, Session
+from .conversation import RESULTS, AgentConversation, ConversationEntry
+from .session import AgentEnded, AgentSession, Routine
 from .tree import Expiry
 
 _MARK_CHARS = 60
-Age = Callable[[Entry], bool]
+Age = Callable[[ConversationEntry], bool]
 
 
-def due(entry: Entry, turn: int) -> bool:
+def due(entry: ConversationEntry, turn: int) -> bool:
     """Whether its time is over."""
     return entry.volatile and entry.expires is not None and turn - entry.turn > entry.expires.turns
 
 
-def boundary(entries: list[Entry], turn: int) -> int:
+def boundary(entries: list[ConversationEntry], turn: int) -> int:
     """The index from which on results that are due are changed; the number of entries where nothing is."""
     found, saved, behind = len(entries), 0, 0
     for index in range(len(entries) - 1, -1, -1):
@@ -48,12 +48,12 @@ def boundary(entries: list[Entry], turn: int) -> int:
     return found
 
 
-def _kept_chars(entry: Entry) -> int:
+def _kept_chars(entry: ConversationEntry) -> int:
     compact = entry.expires is not None and entry.expires.mode == "compact"
     return _MARK_CHARS + (entry.expires.chars + _MARK_CHARS if compact and entry.expires else 0)
 
 
-def pruned(conversation: Conversation, turn: int) -> list[int]:
+def prune(conversation: AgentConversation, turn: int) -> list[int]:
     """Remove and shorten what is due behind the boundary; returns the indexes that want a summary by the model."""
     start, asking = boundary(conversation.entries, turn), list[int]()
     for index in range(start, len(conversation.entries)):
@@ -61,15 +61,15 @@ def pruned(conversation: Conversation, turn: int) -> list[int]:
         if not due(entry, turn) or entry.expires is None:
             continue
         if entry.expires.mode == "remove":
-            conversation.entries[index] = removed(entry)
+            conversation.entries[index] = remove(entry)
         elif entry.expires.by == "summary":
             asking.append(index)
         else:
-            conversation.entries[index] = compacted(entry, entry.expires.chars)
+            conversation.entries[index] = compact(entry, entry.expires.chars)
     return asking
 
 
-def removed(entry: Entry) -> Entry:
+def remove(entry: ConversationEntry) -> ConversationEntry:
     """With a mark in its place, unless that is no shorter."""
     if len(entry.text) <= _MARK_CHARS:
         return entry
@@ -78,7 +78,7 @@ def removed(entry: Entry) -> Entry:
     )
 
 
-def compacted(entry: Entry, chars: int) -> Entry:
+def compact(entry: ConversationEntry, chars: int) -> ConversationEntry:
     """With its first characters; one that is short already stays. What was expanded once cannot be again."""
     once = bool(entry.number) and not (entry.final and entry.original is None)
     again = "Agent can request expansion if needed." if once else "It cannot be expanded again."
@@ -88,12 +88,12 @@ def compacted(entry: Entry, chars: int) -> Entry:
     return replace(entry, text=text, original=whole if once and text != entry.text else entry.original, final=True)
 
 
-def summarised(entry: Entry, summary: str) -> Entry:
+def summarize(entry: ConversationEntry, summary: str) -> ConversationEntry:
     """With a model's summary; an empty one, or one that is no shorter, is its first characters instead."""
     mark = f"[AI Summary of {len(entry.text):,} chars. Agent can request full expansion if needed.]"
     text = f"[#{entry.number}] {mark}\n\n{summary.strip()}"
     if not summary.strip() or len(text) >= len(entry.text):
-        return compacted(entry, entry.expires.chars if entry.expires else Expiry(0).chars)
+        return compact(entry, entry.expires.chars if entry.expires else Expiry(0).chars)
     return replace(entry, text=text, original=entry.text, final=True)
 
 
@@ -105,7 +105,7 @@ RUNGS = 5
 _TRIMMED_CHARS = 1_000
 
 
-def recovered(conversation: Conversation, turn: int, rung: int) -> bool:
+def take_rung(conversation: AgentConversation, turn: int, rung: int) -> bool:
     """One rung of the ladder for a prompt that is longer than the model takes; whether it changed anything.
 
     0: results of five turns and more leave; 1: those of three are shortened; 2: those of two leave; 3: all are
@@ -113,9 +113,9 @@ def recovered(conversation: Conversation, turn: int, rung: int) -> bool:
     """
     match rung:
         case 0 | 2:
-            return _each(conversation, _older(5 if rung == 0 else 2, turn), removed)
+            return _each(conversation, _older(5 if rung == 0 else 2, turn), remove)
         case 1 | 3:
-            return _each(conversation, _older(3 if rung == 1 else 0, turn), lambda entry: compacted(entry, 500))
+            return _each(conversation, _older(3 if rung == 1 else 0, turn), lambda entry: compact(entry, 500))
     last = max(index for index, entry in enumerate(conversation.entries) if not entry.from_model)
     entry = conversation.entries[last]
     text = shortened(entry.text, _TRIMMED_CHARS, f"\n[Trimmed: {len(entry.text):,} characters]")
@@ -123,7 +123,7 @@ def recovered(conversation: Conversation, turn: int, rung: int) -> bool:
     return text != entry.text
 
 
-def _each(conversation: Conversation, old: Age, change: Callable[[Entry], Entry]) -> bool:
+def _each(conversation: AgentConversation, old: Age, change: Callable[[ConversationEntry], ConversationEntry]) -> bool:
     any_ = False
     for index, entry in enumerate(conversation.entries):
         if entry.kind in RESULTS and old(entry):
@@ -156,7 +156,7 @@ def budget_of(own: int | None, window: int | None) -> int:
     return min(known) if known else UNKNOWN_WINDOW
 
 
-class Fold(Struct, frozen=True):
+class FoldPlan(Struct, frozen=True):
     """What is to be summed up: the entries from the second to ``upto``, that one not included."""
 
     upto: int
@@ -167,7 +167,7 @@ class Skipped(Struct, frozen=True):
     reason: str
 
 
-def planned(conversation: Conversation, budget: int) -> Fold | Skipped | None:
+def plan_fold(conversation: AgentConversation, budget: int) -> FoldPlan | Skipped | None:
     """What is to be summed up now, why it is not although it is time, or None."""
     sizes = [tokens_of(entry.text) for entry in conversation.entries]
     if sum(sizes) < TRIGGER * budget:
@@ -186,19 +186,19 @@ def planned(conversation: Conversation, budget: int) -> Fold | Skipped | None:
     gain = sum(sizes[1:upto]) - SUMMARY_TOKENS
     if gain < LEAST_GAIN:
         return Skipped(f"Projected gain {gain:,} tokens, at least {LEAST_GAIN:,} are wanted")
-    return Fold(upto, "\n\n".join(_shown(entry) for entry in folded))
+    return FoldPlan(upto, "\n\n".join(_entry_text(entry) for entry in folded))
 
 
-def _shown(entry: Entry) -> str:
+def _entry_text(entry: ConversationEntry) -> str:
     if entry.kind == "summary":
         return f"EARLIER SUMMARY\n{entry.text}"
     return f"{'AGENT' if entry.from_model else 'TOLD'} (turn {entry.turn})\n{entry.text}"
 
 
-def folded(conversation: Conversation, fold: Fold, summary: str, turn: int) -> None:
+def fold_entries(conversation: AgentConversation, fold: FoldPlan, summary: str, turn: int) -> None:
     """Put the summary in the place of what it sums up."""
     text = f"[Summary of the conversation up to here]\n{summary.strip()}"
-    conversation.entries[1 : fold.upto] = [Entry("summary", text, turn)]
+    conversation.entries[1 : fold.upto] = [ConversationEntry("summary", text, turn)]
 
 
 SYSTEM = "You sum up the working conversation of an agent, so that it can go on from your summary alone."
@@ -209,11 +209,11 @@ REQUEST = (
 COMPACT = "Sum up this result in at most 100 words; keep exact names, numbers and paths. Write only the summary."
 
 
-def tend(session: Session) -> Doing:
+def shorten_conversation(session: AgentSession) -> Routine:
     """Remove and shorten what is due, and sum up where the conversation is long."""
     conversation = session.conversation
     before = sum(entry.final for entry in conversation.entries)
-    asking = pruned(conversation, session.turn)
+    asking = prune(conversation, session.turn)
     changed = sum(entry.final for entry in conversation.entries) - before + len(asking)
     if changed:
         told = f"{changed} result{'s' if changed > 1 else ''} left the prompt or became shorter"
@@ -222,17 +222,17 @@ def tend(session: Session) -> Doing:
         entry = conversation.entries[index]
         wanted = (entry.expires.prompt if entry.expires else "") or COMPACT
         summary = yield from _summary(session, f"{wanted}\n\n{entry.text}")
-        conversation.entries[index] = summarised(entry, summary)
+        conversation.entries[index] = summarize(entry, summary)
     yield from _fold(session)
 
 
-def _fold(session: Session) -> Doing:
+def _fold(session: AgentSession) -> Routine:
     budget = budget_of(session.agent.limits.context_tokens, session.family.window)
-    plan = planned(session.conversation, budget) if session.turn >= session.fold_after else None
-    if isinstance(plan, Fold):
+    plan = plan_fold(session.conversation, budget) if session.turn >= session.fold_after else None
+    if isinstance(plan, FoldPlan):
         summary = yield from _summary(session, f"{REQUEST}\n\n{plan.text}")
         if summary.strip():
-            folded(session.conversation, plan, summary, session.turn)
+            fold_entries(session.conversation, plan, summary, session.turn)
             too_long = tokens_of(summary) > TRIGGER * budget
             plan = Skipped("The summary alone exceeds the trigger") if too_long else None
         else:
@@ -243,7 +243,7 @@ def _fold(session: Session) -> Doing:
         yield StepEntered(f"{session.path}/turn {session.turn}", plan.reason)
 
 
-def _summary(session: Session, text: str) -> Doing:
+def _summary(session: AgentSession, text: str) -> Routine:
     """The model's summary; empty where it failed."""
     answer: Completion = yield Complete(prompt(text), SYSTEM, name="summary", model=session.agent.model)
     session.tokens += answer.usage.total
@@ -251,7 +251,7 @@ def _summary(session: Session, text: str) -> Doing:
     return found
 
 
-def recover(session: Session) -> None:
+def recover(session: AgentSession) -> None:
     """Take the next rung that changes anything.
 
     Raises:
@@ -260,6 +260,6 @@ def recover(session: Session) -> None:
     """
     while session.rung < RUNGS:
         session.rung += 1
-        if recovered(session.conversation, session.turn, session.rung - 1):
+        if take_rung(session.conversation, session.turn, session.rung - 1):
             return
-    raise Ended("Context Overflow", "the prompt is longer than the model takes, and nothing is left to shorten")
+    raise AgentEnded("Context Overflow", "the prompt is longer than the model takes, and nothing is left to shorten")

@@ -22,7 +22,7 @@ REPLY_CHARS = 30_000
 RESULTS: tuple[Kind, ...] = ("action-result", "sub-agent-result", "loop-result", "expanded")
 
 
-class Entry(Struct, frozen=True):
+class ConversationEntry(Struct, frozen=True):
     """One part of the conversation.
 
     Attributes:
@@ -53,12 +53,12 @@ class Entry(Struct, frozen=True):
         return self.expires is not None and self.expires.mode != "none" and not self.final
 
 
-class Prompt(Struct, frozen=True):
+class PromptMessages(Struct, frozen=True):
     messages: tuple[Message, ...]
     breakpoints: tuple[Breakpoint, ...]
 
 
-class Conversation:
+class AgentConversation:
     """The entries of one agent.
 
     Attributes:
@@ -67,20 +67,22 @@ class Conversation:
     """
 
     def __init__(self, request: str, turn: int = 0) -> None:
-        self.entries: list[Entry] = [Entry("request", request, turn)]
+        self.entries: list[ConversationEntry] = [ConversationEntry("request", request, turn)]
         self._numbers = 0
 
     def reply(self, text: str, turn: int) -> None:
         """Add what the model said; of a very long reply head and tail."""
-        self.entries.append(Entry("reply", clip_chars(text, REPLY_CHARS) if text.strip() else "(an empty reply)", turn))
+        self.entries.append(
+            ConversationEntry("reply", clip_chars(text, REPLY_CHARS) if text.strip() else "(an empty reply)", turn)
+        )
 
     def tell(self, text: str, turn: int) -> None:
-        self.entries.append(Entry("note", text, turn))
+        self.entries.append(ConversationEntry("note", text, turn))
 
     def result(self, kind: Kind, text: str, turn: int, expires: Expiry | None = None) -> int:
         """Add a result; returns its number."""
         self._numbers += 1
-        self.entries.append(Entry(kind, f"[#{self._numbers}] {text}", turn, self._numbers, expires))
+        self.entries.append(ConversationEntry(kind, f"[#{self._numbers}] {text}", turn, self._numbers, expires))
         return self._numbers
 
     def expand(self, number: int, turn: int) -> bool:
@@ -91,10 +93,10 @@ class Conversation:
             self.tell(_cannot(number, entry, self._numbers), turn)
             return False
         self.entries[place] = replace(entry, original=None, final=True)
-        self.entries.append(Entry("expanded", f"[Expanded #{number}]\n{entry.original}", turn))
+        self.entries.append(ConversationEntry("expanded", f"[Expanded #{number}]\n{entry.original}", turn))
         return True
 
-    def prompt(self, tail: str) -> Prompt:
+    def prompt(self, tail: str) -> PromptMessages:
         """The messages; they end with the user's, and that ends with the tail.
 
         One breakpoint stands before the first result that is likely to change next: what changed before stands further
@@ -116,10 +118,10 @@ class Conversation:
             messages[-1] = Message(messages[-1].role, (*messages[-1].parts, Text(tail)))
         rolling = sorted({place for place in (steady, last) if place is not None and place > (0, 0)})
         points = [Breakpoint(-1, 0, "1h"), Breakpoint(0, 0, "1h"), *(Breakpoint(*place, "5m") for place in rolling)]
-        return Prompt(tuple(messages), tuple(points))
+        return PromptMessages(tuple(messages), tuple(points))
 
 
-def _cannot(number: int, entry: Entry | None, most: int) -> str:
+def _cannot(number: int, entry: ConversationEntry | None, most: int) -> str:
     if entry is None:
         why = f"there is no result #{number}" + (f" (there are #1 to #{most})" if most else "")
     elif entry.final:

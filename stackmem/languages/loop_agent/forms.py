@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from stackmem.core.requests import AskUser
 
-from .reply_json import Misfit, count, member, needed
-from .session import Doing, Ended
+from .reply_json import Misfit, count, member, required_member
+from .session import AgentEnded, Routine
 
 TYPES = (
     "text", "textarea", "email", "number", "currency", "date", "datetime", "time", "daterange", "slider",
@@ -35,12 +35,12 @@ _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+")
 _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-class Option(Struct, frozen=True):
+class FormOption(Struct, frozen=True):
     value: Any
     label: str
 
 
-class Question(Struct, frozen=True):
+class FormQuestion(Struct, frozen=True):
     """One question.
 
     Attributes:
@@ -54,14 +54,14 @@ class Question(Struct, frozen=True):
     label: str
     type: str
     more: dict[str, Any] = {}
-    options: tuple[Option, ...] = ()
+    options: tuple[FormOption, ...] = ()
     multiple: bool = False
     required: bool = False
     default: Any = None
     help: str = ""
 
 
-class Form(Struct, frozen=True):
+class ResponseForm(Struct, frozen=True):
     """A form.
 
     Attributes:
@@ -69,7 +69,7 @@ class Form(Struct, frozen=True):
 
     """
 
-    questions: tuple[Question, ...]
+    questions: tuple[FormQuestion, ...]
     title: str = ""
     description: str = ""
     submit: str = "Submit"
@@ -85,7 +85,7 @@ class Form(Struct, frozen=True):
         return len(self.questions) == 1 and not self.title and self.questions[0].type in ("buttongroup", "radio")
 
 
-def read_form(value: Any, place: str = "responseForm") -> Form:
+def read_form(value: Any, place: str = "responseForm") -> ResponseForm:
     """The form.
 
     Raises:
@@ -100,7 +100,7 @@ def read_form(value: Any, place: str = "responseForm") -> Form:
     found = tuple(_question(each, f"{place}.questions[{index}]") for index, each in enumerate(questions))
     if len({question.id for question in found}) < len(found):
         raise Misfit(f"{place}.questions: two have the same id")
-    return Form(
+    return ResponseForm(
         found,
         member(value, "title", str, place, ""),
         member(value, "description", str, place, ""),
@@ -108,22 +108,22 @@ def read_form(value: Any, place: str = "responseForm") -> Form:
     )
 
 
-def _question(value: Any, place: str) -> Question:
+def _question(value: Any, place: str) -> FormQuestion:
     if not isinstance(value, dict):
         raise Misfit(f"{place} must be an object")
     type_ = value.get("type")
     type_ = {"type": type_} if isinstance(type_, str) else type_
     if not isinstance(type_, dict):
         raise Misfit(f"{place}.type must be an object with a type")
-    kind = needed(type_, "type", str, f"{place}.type").lower()
+    kind = required_member(type_, "type", str, f"{place}.type").lower()
     if kind not in TYPES:
         raise Misfit(f"{place}.type.type must be one of {', '.join(TYPES)}, is {kind[:80]!r}")
     width = member(value, "widthHint", str, place, "auto")
     if width not in _WIDTHS:
         raise Misfit(f"{place}.widthHint must be one of {', '.join(_WIDTHS)}")
-    question = Question(
-        id=needed(value, "id", str, place),
-        label=needed(value, "label", str, place),
+    question = FormQuestion(
+        id=required_member(value, "id", str, place),
+        label=required_member(value, "label", str, place),
         type=kind,
         more=_members(type_, f"{place}.type"),
         options=_options(type_, f"{place}.type") if kind in _CHOICES else (),
@@ -149,17 +149,17 @@ def _members(type_: dict[str, Any], place: str) -> dict[str, Any]:
     return found
 
 
-def _default(question: Question, given: Any, place: str) -> Any:
+def _default(question: FormQuestion, given: Any, place: str) -> Any:
     """What stands for an empty answer; it must fit as any answer. Nothing is no default."""
     if given is None or given in ("", []):
         return None
-    answer = answered(question, given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
+    answer = read_answer(question, given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
     if answer.fault:
         raise Misfit(f"{place}.defaultValue does not fit: {answer.fault}")
     return answer.value
 
 
-def _options(type_: dict[str, Any], place: str) -> tuple[Option, ...]:
+def _options(type_: dict[str, Any], place: str) -> tuple[FormOption, ...]:
     options = member(type_, "options", list, place, [])
     if not options:
         raise Misfit(f"{place}.options must hold at least one option")
@@ -168,11 +168,11 @@ def _options(type_: dict[str, Any], place: str) -> tuple[Option, ...]:
         option = each if isinstance(each, dict) else {"value": each, "label": each}
         if option.get("value") is None:
             raise Misfit(f"{place}.options[{index}].value is missing")
-        found.append(Option(option["value"], str(option.get("label") or option["value"])))
+        found.append(FormOption(option["value"], str(option.get("label") or option["value"])))
     return tuple(found)
 
 
-def shown(question: Question, *, buttons: bool = False) -> str:
+def question_text(question: FormQuestion, *, buttons: bool = False) -> str:
     """The question as a person reads it; ``buttons`` puts its options side by side, with as few words as buttons."""
     lines = [question.label + (" *" if question.required else "")]
     if question.help:
@@ -186,7 +186,7 @@ def shown(question: Question, *, buttons: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _hint(question: Question) -> str:
+def _hint(question: FormQuestion) -> str:
     more = question.more
     told = {
         "date": "YYYY-MM-DD", "datetime": "YYYY-MM-DD HH:MM", "time": "HH:MM", "daterange": "YYYY-MM-DD to YYYY-MM-DD",
@@ -205,23 +205,23 @@ def _hint(question: Question) -> str:
     return "; ".join(parts)
 
 
-class Answer(Struct, frozen=True):
+class FormAnswer(Struct, frozen=True):
     """An answer's value, or what is wrong with it; None without a fault is no answer."""
 
     value: Any = None
     fault: str = ""
 
 
-def answered(question: Question, text: str) -> Answer:
+def read_answer(question: FormQuestion, text: str) -> FormAnswer:
     """What a text says to a question."""
     plain = text.strip()
     if plain in ("", "null", "[]"):
         if question.default is not None:
-            return Answer(question.default)
-        return Answer(fault="an answer is needed") if question.required else Answer()
+            return FormAnswer(question.default)
+        return FormAnswer(fault="an answer is needed") if question.required else FormAnswer()
     match question.type:
         case kind if kind in _CHOICES:
-            return _chosen(question, plain)
+            return _read_choice(question, plain)
         case kind if kind in _NUMBERS:
             return _number(question, plain)
         case "text" | "textarea" | "email":
@@ -230,16 +230,16 @@ def answered(question: Question, text: str) -> Answer:
             return _moment(question.type, plain)
 
 
-def _text(question: Question, text: str) -> Answer:
+def _text(question: FormQuestion, text: str) -> FormAnswer:
     most = question.more.get("maxLength")
     if isinstance(most, int) and len(text) > most:
-        return Answer(fault=f"it has {len(text):,} characters, at most {most:,}")
+        return FormAnswer(fault=f"it has {len(text):,} characters, at most {most:,}")
     if question.type == "email" and not _EMAIL.fullmatch(text.strip()):
-        return Answer(fault=f"{text.strip()[:80]!r} is no e-mail address")
-    return Answer(text.strip() if question.type == "email" else text)
+        return FormAnswer(fault=f"{text.strip()[:80]!r} is no e-mail address")
+    return FormAnswer(text.strip() if question.type == "email" else text)
 
 
-def _number(question: Question, text: str) -> Answer:
+def _number(question: FormQuestion, text: str) -> FormAnswer:
     more = question.more
     bare = text.removeprefix(str(more.get("prefix", ""))).removesuffix(str(more.get("suffix", ""))).strip()
     try:
@@ -247,29 +247,29 @@ def _number(question: Question, text: str) -> Answer:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or "_" in bare:
-        return Answer(fault=f"{text[:80]!r} is no number")
+        return FormAnswer(fault=f"{text[:80]!r} is no number")
     least, most = more.get("min", -math.inf), more.get("max", math.inf)
     if not least <= number <= most:
-        return Answer(fault=f"it must be from {least} to {most}")
+        return FormAnswer(fault=f"it must be from {least} to {most}")
     step = more.get("step", 1 if question.type == "slider" else 0)
     start = least if math.isfinite(least) else 0
     if step and question.type == "slider" and abs((number - start) / step - round((number - start) / step)) > 1e-9:
-        return Answer(fault=f"it must go in steps of {step}")
-    return Answer(int(number) if number.is_integer() and abs(number) < 2**53 else number)
+        return FormAnswer(fault=f"it must go in steps of {step}")
+    return FormAnswer(int(number) if number.is_integer() and abs(number) < 2**53 else number)
 
 
-def _chosen(question: Question, text: str) -> Answer:
+def _read_choice(question: FormQuestion, text: str) -> FormAnswer:
     words: list[Any] = [text]
     named = _option(question.options, text) is not None
     if text.startswith("[") and not named:
         try:
             words = json.loads(text)
         except (ValueError, RecursionError):
-            return Answer(fault="it is no list of values")
+            return FormAnswer(fault="it is no list of values")
         if not words:
-            return answered(question, "")
+            return read_answer(question, "")
         if len(words) != 1 and not question.multiple:
-            return Answer(fault="one value is wanted")
+            return FormAnswer(fault="one value is wanted")
     elif question.multiple and not named:
         words = [word.strip() for word in text.split(",")]
     found = []
@@ -277,13 +277,13 @@ def _chosen(question: Question, text: str) -> Answer:
         option = _option(question.options, word)
         if option is None:
             known = ", ".join(str(each.value) for each in question.options)
-            return Answer(fault=f"{str(word)[:80]!r} is none of: {known}")
+            return FormAnswer(fault=f"{str(word)[:80]!r} is none of: {known}")
         if option.value not in found:
             found.append(option.value)
-    return Answer(found if question.multiple else found[0])
+    return FormAnswer(found if question.multiple else found[0])
 
 
-def _option(options: tuple[Option, ...], word: Any) -> Option | None:
+def _option(options: tuple[FormOption, ...], word: Any) -> FormOption | None:
     """By its value, its label, or its number as shown."""
     text = str(word).strip().lower()
     for key in ("value", "label"):
@@ -294,7 +294,7 @@ def _option(options: tuple[Option, ...], word: Any) -> Option | None:
     return options[number - 1] if 0 < number <= len(options) else None
 
 
-def _moment(kind: str, text: str) -> Answer:
+def _moment(kind: str, text: str) -> FormAnswer:
     match kind:
         case "date":
             fits = _is_date(text)
@@ -305,16 +305,16 @@ def _moment(kind: str, text: str) -> Answer:
             fits = _is_date(day) and bool(_TIME.fullmatch(hour.strip()))
         case _:
             return _range(text)
-    return Answer(text) if fits else Answer(fault=f"{text[:80]!r} is no {kind}")
+    return FormAnswer(text) if fits else FormAnswer(fault=f"{text[:80]!r} is no {kind}")
 
 
-def _range(text: str) -> Answer:
+def _range(text: str) -> FormAnswer:
     days = [match[0] for match in _DATE.finditer(text)]
     if len(days) != 2 or not all(map(_is_date, days)):
-        return Answer(fault=f"{text[:80]!r} is no range of two dates")
+        return FormAnswer(fault=f"{text[:80]!r} is no range of two dates")
     if days[0] > days[1]:
-        return Answer(fault="it ends before it begins")
-    return Answer({"start": days[0], "end": days[1]})
+        return FormAnswer(fault="it ends before it begins")
+    return FormAnswer({"start": days[0], "end": days[1]})
 
 
 def _is_date(text: str) -> bool:
@@ -331,7 +331,7 @@ def _is_date(text: str) -> bool:
 MOST_TRIES = 10
 
 
-def ask_form(message: str, form: Form) -> Doing:
+def ask_form(message: str, form: ResponseForm) -> Routine:
     """The answers as JSON, question's id to value; what was left empty is null.
 
     An answer that is an object of questions' ids answers all that is left of the form: what it leaves out is empty.
@@ -347,22 +347,22 @@ def ask_form(message: str, form: Form) -> Doing:
         fault = ""
         for _ in range(MOST_TRIES):
             if question.id not in given:
-                text: str = yield AskUser("\n".join([*head, shown(question, buttons=form.is_choice)]))
+                text: str = yield AskUser("\n".join([*head, question_text(question, buttons=form.is_choice)]))
                 given = _by_id(text, form.questions[place:]) or {**given, question.id: text}
-            answer = answered(question, given.pop(question.id))
+            answer = read_answer(question, given.pop(question.id))
             fault = answer.fault
             if not fault:
                 break
             head = [f"That does not do: {fault}."]
         else:
             told = f"the question {question.id!r} had {MOST_TRIES} answers that do not do; the last: {fault}"
-            raise Ended("Invalid Answer", told)
+            raise AgentEnded("Invalid Answer", told)
         head = []
         found[question.id] = answer.value
     return json.dumps(found, ensure_ascii=False)
 
 
-def _by_id(text: str, questions: tuple[Question, ...]) -> dict[str, str]:
+def _by_id(text: str, questions: tuple[FormQuestion, ...]) -> dict[str, str]:
     """The answer to each question in an object of some questions' ids; empty where the text is anything else."""
     if not text.lstrip().startswith("{"):
         return {}

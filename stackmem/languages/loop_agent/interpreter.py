@@ -16,12 +16,12 @@ from stackmem.languages.frame.values import variable_set
 from stackmem.languages.operations import Complete, Completion, Say
 
 from . import payload as payloads
-from .compaction import recover, tend
+from .compaction import recover, shorten_conversation
 from .conversation import Kind
-from .forms import ask_form, shown
-from .loops import for_each, while_
+from .forms import ask_form, question_text
+from .loops import run_for_each, run_while
 from .prompt import system_prompt, tail
-from .references import Names
+from .references import ReferenceNames
 from .response import (
     Actions,
     Again,
@@ -34,36 +34,36 @@ from .response import (
     Response,
     Success,
     While,
-    understood,
+    read_response,
 )
 from .results import LoopDone, action_text
-from .session import MOST_BARE, RAN_DRY, Doing, Ended, Finish, Session, Shown, refuse_overspent, watch
-from .sub_agents import Asked, agent_of, ask_agent
-from .tools import NOT_RUN, found, mapping_of, run_actions
+from .session import MOST_BARE, RAN_DRY, AgentEnded, AgentSession, Finish, Routine, ShownLoop, refuse_overspent, watch
+from .sub_agents import SubAgentAnswer, agent_of, ask_agent
+from .tools import NOT_RUN, find_named, mapping_of, run_actions
 from .tree import Expiry
-from .writes import Merged, writes_of
+from .writes import PayloadMerge, writes_of
 
 
-def run_agent(session: Session) -> Doing:
+def run_agent(session: AgentSession) -> Routine:
     """The agent's ``Finish``.
 
     Raises:
         Ended: It cannot go on.
 
     """
-    system = system_prompt(session.agent, session.params, session.parent, _described(session), session.data)
+    system = system_prompt(session.agent, session.params, session.parent, _descriptions(session), session.data)
     yield from watch(session)
     while True:
         session.turn += 1
         _refuse_spent(session)
         yield from refuse_overspent(session)
-        response = yield from _decided(session, system)
-        finish: Finish | None = yield from _carried_out(session, response)
+        response = yield from _decide(session, system)
+        finish: Finish | None = yield from _carry_out(session, response)
         if finish is not None:
             return finish
 
 
-def _described(session: Session) -> dict[str, str]:
+def _descriptions(session: AgentSession) -> dict[str, str]:
     found = {}
     for sub in session.agent.sub_agents:
         known = agent_of(session, sub.name)
@@ -72,17 +72,17 @@ def _described(session: Session) -> dict[str, str]:
     return found
 
 
-def _refuse_spent(session: Session) -> None:
+def _refuse_spent(session: AgentSession) -> None:
     limits = session.agent.limits
     if session.turn > limits.iterations:
-        raise Ended("Limit Reached", f"the agent has used its {limits.iterations:,} iterations")
+        raise AgentEnded("Limit Reached", f"the agent has used its {limits.iterations:,} iterations")
     if limits.tokens is not None and session.tokens >= limits.tokens:
-        raise Ended("Limit Reached", f"the agent has used {session.tokens:,} of its {limits.tokens:,} tokens")
+        raise AgentEnded("Limit Reached", f"the agent has used {session.tokens:,} of its {limits.tokens:,} tokens")
 
 
-def _decided(session: Session, system: str) -> Doing:
+def _decide(session: AgentSession, system: str) -> Routine:
     """The model's response; a prompt that is too long is shortened and sent again."""
-    yield from tend(session)
+    yield from shorten_conversation(session)
     while True:
         prompt = session.conversation.prompt(tail(session.payload, session.params, session.tail_loops))
         answer: Completion = yield Complete(
@@ -99,12 +99,12 @@ def _decided(session: Session, system: str) -> Doing:
         return Response(Malformed("the reply was cut off at the model's limit; give a shorter one"))
     if answer.failed:
         return Response(Failed(answer.detail or answer.failed))
-    response = understood(answer.text)
-    yield StepEntered(f"{session.path}/turn {session.turn}", _announced(response))
+    response = read_response(answer.text)
+    yield StepEntered(f"{session.path}/turn {session.turn}", _decision_text(response))
     return response
 
 
-def _announced(response: Response) -> str:
+def _decision_text(response: Response) -> str:
     """The decision in the words of the format, and what was said or is wrong."""
     step, said = response.step, response.message
     match step:
@@ -123,7 +123,7 @@ def _announced(response: Response) -> str:
     return ": ".join(" ".join(part.split())[:200] for part in (kind, said) if part)
 
 
-def _carried_out(session: Session, response: Response) -> Doing:
+def _carry_out(session: AgentSession, response: Response) -> Routine:
     """The end, or None where the loop goes on."""
     step = response.step
     if not isinstance(step, Malformed):
@@ -144,10 +144,10 @@ def _carried_out(session: Session, response: Response) -> Doing:
     if not isinstance(step, Chat):
         for command in response.actionable:
             yield Say(command.line)
-    return (yield from _stepped(session, response))
+    return (yield from _perform_step(session, response))
 
 
-def _stepped(session: Session, response: Response) -> Doing:
+def _perform_step(session: AgentSession, response: Response) -> Routine:
     """The end, or None; every kind of step returns, so that the type checker counts them."""
     step = response.step
     match step:
@@ -159,21 +159,21 @@ def _stepped(session: Session, response: Response) -> Doing:
             return _malformed(session, step.fault)
         case Failed():
             session.tell_failure(step.fault)
-            return _settled(session, ok=False)
+            return _count_failure(session, ok=False)
         case Again():
             return _again(session)
         case Expand():
-            return _settled(session, ok=session.conversation.expand(step.index, session.turn))
+            return _count_failure(session, ok=session.conversation.expand(step.index, session.turn))
         case Actions():
-            return _settled(session, ok=(yield from run_calls(session, step)))
+            return _count_failure(session, ok=(yield from run_calls(session, step)))
         case ForEach() | While():
-            return _settled(session, ok=(yield from run_loop(session, step)))
+            return _count_failure(session, ok=(yield from run_loop(session, step)))
         case Ask():
             finish = yield from run_sub_agent(session, step)
-            return _success(session, finish) if isinstance(finish, Finish) else _settled(session, ok=bool(finish))
+            return _success(session, finish) if isinstance(finish, Finish) else _count_failure(session, ok=bool(finish))
 
 
-def _settled(session: Session, *, ok: bool) -> None:
+def _count_failure(session: AgentSession, *, ok: bool) -> None:
     """Count a step that failed.
 
     Raises:
@@ -182,24 +182,24 @@ def _settled(session: Session, *, ok: bool) -> None:
     """
     session.failed = 0 if ok else session.failed + 1
     if session.failed >= session.agent.limits.failures:
-        raise Ended("Failed", f"{session.failed} steps failed in a row; the last: {session.fault[:500]}")
+        raise AgentEnded("Failed", f"{session.failed} steps failed in a row; the last: {session.fault[:500]}")
 
 
-def _malformed(session: Session, fault: str) -> None:
+def _malformed(session: AgentSession, fault: str) -> None:
     session.malformed += 1
     if session.malformed >= RAN_DRY:
-        raise Ended("Malformed Response", f"{RAN_DRY} responses in a row could not be used; the last: {fault}")
+        raise AgentEnded("Malformed Response", f"{RAN_DRY} responses in a row could not be used; the last: {fault}")
     session.tell(f"Your response could not be used: {fault}. Respond again with one JSON object and nothing else.")
 
 
-def _again(session: Session) -> None:
+def _again(session: AgentSession) -> None:
     if session.bare >= MOST_BARE:
-        raise Ended("stalled", f"{MOST_BARE} responses in a row did nothing but ask for another turn")
+        raise AgentEnded("stalled", f"{MOST_BARE} responses in a row did nothing but ask for another turn")
     nothing = "Nothing was done. Choose a step that does something, or end with taskComplete."
     session.tell(nothing if session.bare else "Done. Go on.")
 
 
-def _success(session: Session, finish: Finish) -> Finish | None:
+def _success(session: AgentSession, finish: Finish) -> Finish | None:
     """The end; None where actions have to run before it, which is told."""
     short = [
         f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"
@@ -208,16 +208,16 @@ def _success(session: Session, finish: Finish) -> Finish | None:
     ]
     if short:
         session.tell_failure(f"the task is not complete: these actions must run first: {', '.join(short)}")
-        _settled(session, ok=False)
+        _count_failure(session, ok=False)
         return None
     return finish
 
 
-def _chat(session: Session, step: Chat, response: Response) -> Doing:
+def _chat(session: AgentSession, step: Chat, response: Response) -> Routine:
     for command in response.actionable:
         yield Say(command.line)
     if session.depth:
-        asked = [shown(question) for question in step.form.questions] if step.form else []
+        asked = [question_text(question) for question in step.form.questions] if step.form else []
         return Finish("\n".join([step.message, *asked]), session.payload, chat=True)
     if step.form is None:
         answer: Any = yield AskUser(step.message)
@@ -228,8 +228,8 @@ def _chat(session: Session, step: Chat, response: Response) -> Doing:
     return None
 
 
-def _change(session: Session, request: dict[str, Any]) -> Doing:
-    change = payloads.changed(session.payload, request, session.agent.allowed)
+def _change(session: AgentSession, request: dict[str, Any]) -> Routine:
+    change = payloads.apply_change(session.payload, request, session.agent.allowed)
     session.payload = change.result
     yield variable_set("payload", change.result)
     notes = [*change.warnings, *change.blocked, *session.misfit()]
@@ -242,36 +242,38 @@ SUB_AGENT_EXPIRY = Expiry(3, "remove")
 MOST_ACTIONS = 1_000
 
 
-def run_calls(session: Session, step: Actions) -> Doing:
+def run_calls(session: AgentSession, step: Actions) -> Routine:
     """Whether any of the actions did what was asked."""
     if len(step.calls) > MOST_ACTIONS:
         told = f"{len(step.calls):,} actions were asked for; one response may have {MOST_ACTIONS:,}, a ForEach as many"
         session.tell_failure(f"{told} as its list has items")
         return False
     outcomes = yield from run_actions(session, step.calls)
-    merged = Merged(session.payload, session.agent.allowed, together=True)
+    merged = PayloadMerge(session.payload, session.agent.allowed, together=True)
     warnings: list[str] = []
     for index, (call, outcome) in enumerate(zip(step.calls, outcomes, strict=True)):
         mapping = mapping_of(session, call)
         if outcome.ok and mapping is not None:
-            merged.merge(index, writes_of(mapping, outcome.value, Names({"payload": session.payload}), warnings))
+            merged.merge(
+                index, writes_of(mapping, outcome.value, ReferenceNames({"payload": session.payload}), warnings)
+            )
         failures = session.failures.get(outcome.name, 0)
         text = action_text(outcome, crush=session.params["crushActionResults"], failures=failures)
         session.conversation.result("action-result", text, session.turn, _expiry(session, outcome.name))
         if not outcome.ok and outcome.code in NOT_RUN:
             told = f"{outcome.name} was not run: {outcome.told}"
             yield StepEntered(f"{session.path}/turn {session.turn}", " ".join(told.split())[:300])
-    yield from _took(session, merged, warnings)
+    yield from _take_payload(session, merged, warnings)
     session.fault = next((f"{each.name}: {each.told or each.code}" for each in outcomes if not each.ok), "")
     return any(outcome.ok for outcome in outcomes)
 
 
-def _expiry(session: Session, name: str) -> Expiry | None:
-    action = found(name, session.agent.actions, "action")
+def _expiry(session: AgentSession, name: str) -> Expiry | None:
+    action = find_named(name, session.agent.actions, "action")
     return session.agent.expires or (None if isinstance(action, str) else action.expires)
 
 
-def _took(session: Session, merged: Merged, warnings: list[str]) -> Doing:
+def _take_payload(session: AgentSession, merged: PayloadMerge, warnings: list[str]) -> Routine:
     notes = [*warnings, *merged.warnings]
     if merged.payload is not session.payload:
         session.payload = merged.payload
@@ -280,34 +282,34 @@ def _took(session: Session, merged: Merged, warnings: list[str]) -> Doing:
     session.tell_notes("where the results went", notes)
 
 
-def run_sub_agent(session: Session, step: Ask) -> Doing:
+def run_sub_agent(session: AgentSession, step: Ask) -> Routine:
     """A ``Finish`` where the sub-agent's success ends its parent, else whether it succeeded.
 
     What it has to ask is no end: the parent goes on with it.
     """
     path = f"{session.path}/turn {session.turn}"
-    asked: Asked = yield from ask_agent(session, step, session.payload, path)
-    merged = Merged(session.payload, session.agent.allowed, together=False)
+    asked: SubAgentAnswer = yield from ask_agent(session, step, session.payload, path)
+    merged = PayloadMerge(session.payload, session.agent.allowed, together=False)
     merged.merge(0, asked.writes)
     text = action_text(asked.outcome, crush=session.params["crushActionResults"])
     kind: Kind = "sub-agent-result"
     session.conversation.result(kind, text, session.turn, session.agent.expires or SUB_AGENT_EXPIRY)
-    yield from _took(session, merged, [])
+    yield from _take_payload(session, merged, [])
     if step.terminate_after and asked.outcome.ok and asked.outcome.told != "chat":
         return Finish(str(asked.outcome.value), session.payload)
     session.fault = f"{asked.outcome.name}: {asked.outcome.told}"
     return asked.outcome.ok
 
 
-def run_loop(session: Session, step: ForEach | While) -> Doing:
+def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
     """Whether the loop ran, and did anything that it was to do."""
     before = session.payload
     path = f"{session.path}/turn {session.turn}"
     done: LoopDone | str
     if isinstance(step, ForEach):
-        done = yield from for_each(session, step, path)
+        done = yield from run_for_each(session, step, path)
     else:
-        done = yield from while_(session, step, path)
+        done = yield from run_while(session, step, path)
     if isinstance(done, str):
         session.tell_failure(done)
         return False
@@ -321,6 +323,6 @@ def run_loop(session: Session, step: ForEach | While) -> Doing:
     session.conversation.result("loop-result", line, session.turn)
     if turns:
         text: str = yield from results.told(done.head)
-        session.loops.append(Shown(text, turns))
+        session.loops.append(ShownLoop(text, turns))
     session.fault = done.completed
     return results.errors < max(results.count, 1)

@@ -18,8 +18,8 @@ from stackmem.languages.operations import Complete, EnterFrame, Group, Halted, L
 from .interpreter import run_agent
 from .lint import lint
 from .prompt import prompt_params
-from .reader import Broken, Loaded, every_agent, load_agent, load_family, unknown_tool
-from .session import Ended, Family, Finish, Session
+from .reader import BrokenDefinition, LoadedAgent, every_agent, load_agent, load_agents, unknown_tool
+from .session import AgentEnded, AgentSession, Finish, RunContext
 from .tools import with_tools
 from .tree import Agent
 
@@ -28,17 +28,17 @@ NO_REQUEST = "Do what your definition says; nothing more was asked for."
 
 def start(launch: Launch) -> Program:
     """The program; see ``language.Language``. Its value is the payload as the agent leaves it."""
-    loaded: Loaded = yield from _loaded(launch)
+    loaded: LoadedAgent = yield from _load(launch)
     agent = loaded.agent
     window = launch.options.get("window_tokens")
-    family = Family(run_agent, loaded.files, itertools.count(1), window if isinstance(window, int) else None)
-    session = Session(
+    family = RunContext(run_agent, loaded.files, itertools.count(1), window if isinstance(window, int) else None)
+    session = AgentSession(
         agent, family, {**agent.payload, **launch.inputs}, str(launch.options.get("request") or NO_REQUEST),
         prompt_params(agent.prompt_params), path=agent.name, source=launch.path,
     )  # fmt: skip
     try:
         finish: Finish = yield from run_agent(session)
-    except Ended as ended:
+    except AgentEnded as ended:
         report = f"{agent.name} ended in turn {session.turn}: {ended.kind}. {ended.reason}"
         raise Halted(ended.kind, report, f"{agent.name}/turn {session.turn}") from ended
     if finish.message:
@@ -47,7 +47,7 @@ def start(launch: Launch) -> Program:
     return finish.payload
 
 
-def _loaded(launch: Launch) -> Reading:
+def _load(launch: Launch) -> Reading:
     """The agent and all that it can ask; inputs and tools are checked.
 
     Raises:
@@ -56,15 +56,15 @@ def _loaded(launch: Launch) -> Reading:
 
     """
     try:
-        loaded: Loaded = yield from load_family(launch.path, launch.text)
-    except Broken as broken:
+        loaded: LoadedAgent = yield from load_agents(launch.path, launch.text)
+    except BrokenDefinition as broken:
         raise Halted("Invalid Agent", str(broken), launch.path) from broken
     _check_inputs(loaded.agent, launch)
     missing = unknown_tool(loaded, launch.path, launch.tools)
     if missing:
         raise Halted("Unknown Tool", missing, launch.path)
     files = {named: (path, with_tools(agent, launch.tools)) for named, (path, agent) in loaded.files.items()}
-    return Loaded(with_tools(loaded.agent, launch.tools), files)
+    return LoadedAgent(with_tools(loaded.agent, launch.tools), files)
 
 
 def _check_inputs(agent: Agent, launch: Launch) -> None:
@@ -81,11 +81,11 @@ def _check_inputs(agent: Agent, launch: Launch) -> None:
 
 def outline(launch: Launch) -> Reading:
     """Every agent with its actions and sub-agents, a line each."""
-    loaded: Loaded = yield from _loaded(launch)
-    return tuple(line for source, agent in every_agent(loaded, launch.path) for line in _outlined(agent, source))
+    loaded: LoadedAgent = yield from _load(launch)
+    return tuple(line for source, agent in every_agent(loaded, launch.path) for line in _outline_lines(agent, source))
 
 
-def _outlined(agent: Agent, source: str) -> Iterator[str]:
+def _outline_lines(agent: Agent, source: str) -> Iterator[str]:
     yield f"{agent.name} ({posixpath.basename(source)})" + (f", model {agent.model}" if agent.model else "")
     for action in agent.actions:
         yield f"  action {action.name}: {action.tool}"
@@ -97,7 +97,7 @@ def _outlined(agent: Agent, source: str) -> Iterator[str]:
 
 def models(launch: Launch) -> Reading:
     """The models that the agents name."""
-    loaded: Loaded = yield from _loaded(launch)
+    loaded: LoadedAgent = yield from _load(launch)
     return tuple(agent.model for _, agent in every_agent(loaded, launch.path) if agent.model)
 
 
@@ -114,10 +114,10 @@ _BRIEF_CHARS = 200
 
 
 def announcer() -> Announcer:
-    return _announced
+    return _announce
 
 
-def _announced(happening: Happening) -> tuple[str, ...]:
+def _announce(happening: Happening) -> tuple[str, ...]:
     match happening:
         case StepEntered():
             return (f"{happening.path}: {happening.call}",)

@@ -12,14 +12,14 @@ from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
 from stackmem.languages.operations import Source
 
-from .conditions.evaluator import unparsable
-from .paths import parsed
+from .conditions.evaluator import syntax_fault
+from .paths import parse_path
 from .prompt import SLOTS
 from .reader import BUILT_IN, load_agent, named_files
 from .reply_json import read_object
-from .response import ActionCall, Actions, Ask, ForEach, Malformed, While, understood
-from .tools import found, near
-from .tree import Agent, Fault, SubAgent
+from .response import ActionCall, Actions, Ask, ForEach, Malformed, While, read_response
+from .tools import find_named, nearest_name
+from .tree import Agent, DefinitionFault, SubAgent
 
 _EXAMPLE = re.compile(r"```json[^\n]*\n(.*?)```", re.DOTALL)
 _FENCE = "```json"
@@ -32,55 +32,55 @@ def lint(path: str, text: str) -> Reading:
     agent, faults = load_agent(text)
     gathered = list(faults)
     if agent is not None:
-        gathered += _checked(agent, text.splitlines())
+        gathered += _check_agent(agent, text.splitlines())
         for sub in named_files(agent):
             source: Source = yield LoadSource(sub.file, path)
             if source.failed:
                 told = f"the file {sub.file} of {sub.name} cannot be read ({source.failed})"
-                gathered.append(Fault(sub.place, "unknown-sub-agent", told))
+                gathered.append(DefinitionFault(sub.place, "unknown-sub-agent", told))
             else:
                 gathered += _broken(sub, source.text)
     return tuple(sorted((_finding(path, each) for each in gathered), key=lambda each: (each.line, each.column)))
 
 
-def _broken(sub: SubAgent, text: str) -> Iterator[Fault]:
+def _broken(sub: SubAgent, text: str) -> Iterator[DefinitionFault]:
     """A fault in the file of a sub-agent, without which this agent does not run either."""
     wrong = next((fault for fault in load_agent(text)[1] if not fault.warning), None)
     if wrong is not None:
         told = f"{sub.file}:{wrong.place.line}:{wrong.place.column}: {wrong.message}"
-        yield Fault(sub.place, "broken-sub-agent", told)
+        yield DefinitionFault(sub.place, "broken-sub-agent", told)
 
 
-def _finding(path: str, fault: Fault) -> Finding:
+def _finding(path: str, fault: DefinitionFault) -> Finding:
     severity: Any = "warning" if fault.warning else "error"
     return Finding(path, fault.place.line, fault.place.column, severity, f"agent/{fault.code}", fault.message)
 
 
-def _checked(agent: Agent, lines: list[str]) -> Iterator[Fault]:
+def _check_agent(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
     for action in agent.actions:
         if action.tool not in BUILT_IN:
-            meant = near(action.tool, BUILT_IN)
+            meant = nearest_name(action.tool, BUILT_IN)
             hint = f"; did you mean {meant}?" if meant else "; it must be one of your own"
             told = f"{action.name} needs the tool {action.tool}, which is not built in{hint}"
-            yield Fault(action.places.get("tool", Place(1, 1)), "unknown-tool", told, warning=True)
+            yield DefinitionFault(action.places.get("tool", Place(1, 1)), "unknown-tool", told, warning=True)
     yield from _prompt(agent, lines)
     fault = first_fault(agent.payload, {**agent.payload_schema, "required": []}) if agent.payload_schema else ""
     if fault:
         told = f"the payload does not fit `payload_schema`, so that an input has to: {fault}"
-        yield Fault(agent.places.get("payload", Place(1, 1)), "payload", told, warning=True)
+        yield DefinitionFault(agent.places.get("payload", Place(1, 1)), "payload", told, warning=True)
     for sub in agent.sub_agents:
         if sub.inline is not None:
-            yield from _checked(sub.inline, lines)
+            yield from _check_agent(sub.inline, lines)
 
 
-def _prompt(agent: Agent, lines: list[str]) -> Iterator[Fault]:
+def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
     """What is wrong with the slots and the examples in a prompt, each at its own line where that can be found."""
     place = agent.places.get("prompt", Place(1, 1))
     for slot in list(dict.fromkeys(_SLOT.findall(agent.prompt)))[:_MOST_SLOTS]:
-        meant = near(slot, SLOTS) if slot not in SLOTS else ""
+        meant = nearest_name(slot, SLOTS) if slot not in SLOTS else ""
         if meant:
             told = f"the prompt names {{{{{slot}}}}}; did you mean {{{{{meant}}}}}?"
-            yield Fault(next(_where(lines, place, slot), place), "unknown-slot", told, warning=True)
+            yield DefinitionFault(next(_where(lines, place, slot), place), "unknown-slot", told, warning=True)
     fences = _where(lines, place, _FENCE)
     for example in _EXAMPLE.findall(agent.prompt):
         here = next(fences, place)
@@ -89,7 +89,7 @@ def _prompt(agent: Agent, lines: list[str]) -> Iterator[Fault]:
             yield from _example(agent, example, here)
         elif found.value is None and '"nextStep"' in example:
             told = f"an example in the prompt cannot be used: {found.fault}"
-            yield Fault(here, "bad-example", told, warning=True)
+            yield DefinitionFault(here, "bad-example", told, warning=True)
 
 
 def _where(lines: list[str], place: Place, words: str) -> Iterator[Place]:
@@ -99,12 +99,12 @@ def _where(lines: list[str], place: Place, words: str) -> Iterator[Place]:
             yield Place(at + 1, lines[at].index(words) + 1)
 
 
-def _example(agent: Agent, text: str, place: Place) -> Iterator[Fault]:
+def _example(agent: Agent, text: str, place: Place) -> Iterator[DefinitionFault]:
     """What is wrong with a response that the prompt shows."""
-    step = understood(text).step
+    step = read_response(text).step
     match step:
         case Malformed():
-            yield Fault(place, "bad-example", f"an example in the prompt cannot be used: {step.fault}")
+            yield DefinitionFault(place, "bad-example", f"an example in the prompt cannot be used: {step.fault}")
         case Actions():
             for call in step.calls:
                 yield from _named(agent, call, place)
@@ -112,24 +112,24 @@ def _example(agent: Agent, text: str, place: Place) -> Iterator[Fault]:
             yield from _named(agent, step, place)
         case ForEach() | While():
             yield from _named(agent, step.does, place)
-            if isinstance(step, While) and (fault := unparsable(step.condition)):
-                yield Fault(place, "bad-condition", f"a condition in the prompt: {fault}")
+            if isinstance(step, While) and (fault := syntax_fault(step.condition)):
+                yield DefinitionFault(place, "bad-condition", f"a condition in the prompt: {fault}")
             if isinstance(step, ForEach) and not _is_collection(step.collection):
-                yield Fault(place, "bad-path", f"{step.collection[:80]!r} in the prompt is no path")
+                yield DefinitionFault(place, "bad-path", f"{step.collection[:80]!r} in the prompt is no path")
         case _:
             return
 
 
 def _is_collection(text: str) -> bool:
-    return text.lower().startswith("static:") or bool(parsed(text))
+    return text.lower().startswith("static:") or bool(parse_path(text))
 
 
-def _named(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[Fault]:
+def _named(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[DefinitionFault]:
     if isinstance(call, ActionCall):
-        action = found(call.name, agent.actions, "action")
+        action = find_named(call.name, agent.actions, "action")
         if isinstance(action, str):
-            yield Fault(place, "unknown-action", f"an example in the prompt: {action}")
+            yield DefinitionFault(place, "unknown-action", f"an example in the prompt: {action}")
     else:
-        sub = found(call.name, agent.sub_agents, "sub-agent")
+        sub = find_named(call.name, agent.sub_agents, "sub-agent")
         if isinstance(sub, str):
-            yield Fault(place, "unknown-sub-agent", f"an example in the prompt: {sub}")
+            yield DefinitionFault(place, "unknown-sub-agent", f"an example in the prompt: {sub}")

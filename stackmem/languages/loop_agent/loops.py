@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from stackmem.core.program_facts import StepEntered, StepLeft
 from stackmem.languages.frame.parallel import side_by_side
 
-from .conditions.evaluator import unparsable, verdict
-from .paths import MISSING, looked_up, parsed
-from .references import Names, resolved
+from .conditions.evaluator import syntax_fault, verdict
+from .paths import MISSING, look_up, parse_path
+from .references import ReferenceNames, resolve
 from .response import ActionCall, Ask, ForEach, While
-from .results import LoopDone, LoopResults, Outcome
-from .session import Doing, Session, pause, refuse_overspent
-from .sub_agents import Asked, ask_agent, runs_alone
-from .tools import found, mapping_of, run_batch
-from .writes import Merged, Write, writes_of
+from .results import ActionOutcome, LoopDone, LoopResults
+from .session import AgentSession, Routine, pause, refuse_overspent
+from .sub_agents import SubAgentAnswer, ask_agent, runs_alone
+from .tools import find_named, mapping_of, run_batch
+from .writes import PayloadMerge, Write, writes_of
 
 
-class _Rounds:
+class _Iterations:
     """What the iterations of one loop share.
 
     Attributes:
@@ -37,16 +37,16 @@ class _Rounds:
 
     """
 
-    def __init__(self, session: Session, does: ActionCall | Ask, path: str, *, together: bool = False) -> None:
+    def __init__(self, session: AgentSession, does: ActionCall | Ask, path: str, *, together: bool = False) -> None:
         self.session, self.does, self.path = session, does, path
         self.warnings: list[str] = []
         self.failed: int | None = None
         self.fault = ""
-        self.merged = Merged(session.payload, session.agent.allowed, together=together)
+        self.merged = PayloadMerge(session.payload, session.agent.allowed, together=together)
         crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
         self.results = LoopResults(session.family.numbers, crush=crush, shown=shown)
 
-    def act(self, names: Names) -> Any:
+    def act(self, names: ReferenceNames) -> Any:
         """What is done, with its references resolved."""
         if isinstance(self.does, ActionCall):
             return replace(self.does, params=self._resolved(self.does.params, names))
@@ -58,10 +58,10 @@ class _Rounds:
             context=self._resolved(self.does.context, names),
         )
 
-    def _resolved(self, value: Any, names: Names) -> Any:
-        return resolved(value, names, self.warnings, self.merged.give)
+    def _resolved(self, value: Any, names: ReferenceNames) -> Any:
+        return resolve(value, names, self.warnings, self.merged.give)
 
-    def took(self, index: int, names: Names, outcome: Outcome, writes: tuple[Write, ...]) -> Doing:
+    def took(self, index: int, names: ReferenceNames, outcome: ActionOutcome, writes: tuple[Write, ...]) -> Routine:
         """Note an outcome, and merge what it writes."""
         if not outcome.ok and self.failed is None:
             self.failed, self.fault = index, outcome.told or outcome.code
@@ -73,19 +73,19 @@ class _Rounds:
         self.session.payload = self.merged.payload
         yield from self.results.take(outcome)
 
-    def one(self, names: Names, index: int) -> Doing:
+    def one(self, names: ReferenceNames, index: int) -> Routine:
         """One iteration by itself; gives its outcome."""
         act = self.act(names)
         if isinstance(act, ActionCall):
             outcomes = yield from run_batch(self.session, (act,), 1)
-            asked = Asked(outcomes[0])
+            asked = SubAgentAnswer(outcomes[0])
         else:
             self.merged.give(self.session.payload)
             asked = yield from ask_agent(self.session, act, self.session.payload, f"{self.path}[{index}]")
         yield from self.took(index, names, asked.outcome, asked.writes)
         return asked.outcome
 
-    def left(self) -> Doing:
+    def left(self) -> Routine:
         """Note how many there were, and the first that failed."""
         yield StepLeft(self.path, "list", self.results.count)
         if self.failed is not None:
@@ -105,19 +105,19 @@ def collection_of(payload: Any, named: str) -> list[Any] | None:
         return static_list(named.strip()[len("static:") :])
     bare = named.strip()
     bare = bare[len("payload.") :] if bare.lower().startswith("payload.") else bare
-    path = parsed(bare)
-    items = MISSING if path is None else looked_up(payload, path)
+    path = parse_path(bare)
+    items = MISSING if path is None else look_up(payload, path)
     return items if isinstance(items, list) else None
 
 
-def for_each(session: Session, loop: ForEach, path: str) -> Doing:
+def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
     """The loop's ``LoopDone``, or a sentence on why it cannot begin."""
     items = collection_of(session.payload, loop.collection)
     if items is None:
         return f'Collection path "{loop.collection}" not an array'
     left, items = max(0, len(items) - loop.most), list(items[: loop.most])
     yield StepEntered(path, f"ForEach over {len(items)} of {loop.collection}"[:300])
-    rounds = _Rounds(session, loop.does, path, together=loop.parallel)
+    rounds = _Iterations(session, loop.does, path, together=loop.parallel)
     if left:
         told = f"the last {left:,} of {left + len(items):,} items were left out, since maxIterations is {loop.most:,}"
         rounds.warnings.append(told)
@@ -139,30 +139,30 @@ def for_each(session: Session, loop: ForEach, path: str) -> Doing:
     return rounds.done("ForEach", loop.collection, stopped)
 
 
-def _between(session: Session, delay_ms: int) -> Doing:
+def _between(session: AgentSession, delay_ms: int) -> Routine:
     """Before an iteration, or a batch of them."""
     yield from (pause(session, delay_ms / 1_000) if delay_ms else refuse_overspent(session))
 
 
-def _width(session: Session, loop: ForEach) -> int:
+def _width(session: AgentSession, loop: ForEach) -> int:
     """How many iterations are begun before their answers are looked at."""
     return loop.width if loop.parallel else 1
 
 
-def _batch(rounds: _Rounds, named: list[Names], start: int, loop: ForEach, before: Any) -> Doing:
+def _batch(rounds: _Iterations, named: list[ReferenceNames], start: int, loop: ForEach, before: Any) -> Routine:
     session, acts = rounds.session, [rounds.act(names) for names in named]
-    asked: list[Asked]
+    asked: list[SubAgentAnswer]
     if isinstance(loop.does, ActionCall):
-        action = found(loop.does.name, session.agent.actions, "action")
+        action = find_named(loop.does.name, session.agent.actions, "action")
         alone = isinstance(action, str) or not action.parallel or action.max_runs is not None
         if alone:
             asked = []
             for act in acts:
                 outcomes = yield from run_batch(session, (act,), 1)
-                asked.append(Asked(outcomes[0]))
+                asked.append(SubAgentAnswer(outcomes[0]))
         else:
             outcomes = yield from run_batch(session, tuple(acts), loop.width)
-            asked = [Asked(outcome) for outcome in outcomes]
+            asked = [SubAgentAnswer(outcome) for outcome in outcomes]
     elif runs_alone(session, loop.does.name):
         asked = []
         for index, act in enumerate(acts, start):
@@ -178,18 +178,18 @@ def _batch(rounds: _Rounds, named: list[Names], start: int, loop: ForEach, befor
         yield from rounds.took(index, names, each.outcome, each.writes)
 
 
-def _names(session: Session, loop: ForEach, item: Any, index: int, payload: Any) -> Names:
+def _names(session: AgentSession, loop: ForEach, item: Any, index: int, payload: Any) -> ReferenceNames:
     values = {loop.item: item, loop.index: index, "payload": payload, "data": session.data or {}}
-    return Names(values, (loop.item, loop.index))
+    return ReferenceNames(values, (loop.item, loop.index))
 
 
-def while_(session: Session, loop: While, path: str) -> Doing:
+def run_while(session: AgentSession, loop: While, path: str) -> Routine:
     """The loop's ``LoopDone``, or a sentence on why it cannot begin."""
-    fault = unparsable(loop.condition)
+    fault = syntax_fault(loop.condition)
     if fault:
         return f"{fault} (condition: {loop.condition[:200]})"
     yield StepEntered(path, f"While {loop.condition}"[:300])
-    rounds, stopped, results, errors = _Rounds(session, loop.does, path), "", list[Any](), list[Any]()
+    rounds, stopped, results, errors = _Iterations(session, loop.does, path), "", list[Any](), list[Any]()
     looks_back = "results" in loop.condition, "errors" in loop.condition
     for index in range(loop.most):
         attempt = {"attemptNumber": index + 1, "totalAttempts": loop.most}
@@ -203,7 +203,7 @@ def while_(session: Session, loop: While, path: str) -> Doing:
             break
         yield from _between(session, loop.delay_ms if index else 0)
         values = {loop.item: attempt, "index": index, "payload": session.payload, "data": session.data or {}}
-        outcome = yield from rounds.one(Names(values, (loop.item, "index")), index)
+        outcome = yield from rounds.one(ReferenceNames(values, (loop.item, "index")), index)
         results += [outcome.value] if looks_back[0] else []
         errors += [outcome.told or outcome.code] if looks_back[1] and not outcome.ok else []
         if not outcome.ok and not loop.continue_on_error:

@@ -18,14 +18,14 @@ MOST_STEPS = 100
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]|\[\"([^\"\]]+)\"\]|\['([^'\]]+)'\]")
 
 
-class Missing:
+class AbsentValue:
     """Nothing stands at a place; the one value of it is ``MISSING``."""
 
 
-MISSING = Missing()
+MISSING = AbsentValue()
 
 
-def parsed(text: str) -> Path | None:
+def parse_path(text: str) -> Path | None:
     """The path of ``text``, or None, also beyond 100 steps; the empty text and ``$`` are the whole value."""
     text = text.strip()
     if text in ("", "$", "*"):
@@ -43,7 +43,7 @@ def parsed(text: str) -> Path | None:
     return tuple(found)
 
 
-def spelled(path: Path) -> str:
+def path_text(path: Path) -> str:
     """The path as text."""
     made = ""
     for step in path:
@@ -51,7 +51,7 @@ def spelled(path: Path) -> str:
     return made
 
 
-def looked_up(value: Any, path: Path) -> Any:
+def look_up(value: Any, path: Path) -> Any:
     """What stands there, or ``MISSING``."""
     for step in path:
         if isinstance(value, dict) and str(step) in value:
@@ -93,7 +93,7 @@ class Rule(Struct, frozen=True):
         return f"`{'.'.join(self.steps)}`{some}"
 
 
-def parsed_rule(text: str) -> Rule | str:
+def parse_rule(text: str) -> Rule | str:
     """The rule, or what is wrong with it."""
     path, colon, rest = text.strip().rpartition(":")
     path, named = (path, rest) if colon else (rest, "")
@@ -107,12 +107,12 @@ def parsed_rule(text: str) -> Rule | str:
     return Rule(("**",) if steps == ("*",) else steps, operations)
 
 
-def denied(rules: tuple[Rule, ...], path: Path, operation: Operation) -> str:
+def denial(rules: tuple[Rule, ...], path: Path, operation: Operation) -> str:
     """Why the operation is not allowed there; empty where it is. No rules allow everything."""
     steps = tuple(map(str, path))
     if not rules or any(operation in rule.operations and _covers(rule.steps, steps) for rule in rules):
         return ""
-    return f"Operation denied: Cannot {operation} '{spelled(path)}' - operation '{operation}' not allowed"
+    return f"Operation denied: Cannot {operation} '{path_text(path)}' - operation '{operation}' not allowed"
 
 
 def _covers(rule: tuple[str, ...], path: tuple[str, ...]) -> bool:
@@ -149,7 +149,7 @@ class Draft:
             return
         holder = self.value = self._fit(self.value, path[0])
         for step, after in pairwise(path):
-            inner = self._fit(looked_up(holder, (step,)), after)
+            inner = self._fit(look_up(holder, (step,)), after)
             _store(holder, step, inner)
             holder = inner
         _store(holder, path[-1], new)
@@ -159,7 +159,7 @@ class Draft:
         *way, last = path
         holder = self.value = self._copied(self.value)
         for step in way:
-            inner = self._copied(looked_up(holder, (step,)))
+            inner = self._copied(look_up(holder, (step,)))
             _store(holder, step, inner)
             holder = inner
         del holder[index_of(last) if isinstance(holder, list) else str(last)]
@@ -188,7 +188,7 @@ class Draft:
 def _store(holder: Any, step: str | int, value: Any) -> None:
     if isinstance(holder, dict):
         holder[str(step)] = value
-    elif looked_up(holder, (step,)) is MISSING:
+    elif look_up(holder, (step,)) is MISSING:
         holder.append(value)
     else:
         holder[index_of(step)] = value

@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from .paths import MISSING, Draft, Operation, Path, Rule, denied, looked_up, spelled
+from .paths import MISSING, Draft, Operation, Path, Rule, denial, look_up, path_text
 
 DELETE = "__DELETE__"
 WORDS = ("newElements", "updateElements", "removeElements", "replaceElements", "reasoning")
 
 
-class Change(Struct, frozen=True):
+class PayloadChange(Struct, frozen=True):
     """What came of a request.
 
     Attributes:
@@ -31,7 +31,7 @@ class Change(Struct, frozen=True):
     """
 
     result: Any
-    deeds: tuple[Deed, ...] = ()
+    deeds: tuple[PayloadEdit, ...] = ()
     warnings: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Change(Struct, frozen=True):
     def diff(self) -> tuple[str, ...]:
         """A line for each thing that was done."""
         signs = {"add": "+", "update": "~", "delete": "-"}
-        return tuple(f"{signs[deed.operation]} {spelled(deed.path)}" for deed in self.deeds)
+        return tuple(f"{signs[deed.operation]} {path_text(deed.path)}" for deed in self.deeds)
 
 
 def fault_of(request: Any) -> str:
@@ -60,11 +60,11 @@ def fault_of(request: Any) -> str:
     return ""
 
 
-def changed(
+def apply_change(
     payload: Any, request: dict[str, Any], rules: tuple[Rule, ...] = (), *, ignore_stray: bool = False
-) -> Change:
+) -> PayloadChange:
     """The payload with a request applied that has no fault of form."""
-    work = _Work(Draft(payload if isinstance(payload, dict) else {}), rules)
+    work = _PayloadEditor(Draft(payload if isinstance(payload, dict) else {}), rules)
     new, update, remove, replace = (dict(request.get(word) or {}) for word in WORDS[:-1])
     if not ignore_stray:
         work.adopt_stray(request, new, update, (remove, replace))
@@ -79,25 +79,25 @@ def changed(
     for key, value in new.items():
         work.added((key,), value)
     deeds = tuple(work.deeds)
-    return Change(work.result, deeds, tuple(dict.fromkeys(work.warnings)), flags_of(deeds), tuple(work.blocked))
+    return PayloadChange(work.result, deeds, tuple(dict.fromkeys(work.warnings)), flags_of(deeds), tuple(work.blocked))
 
 
 def write_one(draft: Draft, path: Path, value: Any, rules: tuple[Rule, ...], *, gone: bool = False) -> tuple[str, ...]:
     """Set one value at one place, or take away what stands there; what was not allowed."""
-    work = _Work(draft, rules)
-    there = looked_up(draft.value, path) is not MISSING
+    work = _PayloadEditor(draft, rules)
+    there = look_up(draft.value, path) is not MISSING
     if there or not gone:
         work.set("delete" if gone else "update" if there else "add", path, value)
     return tuple(work.blocked)
 
 
-class _Work:
+class _PayloadEditor:
     """A payload that is being changed."""
 
     def __init__(self, draft: Draft, rules: tuple[Rule, ...]) -> None:
         self.draft = draft
         self.rules = rules
-        self.deeds: list[Deed] = []
+        self.deeds: list[PayloadEdit] = []
         self.warnings: list[str] = []
         self.blocked: list[str] = []
 
@@ -106,16 +106,16 @@ class _Work:
         return self.draft.value
 
     def set(self, operation: Operation, path: Path, value: Any) -> None:
-        refused = denied(self.rules, path, operation)
+        refused = denial(self.rules, path, operation)
         if refused:
             self.blocked.append(refused)
             return
-        before = looked_up(self.result, path)
+        before = look_up(self.result, path)
         if operation == "delete":
             self.draft.take(path)
         else:
             self.draft.put(path, value)
-        self.deeds.append(Deed(operation, path, None if before is MISSING else before, value))
+        self.deeds.append(PayloadEdit(operation, path, None if before is MISSING else before, value))
 
     def adopt_stray(
         self, request: dict[str, Any], new: dict[str, Any], update: dict[str, Any], other: tuple[dict[str, Any], ...]
@@ -132,18 +132,18 @@ class _Work:
             self.warnings.append(f"Auto-corrected: '{key}' stood outside of the known words (moved to {word})")
 
     def replaced(self, path: Path, value: Any) -> None:
-        there = looked_up(self.result, path) is not MISSING
-        if there and denied(self.rules, path, "add"):  # what cannot be put there again is not taken away
-            self.blocked.append(denied(self.rules, path, "add"))
+        there = look_up(self.result, path) is not MISSING
+        if there and denial(self.rules, path, "add"):  # what cannot be put there again is not taken away
+            self.blocked.append(denial(self.rules, path, "add"))
             return
         if there:
             self.set("delete", path, None)
-        if looked_up(self.result, path) is MISSING:
-            self._begun(path, _unmarked(value))
+        if look_up(self.result, path) is MISSING:
+            self._begun(path, _without_marks(value))
 
     def _begun(self, path: Path, value: Any) -> None:
         """Add what is not there; of an object that may not be added as a whole, the members that may."""
-        if isinstance(value, dict) and denied(self.rules, path, "add") and self._may_add_within(path, value):
+        if isinstance(value, dict) and denial(self.rules, path, "add") and self._may_add_within(path, value):
             for name, member in value.items():
                 self._begun((*path, name), member)
         else:
@@ -152,12 +152,12 @@ class _Work:
     def _may_add_within(self, path: Path, value: Any) -> bool:
         members = value.items() if isinstance(value, dict) else ()
         inner = [((*path, name), member) for name, member in members]
-        return any(not denied(self.rules, place, "add") or self._may_add_within(place, each) for place, each in inner)
+        return any(not denial(self.rules, place, "add") or self._may_add_within(place, each) for place, each in inner)
 
     def added(self, path: Path, value: Any) -> None:
-        have = looked_up(self.result, path)
+        have = look_up(self.result, path)
         if have is MISSING:
-            self._begun(path, _unmarked(value))
+            self._begun(path, _without_marks(value))
         elif isinstance(have, list):
             items = value if isinstance(value, list) else [value]
             self._extended(path, items)
@@ -165,21 +165,21 @@ class _Work:
             for name, member in value.items():
                 self.added((*path, name), member)
         else:
-            key = spelled(path)
+            key = path_text(path)
             told = f"Auto-corrected: '{key}' was in newElements but already exists (treated as update)"
             self.warnings.append(told)
             self.updated(path, value)
 
     def updated(self, path: Path, value: Any, *, top: bool = False) -> None:
-        have = looked_up(self.result, path)
+        have = look_up(self.result, path)
         if isinstance(value, str) and value == DELETE:
             self._delete(path, have)
         elif have is MISSING:
             if top:
-                key = spelled(path)
+                key = path_text(path)
                 told = f"Auto-corrected: '{key}' was in updateElements but does not exist (treated as addition)"
                 self.warnings.append(told)
-            self._begun(path, _unmarked(value))
+            self._begun(path, _without_marks(value))
         elif value == {} and isinstance(value, dict):
             return
         elif isinstance(have, dict) and isinstance(value, dict):
@@ -188,7 +188,7 @@ class _Work:
         elif isinstance(have, list) and isinstance(value, list):
             self._positional(path, value, len(have))
         elif not _same(have, value):
-            self.set("update", path, _unmarked(value))
+            self.set("update", path, _without_marks(value))
 
     def _positional(self, path: Path, values: list[Any], length: int) -> None:
         marked, more = list[int](), list[Any]()
@@ -204,21 +204,21 @@ class _Work:
 
     def _extended(self, path: Path, items: list[Any]) -> None:
         """Append all at once: one by one, a long list would be copied as often as it has items."""
-        have = looked_up(self.result, path)
+        have = look_up(self.result, path)
         kept = list(have)
         for item in items:
-            place, value = (*path, len(kept)), _unmarked(item)
-            refused = denied(self.rules, place, "add")
+            place, value = (*path, len(kept)), _without_marks(item)
+            refused = denial(self.rules, place, "add")
             if refused:
                 self.blocked.append(refused)
                 continue
             kept.append(value)
-            self.deeds.append(Deed("add", place, None, value))
+            self.deeds.append(PayloadEdit("add", place, None, value))
         if len(kept) > len(have):
             self.draft.put(path, kept)
 
     def taken(self, path: Path, mark: Any) -> None:
-        have = looked_up(self.result, path)
+        have = look_up(self.result, path)
         if isinstance(mark, str) and mark == DELETE:
             self._delete(path, have)
         elif isinstance(mark, dict) and mark and isinstance(have, dict):
@@ -231,35 +231,35 @@ class _Work:
                     self.taken((*path, index), item)
             self._delete_items(path, marked)
         elif mark is not None and mark != {}:
-            self.warnings.append(f"'{spelled(path)}' in removeElements was kept: only \"{DELETE}\" removes")
+            self.warnings.append(f"'{path_text(path)}' in removeElements was kept: only \"{DELETE}\" removes")
 
     def _delete_items(self, path: Path, marked: list[int]) -> None:
         """Take items away at once, for the same reason; last ones first, as one by one they would have to be."""
-        have, gone = looked_up(self.result, path), set[int]()
+        have, gone = look_up(self.result, path), set[int]()
         for index in reversed(marked):
             place = (*path, index)
-            if index >= len(have) or denied(self.rules, place, "delete"):
-                self._delete(place, looked_up(self.result, place))
+            if index >= len(have) or denial(self.rules, place, "delete"):
+                self._delete(place, look_up(self.result, place))
                 continue
             gone.add(index)
-            self.deeds.append(Deed("delete", place, have[index]))
+            self.deeds.append(PayloadEdit("delete", place, have[index]))
         if gone:
             self.draft.put(path, [item for index, item in enumerate(have) if index not in gone])
 
     def _delete(self, path: Path, have: Any) -> None:
         if have is MISSING:
-            self.warnings.append(f"'{spelled(path)}' was to be removed and is not there")
+            self.warnings.append(f"'{path_text(path)}' was to be removed and is not there")
         else:
             self.set("delete", path, None)
 
 
-def _unmarked(value: Any) -> Any:
+def _without_marks(value: Any) -> Any:
     """A new value without marks of deletion in it."""
     match value:
         case dict():
-            return {name: _unmarked(each) for name, each in value.items() if each != DELETE}
+            return {name: _without_marks(each) for name, each in value.items() if each != DELETE}
         case list():
-            return [_unmarked(each) for each in value if each != DELETE]
+            return [_without_marks(each) for each in value if each != DELETE]
         case _:
             return value
 
@@ -280,7 +280,7 @@ _PLACEHOLDER = re.compile(
 _ENDS = ("...", "…", " etc", " etc.")
 
 
-class Deed(Struct, frozen=True):
+class PayloadEdit(Struct, frozen=True):
     """One thing that was done to a payload; ``before`` and ``after`` are None where nothing stood or stands."""
 
     operation: Operation
@@ -289,19 +289,19 @@ class Deed(Struct, frozen=True):
     after: Any = None
 
 
-def flags_of(deeds: tuple[Deed, ...]) -> tuple[str, ...]:
+def flags_of(deeds: tuple[PayloadEdit, ...]) -> tuple[str, ...]:
     """What somebody should look at again, a sentence each."""
     return tuple(flag for deed in deeds for flag in _flags(deed))
 
 
-def _flags(deed: Deed) -> Iterator[str]:
-    place = spelled(deed.path)
+def _flags(deed: PayloadEdit) -> Iterator[str]:
+    place = path_text(deed.path)
     if deed.operation == "delete":
         if deed.before not in (None, "", [], {}):
             yield f"'{place}' was removed and was not empty"
         return
     if deed.operation == "update":
-        yield from _shrunk(place, deed.before, deed.after)
+        yield from _shrinkage(place, deed.before, deed.after)
         if deed.before is not None and deed.after is not None and _kind(deed.before) != _kind(deed.after):
             yield f"'{place}' was {_kind(deed.before)} and is {_kind(deed.after)}"
     for text in _texts(deed.after):
@@ -310,7 +310,7 @@ def _flags(deed: Deed) -> Iterator[str]:
             return
 
 
-def _shrunk(place: str, before: Any, after: Any) -> Iterator[str]:
+def _shrinkage(place: str, before: Any, after: Any) -> Iterator[str]:
     if isinstance(before, str) and isinstance(after, str) and len(before) >= _WORTH_CHARS:
         lost = 1 - len(after) / len(before)
         if lost > 1 - _CUT:

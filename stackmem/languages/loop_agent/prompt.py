@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from stackmem.core.text import clip_chars
 
-from .tree import Action, Agent
+from .tree import Agent, AgentAction
 
 RUNTIME = "__agentTypePromptParams"
 _TYPES = {
@@ -197,7 +197,7 @@ COMMANDS = """## Commands
 ```"""
 
 
-def kept_for(turns: int, *, changes: bool) -> str:
+def results_rule(turns: int, *, changes: bool) -> str:
     """How long a loop's results are shown; the engine and the prompt say the same number."""
     shown = {0: "not shown at all", 1: "shown for ONE turn only"}.get(turns, f"shown for {turns} turns only")
     store = "you must store with `payloadChangeRequest` in your next response, or let `outputMapping` write it"
@@ -287,13 +287,13 @@ def _capabilities(agent: Agent, params: PromptParams, parent: str, described: di
     elif agent.sub_agents:
         yield f"# Role: top-level agent\nYou have {len(agent.sub_agents)} sub-agents. Hand on what fits them."
     if agent.sub_agents:
-        yield _listed(
+        yield _list_rows(
             f"## Sub-agents ({len(agent.sub_agents)})\nOne at a time. That one is done does not mean that you are.",
             [f"- **{sub.name}**: {described.get(sub.name, '')}".rstrip(": ") for sub in agent.sub_agents],
             params.most_sub_agents,
         )
     if agent.actions:
-        yield _listed(
+        yield _list_rows(
             f"## Actions ({len(agent.actions)})\nIndependent ones go into one response. A failed one may be tried "
             "again with other parameters, at most three times.",
             [_action(action) for action in agent.actions],
@@ -318,13 +318,13 @@ def _steps(agent: Agent, params: PromptParams, parent: str) -> Iterator[str]:
     yield f"- `Retry`: think on in another turn{expand}"
 
 
-def _listed(head: str, rows: list[str], most: int) -> str:
+def _list_rows(head: str, rows: list[str], most: int) -> str:
     shown = rows if most < 0 else rows[:most]
     left = len(rows) - len(shown)
     return "\n".join([head, *shown, *([f"({left} more, not described here)"] if left else [])])
 
 
-def _action(action: Action) -> str:
+def _action(action: AgentAction) -> str:
     text = f"- **{action.name}**: {action.description}".rstrip(": ")
     if action.params:
         text += f"\n  params: {json.dumps(action.params, ensure_ascii=False, sort_keys=True)}"
@@ -353,7 +353,7 @@ def _definition(agent: Agent, params: PromptParams, parent: str, given: dict[str
     if agent.sub_agents:
         rules.append("- `terminateAfter`: usually false; look at a sub-agent's result before you end")
     if params["includeForEachDocs"] or params["includeWhileDocs"]:
-        rules.append(kept_for(agent.loop_result_turns, changes=params.types["payload"]))
+        rules.append(results_rule(agent.loop_result_turns, changes=params.types["payload"]))
     if not agent.sub_agents:
         rules.append("- There are no sub-agents")
     if not agent.actions:

@@ -25,10 +25,10 @@ from stackmem.languages.frame.yaml_tree import (
 from stackmem.languages.language import Reading
 from stackmem.languages.operations import Source
 
-from .paths import Rule, parsed_rule
+from .paths import Rule, parse_rule
 from .prompt import unknown_params
-from .tools import near
-from .tree import MOST_FAILURES, MOST_ITERATIONS, Action, Agent, Expiry, Fault, Limits, SubAgent
+from .tools import nearest_name
+from .tree import MOST_FAILURES, MOST_ITERATIONS, Agent, AgentAction, AgentLimits, DefinitionFault, Expiry, SubAgent
 from .writes import mapping_fault
 
 AGENT_KEYS = (
@@ -45,20 +45,20 @@ MOST_DEPTH = 8
 """Agents inside of one another."""
 
 
-def load_agent(text: str) -> tuple[Agent | None, tuple[Fault, ...]]:
+def load_agent(text: str) -> tuple[Agent | None, tuple[DefinitionFault, ...]]:
     """The agent, and what is wrong; None where the text is no YAML or no mapping."""
     try:
         tree = parse_yaml(text)
     except YamlError as error:
-        return None, (Fault(error.place, "syntax", error.message),)
+        return None, (DefinitionFault(error.place, "syntax", error.message),)
     if not isinstance(tree, Table):
-        return None, (Fault(tree.place, "schema", "an agent's definition is a mapping"),)
-    faults: list[Fault] = []
+        return None, (DefinitionFault(tree.place, "schema", "an agent's definition is a mapping"),)
+    faults: list[DefinitionFault] = []
     return _agent(tree, faults, 0), tuple(faults)
 
 
-def _agent(tree: Tree, faults: list[Fault], depth: int) -> Agent:
-    shape = Shape(tree, "the agent", AGENT_KEYS, faults)
+def _agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> Agent:
+    shape = MappingReader(tree, "the agent", AGENT_KEYS, faults)
     actions = tuple(_action(each, faults) for each in shape.items("actions"))
     subs = tuple(_sub_agent(each, faults, depth) for each in shape.items("sub_agents"))
     _doubles(shape, "action", [(each.name, each.places.get("name", shape.place)) for each in actions])
@@ -84,7 +84,7 @@ def _agent(tree: Tree, faults: list[Fault], depth: int) -> Agent:
     )
 
 
-def _doubles(shape: Shape, kind: str, named: list[tuple[str, Place]]) -> None:
+def _doubles(shape: MappingReader, kind: str, named: list[tuple[str, Place]]) -> None:
     seen: set[str] = set()
     for name, place in named:
         if name.lower() in seen:
@@ -92,8 +92,8 @@ def _doubles(shape: Shape, kind: str, named: list[tuple[str, Place]]) -> None:
         seen.add(name.lower())
 
 
-def _action(tree: Tree, faults: list[Fault]) -> Action:
-    shape = Shape(tree, "an action", ACTION_KEYS, faults)
+def _action(tree: Tree, faults: list[DefinitionFault]) -> AgentAction:
+    shape = MappingReader(tree, "an action", ACTION_KEYS, faults)
     most = shape.count("max_runs", None)
     least = shape.count("min_runs", 0)
     if most is not None and least > most:
@@ -103,7 +103,7 @@ def _action(tree: Tree, faults: list[Fault]) -> Action:
     told = "" if mapping is None else mapping_fault(value)
     if told:
         shape.fault(shape.at("output_mapping"), "bad-path", told)
-    return Action(
+    return AgentAction(
         name=shape.text("name", "action", needed=True),
         tool=shape.text("tool", "shell", needed=True),
         description=shape.text("description"),
@@ -118,8 +118,8 @@ def _action(tree: Tree, faults: list[Fault]) -> Action:
     )
 
 
-def _sub_agent(tree: Tree, faults: list[Fault], depth: int) -> SubAgent:
-    shape = Shape(tree, "a sub-agent", SUB_AGENT_KEYS, faults)
+def _sub_agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> SubAgent:
+    shape = MappingReader(tree, "a sub-agent", SUB_AGENT_KEYS, faults)
     inline = shape.tree("inline")
     file = shape.text("file")
     if (inline is None) == (not file):
@@ -138,13 +138,13 @@ def _sub_agent(tree: Tree, faults: list[Fault], depth: int) -> SubAgent:
     )
 
 
-def _allowed(shape: Shape) -> tuple[Rule, ...]:
+def _allowed(shape: MappingReader) -> tuple[Rule, ...]:
     found = []
     for tree in shape.items("allowed_paths"):
         if not isinstance(tree, Scalar) or not isinstance(tree.value, str):
             shape.fault(tree.place, "bad-path", "an allowed path is a text")
             continue
-        rule = parsed_rule(tree.value)
+        rule = parse_rule(tree.value)
         if isinstance(rule, str):
             shape.fault(tree.place, "bad-path", rule)
         else:
@@ -152,12 +152,12 @@ def _allowed(shape: Shape) -> tuple[Rule, ...]:
     return tuple(found)
 
 
-def _limits(shape: Shape, faults: list[Fault]) -> Limits:
+def _limits(shape: MappingReader, faults: list[DefinitionFault]) -> AgentLimits:
     tree = shape.tree("limits")
     if tree is None:
-        return Limits()
-    limits = Shape(tree, "`limits`", LIMIT_KEYS, faults)
-    return Limits(
+        return AgentLimits()
+    limits = MappingReader(tree, "`limits`", LIMIT_KEYS, faults)
+    return AgentLimits(
         iterations=limits.count("iterations", MOST_ITERATIONS, MOST_ITERATIONS, 1),
         tokens=limits.count("tokens", None),
         failures=limits.count("failures", MOST_FAILURES, 100, 1),
@@ -167,11 +167,11 @@ def _limits(shape: Shape, faults: list[Fault]) -> Limits:
     )
 
 
-def _expiry(shape: Shape, faults: list[Fault]) -> Expiry | None:
+def _expiry(shape: MappingReader, faults: list[DefinitionFault]) -> Expiry | None:
     tree = shape.tree("expires")
     if tree is None:
         return None
-    found = Shape(tree, "`expires`", EXPIRY_KEYS, faults)
+    found = MappingReader(tree, "`expires`", EXPIRY_KEYS, faults)
     return Expiry(
         turns=found.count("turns", 3),
         mode=found.word("mode", ("none", "remove", "compact"), "remove"),
@@ -190,7 +190,7 @@ _MOST_MEANT = 50
 """Findings after which no more is guessed at, so that a file of strange keys is read in a moment."""
 
 
-class Shape:
+class MappingReader:
     """One mapping; faults gather in a list that all mappings of a file share.
 
     Attributes:
@@ -198,7 +198,7 @@ class Shape:
 
     """
 
-    def __init__(self, tree: Tree, says: str, keys: tuple[str, ...], faults: list[Fault]) -> None:
+    def __init__(self, tree: Tree, says: str, keys: tuple[str, ...], faults: list[DefinitionFault]) -> None:
         self.place, self.says, self._faults = tree.place, says, faults
         self._table = tree if isinstance(tree, Table) else Table(tree.place, ())
         if not isinstance(tree, Table):
@@ -207,12 +207,12 @@ class Shape:
             self.fault(key.place, "schema", f"`{key.value}` stands twice in {says}")
         for key, _ in self._table.pairs:
             if key.value not in keys:
-                meant = near(str(key.value), keys) if len(faults) < _MOST_MEANT else ""
+                meant = nearest_name(str(key.value), keys) if len(faults) < _MOST_MEANT else ""
                 told = f"did you mean `{meant}`?" if meant else f"known: {', '.join(keys)}"
                 self.fault(key.place, "schema", f"{says} has no `{str(key.value)[:80]}`; {told}")
 
     def fault(self, place: Place, code: str, message: str, *, warning: bool = False) -> None:
-        self._faults.append(Fault(place, code, message, warning))
+        self._faults.append(DefinitionFault(place, code, message, warning))
 
     def at(self, key: str) -> Place:
         tree = self._table.get(key)
@@ -304,25 +304,25 @@ BUILT_IN = ("shell", "read_file", "write_file", "list_files", "make_directory")
 Files = dict[tuple[str, str], tuple[str, Agent]]
 
 
-class Broken(Exception):  # noqa: N818 - a finding, told as a halt
+class BrokenDefinition(Exception):  # noqa: N818 - a finding, told as a halt
     """A definition that cannot be used; the message has its place, its line and a caret."""
 
 
-class Loaded(Struct, frozen=True):
+class LoadedAgent(Struct, frozen=True):
     """An agent and all that it can ask."""
 
     agent: Agent
     files: Files
 
 
-def load_family(path: str, text: str) -> Reading:
+def load_agents(path: str, text: str) -> Reading:
     """The agent with all that it can ask.
 
     Raises:
         Broken: One of them is missing or has a fault.
 
     """
-    agent = _sound(path, text)
+    agent = _load_sound(path, text)
     files: Files = {}
     known: dict[str, Agent] = {path: agent}
     waiting = [(path, text, agent)]
@@ -333,13 +333,15 @@ def load_family(path: str, text: str) -> Reading:
                 continue
             found: Source = yield LoadSource(sub.file, source)
             if found.failed:
-                told = Fault(sub.place, "unknown-sub-agent", f"the file {sub.file} cannot be read ({found.failed})")
-                raise Broken(shown(source, whole, told))
+                told = DefinitionFault(
+                    sub.place, "unknown-sub-agent", f"the file {sub.file} cannot be read ({found.failed})"
+                )
+                raise BrokenDefinition(fault_report(source, whole, told))
             if found.path not in known:
-                known[found.path] = _sound(found.path, found.text)
+                known[found.path] = _load_sound(found.path, found.text)
                 waiting.append((found.path, found.text, known[found.path]))
             files[source, sub.file] = (found.path, known[found.path])
-    return Loaded(agent, files)
+    return LoadedAgent(agent, files)
 
 
 def named_files(agent: Agent) -> Iterator[SubAgent]:
@@ -351,22 +353,22 @@ def named_files(agent: Agent) -> Iterator[SubAgent]:
             yield sub
 
 
-def _sound(path: str, text: str) -> Agent:
+def _load_sound(path: str, text: str) -> Agent:
     agent, faults = load_agent(text)
     wrong = next((fault for fault in faults if not fault.warning), None)
     if wrong is not None or agent is None:
-        raise Broken(shown(path, text, wrong or faults[0]))
+        raise BrokenDefinition(fault_report(path, text, wrong or faults[0]))
     return agent
 
 
-def shown(path: str, text: str, fault: Fault) -> str:
+def fault_report(path: str, text: str, fault: DefinitionFault) -> str:
     """``path:line:column: message``, the line, and a caret under the place."""
     line = line_of(text, fault.place)
     caret = " " * (min(fault.place.column, len(line) + 1) - 1) + "^"
     return f"{path}:{fault.place.line}:{fault.place.column}: {fault.message}\n    {line}\n    {caret}"
 
 
-def every_agent(loaded: Loaded, path: str) -> Iterator[tuple[str, Agent]]:
+def every_agent(loaded: LoadedAgent, path: str) -> Iterator[tuple[str, Agent]]:
     """``(file, agent)`` of all of them, inline ones too."""
     seen: set[str] = set()
     for source, agent in [(path, loaded.agent), *loaded.files.values()]:
@@ -382,7 +384,7 @@ def _inner(source: str, agent: Agent) -> Iterator[tuple[str, Agent]]:
             yield from _inner(source, sub.inline)
 
 
-def unknown_tool(loaded: Loaded, path: str, tools: tuple[ToolSpec, ...]) -> str:
+def unknown_tool(loaded: LoadedAgent, path: str, tools: tuple[ToolSpec, ...]) -> str:
     """The first action whose tool is not there; empty where all are."""
     known = (*BUILT_IN, *(tool.name for tool in tools))
     for source, agent in every_agent(loaded, path):

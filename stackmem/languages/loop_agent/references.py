@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .paths import MISSING, looked_up, parsed
+from .paths import MISSING, look_up, parse_path
 
 MOST_CHARS = 2_000_000
 MOST_DEPTH = 150
@@ -51,7 +51,7 @@ _BRACES = re.compile(r"\{\{\s*([^{}]{1,500}?)\s*\}\}")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*(?:\.[\w$-]+|\[\d+\])*")
 
 
-class Names(Struct, frozen=True):
+class ReferenceNames(Struct, frozen=True):
     """What stands to be named in one iteration.
 
     Attributes:
@@ -65,15 +65,15 @@ class Names(Struct, frozen=True):
 
     def find(self, text: str) -> Any:
         """What a reference gives, or ``MISSING``."""
-        path = parsed(text)
+        path = parse_path(text)
         if not path or not isinstance(path[0], str):
             return MISSING
         head = next((name for name in self.values if name == path[0]), None)
         head = head or next((name for name in self.values if name.lower() == path[0].lower()), None)
-        return MISSING if head is None else looked_up(self.values[head], path[1:])
+        return MISSING if head is None else look_up(self.values[head], path[1:])
 
 
-def resolved(value: Any, names: Names, warnings: list[str], give: Callable[[Any], object] = id) -> Any:
+def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callable[[Any], object] = id) -> Any:
     """``value`` with every reference in it resolved, at any depth; keys stay.
 
     Args:
@@ -86,20 +86,20 @@ def resolved(value: Any, names: Names, warnings: list[str], give: Callable[[Any]
             give(found)
             return found
         case list():
-            return [resolved(each, names, warnings, give) for each in value]
+            return [resolve(each, names, warnings, give) for each in value]
         case dict():
-            return {name: resolved(each, names, warnings, give) for name, each in value.items()}
+            return {name: resolve(each, names, warnings, give) for name, each in value.items()}
         case _:
             return value
 
 
-def _text(text: str, names: Names, warnings: list[str]) -> Any:
+def _text(text: str, names: ReferenceNames, warnings: list[str]) -> Any:
     whole = _BRACES.fullmatch(text.strip())
     if whole:
         found = names.find(whole[1])
-        return _unresolved(whole[1], warnings) if found is MISSING else found
+        return _warn_unresolved(whole[1], warnings) if found is MISSING else found
     if "{{" in text:
-        return _filled(text, names, warnings)
+        return _fill(text, names, warnings)
     bare = text.strip()
     if not _WORD.fullmatch(bare):
         return text
@@ -110,11 +110,11 @@ def _text(text: str, names: Names, warnings: list[str]) -> Any:
     found = names.find(bare)
     if found is not MISSING:
         return found
-    _unresolved(bare, warnings)
+    _warn_unresolved(bare, warnings)
     return text
 
 
-def _filled(text: str, names: Names, warnings: list[str]) -> str:
+def _fill(text: str, names: ReferenceNames, warnings: list[str]) -> str:
     """The text with its references filled in, as long as it stays within what a value may be."""
     size = len(text)
 
@@ -132,14 +132,14 @@ def _filled(text: str, names: Names, warnings: list[str]) -> str:
     return _BRACES.sub(one, text)
 
 
-def _inside(text: str, names: Names, warnings: list[str]) -> str:
+def _inside(text: str, names: ReferenceNames, warnings: list[str]) -> str:
     found = names.find(text)
     if found is MISSING:
-        return _unresolved(text, warnings)
+        return _warn_unresolved(text, warnings)
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
-def _unresolved(text: str, warnings: list[str]) -> str:
+def _warn_unresolved(text: str, warnings: list[str]) -> str:
     told = f"'{text[:80]}' stands for nothing here and was taken as it is written"
     if told not in warnings and len(warnings) < 50:
         warnings.append(told)

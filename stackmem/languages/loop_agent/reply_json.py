@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import line_and_column, strict_value
 
-from .paths import Path, parsed
+from .paths import Path, parse_path
 
 MOST_CHARS = 1_000_000
 
@@ -26,7 +26,7 @@ _LAST_COMMA = re.compile(r'"(?:[^"\\\n]+|\\.)*"?|[\[{:,](?:\s*,)+|,(?=\s*[\]}])'
 _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
-class Found(Struct, frozen=True):
+class ReplyObject(Struct, frozen=True):
     """What a reply holds.
 
     Attributes:
@@ -43,25 +43,25 @@ class Found(Struct, frozen=True):
     repairs: tuple[str, ...] = ()
 
 
-def read_object(reply: str) -> Found:
+def read_object(reply: str) -> ReplyObject:
     """The one object of a reply."""
     if len(reply) > MOST_CHARS:
         told = f"the reply has {len(reply):,} characters, at most {MOST_CHARS:,} are read"
-        return Found(None, "", f"{told} ({line_and_column(reply, MOST_CHARS)})")
-    text, repairs = _unwrapped(reply)
-    value, fault = _loaded(text)
+        return ReplyObject(None, "", f"{told} ({line_and_column(reply, MOST_CHARS)})")
+    text, repairs = _unwrap(reply)
+    value, fault = _load(text)
     if fault:
-        cleaned, found = _cleaned(text)
+        cleaned, found = _clean(text)
         if found:
             text, repairs = cleaned, [*repairs, *found]
-            value, fault = _loaded(text)
+            value, fault = _load(text)
     if not fault and not isinstance(value, dict):
         begins = line_and_column(text, len(text) - len(text.lstrip()))
         fault = f"it is {_kind(value)} and not one JSON object ({begins})"
-    return Found(None, text, fault) if fault else Found(value, text, repairs=tuple(repairs))
+    return ReplyObject(None, text, fault) if fault else ReplyObject(value, text, repairs=tuple(repairs))
 
 
-def _unwrapped(reply: str) -> tuple[str, list[str]]:
+def _unwrap(reply: str) -> tuple[str, list[str]]:
     """The reply without the space and the fence around it, each character at its place; and what was taken off."""
     end, repairs = len(reply.rstrip()), list[str]()
     start = len(reply) - len(reply.lstrip("\ufeff").lstrip())
@@ -76,22 +76,22 @@ def _blank(text: str) -> str:
     return _NOT_A_BREAK.sub(" ", text)
 
 
-def _loaded(text: str) -> tuple[Any, str]:
+def _load(text: str) -> tuple[Any, str]:
     try:
         return strict_value(text, one_each=True, whole=True), ""
     except json.JSONDecodeError as error:
         return None, f"it is not one JSON object: {error.msg} at line {error.lineno}, column {error.colno}"
 
 
-def _cleaned(text: str) -> tuple[str, list[str]]:
+def _clean(text: str) -> tuple[str, list[str]]:
     """The text with comments and trailing commas blanked, and what that was."""
-    bare = _COMMENT.sub(_blanked, text)
-    cleaned = _LAST_COMMA.sub(_blanked, bare)
+    bare = _COMMENT.sub(_blank_match, text)
+    cleaned = _LAST_COMMA.sub(_blank_match, bare)
     found = ["comments were taken out"] if bare != text else []
     return cleaned, [*found, "trailing commas were taken out"] if cleaned != bare else found
 
 
-def _blanked(match: re.Match[str]) -> str:
+def _blank_match(match: re.Match[str]) -> str:
     """A comment or a comma that nothing follows; texts, and commas that nothing precedes, stay."""
     return _blank(match[0]) if match[0] == "," or match[0][0] == "/" else match[0]
 
@@ -123,7 +123,7 @@ class Misfit(Exception):  # noqa: N818 - a finding that is told to the model
 
     def __init__(self, told: str, place: str | None = None) -> None:
         super().__init__(told)
-        self.path: Path = parsed(_BEHIND_PLACE.split(told, 1)[0] if place is None else place) or ()
+        self.path: Path = parse_path(_BEHIND_PLACE.split(told, 1)[0] if place is None else place) or ()
 
 
 def member(value: dict[str, Any], name: str, kind: type, place: str, default: Any) -> Any:
@@ -141,7 +141,7 @@ def member(value: dict[str, Any], name: str, kind: type, place: str, default: An
     return found
 
 
-def needed(value: dict[str, Any], name: str, kind: type, place: str) -> Any:
+def required_member(value: dict[str, Any], name: str, kind: type, place: str) -> Any:
     """As ``member``, but it must be there, a text not empty."""
     found = member(value, name, kind, place, None)
     if found is None or (kind is str and not found.strip()):

@@ -23,8 +23,8 @@ from msgspec import Struct
 from stackmem.core.strict_json import line_and_column, offset_of
 
 from . import commands, payload
-from .forms import Form, read_form
-from .reply_json import Misfit, count, kind_of, member, needed, read_object, word
+from .forms import ResponseForm, read_form
+from .reply_json import Misfit, count, kind_of, member, read_object, required_member, word
 from .writes import mapping_fault
 
 MOST_ROUNDS = 100_000
@@ -75,7 +75,7 @@ class While(Struct, frozen=True):
     delay_ms: int = 0
 
 
-def for_each(value: dict[str, Any], place: str) -> ForEach:
+def read_for_each(value: dict[str, Any], place: str) -> ForEach:
     """Read one.
 
     Raises:
@@ -86,7 +86,7 @@ def for_each(value: dict[str, Any], place: str) -> ForEach:
     if item.lower() == index.lower():
         raise Misfit(f"{place}.indexVariable must not be the item variable")
     return ForEach(
-        collection=needed(value, "collectionPath", str, place),
+        collection=required_member(value, "collectionPath", str, place),
         does=_does(value, place),
         item=item,
         index=index,
@@ -98,7 +98,7 @@ def for_each(value: dict[str, Any], place: str) -> ForEach:
     )
 
 
-def while_(value: dict[str, Any], place: str) -> While:
+def read_while(value: dict[str, Any], place: str) -> While:
     """Read one; its condition is looked at when it begins.
 
     Raises:
@@ -109,7 +109,7 @@ def while_(value: dict[str, Any], place: str) -> While:
     if item.lower() == "index":
         raise Misfit(f"{place}.itemVariable must not be index, which counts the iterations")
     return While(
-        condition=needed(value, "condition", str, place),
+        condition=required_member(value, "condition", str, place),
         does=_does(value, place),
         item=item,
         most=count(value, "maxIterations", place, 100, 0, MOST_ROUNDS),
@@ -118,7 +118,7 @@ def while_(value: dict[str, Any], place: str) -> While:
     )
 
 
-def action_call(value: Any, place: str) -> ActionCall:
+def read_action_call(value: Any, place: str) -> ActionCall:
     """Read one action.
 
     Raises:
@@ -131,10 +131,10 @@ def action_call(value: Any, place: str) -> ActionCall:
     told = "" if mapping is None else mapping_fault(mapping)
     if told:
         raise Misfit(f"{place}.outputMapping: {told}")
-    return ActionCall(needed(value, "name", str, place), member(value, "params", dict, place, {}), mapping)
+    return ActionCall(required_member(value, "name", str, place), member(value, "params", dict, place, {}), mapping)
 
 
-def ask(value: dict[str, Any], place: str) -> Ask:
+def read_ask(value: dict[str, Any], place: str) -> Ask:
     """Read a request to a sub-agent.
 
     Raises:
@@ -142,8 +142,8 @@ def ask(value: dict[str, Any], place: str) -> Ask:
 
     """
     return Ask(
-        needed(value, "name", str, place),
-        needed(value, "message", str, place),
+        required_member(value, "name", str, place),
+        required_member(value, "message", str, place),
         member(value, "templateParameters", dict, place, {}),
         value.get("context"),
         member(value, "terminateAfter", bool, place, default=False),
@@ -154,7 +154,7 @@ def _does(value: dict[str, Any], place: str) -> ActionCall | Ask:
     action, sub = (member(value, name, dict, place, None) for name in ("action", "subAgent"))
     if (action is None) == (sub is None):
         raise Misfit(f"{place} must have either action or subAgent")
-    return action_call(action, f"{place}.action") if action is not None else ask(sub, f"{place}.subAgent")
+    return read_action_call(action, f"{place}.action") if action is not None else read_ask(sub, f"{place}.subAgent")
 
 
 def _variable(value: dict[str, Any], name: str, place: str, default: str) -> str:
@@ -180,7 +180,7 @@ class Success(Struct, frozen=True):
 
 class Chat(Struct, frozen=True):
     message: str
-    form: Form | None = None
+    form: ResponseForm | None = None
 
 
 class Actions(Struct, frozen=True):
@@ -229,7 +229,7 @@ class Response(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def understood(text: str) -> Response:
+def read_response(text: str) -> Response:
     """What the reply asks for."""
     if not text.strip():
         return Response(Failed("the reply is empty"))
@@ -256,8 +256,8 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
     if told:
         raise Misfit(told)
     form = read_form(value["responseForm"]) if value.get("responseForm") is not None else None
-    actionable = commands.actionable(value.get("actionableCommands"))
-    automatic = commands.automatic(value.get("automaticCommands"))
+    actionable = commands.read_actionable(value.get("actionableCommands"))
+    automatic = commands.read_automatic(value.get("automaticCommands"))
     next_step = member(value, "nextStep", dict, "", None)
     complete = member(value, "taskComplete", bool, "", default=False)
     if next_step is not None and _type_of(next_step, complete=complete) == "chat":
@@ -277,14 +277,14 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
     return Response(step, message, change, actionable, automatic, value.get("scratchpad"), tuple(warnings))
 
 
-def _chat(message: str, form: Form | None) -> Step:
+def _chat(message: str, form: ResponseForm | None) -> Step:
     if not message:
         raise Misfit("a Chat needs a message", "nextStep")
     return Chat(message, form)
 
 
 def _without_step(
-    message: str, reasoning: str, form: Form | None, actionable: tuple[commands.Command, ...], *, acts: bool
+    message: str, reasoning: str, form: ResponseForm | None, actionable: tuple[commands.Command, ...], *, acts: bool
 ) -> Step:
     if form is not None:
         return Chat(message or form.says, form)
@@ -321,13 +321,15 @@ def _step(step: dict[str, Any]) -> Step:
             calls = member(step, "actions", list, "nextStep", [])
             if not calls:
                 raise Misfit("Actions not specified for action type", "nextStep.actions")
-            return Actions(tuple(action_call(each, f"nextStep.actions[{index}]") for index, each in enumerate(calls)))
+            return Actions(
+                tuple(read_action_call(each, f"nextStep.actions[{index}]") for index, each in enumerate(calls))
+            )
         case "sub-agent":
-            return ask(_detail(step, "subAgent"), "nextStep.subAgent")
+            return read_ask(_detail(step, "subAgent"), "nextStep.subAgent")
         case "foreach":
-            return for_each(_detail(step, "forEach"), "nextStep.forEach")
+            return read_for_each(_detail(step, "forEach"), "nextStep.forEach")
         case "while":
-            return while_(_detail(step, "while"), "nextStep.while")
+            return read_while(_detail(step, "while"), "nextStep.while")
         case "retry":
             return _retry(step)
         case _:

@@ -17,13 +17,13 @@ from stackmem.core.requests import InvokeTool
 from stackmem.core.text import clip_chars
 from stackmem.languages.operations import ToolAnswer
 
-from .session import Doing
+from .session import Routine
 
 MOST_CHARS = 30_000
 TOLD_AFTER = 3
 
 
-class Outcome(Struct, frozen=True):
+class ActionOutcome(Struct, frozen=True):
     """What one action or sub-agent came to.
 
     Attributes:
@@ -39,38 +39,38 @@ class Outcome(Struct, frozen=True):
     told: str = ""
 
 
-def plain(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as text: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def action_text(outcome: Outcome, *, crush: bool, failures: int = 0) -> str:
+def action_text(outcome: ActionOutcome, *, crush: bool, failures: int = 0) -> str:
     """An action's result as it stands in the conversation; ``failures`` counts those of the same action so far."""
     lines = [f"## {outcome.name} {'✓' if outcome.ok else '✗'}"]
     lines.append(f"**Result:** {outcome.code}" + (f" — {outcome.told}" if outcome.told else ""))
     if outcome.value is not None:
-        lines.append(f"**Output:**\n{clip_chars(_shown(outcome, crush=crush), MOST_CHARS)}")
+        lines.append(f"**Output:**\n{clip_chars(_outcome_text(outcome, crush=crush), MOST_CHARS)}")
     if not outcome.ok and failures >= TOLD_AFTER:
         lines.append(f"This action has failed {failures} times; do not repeat it as it is, try another way.")
     return "\n".join(lines)
 
 
-def iteration_text(number: int, outcome: Outcome, *, crush: bool) -> str:
+def iteration_text(number: int, outcome: ActionOutcome, *, crush: bool) -> str:
     """An iteration's result in full."""
     told = f" — {outcome.told}" if outcome.told else ""
-    shown = _shown(outcome, crush=crush)
+    shown = _outcome_text(outcome, crush=crush)
     return f"### Iteration {number}\n{'✓' if outcome.ok else '✗'} {outcome.code}{told}\n{shown}"
 
 
-def _shown(outcome: Outcome, *, crush: bool) -> str:
-    return (crushed(outcome.value) if crush else None) or plain(outcome.value)
+def _outcome_text(outcome: ActionOutcome, *, crush: bool) -> str:
+    return (crush_json(outcome.value) if crush else None) or value_text(outcome.value)
 
 
 LEAST_CHARS = 600
 _LEAST_ROWS = 2
 
 
-def crushed(value: Any) -> str | None:
+def crush_json(value: Any) -> str | None:
     """The value as text with tables in it; None where that is no shorter than its JSON, or there is no table in it.
 
     A text that holds JSON is taken as that JSON.
@@ -85,11 +85,11 @@ def crushed(value: Any) -> str | None:
     whole = _json(value)
     if len(whole) < LEAST_CHARS:
         return None
-    text = _crushed(value)
+    text = _crush(value)
     return text if text is not None and len(text) < len(whole) else None
 
 
-def _crushed(value: Any) -> str | None:
+def _crush(value: Any) -> str | None:
     if isinstance(value, list):
         return _table(value)
     if not isinstance(value, dict):
@@ -149,7 +149,7 @@ class LoopResults:
         self._files: list[str] = []
         self._lost = ""
 
-    def take(self, outcome: Outcome) -> Doing:
+    def take(self, outcome: ActionOutcome) -> Routine:
         """Note the next outcome; what fills a file is written to it."""
         index, self.count = self.count, self.count + 1
         self.errors += not outcome.ok
@@ -168,7 +168,7 @@ class LoopResults:
         self._rows.append(row)
         self._row_bytes += size
 
-    def told(self, head: str) -> Doing:
+    def told(self, head: str) -> Routine:
         """All of them in full where they are short; else what fits of a line each, errors first, and all in files."""
         if self._sections is not None and not self._stem:
             return "\n\n".join([head, *self._sections])
@@ -182,7 +182,7 @@ class LoopResults:
             lines.append(line)
         return "\n".join(lines)
 
-    def _write(self) -> Doing:
+    def _write(self) -> Routine:
         self._stem = self._stem or f".stackmem/loop/{next(self._numbers)}"
         number = len(self._files) + 1
         file = f"{self._stem}.jsonl" if number == 1 else f"{self._stem}.{number}.jsonl"
@@ -208,10 +208,10 @@ class _Lines:
         self.shown: list[str] = []
         self._left = MOST_CHARS
 
-    def add(self, index: int, outcome: Outcome) -> None:
+    def add(self, index: int, outcome: ActionOutcome) -> None:
         if self._left < 0:
             return
-        said = plain(outcome.value if outcome.ok else (outcome.told or outcome.code))
+        said = value_text(outcome.value if outcome.ok else (outcome.told or outcome.code))
         brief = " ".join(said[: _HEAD_CHARS * 2].split())[:_HEAD_CHARS]
         self.shown.append(f"{index} {'ok' if outcome.ok else 'error'} {brief}")
         self._left -= len(self.shown[-1]) + 1

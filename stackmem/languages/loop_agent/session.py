@@ -13,11 +13,11 @@ from stackmem.core.text import mark_cut
 from stackmem.languages.operations import Say
 from stackmem.languages.questions import ReadSpending, Spending
 
-from .conversation import Conversation
+from .conversation import AgentConversation
 from .prompt import PromptParams
-from .tree import Action, Agent, Limits
+from .tree import Agent, AgentAction, AgentLimits
 
-Doing = Generator[Any, Any, Any]
+Routine = Generator[Any, Any, Any]
 MOST_DEPTH = 8
 RAN_DRY = 3
 MOST_BARE = 5
@@ -25,7 +25,7 @@ _MOST_NOTES = 50
 _NOTE_CHARS = 400
 
 
-class Ended(Exception):  # noqa: N818 - the agent's own end, not a crash
+class AgentEnded(Exception):  # noqa: N818 - the agent's own end, not a crash
     """The agent cannot go on."""
 
     def __init__(self, kind: str, reason: str) -> None:
@@ -33,7 +33,7 @@ class Ended(Exception):  # noqa: N818 - the agent's own end, not a crash
         self.kind, self.reason = kind, reason
 
 
-class Family(Struct, frozen=True):
+class RunContext(Struct, frozen=True):
     """What all agents of a run share.
 
     Attributes:
@@ -45,7 +45,7 @@ class Family(Struct, frozen=True):
 
     """
 
-    run: Callable[[Session], Doing]
+    run: Callable[[AgentSession], Routine]
     files: dict[tuple[str, str], tuple[str, Agent]]
     numbers: Iterator[int]
     window: int | None = None
@@ -65,14 +65,14 @@ class Finish(Struct, frozen=True):
     chat: bool = False
 
 
-class Shown(Struct):
+class ShownLoop(Struct):
     """A loop's results in the tail, and the turns for which they stay."""
 
     text: str
     turns: int
 
 
-class Session:
+class AgentSession:
     """An agent under way.
 
     Attributes:
@@ -85,11 +85,11 @@ class Session:
     """
 
     def __init__(
-        self, agent: Agent, family: Family, payload: Any, request: str, params: PromptParams,
+        self, agent: Agent, family: RunContext, payload: Any, request: str, params: PromptParams,
         *, path: str, source: str, depth: int = 0, data: Any = None, apart: bool = False,
     ) -> None:  # fmt: skip
         self.agent, self.family, self.payload, self.params = agent, family, payload, params
-        self.conversation = Conversation(request)
+        self.conversation = AgentConversation(request)
         self.path, self.source, self.depth, self.data, self.apart = path, source, depth, data, apart
         self.parent = ""
         self.turn = 0
@@ -101,7 +101,7 @@ class Session:
         self.fold_told = ""
         self.runs: dict[str, int] = {}
         self.failures: dict[str, int] = {}
-        self.loops: list[Shown] = []
+        self.loops: list[ShownLoop] = []
         self.watches: tuple[Any, ...] = ()
 
     @property
@@ -128,7 +128,7 @@ class Session:
         fault = first_fault(self.payload, schema) if schema else ""
         return [f"the payload does not fit its schema now: {fault}"] if fault else []
 
-    def ran(self, action: Action, *, ok: bool) -> None:
+    def ran(self, action: AgentAction, *, ok: bool) -> None:
         self.runs[action.name] = self.runs.get(action.name, 0) + 1
         self.failures[action.name] = 0 if ok else self.failures.get(action.name, 0) + 1
 
@@ -139,30 +139,30 @@ class Session:
         self.loops = [shown for shown in self.loops if shown.turns > 0]
 
 
-class Watch(Struct, frozen=True):
+class SpendingWatch(Struct, frozen=True):
     """An agent's limits, and what the run had used when it was asked."""
 
     name: str
-    limits: Limits
+    limits: AgentLimits
     before: Spending
 
 
-def watch(session: Session) -> Doing:
+def watch(session: AgentSession) -> Routine:
     """Begin to hold a sub-agent to its limits, where it has such."""
     limits = session.agent.limits
     if session.depth and (limits.usd is not None or limits.seconds is not None):
         before: Spending = yield ReadSpending(limits.seconds is not None)
-        session.watches = (*session.watches, Watch(session.agent.name, limits, before))
+        session.watches = (*session.watches, SpendingWatch(session.agent.name, limits, before))
 
 
-def refuse_overspent(session: Session, wait_seconds: float = 0.0) -> Doing:
+def refuse_overspent(session: AgentSession, wait_seconds: float = 0.0) -> Routine:
     """Look at what was used; a wait that would outlast the seconds has used them.
 
     Raises:
         Ended: An agent, or one that waits for it, has used what it may.
 
     """
-    watches: tuple[Watch, ...] = session.watches
+    watches: tuple[SpendingWatch, ...] = session.watches
     if not watches:
         return
     now: Spending = yield ReadSpending(any(each.limits.seconds is not None for each in watches))
@@ -171,17 +171,17 @@ def refuse_overspent(session: Session, wait_seconds: float = 0.0) -> Doing:
         used = now.seconds - each.before.seconds
         if seconds is not None and (used >= seconds or (wait_seconds and used + wait_seconds >= seconds)):
             waits = f", and was to wait {wait_seconds:,.1f} more" if wait_seconds else ""
-            raise Ended("Limit Reached", f"{each.name} has used {used:,.1f} of its {seconds:,.1f} seconds{waits}")
+            raise AgentEnded("Limit Reached", f"{each.name} has used {used:,.1f} of its {seconds:,.1f} seconds{waits}")
         if usd is not None and now.usd is not None:
             spent = now.usd - (each.before.usd or 0.0)
             if spent >= usd:
-                raise Ended("Limit Reached", f"{each.name} has used {spent:.4f} of its {usd:.4f} USD")
+                raise AgentEnded("Limit Reached", f"{each.name} has used {spent:.4f} of its {usd:.4f} USD")
         elif usd is not None and session.turn > 1 and each.name not in session.family.unpriced:
             session.family.unpriced.add(each.name)
             yield Say(f"{each.name} cannot be held to its {usd:.4f} USD: the price of the model is not known.")
 
 
-def pause(session: Session, seconds: float) -> Doing:
+def pause(session: AgentSession, seconds: float) -> Routine:
     """Wait, if the time is there."""
     yield from refuse_overspent(session, seconds)
     yield Wait(seconds)

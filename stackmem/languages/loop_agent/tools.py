@@ -17,9 +17,9 @@ from stackmem.languages.operations import Group, ToolAnswer
 
 from .references import excess
 from .response import ActionCall
-from .results import Outcome
-from .session import Doing, Session, pause
-from .tree import Action, Agent
+from .results import ActionOutcome
+from .session import AgentSession, Routine, pause
+from .tree import Agent, AgentAction
 
 _TEXT = {"type": "string"}
 
@@ -57,14 +57,14 @@ def with_tools(agent: Agent, tools: tuple[ToolSpec, ...]) -> Agent:
 def _with(agent: Agent, known: dict[str, tuple[str, dict[str, Any]]]) -> Agent:
     return replace(
         agent,
-        actions=tuple(_told(action, known) for action in agent.actions),
+        actions=tuple(_describe(action, known) for action in agent.actions),
         sub_agents=tuple(
             replace(sub, inline=_with(sub.inline, known)) if sub.inline else sub for sub in agent.sub_agents
         ),
     )
 
 
-def _told(action: Action, known: dict[str, tuple[str, dict[str, Any]]]) -> Action:
+def _describe(action: AgentAction, known: dict[str, tuple[str, dict[str, Any]]]) -> AgentAction:
     description, schema = known.get(action.tool, ("", {}))
     return replace(action, description=action.description or description, params=action.params or schema)
 
@@ -77,7 +77,7 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
-def found(name: str, among: Sequence[T], kind: str) -> T | str:
+def find_named(name: str, among: Sequence[T], kind: str) -> T | str:
     """The one of that name in any case, else the only one that contains it, else what is wrong."""
     wanted = name.strip().lower()
     exact = [each for each in among if each.name.lower() == wanted]
@@ -92,7 +92,7 @@ def found(name: str, among: Sequence[T], kind: str) -> T | str:
     return f"there is no {kind} {name[:80]!r}; known: {known}"
 
 
-def near(name: str, known: Collection[str]) -> str:
+def nearest_name(name: str, known: Collection[str]) -> str:
     """The known name that was meant, as it seems; empty where none is like it."""
     found = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in known], n=1, cutoff=0.75)
     return next((each for each in known if each.lower() == found[0]), "") if found else ""
@@ -105,54 +105,56 @@ NOT_RUN = ("UNKNOWN_ACTION", "MAX_RUNS", "BAD_PARAMETERS")
 _HOPELESS = ("bad_arguments", "unknown_tool")
 
 
-class Ready(Struct, frozen=True):
+class ReadyAction(Struct, frozen=True):
     """An action that can be run."""
 
-    action: Action
+    action: AgentAction
     effect: InvokeTool
 
 
-def ready(session: Session, call: ActionCall) -> Ready | Outcome:
+def prepare(session: AgentSession, call: ActionCall) -> ReadyAction | ActionOutcome:
     """The action with its parameters checked, or why it is not run."""
-    action = found(call.name, session.agent.actions, "action")
+    action = find_named(call.name, session.agent.actions, "action")
     if isinstance(action, str):
-        return Outcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", told=action)
+        return ActionOutcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", told=action)
     if action.max_runs is not None and session.runs.get(action.name, 0) >= action.max_runs:
-        return Outcome(action.name, ok=False, code="MAX_RUNS", told=f"it may run {action.max_runs} times, and has")
+        return ActionOutcome(
+            action.name, ok=False, code="MAX_RUNS", told=f"it may run {action.max_runs} times, and has"
+        )
     fault = excess(call.params) or (first_fault(call.params, action.params) if action.params else "")
     if fault:
-        return Outcome(action.name, ok=False, code="BAD_PARAMETERS", told=fault)
+        return ActionOutcome(action.name, ok=False, code="BAD_PARAMETERS", told=fault)
     arguments = dict(call.params)
     seconds = arguments.pop("timeout_seconds", None) if action.tool == "shell" else None
     timeout = float(seconds) if isinstance(seconds, int | float) else None
-    return Ready(action, InvokeTool(action.tool, arguments, timeout))
+    return ReadyAction(action, InvokeTool(action.tool, arguments, timeout))
 
 
-def run_actions(session: Session, calls: tuple[ActionCall, ...]) -> Doing:
+def run_actions(session: AgentSession, calls: tuple[ActionCall, ...]) -> Routine:
     """The outcome of each call, in order; neighbours that may run together do."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ActionOutcome] = []
     at = 0
     while at < len(calls):
         upto = at + 1
-        while upto < len(calls) and _together(session, calls[at]) and _together(session, calls[upto]):
+        while upto < len(calls) and _may_join(session, calls[at]) and _may_join(session, calls[upto]):
             upto += 1
         outcomes += yield from run_batch(session, calls[at:upto], MOST_TOGETHER)
         at = upto
     return outcomes
 
 
-def _together(session: Session, call: ActionCall) -> bool:
-    action = found(call.name, session.agent.actions, "action")
+def _may_join(session: AgentSession, call: ActionCall) -> bool:
+    action = find_named(call.name, session.agent.actions, "action")
     return not isinstance(action, str) and action.parallel and action.max_runs is None
 
 
-def run_batch(session: Session, calls: tuple[ActionCall, ...], most: int) -> Doing:
+def run_batch(session: AgentSession, calls: tuple[ActionCall, ...], most: int) -> Routine:
     """The outcomes of calls that are made together; those that fail are repeated as their definitions say."""
-    outcomes: dict[int, Outcome] = {}
-    waiting: list[tuple[int, Ready]] = []
+    outcomes: dict[int, ActionOutcome] = {}
+    waiting: list[tuple[int, ReadyAction]] = []
     for index, call in enumerate(calls):
-        prepared = ready(session, call)
-        if isinstance(prepared, Outcome):
+        prepared = prepare(session, call)
+        if isinstance(prepared, ActionOutcome):
             outcomes[index] = prepared
             if prepared.code == "BAD_PARAMETERS":
                 session.failures[prepared.name] = session.failures.get(prepared.name, 0) + 1
@@ -160,8 +162,8 @@ def run_batch(session: Session, calls: tuple[ActionCall, ...], most: int) -> Doi
             waiting.append((index, prepared))
     attempt = 0
     while waiting:
-        answers = yield from _asked(tuple(prepared.effect for _, prepared in waiting), most)
-        again: list[tuple[int, Ready]] = []
+        answers = yield from _call_tools(tuple(prepared.effect for _, prepared in waiting), most)
+        again: list[tuple[int, ReadyAction]] = []
         for (index, prepared), answer in zip(waiting, answers, strict=True):
             outcomes[index] = outcome = _outcome(prepared.action.name, answer)
             session.ran(prepared.action, ok=outcome.ok)
@@ -175,21 +177,21 @@ def run_batch(session: Session, calls: tuple[ActionCall, ...], most: int) -> Doi
     return [outcomes[index] for index in range(len(calls))]
 
 
-def _asked(effects: tuple[InvokeTool, ...], most: int) -> Doing:
+def _call_tools(effects: tuple[InvokeTool, ...], most: int) -> Routine:
     if len(effects) == 1:
         return ((yield effects[0]),)
     return (yield Group(effects, most))
 
 
-def _outcome(name: str, answer: ToolAnswer) -> Outcome:
+def _outcome(name: str, answer: ToolAnswer) -> ActionOutcome:
     if answer.failed:
-        return Outcome(name, ok=False, value=answer.value, code=answer.failed.upper(), told=answer.detail)
-    return Outcome(name, ok=True, value=answer.value)
+        return ActionOutcome(name, ok=False, value=answer.value, code=answer.failed.upper(), told=answer.detail)
+    return ActionOutcome(name, ok=True, value=answer.value)
 
 
-def mapping_of(session: Session, call: ActionCall) -> Any:
+def mapping_of(session: AgentSession, call: ActionCall) -> Any:
     """Where the result of a call goes: as the call says, else as the action's definition does."""
     if call.mapping is not None:
         return call.mapping
-    action = found(call.name, session.agent.actions, "action")
+    action = find_named(call.name, session.agent.actions, "action")
     return None if isinstance(action, str) else action.output_mapping

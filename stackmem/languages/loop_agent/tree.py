@@ -15,7 +15,7 @@ MOST_ITERATIONS = 5_000
 MOST_FAILURES = 10
 
 
-class Fault(Struct, frozen=True):
+class DefinitionFault(Struct, frozen=True):
     """What is wrong with a definition; ``code`` is the linter's word."""
 
     place: Place
@@ -42,7 +42,7 @@ class Expiry(Struct, frozen=True):
     prompt: str = ""
 
 
-class Limits(Struct, frozen=True):
+class AgentLimits(Struct, frozen=True):
     """What one run of the agent may use.
 
     Attributes:
@@ -61,7 +61,7 @@ class Limits(Struct, frozen=True):
     seconds: float | None = None
 
 
-class Action(Struct, frozen=True):
+class AgentAction(Struct, frozen=True):
     """Something the agent may do: a tool under a name of its own.
 
     Attributes:
@@ -110,13 +110,13 @@ class Agent(Struct, frozen=True):
     prompt: str
     description: str = ""
     model: str = ""
-    actions: tuple[Action, ...] = ()
+    actions: tuple[AgentAction, ...] = ()
     sub_agents: tuple[SubAgent, ...] = ()
     payload: dict[str, Any] = {}
     payload_schema: dict[str, Any] = {}
     allowed: tuple[Rule, ...] = ()
     prompt_params: dict[str, Any] = {}
-    limits: Limits = Limits()
+    limits: AgentLimits = AgentLimits()
     loop_result_turns: int = 1
     expires: Expiry | None = None
     places: dict[str, Place] = field(default_factory=dict)

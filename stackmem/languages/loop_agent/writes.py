@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from .paths import MISSING, MOST_STEPS, Draft, Path, Rule, looked_up, parsed, spelled
+from .paths import MISSING, MOST_STEPS, Draft, Path, Rule, look_up, parse_path, path_text
 from .payload import write_one
-from .references import Names, excess, resolved
+from .references import ReferenceNames, excess, resolve
 
 
 class Write(Struct, frozen=True):
@@ -42,7 +42,7 @@ def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
 _MOST_TOLD = 50
 
 
-class Merged:
+class PayloadMerge:
     """A payload into which iterations are merged one by one, in their order; the last one wins, and is told of."""
 
     def __init__(self, payload: Any, rules: tuple[Rule, ...], *, together: bool) -> None:
@@ -73,19 +73,19 @@ class Merged:
     def _compare(self, index: int, write: Write) -> None:
         known = self._first.setdefault(write.path, (index, write))
         if known[0] != index and known[1] != write:
-            place = spelled(write.path)
+            place = path_text(write.path)
             self._warn(f"iterations {known[0]} and {index} wrote different values to '{place}'; the later holds")
             self._first[write.path] = (index, write)
 
     def _append(self, write: Write) -> None:
-        have = looked_up(self.payload, write.path)
+        have = look_up(self.payload, write.path)
         for place, item in enumerate(write.value, len(have) if isinstance(have, list) else 0):
             self._put((*write.path, place), item)
 
     def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
         fault = excess(value) or ("the place is too deep" if len(path) > MOST_STEPS else "")
         if fault:
-            self._warn(f"nothing was written to '{spelled(path)[:80]}': {fault}")
+            self._warn(f"nothing was written to '{path_text(path)[:80]}': {fault}")
             return
         for refused in write_one(self._draft, path, value, self._rules, gone=gone):
             self._warn(refused)
@@ -115,20 +115,20 @@ def mapping_fault(mapping: Any) -> str:
     if pairs is None:
         return "an output mapping is a payload path, or an object of result path to payload path"
     for source, target in pairs:
-        if parsed(source) is None:
+        if parse_path(source) is None:
             return f"{source[:80]!r} is no path in a result; write it like a.b[0]"
-        if "{{" not in target and not parsed(_bare(target)):
+        if "{{" not in target and not parse_path(_bare(target)):
             return f"{target[:80]!r} is no path in the payload; write it like a.b[0]"
     return ""
 
 
-def writes_of(mapping: Any, result: Any, names: Names, warnings: list[str]) -> tuple[Write, ...]:
+def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[str]) -> tuple[Write, ...]:
     """What a sound mapping writes of a result."""
     found = []
     for source, target in pairs_of(mapping) or ():
-        value = looked_up(result, parsed(source) or ())
-        spelled = str(resolved(target, names, warnings)) if "{{" in target else target
-        path = parsed(_bare(spelled))
+        value = look_up(result, parse_path(source) or ())
+        spelled = str(resolve(target, names, warnings)) if "{{" in target else target
+        path = parse_path(_bare(spelled))
         if value is MISSING:
             _warn(warnings, f"the result has no '{source}', so nothing was written to '{spelled}'")
         elif not path:

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from .literals import CallTo, Variable
 from .prompt import BUILT_IN_CALLS
-from .state import LARGE_CHARS, AgentState, World
-from .tree import Param, Playbook, Program
+from .state import LARGE_CHARS, AgentState, PlaybookState
+from .tree import Param, Playbook, PlaybookProgram
 
 _BUILT_IN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Say": (("message",), ("message",)),
@@ -37,7 +37,7 @@ class Target(Struct, frozen=True):
         return self.book.params if self.book else tuple(map(Param, _BUILT_IN[self.name][0]))
 
 
-def find(program: Program, agent: str, name: str) -> Target | None:
+def find_target(program: PlaybookProgram, agent: str, name: str) -> Target | None:
     """What ``name`` means to an agent: built in, its own, or another agent's that is public."""
     if name in _BUILT_IN:
         return Target(name)
@@ -48,39 +48,39 @@ def find(program: Program, agent: str, name: str) -> Target | None:
     return None if owner else _public(program, agent, inner)
 
 
-def _public(program: Program, agent: str, name: str) -> Target | None:
+def _public(program: PlaybookProgram, agent: str, name: str) -> Target | None:
     """The first agent's, in the order of the file, that is public."""
     others = program.public.get(name, ())
     return next((Target(name, each, book) for each, book in others if each != agent), None)
 
 
-def bound(target: Target, call: CallTo) -> dict[str, Any] | str:
+def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
     """Parameter to what is given for it, or what is wrong."""
     names = [param.name for param in target.params]
     if len(call.values) > len(names):
-        return f"{_shown(target)} takes {len(names)} arguments, {len(call.values)} are given"
+        return f"{_signature(target)} takes {len(names)} arguments, {len(call.values)} are given"
     found = dict(zip(names, call.values, strict=False))
     short = dict(zip(_BUILT_IN[target.name][1], names, strict=True)) if target.book is None else {}
     for given, value in call.named:
         name = given if given in names else short.get(given, "")
         if not name:
-            return f"{_shown(target)} has no parameter {given}"
+            return f"{_signature(target)} has no parameter {given}"
         if name in found:
-            return f"{_shown(target)} is given {name} twice"
+            return f"{_signature(target)} is given {name} twice"
         found[name] = value
     missing = [param.name for param in target.params if param.required and param.name not in found]
     if missing:
-        return f"{_shown(target)} needs {', '.join(missing)}"
+        return f"{_signature(target)} needs {', '.join(missing)}"
     return {**{each.name: each.default for each in target.params if not each.required}, **found}
 
 
-def _shown(target: Target) -> str:
+def _signature(target: Target) -> str:
     return (
         target.book.signature if target.book else next(each for each in BUILT_IN_CALLS if each.startswith(target.name))
     )
 
 
-def fault_of(world: World, agent: AgentState, call: CallTo, pending: Collection[str]) -> str:
+def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Collection[str]) -> str:
     """What is wrong with a call and the calls inside it; the first fault, or nothing.
 
     Args:
@@ -88,10 +88,10 @@ def fault_of(world: World, agent: AgentState, call: CallTo, pending: Collection[
 
     """
     for each in calls_in(call):
-        target = find(world.program, agent.agent.name, each.name)
+        target = find_target(world.program, agent.agent.name, each.name)
         if target is None:
             return unknown_name(world.program, agent.agent.name, each.name)
-        given = bound(target, each)
+        given = bind_arguments(target, each)
         if isinstance(given, str):
             return given
         for name, value in given.items():
@@ -103,14 +103,14 @@ def fault_of(world: World, agent: AgentState, call: CallTo, pending: Collection[
     return ""
 
 
-def unknown_name(program: Program, agent: str, name: str) -> str:
+def unknown_name(program: PlaybookProgram, agent: str, name: str) -> str:
     """That nothing has this name, and what has one; of many the first."""
     known = list(islice(_names(program, agent), _MOST_TOLD + 1))
     told = [*known[:_MOST_TOLD], *(["…"] if len(known) > _MOST_TOLD else []), *_BUILT_IN]
     return f"there is no playbook {name[:_MOST_NAME]}; known: {', '.join(told)}"
 
 
-def _names(program: Program, agent: str) -> Iterator[str]:
+def _names(program: PlaybookProgram, agent: str) -> Iterator[str]:
     """What an agent may call, its own first."""
     yield from program.names(agent)
     for named in program.public.values():
@@ -145,12 +145,12 @@ def _own_variables(value: Any) -> Iterator[str]:
                 yield from _own_variables(each)
 
 
-def artifact_name(world: World, agent: AgentState, given: Any, *, loading: bool) -> Any:
+def artifact_name(world: PlaybookState, agent: AgentState, given: Any, *, loading: bool) -> Any:
     """The name that ``$x`` stands for as an artifact's: its value if that is a text, else ``x``.
 
     Where it is loaded and no artifact has that name, it is the variable itself, with its ``$``.
     """
-    name = given.name if isinstance(given, Variable) else given[1:] if _like_variable(given) else ""
+    name = given.name if isinstance(given, Variable) else given[1:] if _is_variable_name(given) else ""
     if not name:
         return given
     value = agent.variables.get(name)
@@ -159,5 +159,5 @@ def artifact_name(world: World, agent: AgentState, given: Any, *, loading: bool)
     return f"${name}" if itself and (found == name or len(found) > LARGE_CHARS) else found
 
 
-def _like_variable(given: Any) -> bool:
+def _is_variable_name(given: Any) -> bool:
     return isinstance(given, str) and given[:1] == "$" and given[1:].isidentifier()

@@ -16,10 +16,10 @@ from stackmem.core.messages import Breakpoint
 from stackmem.core.requests import LoadSource
 from stackmem.languages.operations import Complete, Completion, Source, prompt
 
-from .errors import PlaybookError, halted
+from .errors import PlaybookError, halt
 from .reader import read_program
-from .state import Doing
-from .tree import Playbook, Program, step_line
+from .state import Routine
+from .tree import Playbook, PlaybookProgram, step_line
 
 INSTRUCTIONS = "stackmem:playbook/compile.md"
 MOST_TRIES = 3
@@ -45,7 +45,7 @@ def compiled_path(path: str) -> str:
     return f"{stem}.pbasm"
 
 
-def compiled(path: str, text: str) -> Doing:
+def compile_program(path: str, text: str) -> Routine:
     """``(program, text)`` of a plain program in its coded form.
 
     Raises:
@@ -62,9 +62,9 @@ def compiled(path: str, text: str) -> Doing:
         answer: Completion = yield Complete(
             prompt(asked), system=instructions.text, breakpoints=(Breakpoint(-1, 0, "1h"),), name="compile"
         )
-        made = header(text) + _unfenced(answer.text)
+        made = header(text) + _strip_fence(answer.text)
         try:
-            return _coded(made), made
+            return _read_coded(made), made
         except PlaybookError as error:
             fault = error
             asked = (
@@ -72,10 +72,10 @@ def compiled(path: str, text: str) -> Doing:
                 f"It was:\n{answer.text[:20_000]}"
             )
     told = f"{MOST_TRIES} answers were no coded program; the last: {fault.message if fault else ''}"
-    raise halted("Compilation Failed", told, path)
+    raise halt("Compilation Failed", told, path)
 
 
-def _coded(text: str) -> Program:
+def _read_coded(text: str) -> PlaybookProgram:
     program = read_program(text)
     for _, book in program.all():
         if book.plain:
@@ -83,7 +83,7 @@ def _coded(text: str) -> Program:
     return program
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     found = _FENCED.match(text)
     return (found[2] if found else text).strip() + "\n"
 
@@ -109,15 +109,15 @@ _STEPS = (
 )  # fmt: skip
 
 
-def with_default_steps(program: Program) -> Program:
+def with_default_steps(program: PlaybookProgram) -> PlaybookProgram:
     """The program with the default steps in every prose playbook that has none."""
     agents = tuple(
-        replace(agent, playbooks=tuple(_filled(book) for book in agent.playbooks)) for agent in program.agents
+        replace(agent, playbooks=tuple(_with_steps(book) for book in agent.playbooks)) for agent in program.agents
     )
-    return Program(agents)
+    return PlaybookProgram(agents)
 
 
-def _filled(book: Playbook) -> Playbook:
+def _with_steps(book: Playbook) -> Playbook:
     if book.python or book.steps or book.plain:
         return book
     numbers, texts = _STEPS[::2], _STEPS[1::2]

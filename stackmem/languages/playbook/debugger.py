@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 
-class Place(Struct, frozen=True):
+class FrameView(Struct, frozen=True):
     """One frame as a debugger shows it; ``line`` is of the file, from 1."""
 
     name: str
@@ -19,7 +19,7 @@ class Place(Struct, frozen=True):
     variables: dict[str, Any]
 
 
-class Moment(Struct, frozen=True):
+class DebugMoment(Struct, frozen=True):
     """What is about to happen.
 
     Attributes:
@@ -32,12 +32,12 @@ class Moment(Struct, frozen=True):
     kind: Literal["entered", "line", "left"]
     agent: str
     path: str
-    stack: tuple[Place, ...]
+    stack: tuple[FrameView, ...]
     text: str = ""
 
 
 class Watcher(Protocol):
-    def __call__(self, moment: Moment) -> None: ...
+    def __call__(self, moment: DebugMoment) -> None: ...
 
 
 WATCHERS: list[Watcher] = []
@@ -61,7 +61,7 @@ class Stepper(Struct, eq=False):
     mode: Mode = "run"
     depth: int = 0
 
-    def reason(self, moment: Moment) -> str:
+    def reason(self, moment: DebugMoment) -> str:
         """Why to stop here, as a debugger's protocol names it; empty to go on."""
         depth = len(moment.stack)
         if moment.kind == "entered":
@@ -73,5 +73,5 @@ class Stepper(Struct, eq=False):
         stops = self.mode == "in" or (self.mode == "over" and depth <= self.depth)
         return "step" if stops or (self.mode == "out" and depth < self.depth) else ""
 
-    def go_on(self, mode: Mode, moment: Moment) -> None:
+    def go_on(self, mode: Mode, moment: DebugMoment) -> None:
         self.mode, self.depth = mode, len(moment.stack)

@@ -23,10 +23,10 @@ class PlaybookError(Exception):
     def halted(self, path: str, text: str) -> Halted:
         lines = text.splitlines()
         shown = lines[self.line - 1].strip() if 0 < self.line <= len(lines) else ""
-        return halted(self.title, self.message, f"{path}:{self.line}", shown)
+        return halt(self.title, self.message, f"{path}:{self.line}", shown)
 
 
-def halted(kind: str, reason: str, where: str, shown: str = "") -> Halted:
+def halt(kind: str, reason: str, where: str, shown: str = "") -> Halted:
     """A halt: what, why, where (file and line), and the text that led to it."""
     text = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
     lines = [f"Playbook halted: {kind}", f"  Reason: {reason}", f"  At: {where}"]

@@ -17,20 +17,20 @@ from stackmem.errors import UsageError
 from stackmem.languages.frame.values import as_text, digest_of, variable_set
 from stackmem.languages.operations import Completion, Halted
 
-from .errors import halted
-from .prompt import ask
+from .errors import halt
+from .prompt import frame_request
 from .python_functions import run_function
-from .reply import Returned, read_reply
+from .reply import ReturnItem, read_reply
 from .session_log import brief, value_text
-from .state import Doing, Exit, Frame, Here, Waiting, World, excess, resolved
-from .tools import heard, run_queue
-from .tree import Agent, Playbook, Program
-from .turns import Turn, lines_expected, take
+from .state import Execution, Exit, PlaybookFrame, PlaybookState, Routine, Waiting, excess, resolve
+from .tools import ask_person, run_queue
+from .tree import Agent, Playbook, PlaybookProgram
+from .turns import Turn, expected_lines, take
 
 Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
 
 
-def entries_of(program: Program, named: str, inputs: Mapping[str, Any]) -> Entries:
+def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> Entries:
     """Agent to the playbooks that it begins with, each with its arguments.
 
     Args:
@@ -40,7 +40,7 @@ def entries_of(program: Program, named: str, inputs: Mapping[str, Any]) -> Entri
         UsageError: There is none of that name, or the inputs are not its parameters.
 
     """
-    chosen = _chosen(program, named)
+    chosen = _choose_entries(program, named)
     known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
     given = {name.lstrip("$"): value for name, value in inputs.items()}
     for name in given:
@@ -57,7 +57,7 @@ def entries_of(program: Program, named: str, inputs: Mapping[str, Any]) -> Entri
     return found
 
 
-def _chosen(program: Program, named: str) -> list[tuple[Agent, Playbook]]:
+def _choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, Playbook]]:
     every = list(program.all())
     if named:
         owner, _, name = named.rpartition(".")
@@ -72,7 +72,7 @@ def _chosen(program: Program, named: str) -> list[tuple[Agent, Playbook]]:
     return [next((pair for pair in every if not pair[1].python), every[0])]
 
 
-Play = Callable[[Here, Playbook, dict[str, Any]], Doing]
+Play = Callable[[Execution, Playbook, dict[str, Any]], Routine]
 
 
 class _Thread(Struct, eq=False):
@@ -84,7 +84,7 @@ class _Thread(Struct, eq=False):
 
     """
 
-    here: Here
+    here: Execution
     doing: Any
     waits: Waiting | None = None
     send: Any = None
@@ -93,8 +93,8 @@ class _Thread(Struct, eq=False):
 
 
 def run_agents(
-    world: World, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], play: Play, *, debug: bool
-) -> Doing:
+    world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], play: Play, *, debug: bool
+) -> Routine:
     """Run the entry playbooks of each agent; gives the value of the first agent's last one.
 
     Raises:
@@ -103,22 +103,22 @@ def run_agents(
     """
     threads = []
     for name, todo in entries.items():
-        here = Here(world, world.agents[name], [], debug)
-        threads.append(_Thread(here, _one_after_another(here, todo, play)))
+        here = Execution(world, world.agents[name], [], debug)
+        threads.append(_Thread(here, _run_entries(here, todo, play)))
     try:
         while not all(thread.done for thread in threads):
             ready = [thread for thread in threads if _ready(thread)]
             if not ready:
                 waits = [thread.waits for thread in threads if thread.waits]
                 told = "; ".join(f"{each.agent} waits for {each.source}" for each in waits)
-                raise halted("Deadlock", f"{told}; nobody is left to send a message", world.path)
-            yield from _turn(ready[0])
+                raise halt("Deadlock", f"{told}; nobody is left to send a message", world.path)
+            yield from _run_turn(ready[0])
     except Exit:
         return None
     return threads[0].value
 
 
-def _one_after_another(here: Here, todo: list[tuple[Playbook, dict[str, Any]]], play: Play) -> Doing:
+def _run_entries(here: Execution, todo: list[tuple[Playbook, dict[str, Any]]], play: Play) -> Routine:
     value = None
     for book, arguments in todo:
         value = yield from play(here, book, arguments)
@@ -131,7 +131,7 @@ def _ready(thread: _Thread) -> bool:
     return thread.waits is None or bool(thread.here.agent.inbox.get(thread.waits.source))
 
 
-def _turn(thread: _Thread) -> Doing:
+def _run_turn(thread: _Thread) -> Routine:
     """Let an agent run until it waits, or is through."""
     if thread.waits is not None:
         thread.send = "\n".join(thread.here.agent.inbox.pop(thread.waits.source))
@@ -154,8 +154,8 @@ MOST_MISSES = 3
 _ABSENT = object()
 
 
-def play(here: Here, book: Playbook, arguments: dict[str, Any]) -> Doing:
-    """Run a playbook or function; gives its value, or a ``Failure`` of a function.
+def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
+    """Run a playbook or function; gives its value, or a ``CallFailure`` of a function.
 
     Raises:
         Exit: The program ends.
@@ -163,9 +163,9 @@ def play(here: Here, book: Playbook, arguments: dict[str, Any]) -> Doing:
 
     """
     if book.python:
-        return (yield from run_function(here, book, arguments, play))
+        return (yield from run_function(here, book, arguments, run_playbook))
     agent = here.agent
-    frame = Frame(book, arguments, mark=len(agent.log), loaded={}, returned={})
+    frame = PlaybookFrame(book, arguments, mark=len(agent.log), loaded={}, returned={})
     called = f"{book.name}({', '.join(f'{name}={value_text(value, 60)}' for name, value in arguments.items())})"
     before = {name: agent.variables.get(name, _ABSENT) for name in arguments}
     yield from here.enter(book.name, book.says or called)
@@ -176,7 +176,7 @@ def play(here: Here, book: Playbook, arguments: dict[str, Any]) -> Doing:
         agent.bind(name, value)
         yield variable_set(name, value)
     try:
-        value = yield from _turns(here, frame, called)
+        value = yield from _run_frame(here, frame, called)
     except Exit:
         agent.frames.pop()
         yield from here.leave("the program ended here")
@@ -196,11 +196,11 @@ def play(here: Here, book: Playbook, arguments: dict[str, Any]) -> Doing:
     return value
 
 
-def _turns(here: Here, frame: Frame, called: str) -> Doing:
+def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
     """The value that the playbook returns."""
     instruction = f"Execute {called}"
     while True:
-        answer: Completion = yield ask(here.world, here.agent, frame, instruction)
+        answer: Completion = yield frame_request(here.world, here.agent, frame, instruction)
         if answer.failed == "window":
             told = f"the prompt is longer than the model takes ({answer.detail})"
             raise _halt(here, frame, "Prompt Too Long", told, instruction)
@@ -212,19 +212,19 @@ def _turns(here: Here, frame: Frame, called: str) -> Doing:
         for note in turn.notes:
             here.agent.log.add("MEDIUM", f"note: {note}")
         if turn.fault:
-            instruction = _missed(here, frame, turn, answer.text)
+            instruction = _count_miss(here, frame, turn, answer.text)
             continue
         frame.misses = 0
-        lines = yield from run_queue(here, frame, turn.queue, play)
-        if isinstance(turn.end, Returned):
-            value = resolved(turn.end.value, here.agent.variables)
+        lines = yield from run_queue(here, frame, turn.queue, run_playbook)
+        if isinstance(turn.end, ReturnItem):
+            value = resolve(turn.end.value, here.agent.variables)
             if why := excess(value):
-                instruction = _going_on(frame, [*lines, f"what? it was not returned: {why}"])
+                instruction = _continuation(frame, [*lines, f"what? it was not returned: {why}"])
                 continue
             return value
         match turn.end.to if turn.end else "call":
             case "user":
-                said = yield from heard(here, f"({frame.place}) your answer")
+                said = yield from ask_person(here, f"({frame.place}) your answer")
                 lines.append(f"User said: {said}")
             case "return":
                 return None
@@ -232,15 +232,15 @@ def _turns(here: Here, frame: Frame, called: str) -> Doing:
                 raise Exit
             case _:
                 pass
-        instruction = _going_on(frame, [*lines, *(f"note: {note}" for note in turn.notes)])
+        instruction = _continuation(frame, [*lines, *(f"note: {note}" for note in turn.notes)])
 
 
-def _going_on(frame: Frame, lines: list[str]) -> str:
+def _continuation(frame: PlaybookFrame, lines: list[str]) -> str:
     done = f"{frame.place} was executed - continue execution." if frame.at else f"Continue {frame.book.name}."
     return "\n".join([done, *lines])
 
 
-def _missed(here: Here, frame: Frame, turn: Turn, reply: str) -> str:
+def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -> str:
     """What the model is told of a reply that broke the contract.
 
     Raises:
@@ -255,9 +255,9 @@ def _missed(here: Here, frame: Frame, turn: Turn, reply: str) -> str:
     what = f"what? {turn.fault}" + (f" (at {shown_text!r})" if shown_text else "")
     here.agent.log.add("HIGH", what)
     rest = "Nothing from there on was performed, and calls queued before it were dropped; queue them again."
-    left = f"{lines_expected(frame)}. {MOST_MISSES - frame.misses + 1} more such replies halt the program."
-    return _going_on(frame, [what, rest, left[0].upper() + left[1:]])
+    left = f"{expected_lines(frame)}. {MOST_MISSES - frame.misses + 1} more such replies halt the program."
+    return _continuation(frame, [what, rest, left[0].upper() + left[1:]])
 
 
-def _halt(here: Here, frame: Frame, kind: str, told: str, text: str) -> Halted:
-    return halted(kind, told, here.world.where(frame), text)
+def _halt(here: Execution, frame: PlaybookFrame, kind: str, told: str, text: str) -> Halted:
+    return halt(kind, told, here.world.where(frame), text)

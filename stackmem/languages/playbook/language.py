@@ -11,13 +11,13 @@ from stackmem.languages.language import Announcer, Happening, Language, Launch, 
 from stackmem.languages.operations import Complete, EnterFrame, LeaveFrame, Program, Source
 
 from . import tree as nodes
-from .compiler import compiled, compiled_path, digest_of, with_default_steps
-from .errors import PlaybookError, halted
-from .interpreter import entries_of, play, run_agents
+from .compiler import compile_program, compiled_path, digest_of, with_default_steps
+from .errors import PlaybookError, halt
+from .interpreter import entries_of, run_agents, run_playbook
 from .lint import lint
 from .reader import read_program
 from .session_log import brief
-from .state import World
+from .state import PlaybookState
 
 CONTRACT = "stackmem:playbook/contract.md"
 
@@ -27,20 +27,22 @@ def start(launch: Launch) -> Program:
     program = _read(launch)
     named = str(launch.options.get("entry") or "")
     if launch.options.get("compile"):
-        return (yield from compiled(launch.path, launch.text))[1] if program.plain else launch.text
+        return (yield from compile_program(launch.path, launch.text))[1] if program.plain else launch.text
     entries = entries_of(program, named, launch.inputs)
     if program.plain:
-        program = (yield from compiled(launch.path, launch.text))[0]
+        program = (yield from compile_program(launch.path, launch.text))[0]
         entries = entries_of(program, named, launch.inputs)
     program = with_default_steps(program)
     entries = entries_of(program, named, launch.inputs)
     contract: Source = yield LoadSource(CONTRACT)
-    world = World(program, posixpath.basename(launch.path), contract.text, snoop=bool(launch.options.get("snoop")))
+    world = PlaybookState(
+        program, posixpath.basename(launch.path), contract.text, snoop=bool(launch.options.get("snoop"))
+    )
     try:
-        return (yield from run_agents(world, entries, play, debug=bool(launch.options.get("debug"))))
+        return (yield from run_agents(world, entries, run_playbook, debug=bool(launch.options.get("debug"))))
     except RecursionError as error:
         told = "calls nest deeper than can be followed; nest less, or loop instead"
-        raise halted("Limit Reached", told, world.where(world.frame)) from error
+        raise halt("Limit Reached", told, world.where(world.frame)) from error
 
 
 def outline(launch: Launch) -> Reading:
@@ -57,10 +59,10 @@ def outline(launch: Launch) -> Reading:
             program = _read(Launch(launch.path, kept.text))
         else:
             lines.append("to be compiled by the model before it starts")
-    return (*lines, *_outlined(with_default_steps(program)))
+    return (*lines, *_outline_lines(with_default_steps(program)))
 
 
-def _outlined(program: nodes.Program) -> Iterator[str]:
+def _outline_lines(program: nodes.PlaybookProgram) -> Iterator[str]:
     for agent in program.agents:
         yield f"{agent.name}:"
         for book in agent.playbooks:
@@ -71,7 +73,7 @@ def _outlined(program: nodes.Program) -> Iterator[str]:
                 yield f"    {'  ' * (len(step.number) - 1)}{step.label}:{step.code} {step.text}".rstrip()
 
 
-def _read(launch: Launch) -> nodes.Program:
+def _read(launch: Launch) -> nodes.PlaybookProgram:
     try:
         return read_program(launch.text)
     except PlaybookError as error:
@@ -79,7 +81,7 @@ def _read(launch: Launch) -> nodes.Program:
 
 
 def announcer() -> Announcer:
-    return _Announcements()
+    return _PlaybookAnnouncer()
 
 
 def _instruction(tail: str) -> list[str]:
@@ -87,7 +89,7 @@ def _instruction(tail: str) -> list[str]:
     return tail.rpartition("*Current state*")[2].split("\n")
 
 
-class _Announcements:
+class _PlaybookAnnouncer:
     """Remembers how deep the frames are."""
 
     def __init__(self) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from stackmem.languages.language import Finding, Reading
 
-from .calls import Target, calls_in, find, unknown_name
+from .calls import Target, calls_in, find_target, unknown_name
 from .errors import PlaybookError
-from .literals import CallTo, LiteralFault, Reader
+from .literals import CallTo, LiteralFault, LiteralReader
 from .reader import read_program
-from .tree import Agent, Playbook, Program, StepLine, expected, target_of
+from .tree import Agent, Playbook, PlaybookProgram, StepLine, lines_after, target_of
 
 _WORDS = re.compile(r"[^a-z0-9]+")
 _CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\(")
@@ -36,7 +36,7 @@ def lint(path: str, text: str) -> Reading:
     found = [
         _finding(path, line, title, message, error=error)
         for agent in program.agents
-        for line, title, message, error in _checked(program, agent)
+        for line, title, message, error in _check_agent(program, agent)
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.line, each.code, each.message)))
 
@@ -44,7 +44,7 @@ def lint(path: str, text: str) -> Reading:
 _Fault = tuple[int, str, str, bool]
 
 
-def _checked(program: Program, agent: Agent) -> Iterator[_Fault]:
+def _check_agent(program: PlaybookProgram, agent: Agent) -> Iterator[_Fault]:
     known = _set_by(agent)
     for book in agent.playbooks:
         yield from _calls(program, agent, book)
@@ -53,13 +53,13 @@ def _checked(program: Program, agent: Agent) -> Iterator[_Fault]:
         yield from _variables(book, known)
 
 
-def _calls(program: Program, agent: Agent, book: Playbook) -> Iterator[_Fault]:
+def _calls(program: PlaybookProgram, agent: Agent, book: Playbook) -> Iterator[_Fault]:
     for step in book.steps:
         for title, told in _faults_in(program, agent, step.text) if step.code == "QUE" else ():
             yield step.line, title, told, True
 
 
-def _faults_in(program: Program, agent: Agent, text: str) -> Iterator[tuple[str, str]]:
+def _faults_in(program: PlaybookProgram, agent: Agent, text: str) -> Iterator[tuple[str, str]]:
     """What is wrong with the calls of a step; prose in parentheses is for the model to read, but for its name."""
     done = prose = 0
     for found in _CALL.finditer(text):
@@ -67,14 +67,14 @@ def _faults_in(program: Program, agent: Agent, text: str) -> Iterator[tuple[str,
         if at < done:
             continue  # it was read with the call that it stands in
         calls = [CallTo(found[2])]
-        reader = Reader(text, at)
+        reader = LiteralReader(text, at)
         if prose < _MOST_PROSE:
             try:
                 calls, done = list(calls_in(reader.call())), reader.at
             except LiteralFault:
                 prose += reader.at - at
         for call in calls:
-            target = find(program, agent.name, call.name)
+            target = find_target(program, agent.name, call.name)
             if target is None:
                 yield "Unknown Playbook", unknown_name(program, agent.name, call.name)
             elif told := _mismatch(target, call):
@@ -121,7 +121,7 @@ def _unreachable(book: Playbook) -> list[StepLine]:
     todo = list(book.steps[:1])
     while todo:
         step = todo.pop()
-        for each in expected(book, step):
+        for each in lines_after(book, step):
             ends = step.code == "RET" or (step.code == "JMP" and each.number != target_of(step))
             if each.number not in reached and not ends:
                 reached.add(each.number)

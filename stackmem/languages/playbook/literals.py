@@ -48,7 +48,7 @@ class CallTo(Struct, frozen=True):
     named: tuple[tuple[str, Any], ...] = ()
 
 
-class Reader:
+class LiteralReader:
     """Reads values from a text, from left to right; ``at`` is where it stands."""
 
     def __init__(self, text: str, at: int = 0) -> None:
@@ -225,7 +225,7 @@ def _excerpt(text: str, at: int) -> str:
 _NAME = re.compile(r"\s*+\$?([A-Za-z_]\w*)\s*+(?::\s*+([A-Za-z_][\w\[\] |.]*+)\s*+(?=[,=]|$))?\s*+")
 
 
-def params_of(text: str, line: int) -> tuple[Param, ...]:
+def read_params(text: str, line: int) -> tuple[Param, ...]:
     """The parameters, in their order.
 
     Raises:
@@ -243,7 +243,7 @@ def params_of(text: str, line: int) -> tuple[Param, ...]:
         at = match.end()
         default = Required
         if text[at : at + 1] == "=":
-            reader = Reader(text, at + 1)
+            reader = LiteralReader(text, at + 1)
             try:
                 default = reader.value()
             except LiteralFault as fault:

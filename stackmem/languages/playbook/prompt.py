@@ -5,8 +5,8 @@ from __future__ import annotations
 from stackmem.core.messages import Breakpoint, Message, Text
 from stackmem.languages.operations import Complete
 
-from .state import AgentState, Frame, World, state_json
-from .tree import Agent, Playbook, Program
+from .state import AgentState, PlaybookFrame, PlaybookState, state_json
+from .tree import Agent, Playbook, PlaybookProgram
 
 BUILT_IN_CALLS = (
     "Say(message)",
@@ -18,7 +18,7 @@ BUILT_IN_CALLS = (
 _CLOSING = "---\n**Follow the contract exactly; deviations break execution.**"
 
 
-def ask(world: World, agent: AgentState, frame: Frame, instruction: str) -> Complete:
+def frame_request(world: PlaybookState, agent: AgentState, frame: PlaybookFrame, instruction: str) -> Complete:
     """The completion that goes on with a frame."""
     fixed = "\n\n".join([world.contract.strip(), *([agent.agent.says] if agent.agent.says else [])])
     loaded = [Text(f"Artifact[{name}]\n\n{content}") for name, content in frame.loaded.items()]
@@ -36,7 +36,7 @@ def ask(world: World, agent: AgentState, frame: Frame, instruction: str) -> Comp
     return Complete((Message("user", parts),), system=fixed, breakpoints=tuple(ends), name=frame.book.name)
 
 
-def frame_part(program: Program, agent: Agent, book: Playbook) -> str:
+def frame_part(program: PlaybookProgram, agent: Agent, book: Playbook) -> str:
     """What stays the same as long as a frame lives: the playbook, what it may call, the triggers."""
     called = [each for each in agent.playbooks if each.name != book.name]
     own = [f"- `{each.signature}`{_returns(each)} {_first_line(each.says)}".rstrip() for each in (book, *called)]
@@ -52,7 +52,7 @@ def frame_part(program: Program, agent: Agent, book: Playbook) -> str:
     known = "\n".join([*own, *others, *built_in])
     beside = f"\n\nYou are the agent {agent.name}. Other agents: {', '.join(agents)}" if agents else ""
     return (
-        f"*Current playbook*\n```md\n{_numbered(book)}\n```\n\n*What can be called*\n{known}{beside}\n\n"
+        f"*Current playbook*\n```md\n{_numbered_lines(book)}\n```\n\n*What can be called*\n{known}{beside}\n\n"
         f"*Available playbook triggers*\n```md\n{registry(agent)}\n```"
     )
 
@@ -68,7 +68,7 @@ def registry(agent: Agent) -> str:
     return "\n".join(lines) or "(none)"
 
 
-def _numbered(book: Playbook) -> str:
+def _numbered_lines(book: Playbook) -> str:
     """The playbook with the number of every line, also where the file leaves it out."""
     lines = [f"## {book.signature}{_returns(book)}", *([book.says] if book.says else [])]
     if book.triggers:

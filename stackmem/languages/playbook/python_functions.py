@@ -13,11 +13,11 @@ from stackmem.core.requests import InvokeTool
 from stackmem.core.text import whole, whole_value
 from stackmem.languages.operations import Say, ToolAnswer
 
-from .calls import Target, bound, find
+from .calls import Target, bind_arguments, find_target
 from .errors import PlaybookError
 from .literals import CallTo
-from .session_log import shortened
-from .state import Doing, Failure, Here, excess
+from .session_log import head_and_tail
+from .state import CallFailure, Execution, Routine, excess
 from .tree import Param, Playbook, Required, Trigger, trigger_line
 
 _MOST_CHARS = 200_000
@@ -175,39 +175,39 @@ finish(value=json.loads(text))
 """
 
 
-def run_function(here: Here, book: Playbook, arguments: dict[str, Any], play: Any) -> Doing:
-    """What a function gives, or its ``Failure``; what it prints is shown."""
+def run_function(here: Execution, book: Playbook, arguments: dict[str, Any], play: Any) -> Routine:
+    """What a function gives, or its ``CallFailure``; what it prints is shown."""
     for param in book.params:
         if param.name in arguments and not fits(arguments[param.name], param.kind):
-            return Failure(f"{param.name} of {book.name} must be {param.kind}")
+            return CallFailure(f"{param.name} of {book.name} must be {param.kind}")
     yield from here.enter(book.name, book.says or book.signature)
     value = yield from _exchange(here, book, arguments, play)
-    if not isinstance(value, Failure) and book.returns and not fits(value, book.returns):
-        value = Failure(f"{book.name} must return {book.returns}, and returned {json.dumps(value)[:200]}")
-    yield from here.leave(f"failed: {value.why}" if isinstance(value, Failure) else "returned")
+    if not isinstance(value, CallFailure) and book.returns and not fits(value, book.returns):
+        value = CallFailure(f"{book.name} must return {book.returns}, and returned {json.dumps(value)[:200]}")
+    yield from here.leave(f"failed: {value.why}" if isinstance(value, CallFailure) else "returned")
     return value
 
 
-def _exchange(here: Here, book: Playbook, arguments: dict[str, Any], play: Any) -> Doing:
+def _exchange(here: Execution, book: Playbook, arguments: dict[str, Any], play: Any) -> Routine:
     here.world.python_calls += 1
     folder = f".stackmem/python/{here.world.python_calls}"
     answers: list[dict[str, Any]] = []
     while len(answers) <= MOST_CALLS:
         given = {"folder": folder, "program": RUNNER, "order": _order(here, book, arguments), "answers": list(answers)}
         ran: ToolAnswer = yield InvokeTool("run_python", given, SECONDS)
-        said = _read(ran)
+        said = _last_message(ran)
         if said["output"].strip():
             yield Say(said["output"].strip("\n"))
         if "call" not in said:
             if "value" not in said:
-                return Failure(said["failed"])
+                return CallFailure(said["failed"])
             why = excess(said["value"])
-            return Failure(f"{book.name} returned too much: {why}") if why else said["value"]
+            return CallFailure(f"{book.name} returned too much: {why}") if why else said["value"]
         answers.append((yield from _answer(here, book, said, play)))
-    return Failure(f"{book.name} made over {MOST_CALLS} calls")
+    return CallFailure(f"{book.name} made over {MOST_CALLS} calls")
 
 
-def _order(here: Here, book: Playbook, arguments: dict[str, Any]) -> str:
+def _order(here: Execution, book: Playbook, arguments: dict[str, Any]) -> str:
     agent = here.agent.agent
     named = [each.name for each in agent.playbooks if not each.python or each.python != book.python]
     others = [each.name for owner, each in here.world.program.all() if owner.name != agent.name and each.public]
@@ -219,7 +219,7 @@ def _order(here: Here, book: Playbook, arguments: dict[str, Any]) -> str:
     return json.dumps(given)
 
 
-def _read(ran: ToolAnswer) -> dict[str, Any]:
+def _last_message(ran: ToolAnswer) -> dict[str, Any]:
     """What the process said last: ``call``, ``value`` or ``failed``, and the ``output`` before that."""
     value = ran.value if isinstance(ran.value, dict) else {}
     if "call" in value:
@@ -240,11 +240,11 @@ def _read(ran: ToolAnswer) -> dict[str, Any]:
     parts = [str(said.get("output", "")), "\n".join(lines), str(value.get("stderr", ""))]
     output = "\n".join(text.strip("\n") for text in parts if text.strip())
     if ran.failed or not {"value", "failed"} & said.keys():
-        said = {"failed": shortened(ran.detail or "it ended without a result", _ERROR_CHARS)}
+        said = {"failed": head_and_tail(ran.detail or "it ended without a result", _ERROR_CHARS)}
     return {**said, "output": output}
 
 
-def _answer(here: Here, book: Playbook, said: dict[str, Any], play: Any) -> Doing:
+def _answer(here: Execution, book: Playbook, said: dict[str, Any], play: Any) -> Routine:
     """The playbook that the function calls, made, as it is told."""
     values, named = said.get("values"), said.get("named")
     call = CallTo(
@@ -252,12 +252,16 @@ def _answer(here: Here, book: Playbook, said: dict[str, Any], play: Any) -> Doin
         tuple(values) if isinstance(values, list) else (),
         tuple(named.items()) if isinstance(named, dict) else (),
     )
-    target = find(here.world.program, here.agent.agent.name, call.name)
-    given = bound(target, call) if isinstance(target, Target) and target.book else f"there is no playbook {call.name}"
+    target = find_target(here.world.program, here.agent.agent.name, call.name)
+    given = (
+        bind_arguments(target, call)
+        if isinstance(target, Target) and target.book
+        else f"there is no playbook {call.name}"
+    )
     if isinstance(given, str) or target is None or target.book is None:
         return {"failed": given}
     made = yield from play(here.of(target.agent, f"{here.world.path}:{book.line} ({book.name})"), target.book, given)
-    return {"failed": made.why} if isinstance(made, Failure) else {"value": made}
+    return {"failed": made.why} if isinstance(made, CallFailure) else {"value": made}
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -14,13 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .errors import PlaybookError
-from .literals import params_of
+from .literals import read_params
 from .python_functions import functions_of
 from .tree import (
     Agent,
     Number,
     Playbook,
-    Program,
+    PlaybookProgram,
     Remark,
     StepLine,
     Trigger,
@@ -51,7 +51,7 @@ class _Draft(Struct):
     first_plain: int = 0  # the line of its first step without a code
 
 
-class Item(Struct, frozen=True):
+class ListItem(Struct, frozen=True):
     """One list item: its text, its line, and its place in the list, outermost first."""
 
     text: str
@@ -59,7 +59,7 @@ class Item(Struct, frozen=True):
     place: Number
 
 
-def read_program(text: str) -> Program:
+def read_program(text: str) -> PlaybookProgram:
     """The program.
 
     Raises:
@@ -68,7 +68,7 @@ def read_program(text: str) -> Program:
     """
     if len(text) > _MOST_CHARS:
         raise PlaybookError("Long Program", f"the program has over {_MOST_CHARS:,} characters; split it")
-    return _Reader(text).program()
+    return _ProgramReader(text).program()
 
 
 @lru_cache(maxsize=1)
@@ -77,11 +77,11 @@ def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark", {"maxNesting": 2 * _MOST_DEPTH + 4}).disable("inline")
 
 
-class _Reader:
+class _ProgramReader:
     """Goes over the top-level blocks once."""
 
     def __init__(self, text: str) -> None:
-        self._lines = _without_front_matter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+        self._lines = _blank_front_matter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
         self._agents: list[Agent] = []
         self._names: set[str] = set()
         self._made: list[Playbook] = []
@@ -89,7 +89,7 @@ class _Reader:
         self._draft: _Draft | None = None
         self._says: list[str] = []
 
-    def program(self) -> Program:
+    def program(self) -> PlaybookProgram:
         tokens = _markdown().parse("\n".join(self._lines))
         index = 0
         while index < len(tokens):
@@ -97,7 +97,7 @@ class _Reader:
         self._close_agent()
         if not self._agents:
             raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`")
-        return Program(tuple(self._agents))
+        return PlaybookProgram(tuple(self._agents))
 
     def _block(self, tokens: list[Token], index: int) -> int:
         """Take the block that begins at ``index``; gives the index behind it."""
@@ -133,7 +133,7 @@ class _Reader:
             raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`", line + 1)
         elif level == 2:
             self._close_playbook()
-            self._draft = _Draft(_headed(text, line + 1))
+            self._draft = _Draft(_parse_heading(text, line + 1))
         elif level == 3 and self._draft is not None:
             name = text.rstrip(":").strip().lower()
             if name not in SECTIONS:
@@ -232,7 +232,7 @@ class _Reader:
         self._made, self._public, self._says = [], [], []
 
 
-def _without_front_matter(lines: list[str]) -> list[str]:
+def _blank_front_matter(lines: list[str]) -> list[str]:
     """With the front matter's lines blank, so that every line keeps its number."""
     if lines and lines[0].startswith("#!"):
         lines = ["", *lines[1:]]
@@ -245,7 +245,7 @@ def _without_front_matter(lines: list[str]) -> list[str]:
     return [""] * (end + 1) + lines[end + 1 :]
 
 
-def _headed(text: str, line: int) -> Playbook:
+def _parse_heading(text: str, line: int) -> Playbook:
     """A playbook of its heading: a name, parameters in parentheses, a type behind an arrow."""
     head, opened, rest = text.partition("(")
     params, closed, tail = rest.rpartition(")")
@@ -259,7 +259,7 @@ def _headed(text: str, line: int) -> Playbook:
     if not closed or not name or (tail.strip() and (not returns or not tail.lstrip().startswith("->"))):
         told = "a playbook is headed `## Name($parameter) -> type`; write it so"
         raise PlaybookError("Bad Heading", told, line)
-    return Playbook(name, params_of(params, line), returns, "", line, public=bool(public))
+    return Playbook(name, read_params(params, line), returns, "", line, public=bool(public))
 
 
 def _camel(text: str) -> str:
@@ -294,7 +294,7 @@ def _end(tokens: list[Token], index: int) -> int:
             return index
 
 
-def _items(tokens: list[Token]) -> Iterator[Item]:
+def _items(tokens: list[Token]) -> Iterator[ListItem]:
     """Every item of a list and of the lists inside it, in the order of the file."""
     place: list[int] = []
     texts: list[str] = []
@@ -303,7 +303,7 @@ def _items(tokens: list[Token]) -> Iterator[Item]:
         match token.type:
             case "bullet_list_open" | "ordered_list_open":
                 if texts:
-                    yield Item("\n".join(texts), line, tuple(place))
+                    yield ListItem("\n".join(texts), line, tuple(place))
                     texts = []
                 place.append(0)
                 if len(place) > _MOST_DEPTH:
@@ -315,7 +315,7 @@ def _items(tokens: list[Token]) -> Iterator[Item]:
                 texts, line = [], (token.map or [0])[0] + 1
             case "list_item_close":
                 if texts:
-                    yield Item("\n".join(texts), line, tuple(place))
+                    yield ListItem("\n".join(texts), line, tuple(place))
                 texts = []
             case "inline" | "fence" | "code_block":
                 texts.append(token.content.strip())

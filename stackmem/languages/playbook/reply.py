@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from .literals import CallTo, LiteralFault, Reader, Variable
+from .literals import CallTo, LiteralFault, LiteralReader, Variable
 from .tree import Number, number_of
 
 
-class Said(Struct, frozen=True):
+class TextItem(Struct, frozen=True):
     """``recap``, ``plan``, a ``what?`` line, or text that belongs to nothing (``prose``)."""
 
     kind: Literal["recap", "plan", "what", "prose"]
@@ -54,7 +54,7 @@ class Queued(Struct, frozen=True):
     fired: bool = False
 
 
-class Returned(Struct, frozen=True):
+class ReturnItem(Struct, frozen=True):
     value: Any
 
 
@@ -69,10 +69,10 @@ class Unreadable(Struct, frozen=True):
     text: str
 
 
-Item = Said | SetVar | AtStep | Fired | Queued | Returned | Yielded | Unreadable
+Item = TextItem | SetVar | AtStep | Fired | Queued | ReturnItem | Yielded | Unreadable
 
 
-class Reply(Struct, frozen=True):
+class ReplyItems(Struct, frozen=True):
     """A reply as it was read.
 
     Attributes:
@@ -114,18 +114,18 @@ _AFTER = re.compile(
 )
 
 
-def read_reply(text: str) -> Reply:
+def read_reply(text: str) -> ReplyItems:
     """The items of a reply, up to the first yield, Return or fault; never raises."""
     if len(text) > MOST_REPLY_CHARS:
         told = f"the reply has {len(text):,} characters, at most {MOST_REPLY_CHARS:,} are read; write less"
-        return Reply((Unreadable(told, text[:200]),))
-    reader = _Reply(text.replace("\r\n", "\n").replace("\r", "\n"))
+        return ReplyItems((Unreadable(told, text[:200]),))
+    reader = _ReplyReader(text.replace("\r\n", "\n").replace("\r", "\n"))
     items = reader.items()
-    rest = reader.text[reader.at :] if items and isinstance(items[-1], Yielded | Returned) else ""
-    return Reply(items, _anomalous(rest, returned=bool(items) and isinstance(items[-1], Returned)))
+    rest = reader.text[reader.at :] if items and isinstance(items[-1], Yielded | ReturnItem) else ""
+    return ReplyItems(items, _ignored_text(rest, returned=bool(items) and isinstance(items[-1], ReturnItem)))
 
 
-def _anomalous(rest: str, *, returned: bool) -> str:
+def _ignored_text(rest: str, *, returned: bool) -> str:
     """What of the rest the contract does not allow there."""
     if not returned:
         return _FENCES.sub("", rest).strip()
@@ -135,7 +135,7 @@ def _anomalous(rest: str, *, returned: bool) -> str:
     return rest[at:].strip()
 
 
-class _Reply:
+class _ReplyReader:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self._items: list[Item] = []
@@ -150,7 +150,7 @@ class _Reply:
 
     def _over(self) -> bool:
         return bool(self._items) and (
-            isinstance(self._items[-1], Yielded | Returned | Unreadable) or len(self._items) > MOST_ITEMS
+            isinstance(self._items[-1], Yielded | ReturnItem | Unreadable) or len(self._items) > MOST_ITEMS
         )
 
     def _line_end(self) -> int:
@@ -177,7 +177,7 @@ class _Reply:
             self._rest(trig=bool(found))
 
     def _said(self, kind: Any, text: str) -> None:
-        self._items.append(Said(kind, text.strip()))
+        self._items.append(TextItem(kind, text.strip()))
         self.at = self._line_end() + 1
 
     def _yielded(self, found: re.Match[str]) -> None:
@@ -217,7 +217,7 @@ class _Reply:
             start = False
         prose = "".join(parts)
         if prose.strip(" `\n|\t") and not (trig and prose.strip(" .`").lower() == "no"):
-            self._items.append(Said("prose", " ".join(prose.split())))
+            self._items.append(TextItem("prose", " ".join(prose.split())))
 
     def _item(self, *, trig: bool, start: bool) -> bool:
         """Read the item that stands here, if one does."""
@@ -228,7 +228,7 @@ class _Reply:
                 self.at = found.end()
                 self._items.append(self._bracketed(found[1].capitalize()))
             elif found := _CALL.match(self.text, at):
-                reader = Reader(self.text, found.end())
+                reader = LiteralReader(self.text, found.end())
                 call = reader.call()
                 self.at = reader.at
                 self._queue(Queued(call, found[1] or "", fired=trig and isinstance(self._last(), Fired | Queued)))
@@ -265,7 +265,7 @@ class _Reply:
             case "Var":
                 return self._var()
             case "Return":
-                return Returned(self._until_bracket("Return", empty=True))
+                return ReturnItem(self._until_bracket("Return", empty=True))
         found = _CODE.match(self.text, self.at)
         if not found:
             raise LiteralFault(f'a {kind} is written `{kind}["Playbook:Line:CODE"]`', self.at)
@@ -284,7 +284,7 @@ class _Reply:
 
     def _until_bracket(self, what: str, *, empty: bool) -> Any:
         """The value up to the closing bracket; bare words are text."""
-        reader = Reader(self.text, self.at)
+        reader = LiteralReader(self.text, self.at)
         if reader.peek() == "]":
             if not empty:
                 raise LiteralFault("a value is missing", self.at)
@@ -299,7 +299,7 @@ class _Reply:
             if first in ("", '"', "'", "[", "{") or re.match(r"\s*\$[A-Za-z_]", self.text[self.at : self.at + 50]):
                 raise
             return self._bare()
-        if _calls(value):
+        if _has_call(value):
             raise LiteralFault(f"a call in {what}; queue it by itself, as `$x = {_name(value)}(…)`", self.at)
         self.at = reader.at + 1
         return value
@@ -317,14 +317,14 @@ class _Reply:
         return text
 
 
-def _calls(value: Any) -> bool:
+def _has_call(value: Any) -> bool:
     match value:
         case CallTo():
             return True
         case list():
-            return any(map(_calls, value))
+            return any(map(_has_call, value))
         case dict():
-            return any(map(_calls, value.values()))
+            return any(map(_has_call, value.values()))
         case _:
             return False
 

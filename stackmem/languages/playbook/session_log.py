@@ -9,7 +9,7 @@ from typing import Any, Literal, assert_never
 from msgspec import Struct
 
 from .literals import CallTo, Variable
-from .reply import AtStep, Fired, Item, Queued, Returned, Said, SetVar, Unreadable, Yielded
+from .reply import AtStep, Fired, Item, Queued, ReturnItem, SetVar, TextItem, Unreadable, Yielded
 
 Level = Literal["HIGH", "MEDIUM", "LOW"]
 _REACH: dict[Level, tuple[int, int, int]] = {"HIGH": (30, 40, 50), "MEDIUM": (20, 30, 40), "LOW": (10, 20, 30)}
@@ -18,7 +18,7 @@ FULL_CHARS = 2_000
 KEPT = 50
 
 
-class Entry(Struct, frozen=True):
+class LogEntry(Struct, frozen=True):
     """One entry; empty ``compact`` and ``minimal`` are made from ``full``."""
 
     level: Level
@@ -31,7 +31,7 @@ class SessionLog:
     """The newest entries; what can no longer be shown is forgotten."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[LogEntry] = []
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class SessionLog:
 
     def add(self, level: Level, full: str, compact: str = "", minimal: str = "") -> None:
         if full.strip():
-            self._entries.append(Entry(level, shortened(full, FULL_CHARS), compact, minimal))
+            self._entries.append(LogEntry(level, head_and_tail(full, FULL_CHARS), compact, minimal))
             over = len(self._entries) - KEPT
             if over > 0:
                 self._entries, self.dropped = self._entries[over:], self.dropped + over
@@ -55,7 +55,7 @@ class SessionLog:
         return "\n".join(line for line in reversed(shown) if line)
 
 
-def _at(entry: Entry, age: int) -> str:
+def _at(entry: LogEntry, age: int) -> str:
     full, compact, minimal = _REACH[entry.level]
     if age < full:
         return entry.full
@@ -70,7 +70,7 @@ def brief(text: str, most: int) -> str:
     return "" if len(short) < 13 and len(text) > most else short
 
 
-def shortened(text: str, most: int) -> str:
+def head_and_tail(text: str, most: int) -> str:
     """Head and tail of a text that is longer, with a mark between them."""
     if len(text) <= most:
         return text
@@ -110,7 +110,7 @@ def call_text(call: CallTo, most: int = VALUE_CHARS) -> str:
 def item_text(item: Item) -> str:
     """An item as it stands in the session log; empty where it stands there otherwise."""
     match item:
-        case Said():
+        case TextItem():
             return f"{item.kind} - {item.text}" if item.kind in ("recap", "plan") else item.text
         case SetVar():
             return f"Var[${item.name}, {value_text(item.value)}]"
@@ -121,7 +121,7 @@ def item_text(item: Item) -> str:
         case Queued():
             into = f"${item.into} = " if item.into else ""
             return "" if item.call.name == "SaveArtifact" else into + call_text(item.call)
-        case Returned():
+        case ReturnItem():
             return f"Return[{'' if item.value is None else value_text(item.value)}]"
         case Yielded():
             return f"yld {item.to}"

@@ -12,11 +12,11 @@ from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.operations import EnterFrame, Halted, LeaveFrame
 
-from .debugger import WATCHERS, Moment, Place
-from .errors import halted
+from .debugger import WATCHERS, DebugMoment, FrameView
+from .errors import halt
 from .literals import CallTo, Variable
 from .session_log import SessionLog
-from .tree import Agent, Playbook, Program, StepLine
+from .tree import Agent, Playbook, PlaybookProgram, StepLine
 
 LARGE_CHARS = 500
 """A longer value stands in the state by its size and its start."""
@@ -32,7 +32,7 @@ class Exit(Exception):  # noqa: N818 - ``yld exit``, on its way out through the 
     """The program ends here."""
 
 
-class Frame(Struct, eq=False):
+class PlaybookFrame(Struct, eq=False):
     """A playbook under way.
 
     Attributes:
@@ -71,14 +71,14 @@ class AgentState:
         self.agent = agent
         self.variables: dict[str, Any] = {}
         self.log = SessionLog()
-        self.frames: list[Frame] = []
+        self.frames: list[PlaybookFrame] = []
         self.spent: set[tuple[str, int]] = set()
         self.changed: set[str] = set()
         self.inbox: dict[str, list[str]] = {}
 
     def set(self, name: str, value: Any) -> None:
         """Give a variable a value; one that changes makes fired triggers ready again."""
-        if name not in self.variables or not same(self.variables[name], value):
+        if name not in self.variables or not same_value(self.variables[name], value):
             self.spent.clear()
         self.bind(name, value)
 
@@ -89,7 +89,7 @@ class AgentState:
         self.variables[name] = value
 
 
-class World:
+class PlaybookState:
     """The program and all of its agents.
 
     Attributes:
@@ -99,20 +99,20 @@ class World:
 
     """
 
-    def __init__(self, program: Program, path: str, contract: str, *, snoop: bool = False) -> None:
+    def __init__(self, program: PlaybookProgram, path: str, contract: str, *, snoop: bool = False) -> None:
         self.program, self.path, self.contract, self.snoop = program, path, contract, snoop
         self.agents = {agent.name: AgentState(agent) for agent in program.agents}
         self.artifacts: dict[str, Artifact] = {}
-        self.frame: Frame | None = None
+        self.frame: PlaybookFrame | None = None
         self.python_calls = 0
         self.results = 0
 
-    def where(self, frame: Frame | None) -> str:
+    def where(self, frame: PlaybookFrame | None) -> str:
         """File and line of what a frame executes; without one the file."""
         return f"{self.path}:{frame.line} ({frame.place})" if frame else self.path
 
 
-def same(one: Any, other: Any) -> bool:
+def same_value(one: Any, other: Any) -> bool:
     """Whether two JSON values are one; ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
     if one is other:
         return True
@@ -122,25 +122,25 @@ def same(one: Any, other: Any) -> bool:
         case _, bool():
             return False
         case list(), list():
-            return len(one) == len(other) and all(map(same, one, other))
+            return len(one) == len(other) and all(map(same_value, one, other))
         case dict(), dict():
-            return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+            return one.keys() == other.keys() and all(same_value(value, other[key]) for key, value in one.items())
         case _:
             return bool(one == other)
 
 
-def resolved(value: Any, variables: dict[str, Any], kept: Iterable[str] = ()) -> Any:
+def resolve(value: Any, variables: dict[str, Any], kept: Iterable[str] = ()) -> Any:
     """A value with its variables replaced, but for those in ``kept``; an unknown one stays."""
     match value:
         case Variable() if value.name in variables and value.name not in kept:
             return variables[value.name]
         case list():
-            return [resolved(each, variables, kept) for each in value]
+            return [resolve(each, variables, kept) for each in value]
         case dict():
-            return {key: resolved(each, variables, kept) for key, each in value.items()}
+            return {key: resolve(each, variables, kept) for key, each in value.items()}
         case CallTo():
-            values = tuple(resolved(each, variables, kept) for each in value.values)
-            return CallTo(value.name, values, tuple((k, resolved(v, variables, kept)) for k, v in value.named))
+            values = tuple(resolve(each, variables, kept) for each in value.values)
+            return CallTo(value.name, values, tuple((k, resolve(v, variables, kept)) for k, v in value.named))
         case _:
             return value
 
@@ -169,13 +169,13 @@ def excess(value: Any) -> str:
     return ""
 
 
-def in_state(value: Any) -> Any:
+def shortened_value(value: Any) -> Any:
     """A value as it stands in the state: a large one by its size and start."""
     text = as_text(value)
     return value if len(text) <= LARGE_CHARS else {"chars": len(text), "starts": text[:_START_CHARS]}
 
 
-def state_json(world: World, agent: AgentState) -> str:
+def state_json(world: PlaybookState, agent: AgentState) -> str:
     """The state as the model is shown it: stack, variables, artifacts."""
     variables = list(agent.variables.items())
     artifacts = list(world.artifacts.values())
@@ -185,7 +185,7 @@ def state_json(world: World, agent: AgentState) -> str:
              frame.at.line if frame.at else frame.book.line}
             for frame in agent.frames
         ],
-        "variables": {f"${name}": in_state(value) for name, value in variables[-SHOWN_NAMES:]},
+        "variables": {f"${name}": shortened_value(value) for name, value in variables[-SHOWN_NAMES:]},
         "artifacts": {each.name: each.summary for each in artifacts[-SHOWN_NAMES:]},
     }  # fmt: skip
     older = {"variables": len(variables) - SHOWN_NAMES, "artifacts": len(artifacts) - SHOWN_NAMES}
@@ -195,7 +195,7 @@ def state_json(world: World, agent: AgentState) -> str:
     return json.dumps(told, indent=2, ensure_ascii=False, default=str)
 
 
-Doing = Any
+Routine = Any
 """A generator of effects and notes; what it returns stands in each docstring."""
 
 
@@ -206,13 +206,13 @@ class Waiting(Struct, frozen=True):
     source: str
 
 
-class Failure(Struct, frozen=True):
+class CallFailure(Struct, frozen=True):
     """A call came to nothing; the model is shown why."""
 
     why: str
 
 
-class Here(Struct, frozen=True):
+class Execution(Struct, frozen=True):
     """Whose playbook runs, and what is open on the shared stack.
 
     Attributes:
@@ -222,17 +222,17 @@ class Here(Struct, frozen=True):
 
     """
 
-    world: World
+    world: PlaybookState
     agent: AgentState
     opened: list[EnterFrame]
     debug: bool = False
     called_at: str = ""
 
-    def of(self, agent: str, called_at: str) -> Here:
+    def of(self, agent: str, called_at: str) -> Execution:
         """Where a playbook of ``agent`` is executed that is called from here."""
-        return Here(self.world, self.world.agents[agent], self.opened, self.debug, called_at)
+        return Execution(self.world, self.world.agents[agent], self.opened, self.debug, called_at)
 
-    def enter(self, name: str, intent: str) -> Doing:
+    def enter(self, name: str, intent: str) -> Routine:
         """Open a frame on the shared stack.
 
         Raises:
@@ -243,14 +243,14 @@ class Here(Struct, frozen=True):
         try:
             yield frame
         except Halted as refused:
-            raise halted(refused.kind, refused.report, self.called_at or self.world.path, f"call of {name}") from None
+            raise halt(refused.kind, refused.report, self.called_at or self.world.path, f"call of {name}") from None
         self.opened.append(frame)
 
-    def leave(self, result: str) -> Doing:
+    def leave(self, result: str) -> Routine:
         self.opened.pop()
         yield LeaveFrame(result)
 
-    def wait(self, source: str) -> Doing:
+    def wait(self, source: str) -> Routine:
         """The messages of ``source``, as one text; other agents take their turns until there are some."""
         came = self.agent.inbox.pop(source, [])
         if came:
@@ -267,8 +267,8 @@ class Here(Struct, frozen=True):
             return
         frames = list(reversed(self.agent.frames))
         places = [
-            Place(frame.book.name, line if line and not index else frame.line, dict(self.agent.variables))
+            FrameView(frame.book.name, line if line and not index else frame.line, dict(self.agent.variables))
             for index, frame in enumerate(frames)
         ]
         for watcher in list(WATCHERS):
-            watcher(Moment(kind, self.agent.agent.name, self.world.path, tuple(places), text))
+            watcher(DebugMoment(kind, self.agent.agent.name, self.world.path, tuple(places), text))

@@ -11,18 +11,28 @@ from stackmem.languages.frame import artifacts as kept
 from stackmem.languages.frame.values import as_text, variable_set
 from stackmem.languages.operations import Say
 
-from .calls import Target, artifact_name, bound, find
+from .calls import Target, artifact_name, bind_arguments, find_target
 from .literals import CallTo
 from .reply import Queued, variables_in
 from .session_log import brief, call_text
-from .state import LARGE_CHARS, AgentState, Doing, Failure, Frame, Here, World, excess, resolved
+from .state import (
+    LARGE_CHARS,
+    AgentState,
+    CallFailure,
+    Execution,
+    PlaybookFrame,
+    PlaybookState,
+    Routine,
+    excess,
+    resolve,
+)
 
 HUMAN = "human"
 FRAME_CHARS = 300_000
 """Most characters of all that is loaded in one frame."""
 
 
-def run_queue(here: Here, frame: Frame, queue: list[Queued], play: Any) -> Doing:
+def run_queue(here: Execution, frame: PlaybookFrame, queue: list[Queued], play: Any) -> Routine:
     """Make the calls; gives the lines that the model is told of them.
 
     Args:
@@ -32,9 +42,9 @@ def run_queue(here: Here, frame: Frame, queue: list[Queued], play: Any) -> Doing
     lines: list[str] = []
     frame.returned = {}
     for queued in queue:
-        value = yield from _made(here, frame, queued.call, play)
+        value = yield from _make_call(here, frame, queued.call, play)
         text = call_text(queued.call, 60)
-        if isinstance(value, Failure):
+        if isinstance(value, CallFailure):
             line = f"{text} failed: {value.why}"
             lines.append(f"what? {line}")
             here.agent.log.add("HIGH", f"what? {line}")
@@ -43,11 +53,11 @@ def run_queue(here: Here, frame: Frame, queue: list[Queued], play: Any) -> Doing
             here.agent.set(queued.into, value)
             frame.returned[queued.into] = value
             yield variable_set(queued.into, value)
-        lines += yield from _told(here, queued, value, text)
+        lines += yield from _report_call(here, queued, value, text)
     return lines
 
 
-def _told(here: Here, queued: Queued, value: Any, text: str) -> Doing:
+def _report_call(here: Execution, queued: Queued, value: Any, text: str) -> Routine:
     """The lines on a call that came back; a large result becomes an artifact."""
     name = queued.call.name
     if name == "LoadArtifact":
@@ -69,34 +79,34 @@ def _told(here: Here, queued: Queued, value: Any, text: str) -> Doing:
     return [line]
 
 
-def _made(here: Here, frame: Frame, call: CallTo, play: Any) -> Doing:
-    """What a call gives, or its ``Failure``; the calls inside it are made first."""
-    target = find(here.world.program, here.agent.agent.name, call.name)
-    given = bound(target, call) if target else "it is unknown"
+def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo, play: Any) -> Routine:
+    """What a call gives, or its ``CallFailure``; the calls inside it are made first."""
+    target = find_target(here.world.program, here.agent.agent.name, call.name)
+    given = bind_arguments(target, call) if target else "it is unknown"
     if target is None or isinstance(given, str):
-        return Failure(str(given))
+        return CallFailure(str(given))
     if target.book is None and "artifact_name" in given:
         loading = target.name == "LoadArtifact"
         given["artifact_name"] = artifact_name(here.world, here.agent, given["artifact_name"], loading=loading)
     arguments: dict[str, Any] = {}
     for name, value in given.items():
         made = yield from _value(here, frame, value, play)
-        if isinstance(made, Failure):
+        if isinstance(made, CallFailure):
             return made
         if why := excess(made):
-            return Failure(why)
+            return CallFailure(why)
         arguments[name] = made
     if target.book is None:
         return (yield from _built_in(here, frame, target.name, arguments))
     return (yield from _played(here, frame, target, arguments, play))
 
 
-def _value(here: Here, frame: Frame, value: Any, play: Any) -> Doing:
+def _value(here: Execution, frame: PlaybookFrame, value: Any, play: Any) -> Routine:
     """A value with its variables and calls replaced by what they come to."""
     match value:
         case CallTo():
-            made = yield from _made(here, frame, value, play)
-            if not isinstance(made, Failure):
+            made = yield from _make_call(here, frame, value, play)
+            if not isinstance(made, CallFailure):
                 line = f"{call_text(value, 60)} returned {brief(as_text(made), 200)}"
                 here.agent.log.add("MEDIUM", line)
             return made
@@ -104,23 +114,23 @@ def _value(here: Here, frame: Frame, value: Any, play: Any) -> Doing:
             items = []
             for each in value:
                 made = yield from _value(here, frame, each, play)
-                if isinstance(made, Failure):
+                if isinstance(made, CallFailure):
                     return made
                 items.append(made)
             return items
         case dict():
             made = yield from _value(here, frame, list(value.values()), play)
-            return made if isinstance(made, Failure) else dict(zip(value, made, strict=True))
-    found = resolved(value, here.agent.variables)
+            return made if isinstance(made, CallFailure) else dict(zip(value, made, strict=True))
+    found = resolve(value, here.agent.variables)
     missing = variables_in(found)
-    return Failure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
+    return CallFailure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
 
 
-def _played(here: Here, frame: Frame, target: Target, arguments: dict[str, Any], play: Any) -> Doing:
+def _played(here: Execution, frame: PlaybookFrame, target: Target, arguments: dict[str, Any], play: Any) -> Routine:
     return (yield from play(here.of(target.agent, here.world.where(frame)), target.book, arguments))
 
 
-def _built_in(here: Here, frame: Frame, name: str, given: dict[str, Any]) -> Doing:
+def _built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
     match name:
         case "Say":
             return (yield from _say(here, given["message"]))
@@ -128,15 +138,17 @@ def _built_in(here: Here, frame: Frame, name: str, given: dict[str, Any]) -> Doi
             failed = yield from save(
                 here.world, given["artifact_name"], given["artifact_summary"], given["artifact_content"]
             )
-            return Failure(failed) if failed else None
+            return CallFailure(failed) if failed else None
         case "LoadArtifact":
             text, failed = yield from load(here.world, here.agent, given["artifact_name"])
             if failed:
-                return Failure(failed)
+                return CallFailure(failed)
             name = given["artifact_name"]
             others = sum(len(content) for other, content in frame.loaded.items() if other != name)
             if others + len(text) > FRAME_CHARS:
-                return Failure(f"this frame has loaded {others:,} of at most {FRAME_CHARS:,} characters; return first")
+                return CallFailure(
+                    f"this frame has loaded {others:,} of at most {FRAME_CHARS:,} characters; return first"
+                )
             frame.loaded.pop(name, None)
             frame.loaded[name] = text
             return name
@@ -146,20 +158,20 @@ def _built_in(here: Here, frame: Frame, name: str, given: dict[str, Any]) -> Doi
             return (yield from _receive(here, given["source_agent_id"]))
 
 
-def _say(here: Here, message: Any) -> Doing:
-    text, failed = yield from with_artifacts(here.world, as_text(message))
+def _say(here: Execution, message: Any) -> Routine:
+    text, failed = yield from expand_artifacts(here.world, as_text(message))
     if failed:
-        return Failure(failed)
+        return CallFailure(failed)
     yield Say(text)
     return None
 
 
-def _send(here: Here, target: Any, text: str) -> Doing:
+def _send(here: Execution, target: Any, text: str) -> Routine:
     if target == HUMAN:
         return (yield from _say(here, text))
     other = here.world.agents.get(target) if isinstance(target, str) else None
     if other is None:
-        return Failure(f"there is no agent {as_text(target)[:80]!r}; known: {_agents(here)}")
+        return CallFailure(f"there is no agent {as_text(target)[:80]!r}; known: {_agents(here)}")
     sender = here.agent.agent.name
     other.inbox.setdefault(sender, []).append(text)
     other.spent.clear()
@@ -168,22 +180,22 @@ def _send(here: Here, target: Any, text: str) -> Doing:
     return None
 
 
-def _receive(here: Here, source: Any) -> Doing:
+def _receive(here: Execution, source: Any) -> Routine:
     if source == HUMAN:
-        return (yield from heard(here, f"{here.agent.agent.name} waits for your message"))
+        return (yield from ask_person(here, f"{here.agent.agent.name} waits for your message"))
     if not isinstance(source, str) or source not in here.world.agents:
-        return Failure(f"there is no agent {as_text(source)[:80]!r}; known: {_agents(here)}")
+        return CallFailure(f"there is no agent {as_text(source)[:80]!r}; known: {_agents(here)}")
     text = yield from here.wait(source)
     here.agent.spent.clear()
     here.agent.log.add("HIGH", f"Received message from {source}: {text}")
     return text
 
 
-def _agents(here: Here) -> str:
+def _agents(here: Execution) -> str:
     return ", ".join([HUMAN, *here.world.agents])
 
 
-def heard(here: Here, question: str) -> Doing:
+def ask_person(here: Execution, question: str) -> Routine:
     """What the person says."""
     text = yield AskUser(question)
     here.agent.spent.clear()
@@ -196,7 +208,7 @@ SAID_CHARS = 10 << 20
 _SHOWN = re.compile(r"Artifact\[([^\]\n]{1,200})\]")
 
 
-def save(world: World, name: Any, summary: Any, content: Any) -> Doing:
+def save(world: PlaybookState, name: Any, summary: Any, content: Any) -> Routine:
     """Keep a text; gives what went wrong, or nothing."""
     if not isinstance(name, str) or not name.strip():
         return "the name of an artifact must be a text"
@@ -206,7 +218,7 @@ def save(world: World, name: Any, summary: Any, content: Any) -> Doing:
     return artifact.failed
 
 
-def load(world: World, agent: AgentState, name: Any) -> Doing:
+def load(world: PlaybookState, agent: AgentState, name: Any) -> Routine:
     """What is shown of an artifact or of a large variable: ``(text, failed)``."""
     if isinstance(name, str) and name[:1] == "$" and name[1:] in agent.variables:
         return clip_chars(as_text(agent.variables[name[1:]]), kept.LOADED_CHARS), ""
@@ -218,7 +230,7 @@ def load(world: World, agent: AgentState, name: Any) -> Doing:
     return f"Summary: {artifact.summary}\n\nContent: {text}", failed
 
 
-def with_artifacts(world: World, text: str) -> Doing:
+def expand_artifacts(world: PlaybookState, text: str) -> Routine:
     """``(text, failed)``: a text with each ``Artifact[name]`` replaced by its content; each is read once."""
     parts, at, room = [], 0, SAID_CHARS
     read: dict[str, str] = {}

@@ -47,7 +47,7 @@ def target_of(step: StepLine) -> Number | None:
     return number_of(found[1]) if found else None
 
 
-class _Block:
+class _LineBlock:
     """The lines that stand directly in one line, in the order of the file."""
 
     def __init__(self) -> None:
@@ -77,11 +77,11 @@ class LineOrder:
         self.place = {step.number: index for index, step in enumerate(steps)}
 
     @cached_property
-    def _blocks(self) -> dict[Number, _Block]:
+    def _blocks(self) -> dict[Number, _LineBlock]:
         """Number around them to the lines inside."""
-        found: dict[Number, _Block] = {}
+        found: dict[Number, _LineBlock] = {}
         for step in self.steps:
-            found.setdefault(step.number[:-1], _Block()).add(step.number)
+            found.setdefault(step.number[:-1], _LineBlock()).add(step.number)
         return found
 
     @cached_property
@@ -216,7 +216,7 @@ class Agent(Struct, frozen=True, dict=True):
         return self.named.get(name)
 
 
-class Program(Struct, frozen=True, dict=True):
+class PlaybookProgram(Struct, frozen=True, dict=True):
     agents: tuple[Agent, ...]
 
     def all(self) -> Iterator[tuple[Agent, Playbook]]:
@@ -313,7 +313,7 @@ def note_line(text: str, line: int, place: int) -> Remark:
 _BRANCHES = ("CND", "LOP", "ELS")
 
 
-def expected(book: Playbook, at: StepLine | None) -> tuple[StepLine, ...]:
+def lines_after(book: Playbook, at: StepLine | None) -> tuple[StepLine, ...]:
     """The lines that may come behind ``at``, in the order of the file; at the start the first one alone."""
     if at is None:
         return book.steps[:1]

@@ -14,12 +14,24 @@ from msgspec import Struct
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.frame.values import variable_set
 
-from .calls import Target, artifact_name, bound, fault_of, find
+from .calls import Target, artifact_name, bind_arguments, fault_of, find_target
 from .literals import CallTo, Variable
-from .reply import AtStep, Fired, Item, Queued, Reply, Returned, Said, SetVar, Unreadable, Yielded, variables_in
+from .reply import (
+    AtStep,
+    Fired,
+    Item,
+    Queued,
+    ReplyItems,
+    ReturnItem,
+    SetVar,
+    TextItem,
+    Unreadable,
+    Yielded,
+    variables_in,
+)
 from .session_log import brief, call_text, item_text
-from .state import Doing, Frame, Here, excess, resolved, same
-from .tree import Playbook, StepLine, Trigger, expected
+from .state import Execution, PlaybookFrame, Routine, excess, resolve, same_value
+from .tree import Playbook, StepLine, Trigger, lines_after
 
 
 class Turn(Struct):
@@ -35,19 +47,19 @@ class Turn(Struct):
     """
 
     queue: list[Queued] = []
-    end: Returned | Yielded | None = None
+    end: ReturnItem | Yielded | None = None
     fault: str = ""
     text: str = ""
     notes: list[str] = []
     acted: bool = False
 
 
-def take(here: Here, frame: Frame, reply: Reply) -> Doing:
+def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
     """Perform what a reply says, up to its end or its first fault; gives the ``Turn``."""
-    reading = _Reading(here, frame)
+    reading = _ReplyCheck(here, frame)
     turn = reading.turn
     for item in reply.items:
-        here.agent.log.add("HIGH" if isinstance(item, Said) and item.kind == "recap" else "LOW", item_text(item))
+        here.agent.log.add("HIGH" if isinstance(item, TextItem) and item.kind == "recap" else "LOW", item_text(item))
         yield from reading.item(item)
         if turn.fault:
             turn.text = turn.text or item_text(item)
@@ -67,19 +79,19 @@ def take(here: Here, frame: Frame, reply: Reply) -> Doing:
     return turn
 
 
-class _Reading:
-    def __init__(self, here: Here, frame: Frame) -> None:
+class _ReplyCheck:
+    def __init__(self, here: Execution, frame: PlaybookFrame) -> None:
         self._here, self._frame = here, frame
         self._agent = here.agent
         self._stepped = False
         self._dropping = False
         self.turn = Turn([], notes=[])
 
-    def item(self, item: Item) -> Doing:
+    def item(self, item: Item) -> Routine:
         if not isinstance(item, Queued):
             self._dropping = False
         match item:
-            case Said():
+            case TextItem():
                 self._said(item)
             case SetVar():
                 yield from self._set(item)
@@ -89,7 +101,7 @@ class _Reading:
                 self._fire(item)
             case Queued():
                 self._queue(item)
-            case Returned():
+            case ReturnItem():
                 self._returned(item)
             case Yielded():
                 self.turn.end = item
@@ -98,7 +110,7 @@ class _Reading:
             case _:
                 assert_never(item)  # pragma: no cover - the type checker counts the cases
 
-    def _said(self, said: Said) -> None:
+    def _said(self, said: TextItem) -> None:
         if said.kind == "recap" and said.text:
             self._frame.recap = said.text
 
@@ -110,35 +122,35 @@ class _Reading:
         names = [name for name in variables_in(value) if name not in self._agent.variables and name not in pending]
         return f"${names[0]} has no value; set it first, or give a literal" if names else ""
 
-    def _set(self, item: SetVar) -> Doing:
+    def _set(self, item: SetVar) -> Routine:
         self.turn.fault = self._undefined(item.value, [])
         if self.turn.fault:
             return
-        value = resolved(item.value, self._agent.variables)
+        value = resolve(item.value, self._agent.variables)
         if isinstance(item.value, list | dict) and (why := excess(value)):
             self.turn.fault = why
             return
         kept = self._frame.returned
-        if not self._stepped and item.name in kept and not same(kept[item.name], value):
+        if not self._stepped and item.name in kept and not same_value(kept[item.name], value):
             self.turn.fault = f"${item.name} was just returned by a call and keeps that value; use it as it is"
             return
         self._agent.set(item.name, value)
         self.turn.acted = True
         yield variable_set(item.name, value)
 
-    def _step(self, item: AtStep) -> Doing:
+    def _step(self, item: AtStep) -> Routine:
         frame, book = self._frame, self._frame.book
         line = book.step(item.number) if item.playbook.lower() == book.name.lower() else None
         if line is None:
             told = "is no line of it" if item.playbook.lower() == book.name.lower() else "is another playbook"
-            self.turn.fault = f"{book.name} runs, and {item.playbook}:{item.label} {told}; {lines_expected(frame)}"
+            self.turn.fault = f"{book.name} runs, and {item.playbook}:{item.label} {told}; {expected_lines(frame)}"
             return
-        may = line in expected(book, frame.at)
+        may = line in lines_after(book, frame.at)
         if item.code == "TNK" and not (may and line.code == "TNK"):
             self.turn.acted = True
             return
         if not may:
-            self.turn.fault = f"{book.name}:{line.label} cannot follow here; {lines_expected(frame)}"
+            self.turn.fault = f"{book.name}:{line.label} cannot follow here; {expected_lines(frame)}"
             return
         if item.code and item.code != line.code:
             self.turn.notes.append(f"{book.name}:{line.label} is a {line.code}, not a {item.code}")
@@ -185,14 +197,14 @@ class _Reading:
         if self.turn.fault:
             self.turn.text = call_text(item.call)
             return
-        call = resolved(self._named(item.call, pending), self._agent.variables, pending)
+        call = resolve(self._named(item.call, pending), self._agent.variables, pending)
         self.turn.fault = excess(call)
         self.turn.queue.append(Queued(call, item.into, item.fired))
 
     def _named(self, call: CallTo, pending: list[str]) -> CallTo:
         """The call with ``$x`` as an artifact's name read as one."""
-        target = find(self._here.world.program, self._agent.agent.name, call.name)
-        given = bound(target, call) if target else ""
+        target = find_target(self._here.world.program, self._agent.agent.name, call.name)
+        given = bind_arguments(target, call) if target else ""
         if not isinstance(target, Target) or target.book or isinstance(given, str) or "artifact_name" not in given:
             return call
         name = given["artifact_name"]
@@ -203,16 +215,16 @@ class _Reading:
             return CallTo(call.name, (told, *call.values[1:]), call.named)
         return CallTo(call.name, (), tuple({**given, "artifact_name": told}.items()))
 
-    def _returned(self, item: Returned) -> None:
+    def _returned(self, item: ReturnItem) -> None:
         self.turn.fault = self._undefined(item.value, self._pending)
         if not self.turn.fault:
             self.turn.end = item
 
 
-def lines_expected(frame: Frame) -> str:
-    lines = expected(frame.book, frame.at)
-    return f"expected: {', '.join(_shown(frame, line) for line in lines[:12])}"
+def expected_lines(frame: PlaybookFrame) -> str:
+    lines = lines_after(frame.book, frame.at)
+    return f"expected: {', '.join(_line_name(frame, line) for line in lines[:12])}"
 
 
-def _shown(frame: Frame, line: StepLine) -> str:
+def _line_name(frame: PlaybookFrame, line: StepLine) -> str:
     return f"{frame.book.name}:{line.label}:{line.code}"

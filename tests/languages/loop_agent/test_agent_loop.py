@@ -7,7 +7,7 @@ import pytest
 from stackmem.core.program_facts import StepEntered
 from stackmem.core.requests import Wait
 from stackmem.errors import UsageError
-from stackmem.languages.loop_agent.prompt import kept_for
+from stackmem.languages.loop_agent.prompt import results_rule
 from stackmem.languages.operations import Completion, ToolAnswer
 
 from .stage import AGENT, actions, ask, change, done, for_each, play, step, while_
@@ -279,8 +279,8 @@ def test_a_large_result_is_shown_as_a_table_unless_that_is_off():
 def test_the_prompt_and_the_engine_say_the_same_number_of_turns():
     assert "for ONE turn only" in play(done()).asked[0].system
     assert "for 3 turns only" in play(done(), agent=AGENT + "loop_result_turns: 3\n").asked[0].system
-    assert "not shown at all" in kept_for(0, changes=True)
-    assert "payloadChangeRequest" not in kept_for(1, changes=False)
+    assert "not shown at all" in results_rule(0, changes=True)
+    assert "payloadChangeRequest" not in results_rule(1, changes=False)
 
 
 def test_the_model_of_the_definition_is_asked():

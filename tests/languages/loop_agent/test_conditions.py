@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.languages.loop_agent.conditions.evaluator import unparsable, verdict
+from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault, verdict
 
 from .expressions import NASTY, grown, mutated, pieced
 
@@ -127,7 +127,7 @@ def fuzzed(count, seed, made):
         found = verdict(text, NASTY)
         assert isinstance(found.holds, bool)
         assert not (found.fault and found.holds)
-        assert not unparsable(text) or found.fault
+        assert not syntax_fault(text) or found.fault
         found.fault.encode()
         assert len(found.fault) < 1_300
 

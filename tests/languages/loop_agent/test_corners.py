@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.languages.loop_agent import paths
-from stackmem.languages.loop_agent.commands import actionable
-from stackmem.languages.loop_agent.payload import changed
-from stackmem.languages.loop_agent.references import Names, resolved
-from stackmem.languages.loop_agent.response import understood
-from stackmem.languages.loop_agent.results import crushed
-from stackmem.languages.loop_agent.writes import Merged, Write, mapping_fault
+from stackmem.languages.loop_agent.commands import read_actionable
+from stackmem.languages.loop_agent.payload import apply_change
+from stackmem.languages.loop_agent.references import ReferenceNames, resolve
+from stackmem.languages.loop_agent.response import read_response
+from stackmem.languages.loop_agent.results import crush_json
+from stackmem.languages.loop_agent.writes import PayloadMerge, Write, mapping_fault
 from stackmem.languages.operations import ToolAnswer
 
 from .stage import AGENT, ask, done, for_each, play
@@ -30,7 +30,7 @@ WRAPPED = st.fixed_dictionaries({}, optional=dict.fromkeys(REQUESTS, OBJECT))
 @given(OBJECT, WRAPPED)
 def test_any_change_leaves_the_payload_alone_and_counts_what_it_did(payload, request):
     before = repr(payload)
-    change = changed(payload, request)
+    change = apply_change(payload, request)
     assert repr(payload) == before
     assert isinstance(change.result, dict)
     assert len(change.diff) == sum(map(change.count, ("add", "update", "delete")))
@@ -40,24 +40,24 @@ def test_any_change_leaves_the_payload_alone_and_counts_what_it_did(payload, req
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=200) | st.builds(lambda text: f'{{"nextStep": {{"type": "{text}"}}}}', st.text(max_size=9)))
 def test_any_reply_comes_to_something(text):
-    assert understood(text).step is not None
+    assert read_response(text).step is not None
 
 
 @settings(max_examples=200, deadline=None)
 @given(JSON, JSON)
 def test_any_reference_comes_to_something(value, item):
     warnings = []
-    resolved(value, Names({"item": item, "payload": {"a": item}}, ("item",)), warnings)
+    resolve(value, ReferenceNames({"item": item, "payload": {"a": item}}, ("item",)), warnings)
     assert len(warnings) <= 50
 
 
 def test_paths_are_spelled_and_read():
-    assert paths.parsed("a.b[0]['x y'].c") == ("a", "b", 0, "x y", "c")
-    assert paths.parsed('$.a["b"]') == ("a", "b")
-    assert paths.parsed("$") == paths.parsed("") == ()
-    assert [paths.parsed(text) for text in (".a", "a.", "a[", "a[x]", "a[0]b")] == [None] * 5
-    assert paths.spelled(("a", 0, "b")) == "a[0].b"
-    assert Names({"x": 1}).find("[0]") is paths.MISSING
+    assert paths.parse_path("a.b[0]['x y'].c") == ("a", "b", 0, "x y", "c")
+    assert paths.parse_path('$.a["b"]') == ("a", "b")
+    assert paths.parse_path("$") == paths.parse_path("") == ()
+    assert [paths.parse_path(text) for text in (".a", "a.", "a[", "a[x]", "a[0]b")] == [None] * 5
+    assert paths.path_text(("a", 0, "b")) == "a[0].b"
+    assert ReferenceNames({"x": 1}).find("[0]") is paths.MISSING
 
 
 def test_a_mapping_is_a_path_or_an_object_of_paths():
@@ -66,7 +66,7 @@ def test_a_mapping_is_a_path_or_an_object_of_paths():
 
 
 def test_what_is_merged_twice_is_told_once_and_not_for_ever():
-    merged = Merged({"l": 5}, (), together=True)
+    merged = PayloadMerge({"l": 5}, (), together=True)
     for index in range(200):
         merged.merge(index, (Write(("x", str(index % 99)), index), Write(("l",), [index], appended=True)))
     assert len(merged.warnings) == 50
@@ -75,20 +75,20 @@ def test_what_is_merged_twice_is_told_once_and_not_for_ever():
 
 def test_a_table_takes_the_place_of_rows_only_where_it_is_shorter():
     rows = [{"name": f"n{n}", "size": n} for n in range(60)]
-    assert crushed(rows).splitlines()[1] == '"n0" | 0'
-    nested = crushed({"rows": rows, "total": 60})
+    assert crush_json(rows).splitlines()[1] == '"n0" | 0'
+    nested = crush_json({"rows": rows, "total": 60})
     assert nested.startswith("rows: [60 rows; columns: name | size")
     assert nested.endswith("\ntotal: 60")
-    assert crushed(json.dumps(rows)) == crushed(rows)
+    assert crush_json(json.dumps(rows)) == crush_json(rows)
     for plain in ("x" * 900, 10**700, "[" + "x" * 900, [1] * 900, [{}] * 300, [{"a": 1}], {"a": "x" * 900}, 5, rows[:2],
                   [{"a": "x" * 600}, {"b": 1}], [{"a": "x" * 600}, 1]):  # fmt: skip
-        assert crushed(plain) is None
+        assert crush_json(plain) is None
 
 
 def test_a_letter_that_is_too_long_for_a_link_names_its_artifact():
     long = {"type": "compose:email", "label": "Write", "body": "x" * 2_000}
-    assert actionable([long])[0].line == "[compose] Write: too long for a link"
-    assert actionable([{**long, "artifactId": "a-1"}])[0].line.endswith("; see the artifact a-1")
+    assert read_actionable([long])[0].line == "[compose] Write: too long for a link"
+    assert read_actionable([{**long, "artifactId": "a-1"}])[0].line.endswith("; see the artifact a-1")
 
 
 def test_one_choice_is_asked_as_buttons():
@@ -109,9 +109,9 @@ def test_a_file_that_two_agents_name_is_read_once():
 def test_a_value_that_is_missing_is_told_with_its_kind():
     assert (
         "messageIndex must be a whole number, is a list"
-        in understood('{"nextStep": {"type": "Retry", "messageIndex": []}}').step.fault
+        in read_response('{"nextStep": {"type": "Retry", "messageIndex": []}}').step.fault
     )
-    assert "is an object" in understood('{"nextStep": {"type": "Retry", "messageIndex": {}}}').step.fault
+    assert "is an object" in read_response('{"nextStep": {"type": "Retry", "messageIndex": {}}}').step.fault
 
 
 def test_loops_over_what_a_result_gave_do_not_blow_up():
@@ -121,7 +121,7 @@ def test_loops_over_what_a_result_gave_do_not_blow_up():
 
 
 def test_what_is_too_much_is_not_merged_and_told():
-    merged = Merged({"notes": "short"}, (), together=False)
+    merged = PayloadMerge({"notes": "short"}, (), together=False)
     merged.merge(1, (Write(("notes",), "x" * 2_000_001), Write(("deep",) * 101, 1)))
     assert merged.payload == {"notes": "short"}
     assert [told.split(":")[0] for told in merged.warnings] == [

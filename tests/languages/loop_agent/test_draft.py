@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.languages.loop_agent.paths import MISSING, Draft, looked_up
-from stackmem.languages.loop_agent.payload import DELETE, changed
-from stackmem.languages.loop_agent.writes import Merged, Write, writes_between
+from stackmem.languages.loop_agent.paths import MISSING, Draft, look_up
+from stackmem.languages.loop_agent.payload import DELETE, apply_change
+from stackmem.languages.loop_agent.writes import PayloadMerge, Write, writes_between
 
 LONG = 40_000
 STEPS = st.one_of(st.integers(0, 3), st.sampled_from(["a", "b", "0"]))
@@ -62,7 +62,7 @@ def test_what_a_draft_was_made_of_and_what_was_put_into_it_never_change(value, c
     draft = Draft(value)
     shown = []
     for path, new, show in changes:
-        if looked_up(draft.value, path) is not MISSING and new == 0:
+        if look_up(draft.value, path) is not MISSING and new == 0:
             draft.take(path)
         else:
             draft.put(path, new)
@@ -90,8 +90,8 @@ def test_forty_thousand_changes_by_position_take_time_that_grows_with_their_numb
     payload = {"items": [{"n": index} for index in range(LONG)]}
     marks = [DELETE if index % 2 else {"n": -1} for index in range(LONG)]
     begun = time.process_time()
-    done = changed(payload, {"updateElements": {"items": marks}})
-    gone = changed(payload, {"removeElements": {"items": [DELETE] * LONG + [DELETE]}})
+    done = apply_change(payload, {"updateElements": {"items": marks}})
+    gone = apply_change(payload, {"removeElements": {"items": [DELETE] * LONG + [DELETE]}})
     taken = time.process_time() - begun
     assert done.result["items"] == [{"n": -1}] * (LONG // 2)
     assert (done.count("update"), done.count("delete")) == (LONG // 2, LONG // 2)
@@ -102,7 +102,7 @@ def test_forty_thousand_changes_by_position_take_time_that_grows_with_their_numb
 
 @pytest.mark.parametrize("together", [True, False])
 def test_forty_thousand_iterations_are_merged_in_time_that_grows_with_their_number(together):
-    merged = Merged({"items": list(range(LONG))}, (), together=together)
+    merged = PayloadMerge({"items": list(range(LONG))}, (), together=together)
     begun = time.process_time()
     for index in range(LONG):
         merged.merge(index, (Write(("items", index), -index), Write(("more",), [index], appended=True)))

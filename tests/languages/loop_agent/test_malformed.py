@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.languages.loop_agent.reply_json import MOST_CHARS, read_object
-from stackmem.languages.loop_agent.response import Malformed, understood
+from stackmem.languages.loop_agent.response import Malformed, read_response
 from stackmem.languages.operations import ToolAnswer
 
 from .stage import actions, change, done, play, step
@@ -106,7 +106,7 @@ def test_what_is_not_one_object_is_told_with_its_place_in_the_reply(reply, told,
 )  # fmt: skip
 @pytest.mark.parametrize("around", ["%s", "\n```json\n\n  %s\n```", "// so\n%s"])
 def test_what_does_not_fit_is_told_with_its_path_and_its_place(object_, told, at, around):
-    found = understood(around % object_).step
+    found = read_response(around % object_).step
     assert isinstance(found, Malformed)
     assert told in found.fault
     reply = around % object_
@@ -202,7 +202,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_reply_of_a_million_characters_is_faulted_in_a_moment(name):
     begun = time.process_time()
-    found = understood(HOSTILE[name]).step
+    found = read_response(HOSTILE[name]).step
     assert time.process_time() - begun < 4
     assert isinstance(found, Malformed)
     assert told_place(found.fault)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from stackmem.core.messages import ToolResult
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.loop_agent import compaction
-from stackmem.languages.loop_agent.compaction import boundary, compacted, pruned, recovered, summarised
-from stackmem.languages.loop_agent.conversation import Conversation
+from stackmem.languages.loop_agent.compaction import boundary, compact, prune, summarize, take_rung
+from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.languages.operations import Completion, ToolAnswer
 from stackmem.memory.expandable import Expandable
@@ -38,10 +38,10 @@ def test_a_result_is_removed_when_it_is_due():
 def test_the_strategy_and_the_agent_shorten_by_the_same_code():
     strategy = Expandable(chars=50)
     for size in (10, 120, 5_000):
-        conversation = Conversation("task")
+        conversation = AgentConversation("task")
         conversation.result("action-result", "r" * size, 1)
         entry = conversation.entries[1]
-        short = compacted(entry, 50).text
+        short = compact(entry, 50).text
         other = strategy.shorten(ToolResult("c", entry.text), 1).text
         assert short == other == entry.text or short[:50] == other[:50] == entry.text[:50]
 
@@ -60,11 +60,11 @@ def test_a_compacted_result_can_be_expanded_once():
 
 
 def test_what_was_expanded_and_is_shortened_again_does_not_offer_to_be_expanded():
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     conversation.result("action-result", "z" * 3_000, 1, Expiry(0, "compact"))
-    pruned(conversation, 2)
+    prune(conversation, 2)
     assert conversation.expand(1, 2)
-    assert recovered(conversation, 2, 3)
+    assert take_rung(conversation, 2, 3)
     assert all("It cannot be expanded again." in entry.text for entry in conversation.entries[1:])
     assert not conversation.expand(1, 3)
 
@@ -81,10 +81,10 @@ def test_a_summary_by_the_model_stands_for_a_result_and_a_failed_one_for_its_beg
 
 
 def test_a_summary_that_is_no_shorter_is_not_taken():
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     conversation.result("action-result", "r" * 700, 1)
     entry = conversation.entries[1]
-    assert summarised(entry, "s" * 800) == compacted(entry, 500)
+    assert summarize(entry, "s" * 800) == compact(entry, 500)
 
 
 def test_the_agents_own_expiry_overrides_those_of_its_actions_and_sub_agents():
@@ -131,7 +131,7 @@ def test_a_summary_that_fails_leaves_the_conversation_and_waits_five_turns():
 
 
 def grown(sizes):
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     for turn, size in enumerate(sizes, 1):
         conversation.reply("{}", turn)
         conversation.tell("w" * 4 * size, turn)
@@ -139,25 +139,25 @@ def grown(sizes):
 
 
 def test_churn_is_guarded_against():
-    assert compaction.planned(grown([100]), 8_000) is None
-    few = compaction.planned(grown([8_000]), 8_000)
+    assert compaction.plan_fold(grown([100]), 8_000) is None
+    few = compaction.plan_fold(grown([8_000]), 8_000)
     assert few == compaction.Skipped("No foldable boundary")
-    small = compaction.planned(grown([300, 300, 300, 300]), 1_500)
+    small = compaction.plan_fold(grown([300, 300, 300, 300]), 1_500)
     assert isinstance(small, compaction.Skipped)
     assert small.reason.startswith("Projected gain")
-    fold = compaction.planned(grown([2_000, 2_000, 2_000, 900]), 8_000)
-    assert isinstance(fold, compaction.Fold)
+    fold = compaction.plan_fold(grown([2_000, 2_000, 2_000, 900]), 8_000)
+    assert isinstance(fold, compaction.FoldPlan)
     assert fold.upto == 7
 
 
 def test_the_summary_before_is_part_of_the_next():
     conversation = grown([2_000, 2_000, 2_000, 900])
-    plan = compaction.planned(conversation, 8_000)
-    compaction.folded(conversation, plan, "FIRST", 5)
+    plan = compaction.plan_fold(conversation, 8_000)
+    compaction.fold_entries(conversation, plan, "FIRST", 5)
     for turn in range(5, 9):
         conversation.reply("{}", turn)
         conversation.tell("w" * 8_000, turn)
-    again = compaction.planned(conversation, 8_000)
+    again = compaction.plan_fold(conversation, 8_000)
     assert again.text.startswith("EARLIER SUMMARY\n[Summary of the conversation up to here]\nFIRST")
 
 
@@ -199,12 +199,12 @@ ENTRY = st.tuples(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(ENTRY, max_size=3), max_size=12))
 def test_before_the_boundary_every_prompt_keeps_the_bytes_of_the_one_before(turns):
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     before = steady(conversation.prompt("tail"), "tail")
     for turn, entries in enumerate(turns, 1):
         first = boundary(conversation.entries, turn)
         any_volatile = any(entry.volatile for entry in conversation.entries)
-        pruned(conversation, turn)
+        prune(conversation, turn)
         after = steady(conversation.prompt("tail"), "tail")
         assert after[:first] == before[:first]
         assert any_volatile or after == before
@@ -247,7 +247,7 @@ def test_whatever_an_agent_does_its_system_prompt_and_its_past_keep_their_bytes(
 
 
 def test_breakpoints_stand_after_the_system_the_request_the_steady_part_and_the_end():
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     for turn in (1, 2):
         conversation.reply("{}", turn)
         conversation.tell("n", turn)

@@ -18,8 +18,8 @@ from stackmem.core.messages import View
 from stackmem.core.program_facts import StepEntered
 from stackmem.core.requests import AskUser, InvokeTool
 from stackmem.languages.language import Launch
-from stackmem.languages.loop_agent.compaction import removed
-from stackmem.languages.loop_agent.conversation import Conversation
+from stackmem.languages.loop_agent.compaction import remove
+from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.language import start
 from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.languages.operations import Complete, Completion, EnterFrame, LeaveFrame, ToolAnswer
@@ -211,13 +211,13 @@ def test_what_a_prompt_marks_for_the_cache_begins_the_next(decisions, definition
 
 
 def test_the_mark_for_the_cache_stands_before_what_changes_next_and_not_before_what_was_deferred():
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     for turn, size in ((1, 100), (2, 4_000), (3, 3_000)):
         conversation.reply("{}", turn)
         conversation.result("action-result", "r" * size, turn, Expiry(1))
         conversation.tell("n" * 1_000, turn)
     assert [(point.message, point.part) for point in conversation.prompt("").breakpoints[2:]] == [(1, 0), (6, 1)]
-    conversation.entries[5] = removed(conversation.entries[5])
+    conversation.entries[5] = remove(conversation.entries[5])
     assert [(point.message, point.part) for point in conversation.prompt("").breakpoints[2:]] == [(5, 0), (6, 1)]
 
 

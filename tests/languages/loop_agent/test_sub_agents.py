@@ -2,8 +2,8 @@
 
 import pytest
 
-from stackmem.languages.loop_agent.conversation import Conversation
-from stackmem.languages.loop_agent.sub_agents import chosen
+from stackmem.languages.loop_agent.conversation import AgentConversation
+from stackmem.languages.loop_agent.sub_agents import parent_messages
 from stackmem.languages.operations import EnterFrame, Group, LeaveFrame
 
 from .stage import AGENT, actions, ask, change, done, play, step
@@ -157,17 +157,17 @@ def test_a_loop_of_sub_agents_one_after_another_and_one_that_is_not_there():
     ],
 )
 def test_what_a_sub_agent_sees_of_its_parent(mode, shown):
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     for text in "ab", "ce":
         conversation.reply(text[0], 1)
         conversation.tell(text[1], 1)
-    assert chosen(conversation.entries, mode) == shown
+    assert parent_messages(conversation.entries, mode) == shown
 
 
 def test_a_short_conversation_has_no_bookends_but_is_shown_whole():
-    conversation = Conversation("task")
+    conversation = AgentConversation("task")
     conversation.reply("a", 1)
-    assert chosen(conversation.entries, "bookend") == ["TOLD: task", "PARENT: a"]
+    assert parent_messages(conversation.entries, "bookend") == ["TOLD: task", "PARENT: a"]
 
 
 def test_the_parents_messages_stand_in_the_childs_request():

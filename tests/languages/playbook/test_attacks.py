@@ -4,7 +4,7 @@ import pytest
 
 from stackmem.languages.frame.artifacts import LOADED_CHARS
 from stackmem.languages.operations import ToolAnswer
-from stackmem.languages.playbook.python_functions import _MARK, _read
+from stackmem.languages.playbook.python_functions import _MARK, _last_message
 from stackmem.languages.playbook.state import excess
 from stackmem.languages.playbook.tools import FRAME_CHARS
 
@@ -83,16 +83,16 @@ def test_the_size_of_a_value_counts_names_of_members_too():
 
 def test_an_answer_of_a_function_that_is_nested_without_end_is_none():
     told = "its last line is no JSON, or is nested too deep"
-    assert _read(ToolAnswer({"stdout": _MARK + "[" * 200_000}))["failed"] == told
+    assert _last_message(ToolAnswer({"stdout": _MARK + "[" * 200_000}))["failed"] == told
     deep = [[]]
     for _ in range(100):
         deep = [deep]
-    assert _read(ToolAnswer({"call": "P", "values": deep}))["failed"].endswith("nested too deep")
+    assert _last_message(ToolAnswer({"call": "P", "values": deep}))["failed"].endswith("nested too deep")
 
 
 def test_half_a_character_from_a_function_becomes_a_mark():
-    assert _read(ToolAnswer({"stdout": _MARK + '{"value": "\\ud800"}'}))["value"] == "\ufffd"
-    asked = _read(ToolAnswer({"call": "P", "values": ["\ud800"], "output": "\ud800"}))
+    assert _last_message(ToolAnswer({"stdout": _MARK + '{"value": "\\ud800"}'}))["value"] == "\ufffd"
+    asked = _last_message(ToolAnswer({"call": "P", "values": ["\ud800"], "output": "\ud800"}))
     assert (asked["values"], asked["output"]) == (["\ufffd"], "\ufffd")
 
 

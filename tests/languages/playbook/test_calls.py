@@ -7,14 +7,14 @@ import pytest
 from stackmem.core.requests import InvokeTool
 from stackmem.languages.frame.artifacts import plain_name
 from stackmem.languages.operations import ChunkAnswer, EnterFrame, KeepChunk, LeaveFrame, ToolAnswer
-from stackmem.languages.playbook.interpreter import play
+from stackmem.languages.playbook.interpreter import run_playbook
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.playbook.literals import CallTo
 from stackmem.languages.playbook.python_functions import fits
 from stackmem.languages.playbook.reader import read_program
 from stackmem.languages.playbook.reply import Queued
-from stackmem.languages.playbook.session_log import SessionLog, brief, shortened
-from stackmem.languages.playbook.state import AgentState, Frame, Here, World
+from stackmem.languages.playbook.session_log import SessionLog, brief, head_and_tail
+from stackmem.languages.playbook.state import AgentState, Execution, PlaybookFrame, PlaybookState
 from stackmem.languages.playbook.tools import run_queue
 from tests.languages.in_memory import run_in_memory
 
@@ -413,14 +413,14 @@ def test_a_log_that_is_folded_keeps_what_was_before():
 def test_what_would_be_almost_nothing_is_left_out():
     assert brief("x" * 100, 50) == ""
     assert brief("short", 50) == "short"
-    assert shortened("y" * 3_000, 1_000).count("y") < 1_000
+    assert head_and_tail("y" * 3_000, 1_000).count("y") < 1_000
 
 
 def test_a_call_that_nothing_stands_behind_any_more_fails():
-    here = Here(World(read_program(TWO), "main.pb", ""), AgentState(read_program(TWO).agents[0]), [])
-    frame = Frame(here.agent.agent.playbooks[0], {})
+    here = Execution(PlaybookState(read_program(TWO), "main.pb", ""), AgentState(read_program(TWO).agents[0]), [])
+    frame = PlaybookFrame(here.agent.agent.playbooks[0], {})
     queue = [Queued(CallTo("Nope")), Queued(CallTo("Say"))]
-    lines = run_in_memory(run_queue(here, frame, queue, play), lambda _: None).value
+    lines = run_in_memory(run_queue(here, frame, queue, run_playbook), lambda _: None).value
     assert lines == ["what? Nope() failed: it is unknown", "what? Say() failed: Say(message) needs message"]
 
 

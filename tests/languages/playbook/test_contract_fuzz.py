@@ -10,7 +10,7 @@ from stackmem.languages.playbook.literals import CallTo, Variable
 from stackmem.languages.playbook.reply import (
     MOST_ITEM_CHARS,
     MOST_REPLY_CHARS,
-    Returned,
+    ReturnItem,
     SetVar,
     Unreadable,
     Yielded,
@@ -32,10 +32,10 @@ def test_any_text_is_read(text, data):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + data.draw(TOKENS) + text[at + 1 :]
     reply = read_reply(text)
-    ends = [isinstance(item, Returned | Yielded | Unreadable) for item in reply.items]
+    ends = [isinstance(item, ReturnItem | Yielded | Unreadable) for item in reply.items]
     assert not any(ends[:-1])
     for item in reply.items:
-        if isinstance(item, SetVar | Returned):
+        if isinstance(item, SetVar | ReturnItem):
             assert_plain(item.value)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackmem.cli.screen.debug_terminal import TerminalDebugger, debugged
-from stackmem.languages.playbook.debugger import WATCHERS, Moment, Place, Stepper
-from stackmem.serve.dap import BadMessage, Session, read_message, write_message
+from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, FrameView, Stepper
+from stackmem.serve.dap import BadMessage, DebugSession, read_message, write_message
 
 from .dap_client import Client
 from .stage import one, run
@@ -154,7 +154,7 @@ def test_messages_go_there_and_back_and_a_cut_one_is_the_end():
 
 
 def test_the_adapter_ends_with_the_stream():
-    assert Session(io.BytesIO(b"nonsense\n"), io.BytesIO()).serve(lambda *_: 9) == 0
+    assert DebugSession(io.BytesIO(b"nonsense\n"), io.BytesIO()).serve(lambda *_: 9) == 0
 
 
 def watched(watcher, **options):
@@ -166,7 +166,7 @@ def watched(watcher, **options):
 
 
 def test_a_watcher_sees_every_line_and_changes_nothing():
-    moments: list[Moment] = []
+    moments: list[DebugMoment] = []
     play = watched(moments.append)
     assert play.value == 7
     assert play.done.happened == run(TEXT, *REPLIES).done.happened
@@ -211,8 +211,8 @@ def test_the_terminal_watches_only_playbooks_and_only_where_it_is_wanted():
 
 
 def test_stepping_out_stops_in_the_frame_around():
-    inner = Moment("line", "A", "p", (Place("F", 9, {}), Place("P", 3, {})))
-    outer = Moment("line", "A", "p", (Place("P", 4, {}),))
+    inner = DebugMoment("line", "A", "p", (FrameView("F", 9, {}), FrameView("P", 3, {})))
+    outer = DebugMoment("line", "A", "p", (FrameView("P", 4, {}),))
     stepper = Stepper(set())
     stepper.go_on("out", inner)
     assert (stepper.reason(inner), stepper.reason(outer)) == ("", "step")

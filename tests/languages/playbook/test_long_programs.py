@@ -13,7 +13,7 @@ from stackmem.languages.operations import Source
 from stackmem.languages.playbook.errors import PlaybookError
 from stackmem.languages.playbook.lint import lint
 from stackmem.languages.playbook.reader import read_program
-from stackmem.languages.playbook.tree import Number, Playbook, StepLine, expected, label_of, target_of
+from stackmem.languages.playbook.tree import Number, Playbook, StepLine, label_of, lines_after, target_of
 
 from .stage import one, run
 
@@ -116,7 +116,7 @@ def test_what_may_follow_a_line_is_what_a_search_of_all_steps_finds(lines):
     }
     book = read_program(one(*(steps.values() or ["- 01:EXE"]))).agents[0].playbooks[0]
     for at in book.steps:
-        may = expected(book, at)
+        may = lines_after(book, at)
         assert {step.number for step in may} == plainly(book, at)
         assert list(may) == [step for step in book.steps if step in may]
 

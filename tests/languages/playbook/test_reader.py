@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.playbook.errors import PlaybookError
-from stackmem.languages.playbook.literals import LiteralFault, Reader
+from stackmem.languages.playbook.literals import LiteralFault, LiteralReader
 from stackmem.languages.playbook.reader import read_program
 from stackmem.languages.playbook.tree import Required
 
@@ -182,4 +182,4 @@ def test_any_text_is_a_program_or_has_one_fault(text):
 
 def test_a_call_is_read_only_where_one_stands():
     with pytest.raises(LiteralFault, match="is no call"):
-        Reader("x").call()
+        LiteralReader("x").call()

@@ -14,8 +14,22 @@ from typing import Any
 from msgspec import Struct
 
 from . import values
-from .syntax import Arrow, Call, Chain, Fault, Index, Items, Literal, Member, Name, Node, Postfix, Unary, parse
-from .values import UNDEFINED, called
+from .syntax import (
+    Arrow,
+    Chain,
+    ConditionFault,
+    Identifier,
+    ItemLookup,
+    ListLiteral,
+    Literal,
+    Member,
+    MethodCall,
+    Node,
+    Postfix,
+    Unary,
+    parse,
+)
+from .values import UNDEFINED, call_method
 
 MOST_VISITS = 10_000
 _CONSTANTS: dict[str, Any] = {
@@ -23,31 +37,31 @@ _CONSTANTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Verdict(Struct, frozen=True):
+class ConditionVerdict(Struct, frozen=True):
     """Whether a condition holds, or why that cannot be said."""
 
     holds: bool
     fault: str = ""
 
 
-def unparsable(text: Any) -> str:
+def syntax_fault(text: Any) -> str:
     """Why a text is no condition; empty where it is one."""
     try:
         parse(text)
-    except Fault as fault:
+    except ConditionFault as fault:
         return str(fault)
     return ""
 
 
-def verdict(text: Any, names: dict[str, Any]) -> Verdict:
+def verdict(text: Any, names: dict[str, Any]) -> ConditionVerdict:
     """Whether the condition holds for these names."""
     try:
         node = parse(text)
         if node is None:
-            return Verdict(False)
-        return Verdict(values.truthy(_Evaluator().evaluate(node, names)))
-    except Fault as fault:
-        return Verdict(False, str(fault))
+            return ConditionVerdict(False)
+        return ConditionVerdict(values.truthy(_Evaluator().evaluate(node, names)))
+    except ConditionFault as fault:
+        return ConditionVerdict(False, str(fault))
 
 
 class _Evaluator:
@@ -61,9 +75,9 @@ class _Evaluator:
         match node:
             case Literal():
                 return node.value
-            case Name():
+            case Identifier():
                 return self._named(node.name, names)
-            case Items():
+            case ListLiteral():
                 return [self.evaluate(item, names) for item in node.items]
             case Unary():
                 return self._unary(node, names)
@@ -75,24 +89,24 @@ class _Evaluator:
     def visit(self, times: int = 1) -> None:
         self._visits += times
         if self._visits > MOST_VISITS:
-            raise Fault(f"Expression evaluation failed: it takes more than {MOST_VISITS:,} steps")
+            raise ConditionFault(f"Expression evaluation failed: it takes more than {MOST_VISITS:,} steps")
 
     def _named(self, name: str, names: dict[str, Any]) -> Any:
         if name in names:
             return names[name]
         if name in _CONSTANTS:
             return _CONSTANTS[name]
-        raise Fault(f"Expression evaluation failed: {name} is not defined")
+        raise ConditionFault(f"Expression evaluation failed: {name} is not defined")
 
     def _unary(self, node: Unary, names: dict[str, Any]) -> Any:
         *before, last = node.operators
-        if last == "typeof" and isinstance(node.operand, Name):
+        if last == "typeof" and isinstance(node.operand, Identifier):
             name = node.operand.name
             value: Any = values.type_of(names.get(name, _CONSTANTS.get(name, UNDEFINED)))
         else:
-            value = values.applied(last, self.evaluate(node.operand, names), self.visit)
+            value = values.apply_prefix(last, self.evaluate(node.operand, names), self.visit)
         for operator in reversed(before):
-            value = values.applied(operator, value, self.visit)
+            value = values.apply_prefix(operator, value, self.visit)
         return value
 
     def _chain(self, node: Chain, names: dict[str, Any]) -> Any:
@@ -107,7 +121,7 @@ class _Evaluator:
                     return value
                 value = self.evaluate(operand, names)
             else:
-                value = values.combined(operator, value, self.evaluate(operand, names), self.visit)
+                value = values.apply_infix(operator, value, self.evaluate(operand, names), self.visit)
         return value
 
     def _postfix(self, node: Postfix, names: dict[str, Any]) -> Any:
@@ -120,15 +134,15 @@ class _Evaluator:
                     _refuse_nothing(value, step.name)
                     method, owner = step.name, value
                     value = values.member(value, step.name)
-                case Index():
+                case ItemLookup():
                     key = self.evaluate(step.key, names)
                     name = values.text_of(key, self.visit)
                     _refuse_nothing(value, name)
                     method = ""
                     value = values.member(value, name)
-                case Call():
+                case MethodCall():
                     if not method:
-                        raise Fault("Expression evaluation failed: only methods can be called")
+                        raise ConditionFault("Expression evaluation failed: only methods can be called")
                     value = self._called(owner, method, step.arguments, names)
                     method = ""
         return value
@@ -140,7 +154,7 @@ class _Evaluator:
                 arguments.append(self._function(each, names))
             else:
                 arguments.append(self.evaluate(each, names))
-        return called(owner, method, arguments, self.visit)
+        return call_method(owner, method, arguments, self.visit)
 
     def _function(self, arrow: Arrow, names: dict[str, Any]) -> Callable[..., Any]:
         def call(*given: Any) -> Any:
@@ -153,4 +167,4 @@ class _Evaluator:
 def _refuse_nothing(value: Any, name: str) -> None:
     if value is None or value is UNDEFINED:
         told = "null" if value is None else "undefined"
-        raise Fault(f"Expression evaluation failed: cannot read '{name[:80]}' of {told}")
+        raise ConditionFault(f"Expression evaluation failed: cannot read '{name[:80]}' of {told}")

@@ -36,7 +36,7 @@ _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 
 
-class Fault(Exception):  # noqa: N818 - a finding that is told, not a crash
+class ConditionFault(Exception):  # noqa: N818 - a finding that is told, not a crash
     """What is wrong with a condition, in one sentence."""
 
 
@@ -44,11 +44,11 @@ class Literal(Struct, frozen=True):
     value: Any
 
 
-class Name(Struct, frozen=True):
+class Identifier(Struct, frozen=True):
     name: str
 
 
-class Items(Struct, frozen=True):
+class ListLiteral(Struct, frozen=True):
     items: tuple[Node, ...]
 
 
@@ -72,13 +72,13 @@ class Member(Struct, frozen=True):
     name: str
 
 
-class Index(Struct, frozen=True):
+class ItemLookup(Struct, frozen=True):
     """``[key]``."""
 
     key: Node
 
 
-class Call(Struct, frozen=True):
+class MethodCall(Struct, frozen=True):
     """``(arguments)``."""
 
     arguments: tuple[Node | Arrow, ...]
@@ -88,7 +88,7 @@ class Postfix(Struct, frozen=True):
     """A value and what is looked up in it, step by step."""
 
     target: Node
-    steps: tuple[Member | Index | Call, ...]
+    steps: tuple[Member | ItemLookup | MethodCall, ...]
 
 
 class Arrow(Struct, frozen=True):
@@ -98,10 +98,10 @@ class Arrow(Struct, frozen=True):
     body: Node
 
 
-Node = Literal | Name | Items | Unary | Chain | Postfix
+Node = Literal | Identifier | ListLiteral | Unary | Chain | Postfix
 
 
-class _Token(Struct, frozen=True):
+class _ConditionToken(Struct, frozen=True):
     kind: str
     text: str
     at: int
@@ -115,42 +115,44 @@ def parse(text: Any) -> Node | None:
 
     """
     if not isinstance(text, str) or not text:
-        raise Fault("Expression must be a non-empty string")
+        raise ConditionFault("Expression must be a non-empty string")
     if len(text) > MOST_CHARS:
-        raise Fault(f"Expression exceeds the maximum length of {MOST_CHARS} characters")
+        raise ConditionFault(f"Expression exceeds the maximum length of {MOST_CHARS} characters")
     tokens = _tokens(text)
     if len(tokens) == 1:
         return None
-    _balanced(tokens)
+    _check_balance(tokens)
     return _Parser(tokens).whole()
 
 
-def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
+def _tokens(text: str) -> list[_ConditionToken]:
+    found: list[_ConditionToken] = []
     at = 0
     while True:
         match = _TOKEN.match(text, at)
         if match is None:
             start = at + len(text[at:]) - len(text[at:].lstrip())
-            raise Fault(f"Expression is not a parseable single expression: {text[start]!r} at column {start + 1}")
+            raise ConditionFault(
+                f"Expression is not a parseable single expression: {text[start]!r} at column {start + 1}"
+            )
         kind = str(match.lastgroup)
-        token = _Token(kind, match[kind], match.start(kind))
+        token = _ConditionToken(kind, match[kind], match.start(kind))
         if kind == "bad" or (kind == "name" and token.text in FORBIDDEN and _is_word(token.text, found)):
-            raise Fault(f"Expression contains forbidden construct: {token.text}")
+            raise ConditionFault(f"Expression contains forbidden construct: {token.text}")
         if kind == "op" and token.text in _ASSIGNS:
-            raise Fault(f"AssignmentExpression is not allowed: {token.text!r} at column {token.at + 1}")
+            raise ConditionFault(f"AssignmentExpression is not allowed: {token.text!r} at column {token.at + 1}")
         found.append(token)
         if kind == "end":
             return found
         at = match.end()
 
 
-def _is_word(name: str, before: list[_Token]) -> bool:
+def _is_word(name: str, before: list[_ConditionToken]) -> bool:
     """A member may have any name but those that lead into the language itself."""
     return name in _ALWAYS or not (before and before[-1].text == ".")
 
 
-def _balanced(tokens: list[_Token]) -> None:
+def _check_balance(tokens: list[_ConditionToken]) -> None:
     closes = {")": "(", "]": "["}
     open_: list[str] = []
     for token in tokens:
@@ -159,15 +161,15 @@ def _balanced(tokens: list[_Token]) -> None:
         if token.text in "([":
             open_.append(token.text)
         elif token.text in closes and (not open_ or open_.pop() != closes[token.text]):
-            raise Fault("Unbalanced parentheses in expression")
+            raise ConditionFault("Unbalanced parentheses in expression")
         if len(open_) > MOST_DEPTH:
-            raise Fault(f"Expression is nested deeper than {MOST_DEPTH} levels")
+            raise ConditionFault(f"Expression is nested deeper than {MOST_DEPTH} levels")
     if open_:
-        raise Fault("Unbalanced parentheses in expression")
+        raise ConditionFault("Unbalanced parentheses in expression")
 
 
 class _Parser:
-    def __init__(self, tokens: list[_Token]) -> None:
+    def __init__(self, tokens: list[_ConditionToken]) -> None:
         self._tokens = tokens
         self._at = 0
 
@@ -178,13 +180,13 @@ class _Parser:
         return node
 
     @property
-    def _next(self) -> _Token:
+    def _next(self) -> _ConditionToken:
         return self._tokens[self._at]
 
-    def _unexpected(self) -> Fault:
+    def _unexpected(self) -> ConditionFault:
         token = self._next
         told = "its end" if token.kind == "end" else repr(token.text)
-        return Fault(f"Expression is not a parseable single expression: {told} at column {token.at + 1}")
+        return ConditionFault(f"Expression is not a parseable single expression: {told} at column {token.at + 1}")
 
     def _take(self, *texts: str) -> str:
         """The operator, if it is one of these; else empty."""
@@ -226,17 +228,17 @@ class _Parser:
         return Unary(tuple(operators), node) if operators else node
 
     def _postfix(self) -> Node:
-        node, steps = self._primary(), list[Member | Index | Call]()
+        node, steps = self._primary(), list[Member | ItemLookup | MethodCall]()
         while True:
             if self._take("."):
                 if self._next.kind != "name":
                     raise self._unexpected()
                 steps.append(Member(self._word()))
             elif self._take("["):
-                steps.append(Index(self._level(0)))
+                steps.append(ItemLookup(self._level(0)))
                 self._expect("]")
             elif self._take("("):
-                steps.append(Call(self._arguments()))
+                steps.append(MethodCall(self._arguments()))
             else:
                 return Postfix(node, tuple(steps)) if steps else node
 
@@ -253,9 +255,9 @@ class _Parser:
                 return Literal(float(token.text))
             case "text":
                 self._at += 1
-                return Literal(_unescaped(token.text[1:-1]))
+                return Literal(_unescape(token.text[1:-1]))
             case "name":
-                return Name(self._word())
+                return Identifier(self._word())
         if self._take("("):
             node = self._level(0)
             self._expect(")")
@@ -267,7 +269,7 @@ class _Parser:
                 if not self._take(","):
                     self._expect("]")
                     break
-            return Items(tuple(items))
+            return ListLiteral(tuple(items))
         raise self._unexpected()
 
     def _arguments(self) -> tuple[Node | Arrow, ...]:
@@ -304,20 +306,22 @@ class _Parser:
         return tuple(names)
 
 
-def _unescaped(text: str) -> str:
-    made = _ESCAPE.sub(_escaped, text)
+def _unescape(text: str) -> str:
+    made = _ESCAPE.sub(_unescape_match, text)
     try:
         return made.encode("utf-16", "surrogatepass").decode("utf-16")  # two escaped halves are one character
     except UnicodeDecodeError:
-        raise Fault("Expression is not a parseable single expression: a text holds half of a surrogate pair") from None
+        raise ConditionFault(
+            "Expression is not a parseable single expression: a text holds half of a surrogate pair"
+        ) from None
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _unescape_match(match: re.Match[str]) -> str:
     code = match[1] or match[2] or match[3]
     if code is None and match[4] not in _ESCAPES and (match[4] in "ux" or match[4][0] in "0123456789"):
-        raise Fault(f"Expression is not a parseable single expression: the escape {match[0]!r}")
+        raise ConditionFault(f"Expression is not a parseable single expression: the escape {match[0]!r}")
     if code is None:
         return _ESCAPES.get(match[4], match[4])
     if int(code, 16) > sys.maxunicode:
-        raise Fault(f"Expression is not a parseable single expression: the escape {match[0]!r}")
+        raise ConditionFault(f"Expression is not a parseable single expression: the escape {match[0]!r}")
     return chr(int(code, 16))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from .syntax import Fault
+from .syntax import ConditionFault
 
 MOST_TEXT = 100_000
 CHARS_READ, CHARS_MADE, ITEMS = 1_000, 5_000, 10
@@ -56,7 +56,7 @@ def type_of(value: Any) -> str:
             return "function" if callable(value) else "object"
 
 
-def applied(operator: str, value: Any, visit: Visit) -> Any:
+def apply_prefix(operator: str, value: Any, visit: Visit) -> Any:
     """A prefix operator."""
     match operator:
         case "!":
@@ -69,7 +69,7 @@ def applied(operator: str, value: Any, visit: Visit) -> Any:
             return number_of(value, visit)
 
 
-def combined(operator: str, left: Any, right: Any, visit: Visit) -> Any:
+def apply_infix(operator: str, left: Any, right: Any, visit: Visit) -> Any:
     """An infix operator, except the two that may leave out their right side."""
     match operator:
         case "===":
@@ -82,24 +82,24 @@ def combined(operator: str, left: Any, right: Any, visit: Visit) -> Any:
             return not _loosely_equal(left, right, visit)
     left, right = _primitive(left, visit), _primitive(right, visit)
     if operator in ("<", ">", "<=", ">="):
-        return _compared(operator, left, right, visit)
+        return _compare(operator, left, right, visit)
     if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
-        return _summed(text_of(left, visit), text_of(right, visit), visit)
-    return _reckoned(operator, number_of(left, visit), number_of(right, visit))
+        return _concatenate(text_of(left, visit), text_of(right, visit), visit)
+    return _calculate(operator, number_of(left, visit), number_of(right, visit))
 
 
 def _primitive(value: Any, visit: Visit) -> Any:
     return text_of(value, visit) if isinstance(value, list | dict) or callable(value) else value
 
 
-def _bounded(size: int) -> int:
+def _check_size(size: int) -> int:
     if size > MOST_TEXT:
-        raise Fault(f"Expression evaluation failed: it makes a text of more than {MOST_TEXT:,} characters")
+        raise ConditionFault(f"Expression evaluation failed: it makes a text of more than {MOST_TEXT:,} characters")
     return size
 
 
-def _summed(left: str, right: str, visit: Visit) -> str:
-    visit(_bounded(len(left) + len(right)) // CHARS_MADE)
+def _concatenate(left: str, right: str, visit: Visit) -> str:
+    visit(_check_size(len(left) + len(right)) // CHARS_MADE)
     return left + right
 
 
@@ -127,7 +127,7 @@ def _loosely_equal(left: Any, right: Any, visit: Visit) -> bool:
     return bool(number_of(left, visit) == number_of(right, visit))
 
 
-def _compared(operator: str, left: Any, right: Any, visit: Visit) -> bool:
+def _compare(operator: str, left: Any, right: Any, visit: Visit) -> bool:
     if not (isinstance(left, str) and isinstance(right, str)):
         left, right = number_of(left, visit), number_of(right, visit)
     match operator:
@@ -141,7 +141,7 @@ def _compared(operator: str, left: Any, right: Any, visit: Visit) -> bool:
             return bool(left >= right)
 
 
-def _reckoned(operator: str, left: float, right: float) -> float:
+def _calculate(operator: str, left: float, right: float) -> float:
     match operator:
         case "+":
             return left + right
@@ -207,7 +207,7 @@ def text_of(value: Any, visit: Visit) -> str:
         case int() | float():
             return _digits(_float(value))
         case list():
-            return _joined(value, visit)
+            return _join(value, visit)
         case _:
             return _OBJECT
 
@@ -225,7 +225,7 @@ def _digits(number: float) -> str:
     return re.sub(r"e([+-])0*", r"e\1", repr(number).replace(".0e", "e"))
 
 
-def _joined(items: list[Any], visit: Visit) -> str:
+def _join(items: list[Any], visit: Visit) -> str:
     """Of a list, and of the lists in it; without recursion, for a condition can nest them as deep as it has steps."""
     visit(len(items) // ITEMS)
     parts: list[str] = []
@@ -239,7 +239,7 @@ def _joined(items: list[Any], visit: Visit) -> str:
                 open_.append(enumerate(each))
                 break
             parts.append("" if each is None or each is UNDEFINED else text_of(each, visit))
-            size = _bounded(size + len(parts[-1]) + 1)
+            size = _check_size(size + len(parts[-1]) + 1)
         else:
             open_.pop()
     visit(size // CHARS_MADE)
@@ -281,7 +281,7 @@ _FINDING: dict[str, Callable[[str, str], Any]] = {
 _ITERATING = ("some", "every", "find", "filter", "map", "reduce")
 
 
-def called(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
+def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
     """What a method gives.
 
     Raises:
@@ -295,7 +295,7 @@ def called(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
     finds = isinstance(owner, str) and method in _FINDING
     if finds or (isinstance(owner, list) and method in ("includes", "indexOf", "lastIndexOf")):
         if len(arguments) > 1:
-            raise Fault(f"Expression evaluation failed: {method} takes one argument")
+            raise ConditionFault(f"Expression evaluation failed: {method} takes one argument")
         if not finds:
             return _place(owner, method, first, visit)
         part = text_of(first, visit)
@@ -306,9 +306,9 @@ def called(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
         return _OF_TEXTS[method](owner)
     if isinstance(owner, list) and method in _ITERATING:
         if not callable(first):
-            raise Fault(f"Expression evaluation failed: {method} takes a function")
-        return _iterated(owner, method, first, arguments[1:])
-    raise Fault(f"Expression evaluation failed: {method[:80]} is not a function")
+            raise ConditionFault(f"Expression evaluation failed: {method} takes a function")
+        return _iterate(owner, method, first, arguments[1:])
+    raise ConditionFault(f"Expression evaluation failed: {method[:80]} is not a function")
 
 
 def _place(owner: list[Any], method: str, wanted: Any, visit: Visit) -> Any:
@@ -321,7 +321,7 @@ def _place(owner: list[Any], method: str, wanted: Any, visit: Visit) -> Any:
     return -1 if not places else places[0] if method == "indexOf" else places[-1]
 
 
-def _iterated(owner: list[Any], method: str, function: Callable[..., Any], more: list[Any]) -> Any:
+def _iterate(owner: list[Any], method: str, function: Callable[..., Any], more: list[Any]) -> Any:
     match method:
         case "some":
             return any(truthy(function(each, index, owner)) for index, each in enumerate(owner))
@@ -334,7 +334,7 @@ def _iterated(owner: list[Any], method: str, function: Callable[..., Any], more:
         case "map":
             return [function(each, index, owner) for index, each in enumerate(owner)]
     if not more and not owner:
-        raise Fault("Expression evaluation failed: reduce of an empty list without a first value")
+        raise ConditionFault("Expression evaluation failed: reduce of an empty list without a first value")
     made, start = (more[0], 0) if more else (owner[0], 1)
     for index in range(start, len(owner)):
         made = function(made, owner[index], index, owner)
