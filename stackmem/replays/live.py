@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stackmem.core.facts import Event, ToolReturned, VerifyReturned
 from stackmem.core.program_facts import ProgramStarted, ToolAnswered
 from stackmem.core.requests import InvokeTool, UseTool, Verify
-from stackmem.core.tools import RunCommand, tool_name
+from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
 from stackmem.run.perform import perform
 from stackmem.run.programs.tools import BUILT_IN
@@ -122,8 +122,7 @@ def brief_call(effect: WorkspaceCall) -> str:
         about = next((given[name] for name in ("command", "path", "folder") if name in given), "")
         return f"{effect.tool} {str(about)[:_ABOUT_CHARS]}".strip()
     call = effect.call
-    about = call.command if isinstance(call, RunCommand) else call.path
-    return f"{tool_name(call)} {about}"
+    return f"{tool_name(call)} {getattr(call, call.__struct_fields__[0])}"
 
 
 def _difference(recorded: Result, made: Event, comparison: Comparison, runs: tuple[Path, Path]) -> str:
