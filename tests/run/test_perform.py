@@ -1,6 +1,7 @@
 """Each effect is performed once, and its fact holds no secret."""
 
 import math
+from typing import get_args
 
 import pytest
 
@@ -14,10 +15,29 @@ from stackmem.core.facts import (
     ToolReturned,
     VerifyReturned,
 )
-from stackmem.core.requests import Compact, DigestSources, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.log import Log
+from stackmem.core.messages import View
+from stackmem.core.program_facts import SourceLoaded, ToolAnswered
+from stackmem.core.requests import (
+    AskModel,
+    AskUser,
+    Compact,
+    DigestSources,
+    Effect,
+    InvokeTool,
+    LoadSource,
+    Parallel,
+    ReadClock,
+    RunChecks,
+    UseOwnTool,
+    UseTool,
+    Verify,
+    Wait,
+    answered,
+)
 from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WriteFile
 from stackmem.errors import WorkspaceError
-from stackmem.run.perform import World, perform
+from stackmem.run.perform import ProgramWorld, World, perform
 from stackmem.workspace.outcome import ToolOutcome
 from tests.build import SPENT, call, do, play, reply
 
@@ -165,3 +185,43 @@ def test_a_verdict_is_scrubbed_also_where_there_is_none():
         assert told.error.startswith("the checks could not be run: ")
         assert told.error.endswith("no room for [secret]")
     assert perform(RunChecks(), world()).error == "the run has no checks"
+
+
+class OwnTool:
+    def answer(self, arguments: dict) -> ToolAnswered:
+        return ToolAnswered(arguments)
+
+
+ASK = AskModel(View("", (), Log()), 1, 0)
+EACH = {
+    type(effect): effect
+    for effect in (
+        ASK, Compact(ASK, "root", 1), UseTool(RunCommand("ls"), 1_000), UseOwnTool("own", {}, 1_000), Verify("true"),
+        DigestSources(("a",)), ReadClock(), RunChecks(), InvokeTool("own"), LoadSource("p"), AskUser("Who?"), Wait(0.0),
+        Parallel(((0, InvokeTool("own")), (1, ASK))),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", get_args(Effect))
+def test_what_is_performed_is_an_answer(kind: type[Effect]) -> None:
+    program = ProgramWorld(
+        bench=None,  # type: ignore[arg-type]  # no built-in tool is called
+        load=lambda asked: SourceLoaded(asked.path, failed="none"),
+        ask_user=lambda _: "Ann",
+        own_tools={"own": OwnTool()},
+    )
+    assert answered(EACH[kind], perform(EACH[kind], world(program=program))) is not None
+
+
+def test_each_answer_of_a_parallel_effect_is_given_as_it_arrives() -> None:
+    program = ProgramWorld(
+        bench=None,  # type: ignore[arg-type]  # no built-in tool is called
+        load=lambda asked: SourceLoaded(asked.path, failed="none"),
+        ask_user=lambda _: None,
+        own_tools={"own": OwnTool()},
+    )
+    here = world(program=program)
+    for _ in range(2):
+        both = Parallel(((0, InvokeTool("own", {"a": 1})), (1, InvokeTool("own", {"a": 2}))), most=1)
+        assert [perform(both, here), perform(both, here)] == [ToolAnswered({"a": 1}), ToolAnswered({"a": 2}, branch=1)]
