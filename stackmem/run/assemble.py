@@ -33,7 +33,7 @@ from stackmem.workspace.profile import Mount, Profile, read_profile
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import Workspace, open_workspace
 
-from .checks import Bench, CommandCheck, TaskChecks
+from .checks import CheckRoom, CommandCheck, TaskChecks
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
 from .models import Models, Nobody, open_other
@@ -220,7 +220,9 @@ def _opened(
         )
 
     workspace = open_at(places.work, (), {})
-    return workspace, _checks(settings, subject, Bench(places.work, places.scratch, workspace.place, open_at), places)
+    return workspace, _checks(
+        settings, subject, CheckRoom(places.work, places.scratch, workspace.place, open_at), places
+    )
 
 
 def _slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
@@ -282,10 +284,10 @@ def profile_of(settings: Settings, cwd: Path) -> Profile:
     return read_profile(own) if own is not None and own.is_file() else Profile()
 
 
-def _checks(settings: Settings, subject: Subject, bench: Bench, places: Places) -> Checks | None:
+def _checks(settings: Settings, subject: Subject, room: CheckRoom, places: Places) -> Checks | None:
     if settings.check is not None:
-        return CommandCheck(bench, settings.check, CHECK_SECONDS)
+        return CommandCheck(room, settings.check, CHECK_SECONDS)
     task = subject.task
     if task is None:
         return None
-    return TaskChecks(bench, task.tests, places.run / "verifier", task.check_seconds, task.check_env)
+    return TaskChecks(room, task.tests, places.run / "verifier", task.check_seconds, task.check_env)

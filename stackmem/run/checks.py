@@ -24,7 +24,7 @@ _SHOWN_BYTES = 16_384
 _TESTS, _VERIFIER = "/tests", "/logs/verifier"
 
 
-class Bench(Struct, frozen=True):
+class CheckRoom(Struct, frozen=True):
     """Where checks are run.
 
     Attributes:
@@ -44,8 +44,8 @@ class Bench(Struct, frozen=True):
 class TaskChecks:
     """A task's own ``tests/test.sh``, and the reward it writes."""
 
-    def __init__(self, bench: Bench, tests: Path, verifier: Path, seconds: float, env: Mapping[str, str]) -> None:
-        self._bench = bench
+    def __init__(self, room: CheckRoom, tests: Path, verifier: Path, seconds: float, env: Mapping[str, str]) -> None:
+        self._room = room
         self._tests = tests
         self._verifier = verifier
         self._seconds = seconds
@@ -55,9 +55,9 @@ class TaskChecks:
         _empty(self._verifier)
         tests = Mount(str(self._tests), _TESTS)
         verifier = Mount(str(self._verifier), _VERIFIER, writable=True)
-        places = {"TESTS_DIR": self._bench.place(tests), "VERIFIER_DIR": self._bench.place(verifier)}
+        places = {"TESTS_DIR": self._room.place(tests), "VERIFIER_DIR": self._room.place(verifier)}
         env = {**self._env, **places}
-        code, text, why = _run(self._bench, 'bash "$TESTS_DIR/test.sh"', self._seconds, (tests, verifier), env)
+        code, text, why = _run(self._room, 'bash "$TESTS_DIR/test.sh"', self._seconds, (tests, verifier), env)
         if why:
             return ChecksReturned({}, f"the checks did not end by themselves: {why}", text)
         verdict = judge(self._verifier)
@@ -68,28 +68,28 @@ class TaskChecks:
 class CommandCheck:
     """A person's own ``--check COMMAND``: exit 0 is solved."""
 
-    def __init__(self, bench: Bench, command: str, seconds: float) -> None:
-        self._bench = bench
+    def __init__(self, room: CheckRoom, command: str, seconds: float) -> None:
+        self._room = room
         self._command = command
         self._seconds = seconds
 
     def judge(self) -> ChecksReturned:
-        code, text, why = _run(self._bench, self._command, self._seconds, (), {})
+        code, text, why = _run(self._room, self._command, self._seconds, (), {})
         error = f"the check did not end by itself: {why}" if why else ""
         return ChecksReturned({"reward": 1.0 if code == 0 else 0.0}, error, text)
 
 
 def _run(
-    bench: Bench, command: str, seconds: float, mounts: tuple[Mount, ...], env: Mapping[str, str]
+    room: CheckRoom, command: str, seconds: float, mounts: tuple[Mount, ...], env: Mapping[str, str]
 ) -> tuple[int | None, str, str]:
     """``(exit code, end of the output, why it was killed)`` of a command over a fresh copy of the workspace."""
     try:
-        folder = Path(tempfile.mkdtemp(prefix="check-", dir=bench.scratch))
+        folder = Path(tempfile.mkdtemp(prefix="check-", dir=room.scratch))
     except OSError as error:
-        raise WorkspaceError(f"{bench.scratch} takes no copy to check ({error.strerror}); make room there") from error
+        raise WorkspaceError(f"{room.scratch} takes no copy to check ({error.strerror}); make room there") from error
     try:
-        copy = copy_folder(bench.work, folder / "workspace")
-        workspace = bench.open(copy, mounts, env)
+        copy = copy_folder(room.work, folder / "workspace")
+        workspace = room.open(copy, mounts, env)
         try:
             outcome = workspace.run_command(command, seconds, _SHOWN_BYTES)
         finally:

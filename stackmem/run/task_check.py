@@ -17,7 +17,7 @@ from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace, open_workspace
 
-from .checks import Bench, TaskChecks, copy_folder
+from .checks import CheckRoom, TaskChecks, copy_folder
 from .in_memory import MEMORY
 from .prepare import TASK_PLACE, find_subject, prepare
 from .solve import solve
@@ -26,13 +26,13 @@ _SOLUTION = "/solution"
 _SOLUTION_SECONDS = 600.0
 
 
-class Finding(Struct, frozen=True):
+class TaskFinding(Struct, frozen=True):
     task: str
     right: bool
     says: str
 
 
-def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[Finding]:
+def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFinding]:
     """One finding for each property, as soon as it is known.
 
     Raises:
@@ -50,26 +50,28 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[Finding
     try:
         yield _twice(task, "doing nothing", [_judged(task, level, scratch, solved=False) for _ in range(2)], False)
         if task.solution is None:
-            yield Finding(task.short_name, False, "it has no solution/solve.sh")
+            yield TaskFinding(task.short_name, False, "it has no solution/solve.sh")
         else:
             verdicts = [_judged(task, level, scratch, solved=True) for _ in range(2)]
             yield _twice(task, "the solution", verdicts, True)
         if task.demo is None:
-            yield Finding(task.short_name, True, "it has no demo.yaml, and none is needed")
+            yield TaskFinding(task.short_name, True, "it has no demo.yaml, and none is needed")
         else:
             yield _twice(task, "the demo", [_demo(task, level, scratch, cwd) for _ in range(2)], True)
     finally:
         remove_tree(scratch)
 
 
-def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool) -> Finding:
+def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool) -> TaskFinding:
     passes = [passed for passed, _ in verdicts]
     says = f"{what} {'passes' if passes[0] else 'fails'}"
     if passes[0] != passes[1]:
-        return Finding(task.short_name, False, f"{what} passes once and fails once: {verdicts[passes.index(False)][1]}")
+        return TaskFinding(
+            task.short_name, False, f"{what} passes once and fails once: {verdicts[passes.index(False)][1]}"
+        )
     if passes[0] != wanted:
-        return Finding(task.short_name, False, f"{says}, twice; it should not: {verdicts[0][1]}")
-    return Finding(task.short_name, True, f"{says}, twice")
+        return TaskFinding(task.short_name, False, f"{says}, twice; it should not: {verdicts[0][1]}")
+    return TaskFinding(task.short_name, True, f"{says}, twice")
 
 
 def _judged(task: Task, level: str, scratch: Path, *, solved: bool) -> tuple[bool, str]:
@@ -93,8 +95,8 @@ def _judged(task: Task, level: str, scratch: Path, *, solved: bool) -> tuple[boo
             outcome = workspace.run_command(f"bash '{script}'", _SOLUTION_SECONDS, 4_096)
             if outcome.failed:
                 return False, f"solve.sh failed: {outcome.text[-500:]}"
-        bench = Bench(work, folder, workspace.place, open_at)
-        verdict = TaskChecks(bench, task.tests, folder / "verifier", task.check_seconds, task.check_env).judge()
+        room = CheckRoom(work, folder, workspace.place, open_at)
+        verdict = TaskChecks(room, task.tests, folder / "verifier", task.check_seconds, task.check_env).judge()
     finally:
         workspace.close()
     return State(checks=verdict).solved or False, _end(verdict)

@@ -7,7 +7,7 @@ import pytest
 
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
-from stackmem.run.checks import Bench, CommandCheck, TaskChecks, copy_folder
+from stackmem.run.checks import CheckRoom, CommandCheck, TaskChecks, copy_folder
 from stackmem.workspace.isolation.levels import state_folder
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import build_toolchain
@@ -17,7 +17,7 @@ from tests.stage import SOLVED, Stage, call, command, pop
 
 
 @pytest.fixture
-def bench(stage: Stage) -> Bench:
+def room(stage: Stage) -> CheckRoom:
     work = folder(stage.root / "agent", {"made.txt": "made\n", "run.sh": "#!/bin/sh\necho ran\n", "link": "->made.txt"})
     scratch = stage.root / "scratch"
     scratch.mkdir()
@@ -26,20 +26,20 @@ def bench(stage: Stage) -> Bench:
     def opened(root, mounts, env):
         return open_workspace("auto", root, "/workspace", Profile(), mounts, env, toolchain=tools)
 
-    return Bench(work, scratch, opened(work, (), {}).place, opened)
+    return CheckRoom(work, scratch, opened(work, (), {}).place, opened)
 
 
-def task_checks(bench: Bench, test: str, seconds: float = 30.0, env=None) -> TaskChecks:
-    tests = folder(bench.scratch.parent / "hidden", {"test.sh": test, "answer.txt": "42"})
-    return TaskChecks(bench, tests, bench.scratch.parent / "verifier", seconds, env or {})
+def task_checks(room: CheckRoom, test: str, seconds: float = 30.0, env=None) -> TaskChecks:
+    tests = folder(room.scratch.parent / "hidden", {"test.sh": test, "answer.txt": "42"})
+    return TaskChecks(room, tests, room.scratch.parent / "verifier", seconds, env or {})
 
 
 def solved(verdict) -> bool:
     return bool(State(checks=verdict).solved)
 
 
-def test_a_reward_of_one_is_solved(bench: Bench):
-    verdict = task_checks(bench, SOLVED + "echo said\n").judge()
+def test_a_reward_of_one_is_solved(room: CheckRoom):
+    verdict = task_checks(room, SOLVED + "echo said\n").judge()
     assert (verdict.rewards, verdict.error, solved(verdict)) == ({"reward": 1.0}, "", True)
     assert verdict.text == "said\n[exit 0]"
 
@@ -51,8 +51,8 @@ def test_a_reward_of_one_is_solved(bench: Bench):
         ('{"reward": 1, "other": 0}', True), ('{"reward": 0, "other": 1}', False),
     ],
 )  # fmt: skip
-def test_the_reward_alone_counts_where_there_is_one_and_all_where_there_is_none(bench: Bench, rewards, is_solved):
-    verdict = task_checks(bench, f"printf '%s' '{rewards}' > \"$VERIFIER_DIR/reward.json\"\n").judge()
+def test_the_reward_alone_counts_where_there_is_one_and_all_where_there_is_none(room: CheckRoom, rewards, is_solved):
+    verdict = task_checks(room, f"printf '%s' '{rewards}' > \"$VERIFIER_DIR/reward.json\"\n").judge()
     assert solved(verdict) is is_solved
     assert verdict.error == ""
 
@@ -72,48 +72,48 @@ def test_the_reward_alone_counts_where_there_is_one_and_all_where_there_is_none(
     ],
     ids=["none", "crash", "killed", "word", "nan", "pipe", "folder", "large", "removed"],
 )  # fmt: skip
-def test_without_a_verdict_a_run_is_unsolved_and_the_reason_is_told(bench: Bench, test, error):
-    verdict = task_checks(bench, test).judge()
+def test_without_a_verdict_a_run_is_unsolved_and_the_reason_is_told(room: CheckRoom, test, error):
+    verdict = task_checks(room, test).judge()
     assert not solved(verdict)
     assert error in verdict.error
 
 
-def test_checks_that_hang_are_ended_and_no_verdict(bench: Bench):
+def test_checks_that_hang_are_ended_and_no_verdict(room: CheckRoom):
     began = time.monotonic()
-    verdict = task_checks(bench, SOLVED + "sleep 600\n", seconds=0.5).judge()
+    verdict = task_checks(room, SOLVED + "sleep 600\n", seconds=0.5).judge()
     assert time.monotonic() - began < 10
     assert not solved(verdict)
     assert verdict.error == "the checks did not end by themselves: timeout"
 
 
-def test_checks_see_a_copy_and_change_nothing_of_the_agents(bench: Bench):
-    before = holds(bench.work)
+def test_checks_see_a_copy_and_change_nothing_of_the_agents(room: CheckRoom):
+    before = holds(room.work)
     spoil = "cat made.txt link; ./run.sh; rm made.txt; echo spoiled > run.sh; touch new\n"
-    verdict = task_checks(bench, spoil + SOLVED).judge()
+    verdict = task_checks(room, spoil + SOLVED).judge()
     assert verdict.text.startswith("made\nmade\nran\n")
-    assert holds(bench.work) == before
-    assert list(bench.scratch.iterdir()) == []
+    assert holds(room.work) == before
+    assert list(room.scratch.iterdir()) == []
 
 
-def test_what_the_checks_need_stands_where_they_are_told(bench: Bench):
+def test_what_the_checks_need_stands_where_they_are_told(room: CheckRoom):
     test = 'test "$(cat "$TESTS_DIR/answer.txt")" = 42 && test "$WORD" = "two words" && echo $PWD\n'
-    verdict = task_checks(bench, test + "python -m pytest --version\n" + SOLVED, env={"WORD": "two words"}).judge()
+    verdict = task_checks(room, test + "python -m pytest --version\n" + SOLVED, env={"WORD": "two words"}).judge()
     assert verdict.text.startswith("/workspace\n")
     assert "pytest" in verdict.text
 
 
-def test_the_tests_cannot_be_written_by_what_they_run(bench: Bench):
+def test_the_tests_cannot_be_written_by_what_they_run(room: CheckRoom):
     verdict = task_checks(
-        bench, 'echo spoiled > "$TESTS_DIR/answer.txt"; cat "$TESTS_DIR/answer.txt"\n' + SOLVED
+        room, 'echo spoiled > "$TESTS_DIR/answer.txt"; cat "$TESTS_DIR/answer.txt"\n' + SOLVED
     ).judge()
-    assert (bench.scratch.parent / "hidden" / "answer.txt").read_text("utf-8") == "42"
+    assert (room.scratch.parent / "hidden" / "answer.txt").read_text("utf-8") == "42"
     assert "42" in verdict.text
 
 
-def test_a_second_judgement_knows_nothing_of_the_first(bench: Bench):
-    checks = task_checks(bench, 'test -f made.txt && echo 1 > "$VERIFIER_DIR/reward.txt"\n')
+def test_a_second_judgement_knows_nothing_of_the_first(room: CheckRoom):
+    checks = task_checks(room, 'test -f made.txt && echo 1 > "$VERIFIER_DIR/reward.txt"\n')
     assert solved(checks.judge())
-    (bench.work / "made.txt").unlink()
+    (room.work / "made.txt").unlink()
     verdict = checks.judge()
     assert not solved(verdict)
     assert "neither" in verdict.error
@@ -129,18 +129,18 @@ def test_a_second_judgement_knows_nothing_of_the_first(bench: Bench):
         ("kill -9 $$", False, ""),
     ],
 )
-def test_a_persons_own_check_is_its_exit_code(bench: Bench, check, is_solved, error):
-    verdict = CommandCheck(bench, check, 30.0).judge()
+def test_a_persons_own_check_is_its_exit_code(room: CheckRoom, check, is_solved, error):
+    verdict = CommandCheck(room, check, 30.0).judge()
     assert (solved(verdict), verdict.error) == (is_solved, error)
 
 
-def test_a_persons_own_check_that_hangs_is_no_verdict(bench: Bench):
-    verdict = CommandCheck(bench, "sleep 600", 0.5).judge()
+def test_a_persons_own_check_that_hangs_is_no_verdict(room: CheckRoom):
+    verdict = CommandCheck(room, "sleep 600", 0.5).judge()
     assert (solved(verdict), verdict.error) == (False, "the check did not end by itself: timeout")
 
 
-def test_output_of_checks_is_kept_by_its_end(bench: Bench):
-    verdict = CommandCheck(bench, "seq 100000", 30.0).judge()
+def test_output_of_checks_is_kept_by_its_end(room: CheckRoom):
+    verdict = CommandCheck(room, "seq 100000", 30.0).judge()
     assert verdict.text.endswith("100000\n[exit 0]")
     assert len(verdict.text) <= 4_100
 
