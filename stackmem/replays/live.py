@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import TypeGuard
@@ -79,12 +78,11 @@ def replay_live(
     if first > 1 or not _of_program(run):  # a program may ask no model at all
         run.moment(first)
     begin = run.moment(first - 1)
-    with rehearse(run, begin.settled, begin.at, environ) as rehearsal, closing(rehearsal.world) as world:
-        if rehearsal.program is not None:
-            world.program = rehearsal.program_world(Recorded())
-        elif _of_program(run):
+    with rehearse(run, begin.settled, begin.at, environ, Recorded()) as opened:
+        world, level = opened.parts.world, opened.parts.workspace.level
+        if world.program is None and _of_program(run):
             raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
-        calls, comparison = 0, Comparison((run.folder / HISTORY, rehearsal.places.run / HISTORY))
+        calls, comparison = 0, Comparison((run.folder / HISTORY, opened.places.run / HISTORY))
         for told in retold(run.records(), sources_of(run.folder)):
             asked, seq = told.asked, told.record.seq
             if seq <= begin.at or not is_call(asked) or not isinstance(told.record.event, _RESULTS):
@@ -92,16 +90,14 @@ def replay_live(
             if observe is not None:
                 observe(asked)
             made = perform(asked, world)
-            difference = _difference(told.record.event, made, comparison, (run.folder, rehearsal.places.run))
+            difference = _difference(told.record.event, made, comparison, (run.folder, opened.places.run))
             if difference:
                 return LiveTools(
-                    run.id, rehearsal.isolation, calls, told.before.step, seq, brief_call(asked), difference,
-                    rehearsal.missing, equal=False, differs_only_in=comparison.differs_only_in,
+                    run.id, level, calls, told.before.step, seq, brief_call(asked), difference,
+                    opened.missing, equal=False, differs_only_in=comparison.differs_only_in,
                 )  # fmt: skip
             calls += 1
-        return LiveTools(
-            run.id, rehearsal.isolation, calls, missing=rehearsal.missing, differs_only_in=comparison.differs_only_in
-        )
+        return LiveTools(run.id, level, calls, missing=opened.missing, differs_only_in=comparison.differs_only_in)
 
 
 def _of_program(run: Run) -> bool:

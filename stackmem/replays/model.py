@@ -32,6 +32,7 @@ from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play
+from stackmem.run.perform import World
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.comparison import Comparison, without_counts
 from stackmem.trace.difference import brief, made_otherwise
@@ -42,7 +43,7 @@ from stackmem.trace.record import Record
 from stackmem.trace.retold import program_at, retold
 
 from .recorded_world import Recorded, RecordedModel, in_recorded_order
-from .rehearsal import Rehearsal, rehearse
+from .rehearsal import rehearse
 
 _FROM_OUTSIDE = ("interrupted", "workspace_error")
 
@@ -109,22 +110,25 @@ def replay_model(
         if observe is not None:
             observe(event, after)
 
-    with rehearse(run, moment.asked, moment.record.seq - 1, environ) as rehearsal, Interrupts(stop) as interrupts:
-        world = rehearsal.world
+    with (
+        rehearse(run, moment.asked, moment.record.seq - 1, environ, recorded) as opened,
+        Interrupts(stop) as interrupts,
+    ):
+        world = opened.parts.world
         world.model = RecordedModel(list(_answers(tail)))
         clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
         world.own_tool = recorded.own_tool
-        end = _play(run, moment, rehearsal, (recorded, tail, made), note, interrupts)
+        end = _play(run, moment, world, (tail, made), note, interrupts)
         if interrupts.signal == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         if interrupts.signal:
             raise KeyboardInterrupt
-        comparison = Comparison((run.folder / HISTORY, rehearsal.places.run / HISTORY))
+        comparison = Comparison((run.folder / HISTORY, opened.places.run / HISTORY))
         equal, step, difference = _compared(tail, made, comparison)
         return Rerun(
             run=run.id,
-            isolation=rehearsal.isolation,
+            isolation=opened.parts.workspace.level,
             first=first,
             steps=end.step - first + 1,
             equal_facts=equal,
@@ -132,7 +136,7 @@ def replay_model(
             difference=difference,
             outcome=end.outcome,
             recorded_outcome=run.state.outcome,
-            missing=rehearsal.missing,
+            missing=opened.missing,
             equal=not difference,
             differs_only_in=comparison.differs_only_in,
         )
@@ -141,23 +145,19 @@ def replay_model(
 def _play(
     run: Run,
     moment: StepMoment,
-    rehearsal: Rehearsal,
-    kept: tuple[Recorded, list[Record], list[tuple[Event, State]]],
+    world: World,
+    kept: tuple[list[Record], list[tuple[Event, State]]],
     note: Callable[[Event, State], None],
     interrupts: Interrupts,
 ) -> State:
     """The loop from the step to the end."""
-    recorded, tail, made = kept
-    world, state = rehearsal.world, moment.asked
+    tail, made = kept
+    state = moment.asked
     program = program_at(run.records(), sources_of(run.folder), moment.record.seq)
-    if program is not None:
-        world.program = rehearsal.program_world(recorded)
+    if program is not None and world.program is not None:
         world.program.among = partial(in_recorded_order, tail, made)
     decider = program or AgentDecider(open_strategy(state.begun.strategy))
-    try:
-        return play(decider.decide(state), state, decider, world, note, interrupts)
-    finally:
-        world.close()
+    return play(decider.decide(state), state, decider, world, note, interrupts)
 
 
 def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:

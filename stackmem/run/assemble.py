@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class Parts(Struct):
     literal_bytes: int
 
 
-class Places(Struct, frozen=True):
+class RunPlaces(Struct, frozen=True):
     """The folders of one run.
 
     Attributes:
@@ -78,7 +78,7 @@ class Places(Struct, frozen=True):
     scratch: Path
 
 
-class Plan(Struct, frozen=True):
+class RunPlan(Struct, frozen=True):
     """What can be known, and refused, before any folder is made."""
 
     model: Model
@@ -91,7 +91,7 @@ class Plan(Struct, frozen=True):
     texts: tuple[PromptText, ...] = ()
 
 
-def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
+def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     """Everything a person can have got wrong is found here.
 
     Raises:
@@ -113,7 +113,7 @@ def plan(prepared: Prepared, environ: Mapping[str, str]) -> Plan:
     system = _system(settings, strategy, slots)
     _refuse_small_window(model, system, tools, subject.text)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
-    return Plan(model, strategy, limits, budgets, profile, system, tools, texts)
+    return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts)
 
 
 def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) -> Model:
@@ -145,23 +145,30 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
         )
 
 
+def scrubber_of(environ: Mapping[str, str]) -> Scrubber:
+    """Takes the secrets of a caller's environment out of what becomes a fact."""
+    return Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
+
+
+def _no_sync() -> None:
+    """There is no trace yet."""
+
+
 def assemble(
-    plan: Plan,
+    plan: RunPlan,
     prepared: Prepared,
-    places: Places,
+    places: RunPlaces,
+    scrubber: Scrubber,
     environ: Mapping[str, str],
-    sync: Callable[[], None],
     history: History | NoHistory,
 ) -> Parts:
-    """Open the workspace and put the run together.
+    """Open the workspace and put the run together; nothing is forced to the disk until a trace is there.
 
     Raises:
         WorkspaceError: The isolation asked for cannot be had.
 
     """
     subject = prepared.subject
-    scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
-
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)
     settings = prepared.resolved.settings
@@ -170,7 +177,7 @@ def assemble(
         workspace=workspace,
         checks=checks,
         scrub=scrubber.scrub,
-        sync=sync,
+        sync=_no_sync,
         snapshot=history.snapshot,
         own_tool=call_own,
         command_seconds=plan.profile.command_seconds,
@@ -202,7 +209,7 @@ def assemble(
 
 
 def _opened(
-    plan: Plan, prepared: Prepared, places: Places, scrubber: Scrubber
+    plan: RunPlan, prepared: Prepared, places: RunPlaces, scrubber: Scrubber
 ) -> tuple[Workspace | MemoryWorkspace, Checks | None]:
     """The workspace, and what judges it."""
     settings, subject = prepared.resolved.settings, prepared.subject
@@ -284,7 +291,7 @@ def profile_of(settings: Settings, cwd: Path) -> Profile:
     return read_profile(own) if own is not None and own.is_file() else Profile()
 
 
-def _checks(settings: Settings, subject: Subject, room: CheckRoom, places: Places) -> Checks | None:
+def _checks(settings: Settings, subject: Subject, room: CheckRoom, places: RunPlaces) -> Checks | None:
     if settings.check is not None:
         return CommandCheck(room, settings.check, CHECK_SECONDS)
     task = subject.task

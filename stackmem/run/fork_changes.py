@@ -125,7 +125,7 @@ def must_go_on(moment: StepMoment, changes: Changes) -> None:
         )
 
 
-def chunks_of(state: State, changes: Changes, scrub: Callable[[str], str]) -> tuple[ChunkSet, ...]:
+def chunks_to_set(state: State, changes: Changes, scrub: Callable[[str], str]) -> tuple[ChunkSet, ...]:
     """The chunks to set, without secrets; a chunk that is replaced keeps its description.
 
     Raises:

@@ -51,10 +51,10 @@ from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import visible
+from stackmem.workspace.secrets import scrub_value
 
 from .ports import Checks, Model, Returned, Workspace
-from .programs.bench import Bench
-from .programs.tools import BUILT_IN, READS, use_built_in
+from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
 
 JITTER = 0.25
 """Share of a wait that is added at random, so that many runs do not ask again together; never asked too early."""
@@ -86,7 +86,7 @@ class ProgramWorld(Struct):
 
     """
 
-    bench: Bench
+    context: ToolContext
     load: Callable[[LoadSource], SourceLoaded]
     ask_user: Callable[[str], str | None]
     own_tools: Mapping[str, Answering] = {}
@@ -126,7 +126,7 @@ class World(Struct):
     def close(self) -> None:
         """End what waits for the program's next call."""
         if self.program is not None:
-            self.program.bench.python.stop()
+            self.program.context.python.stop()
 
 
 def perform(effect: Effect, world: World) -> Event:
@@ -261,26 +261,13 @@ def _answer(effect: InvokeTool | LoadSource | AskUser | Wait, world: World, prog
 
 def _invoke(call: InvokeTool, world: World, program: ProgramWorld) -> ToolAnswered:
     if call.tool in BUILT_IN:
-        return use_built_in(call, program.bench)
+        return use_built_in(call, program.context)
     own = program.own_tools.get(call.tool)
     if own is None:
         known = ", ".join([*BUILT_IN, *program.own_tools])
         return ToolAnswered(None, "unknown_tool", f"there is no tool {call.tool[:80]!r}; known: {known}")
     answer = own.answer(call.arguments)
-    return replace(answer, value=scrubbed(answer.value, world.scrub), detail=world.scrub(answer.detail))
-
-
-def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
-    """The value without secrets, wherever a text of it stands."""
-    match value:
-        case str():
-            return scrub(value)
-        case list():
-            return [scrubbed(each, scrub) for each in value]
-        case dict():
-            return {scrub(str(name)): scrubbed(each, scrub) for name, each in value.items()}
-        case _:
-            return value
+    return replace(answer, value=scrub_value(answer.value, world.scrub), detail=world.scrub(answer.detail))
 
 
 def _next_answer(effect: Parallel, world: World) -> Event:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from stackmem.core.facts import RunStarted
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.history.repository import CopyPlan, plan_copy
@@ -21,7 +22,7 @@ from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import Task, read_task
 from stackmem.tools.plugins import load_plugins
 
-from .request import Request
+from .request import ProgramRequest, RunRequest
 
 TASK_PLACE = "/workspace"
 
@@ -160,10 +161,13 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
 _PATHS = ("prompt", "profile", "runs_dir", "sandbox_dir")
 
 
-def prepare_kept(request: Request, runs_dir: Path, changes: Mapping[str, Any], environ: Mapping[str, str]) -> Prepared:
+def prepare_kept(
+    request: RunRequest, runs_dir: Path, base: RunStarted, changes: Mapping[str, Any], environ: Mapping[str, str]
+) -> Prepared:
     """A kept request with ``changes`` over its flags, to go on from it; nothing of today's settings counts.
 
     Args:
+        base: What the run began with.
         changes: Setting name to value, as the settings hold it.
 
     Raises:
@@ -171,7 +175,8 @@ def prepare_kept(request: Request, runs_dir: Path, changes: Mapping[str, Any], e
 
     """
     cwd = Path(request.cwd)
-    given = {**request.flags, **changes, "apply": False, "include": ()}
+    own = {"strategy": base.strategy, "prompt": None, "max_usd": None}  # the run itself holds its prompt and limits
+    given = {**request.flags, **own, **changes, "apply": False, "include": ()}
     for name in _PATHS:
         if given.get(name) is not None:
             given[name] = Path(str(given[name]))
@@ -190,7 +195,7 @@ def prepare_kept(request: Request, runs_dir: Path, changes: Mapping[str, Any], e
     return Prepared(_kept_subject(request, cwd), Resolved(settings, values), cwd, (runs_dir, place), model, None, ())
 
 
-def _kept_subject(request: Request, cwd: Path) -> Subject:
+def _kept_subject(request: RunRequest, cwd: Path) -> Subject:
     if request.text is None and not (Path(request.subject) / "task.toml").is_file():
         raise UsageError(
             f"the task of the run is gone from {request.subject}; bring it back, as its checks judge what is made"
@@ -198,7 +203,7 @@ def _kept_subject(request: Request, cwd: Path) -> Subject:
     return find_subject(request.subject, request.text, cwd)
 
 
-def with_model(request: Request, state: State, named: str | None) -> Request:
+def with_model(request: RunRequest, state: State, named: str | None) -> RunRequest:
     """The request of a run that goes on with the model that it has by now, where it had none when it began.
 
     Args:
@@ -219,3 +224,21 @@ def with_model(request: Request, state: State, named: str | None) -> Request:
             f"the run has the model {own}, and goes on with it; leave out --model, or take another one by stackmem fork"
         )
     return replace(request, flags={**request.flags, "model": model})
+
+
+def first_request(prepared: Prepared, work: Path, program: ProgramRequest | None) -> RunRequest:
+    """What was asked for, as it is kept beside a new run."""
+    default = Settings()
+    flags = {
+        name: value for name, value in asdict(prepared.resolved.settings).items() if value != getattr(default, name)
+    }
+    subject = prepared.subject
+    return RunRequest(
+        subject=str(subject.task.folder if subject.task else subject.folder),
+        text=None if subject.task else subject.text,
+        flags={**flags, "model": prepared.model},
+        cwd=str(prepared.cwd),
+        workspace=str(work),
+        leave_out=prepared.copy.folders if prepared.copy else (),
+        program=program,
+    )

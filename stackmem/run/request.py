@@ -52,7 +52,7 @@ class ProgramRequest(Struct, frozen=True):
     edited: EditedProgram | None = None
 
 
-class Request(Struct, frozen=True):
+class RunRequest(Struct, frozen=True):
     """One request.
 
     Attributes:
@@ -75,14 +75,14 @@ class Request(Struct, frozen=True):
     program: ProgramRequest | None = None
 
 
-def write_request(request: Request, run_dir: Path) -> None:
+def write_request(request: RunRequest, run_dir: Path) -> None:
     encoded = msgspec.json.encode(request, enc_hook=str)
     (run_dir / REQUEST).write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")
 
 
-def read_request(run_dir: Path) -> Request:
+def read_request(run_dir: Path) -> RunRequest:
     """Raises ``TraceError`` where the run has none, or it is broken."""
     try:
-        return msgspec.json.decode((run_dir / REQUEST).read_bytes(), type=Request)
+        return msgspec.json.decode((run_dir / REQUEST).read_bytes(), type=RunRequest)
     except (OSError, msgspec.DecodeError) as error:
         raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be taken up again") from error

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.errors import TraceError
+from stackmem.workspace.secrets import Scrubber
 
 _STOPPED_CODES = {"model_error": 4, "workspace_error": 5}
 
@@ -116,3 +119,23 @@ def refuse_lost(run_dir: Path, count: int) -> None:
             f"the trace of {run_dir.name} ends at record {count:,} and its result.json was written after record "
             f"{result.records:,}: the lines between are lost; remove result.json to go on with what is left"
         )
+
+
+def holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:
+    """Whether a reply of the model holds a secret of the caller's environment."""
+    return any(scrubber.holds(text) for text in _texts(msgspec.to_builtins(reply.parts)))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every string in it as it is meant: in JSON a quote in a secret would hide it."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for name, inner in value.items():
+                yield from (str(name), *_texts(inner))
+        case list() | tuple():
+            for inner in value:
+                yield from _texts(inner)
+        case _:
+            pass

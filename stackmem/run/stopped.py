@@ -18,8 +18,7 @@ from stackmem.trace.store import End
 from stackmem.trace.verify import verify
 from stackmem.workspace.secrets import Scrubber
 
-from .play import holds_secret
-from .result import refuse_lost
+from .result import holds_secret, refuse_lost
 from .run_folder import TRACE
 
 

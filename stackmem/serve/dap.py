@@ -21,8 +21,9 @@ from stackmem.core.program_facts import ProgramHalted, Said
 from stackmem.errors import StackmemError, UsageError
 from stackmem.languages.operations import Halted
 from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, Stepper
+from stackmem.run.open import Person
 from stackmem.run.programs.prepare import Asked, prepare_program
-from stackmem.run.programs.run import Person, run_program
+from stackmem.run.programs.run import run_program
 
 Run = Callable[[dict[str, Any], "DebugSession"], int]
 """Runs the program that the arguments of ``launch`` name; gives its exit code."""

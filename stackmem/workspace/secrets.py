@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from .environment import is_secret
 
@@ -103,3 +104,16 @@ class Scrubber:
     def _name(self, found: re.Match[str]) -> str:
         kind = found.lastgroup or ""
         return self._names[found[0]] if kind == "OWN" else kind
+
+
+def scrub_value(value: Any, scrub: Callable[[str], str]) -> Any:
+    """The value without secrets, wherever a text of it stands."""
+    match value:
+        case str():
+            return scrub(value)
+        case list():
+            return [scrub_value(each, scrub) for each in value]
+        case dict():
+            return {scrub(str(name)): scrub_value(each, scrub) for name, each in value.items()}
+        case _:
+            return value

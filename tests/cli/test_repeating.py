@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from stackmem.cli.screen.repeating import asking
-from stackmem.run.programs.resume import MayRepeat
+from stackmem.run.repeats import MayRepeat
 
 
 class Run:

@@ -16,8 +16,9 @@ from stackmem.replays.replay import replay_run
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
 from stackmem.run.limits import LIMITS, first_limits, later_limits
+from stackmem.run.open import Person
 from stackmem.run.programs.edited_run import continue_program
-from stackmem.run.programs.run import Person, ProgramResult
+from stackmem.run.programs.run import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from stackmem.worlds import make_task

@@ -25,8 +25,9 @@ from stackmem.report.view import read_runs
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
 from stackmem.run.models import Models, open_other
+from stackmem.run.open import Person
 from stackmem.run.programs.prepare import Asked, outlined, prepare_program
-from stackmem.run.programs.run import Person, run_program
+from stackmem.run.programs.run import run_program
 from stackmem.run.resume import resume
 from stackmem.settings.settings import Settings, resolve
 from stackmem.trace.open_run import Run

@@ -49,9 +49,10 @@ def command(
     from stackmem.cli.screen.solving import ask_about_size, say
     from stackmem.errors import UsageError
     from stackmem.languages import sexp
+    from stackmem.run.open import Person
     from stackmem.run.programs.inputs import read_inputs
     from stackmem.run.programs.prepare import Asked, prepare_program
-    from stackmem.run.programs.run import Person, run_program
+    from stackmem.run.programs.run import run_program
 
     cwd = Path.cwd()
     folder = Path(next(iter(sexp.__path__)))

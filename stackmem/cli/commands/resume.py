@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stackmem.run.resume import Resumed
+    from stackmem.run.resume import ResumeResult
     from stackmem.run.stopped import Stopped
 
 
@@ -160,7 +160,7 @@ def _asks(folder: Any) -> bool:
         return False
 
 
-def _show(resumed: Resumed, run: str, *, as_json: bool) -> None:
+def _show(resumed: ResumeResult, run: str, *, as_json: bool) -> None:
     import msgspec
 
     from stackmem.cli.screen.solving import readable, say, show_result

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from stackmem.run.programs.resume import MayRepeat
+from stackmem.run.repeats import MayRepeat
 
 from .solving import readable
 

@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from stackmem.errors import TraceError
 from stackmem.languages.frame.values import as_text
+from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers, read_inputs
 from stackmem.run.programs.prepare import Asked, PreparedProgram, prepare_program
-from stackmem.run.programs.run import Person, ProgramResult, run_program
+from stackmem.run.programs.run import ProgramResult, run_program
 from stackmem.run.request import read_request
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.trace.languages import open_language

@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from stackmem.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.languages.playbook.compiler import compiled_path
+from stackmem.run.open import Person
+from stackmem.run.programs.run import run_program
 
 from .prepare import Asked, prepare_program
-from .run import Person, run_program
 
 
 class Compiled(Struct, frozen=True):

@@ -10,7 +10,6 @@ Rule 4: its other sources are read as they are now, too, see ``edited_sources``.
 from __future__ import annotations
 
 import posixpath
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -25,33 +24,29 @@ from stackmem.core.machine import fold
 from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.history.history import History
-from stackmem.history.sharing import share
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
-from stackmem.run.assemble import Places, assemble, plan
+from stackmem.run.assemble import scrubber_of
+from stackmem.run.begin import Edited, must_be_original, plan_kept
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.limits import later_limits, refuse_spent
-from stackmem.run.play import Observe, Opened, applied, play
-from stackmem.run.prepare import Prepared, prepare_kept
-from stackmem.run.refill import must_be_original, refill
-from stackmem.run.request import EditedProgram, ProgramRequest, Request, read_request, write_request
-from stackmem.run.run_folder import HISTORY, TRACE, new_run
-from stackmem.run.solve import remove_unbegun
-from stackmem.settings.options import PREFIX
+from stackmem.run.open import Opened, Person, open_run
+from stackmem.run.play import play
+from stackmem.run.prepare import prepare_kept
+from stackmem.run.repeats import idempotent_tools, refuse_unsafe
+from stackmem.run.request import EditedProgram, RunRequest, read_request
+from stackmem.run.resume import refuse_unbegun
+from stackmem.run.run_folder import HISTORY
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import TextOf, keep_source, program_of, sources_of
 from stackmem.trace.program_tape import Tape, play_tape, tape_of
 from stackmem.trace.record import Record
-from stackmem.trace.store import TraceWriter
 from stackmem.version import VERSION
-from stackmem.workspace.secrets import Scrubber
 
 from .edited_sources import EditedSources, digest_of_text, reread
 from .prepare import read_program
-from .resume import idempotent, refuse_unbegun, refuse_unsafe
-from .run import Person, ProgramResult, Told, program_world, with_mounts
+from .run import ProgramResult, program_result
 from .sources import below
 from .tools import BUILT_IN
 
@@ -79,13 +74,13 @@ def continue_program(
     wanted: Mapping[str, str | None],
     environ: Mapping[str, str],
     person: Person,
-    told: Callable[[Parted], object] = id,
+    tell_parted: Callable[[Parted], object] = id,
 ) -> ProgramResult:
     """Run ``file`` in place of the run's program, against its recorded answers while it asks the same.
 
     Args:
         wanted: Limits, ``isolation`` and ``yes`` as flags spell them; None is not given.
-        told: Told where the two part, before anything is asked.
+        tell_parted: Told where the two part, before anything is asked.
 
     Raises:
         UsageError: It is no program's run, or a call that may have been made would be made again; nothing is left.
@@ -98,39 +93,28 @@ def continue_program(
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "gone on with")
-    request = _edited(run, file)
-    scrubber = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
+    scrubber = scrubber_of(environ)
     text = scrubber.scrub(read_program(file))
     with ExitStack() as stack, Interrupts(person.stop) as interrupts:
-        try:
-            with interrupts.allowed():
-                again = _again(run, request, text, wanted, scrubber.scrub)
-                places, opened = _opened(run, request, again, environ, (stack, interrupts, person.observe))
-                begun = _kept(run, again, places, opened.parts.start.workspace)
-                program, facts = _rerun(run, again, begun, opened)
-        except KeyboardInterrupt:
-            if interrupts.signal == signal.SIGTERM:
-                raise SystemExit(128 + signal.SIGTERM) from None
-            raise
-        except OSError as error:
-            raise WorkspaceError(f"the run cannot be set up ({error}); make room or rights there") from error
-        told(again.parted)
-        heard = Told(person.tell)
-        program.listen(heard)
-        opened.decider = program
-        opened.parts.world.program = program_world(
-            opened.parts, opened.places, asked_program(request), replace(person, tell=heard)
-        )
+        with interrupts.setting_up("run", run.folder):
+            again = _again(run, _edited_request(run, file), text, wanted, scrubber.scrub)
+            level = wanted.get("isolation") or again.tape.isolation
+            prepared = prepare_kept(again.request, run.folder.parent, again.tape.start, {"isolation": level}, environ)
+            plan = plan_kept(prepared, again.request, again.tape.start, environ)
+        beginning = Edited(prepared, plan, again.request, run, again.state)
+        opened = stack.enter_context(open_run(beginning, environ, interrupts, person))
+        with interrupts.setting_up("run", opened.places.scratch):
+            opened.program, facts = _rerun(run, again, opened)
+        tell_parted(again.parted)
+        opened.program.listen(opened.tell)
         for event in facts:
             if isinstance(event, Said):  # what else is told again was told by the other run
-                heard(event)
+                opened.tell(event)
         state = fold(facts)
-        result = play(program.decide(state), state, opened, known=facts)
-        result = applied(result, opened.folder, wanted=bool(request.flags.get("apply")))
-        return ProgramResult(result, program.value, tuple(heard.said))
+        return program_result(play(opened.program.decide(state), state, opened, facts), opened)
 
 
-def _edited(run: Run, file: Path) -> Request:
+def _edited_request(run: Run, file: Path) -> RunRequest:
     """The run's request, with ``file`` as its program."""
     request, state = read_request(run.folder), run.state
     refuse_unbegun(request, state)
@@ -147,13 +131,6 @@ def _edited(run: Run, file: Path) -> Request:
     return replace(request, program=replace(request.program, edited=edited))
 
 
-def asked_program(request: Request) -> ProgramRequest:
-    """What was asked of the program; raises ``UsageError`` where the request is none of a program's run."""
-    if request.program is None:
-        raise UsageError("the run's request names no program; leave out --program")
-    return request.program
-
-
 class _Again(Struct, frozen=True):
     """What the new run will be, before anything of it is made.
 
@@ -164,32 +141,30 @@ class _Again(Struct, frozen=True):
 
     """
 
+    request: RunRequest
     tape: Tape
     begun: ProgramStarted
     texts: dict[str, str]
     state: State
-    level: str
     limits: Limits
     parted: Parted
 
 
 def _again(
-    run: Run, request: Request, text: str, wanted: Mapping[str, str | None], scrub: Callable[[str], str]
+    run: Run, request: RunRequest, text: str, wanted: Mapping[str, str | None], scrub: Callable[[str], str]
 ) -> _Again:
     """The edited program run once against the answers, with nothing performed."""
     sources = sources_of(run.folder)
     reader, last = run.records(), deque[Record](maxlen=1)
-    tape = tape_of(_noting(reader, last), sources, idempotent() | {*BUILT_IN})
-    yes = wanted.get("yes") is not None
-    if tape.pending is not None:
-        refuse_unsafe(tape.pending, "", idempotent(), yes=yes)
+    tape = tape_of(_noting(reader, last), sources, idempotent_tools() | {*BUILT_IN})
+    refuse_unsafe(tape.pending, "", yes=wanted.get("yes") is not None)
     limits = later_limits(tape.limits, wanted, run.start.model, run.start.price)
     start = replace(tape.start, limits=limits)
-    asked = asked_program(request)
     changed: tuple[str, ...] = ()
     texts: dict[str, str] = {}
-    if asked.edited is not None:
-        now = EditedSources(asked, asked.edited, (start.workspace, run.folder / HISTORY), scrub)
+    if request.program is not None and request.program.edited is not None:
+        seen = (start.workspace, run.folder / HISTORY)
+        now = EditedSources(request.program, request.program.edited, seen, scrub)
         tape, texts, changed = reread(tape, now, sources)
     begun = replace(tape.begun, digest=digest_of_text(text))
     texts[begun.digest] = text
@@ -200,7 +175,7 @@ def _again(
     path = state.program.path if state.program is not None else ""
     parted = Parted(used, len(tape.heard), path, changed)
     begun = replace(begun, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.heard), changed))
-    return _Again(tape, begun, texts, state, wanted.get("isolation") or tape.isolation, limits, parted)
+    return _Again(request, tape, begun, texts, state, limits, parted)
 
 
 def _noting(records: Iterable[Record], last: deque[Record]) -> Iterator[Record]:
@@ -214,77 +189,28 @@ def _instead(texts: Mapping[str, str], sources: TextOf) -> TextOf:
     return lambda digest: texts[digest] if digest in texts else sources(digest)
 
 
-def _opened(
-    run: Run,
-    request: Request,
-    again: _Again,
-    environ: Mapping[str, str],
-    held: tuple[ExitStack, Interrupts, Observe | None],
-) -> tuple[Places, Opened]:
-    """A new run with the files of where the two part."""
-    stack, interrupts, observe = held
-    base = again.tape.start
-    flags = {"isolation": again.level, "max_usd": None, "prompt": None}
-    prepared = prepare_kept(request, run.folder.parent, flags, environ)
-    folder = new_run(run.folder.parent, base.task_name, again.begun.language)
-    places = Places(folder, prepared.folders[1] / folder.name / "workspace", prepared.folders[1] / folder.name)
-    stack.callback(remove_unbegun, places)
-    refill(run, again.state, places, request)
-    planned = plan(prepared, environ)
-    if request.program is not None:
-        planned = with_mounts(planned, request.program, Path(request.subject))
-    profile = replace(planned.profile, network=base.network, command_seconds=base.command_seconds)
-    planned = replace(planned, profile=profile, strategy=open_strategy(base.strategy))
-    writer = TraceWriter(places.run / TRACE)
-    stack.callback(writer.close)
-    share(run.folder / HISTORY, places.run / HISTORY, again.state.tree)
-    history = History(places.run / HISTORY, places.work, request.leave_out)
-    sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
-    parts = assemble(planned, prepared, places, environ, sync, history)
-    stack.callback(parts.workspace.close)
-    start = replace(
-        base,
-        workspace=parts.workspace.path,
-        isolation=parts.workspace.level,
-        limits=again.limits,
-        version=VERSION,
-    )
-    write_request(_asked(request, prepared, places), places.run)
-    opened = Opened(
-        replace(parts, start=start), places, writer, history, interrupts, request.subject, observe, again.state.seconds
-    )
-    return places, opened
-
-
-def _asked(request: Request, prepared: Prepared, places: Places) -> Request:
-    flags = {**request.flags, "isolation": prepared.resolved.settings.isolation}
-    return replace(request, flags=flags, workspace=str(places.work))
-
-
-def _kept(run: Run, again: _Again, places: Places, workspace: str) -> ProgramStarted:
-    """The program's beginning, with every text that it is given kept beside the new run."""
+def _rerun(run: Run, again: _Again, opened: Opened) -> tuple[ProgramDecider, tuple[Event, ...]]:
+    """The program where it goes on live, and the facts up to there; every text that it is given is kept."""
+    parts, run_dir, before = opened.parts, opened.places.run, again.tape.start.workspace
     text_of = _instead(again.texts, sources_of(run.folder))
-    for heard in again.tape.heard:
-        if isinstance(heard.event, SourceLoaded) and heard.event.digest:
-            keep_source(places.run, text_of(heard.event.digest))
-    begun, before = again.begun, again.tape.start.workspace
+    read = [heard.event.digest for heard in again.tape.heard if isinstance(heard.event, SourceLoaded)]
+    for digest in (*filter(None, read), again.begun.digest):
+        keep_source(run_dir, text_of(digest))
 
     def moved(path: str) -> str:
-        return workspace + path.removeprefix(before) if Path(path).is_relative_to(before) else path
+        return parts.workspace.path + path.removeprefix(before) if Path(path).is_relative_to(before) else path
 
+    begun, level = again.begun, parts.workspace.level
     options = {name: moved(value) if name == "config" else value for name, value in begun.options.items()}
-    keep_source(places.run, text_of(begun.digest))
-    return replace(begun, path=moved(begun.path), module_path=moved(begun.module_path), options=options)
-
-
-def _rerun(run: Run, again: _Again, begun: ProgramStarted, opened: Opened) -> tuple[ProgramDecider, tuple[Event, ...]]:
-    """The program where it goes on live, and the facts up to there."""
-    start = opened.parts.start
-    program = program_of(begun, start, opened.parts.strategy, sources_of(opened.places.run), keep=False)
+    begun = replace(begun, path=moved(begun.path), module_path=moved(begun.module_path), options=options)
+    start = replace(
+        again.tape.start, workspace=parts.workspace.path, isolation=level, limits=again.limits, version=VERSION
+    )
+    program = program_of(begun, start, parts.strategy, sources_of(run_dir), keep=False)
     facts, state, used = play_tape(program, (start, begun), again.tape)
     if state.tree != again.state.tree:
         raise WorkspaceError(
-            f"at isolation {start.isolation} the program asks other things than it did ({used:,} answers were equal, "
+            f"at isolation {level} the program asks other things than it did ({used:,} answers were equal, "
             f"and {again.parted.answers:,} before); run it anew with stackmem run"
         )
     return program, facts

@@ -20,6 +20,7 @@ from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.command import CommandEnd
 from stackmem.workspace.refusals import ToolRefused
+from stackmem.workspace.secrets import scrub_value
 from stackmem.workspace.workspace import Workspace
 
 LONGEST_SECONDS = 3_600.0
@@ -104,19 +105,6 @@ def _said(ended: CommandEnd | None) -> dict[str, Any]:
     return {**texts, "exit_code": code, "reason": reason}
 
 
-def _clean(value: Any, scrub: Callable[[str], str]) -> Any:
-    """A value without secrets, wherever a text of it stands."""
-    match value:
-        case str():
-            return scrub(value)
-        case list():
-            return [_clean(each, scrub) for each in value]
-        case dict():
-            return {scrub(str(name)): _clean(each, scrub) for name, each in value.items()}
-        case _:
-            return value
-
-
 class PythonCalls:
     """The processes of one run, by the folder that a call's files lie in."""
 
@@ -129,7 +117,7 @@ class PythonCalls:
         """Go on with a call; see ``Live.next``.
 
         Raises:
-            Refused: The call's files cannot be written.
+            ToolRefused: The call's files cannot be written.
             WorkspaceError: The sandbox failed.
 
         """
@@ -140,7 +128,7 @@ class PythonCalls:
                 self.stop()
                 live = Live(folder, workspace)
                 live.start(given["program"], given["order"])
-            said = _clean(live.next(answers, seconds), scrub)
+            said = scrub_value(live.next(answers, seconds), scrub)
         except TimeoutError:
             return ToolAnswered(None, "timeout", f"timed out after {seconds:g} s; everything it started was killed")
         except BaseException:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.requests import InvokeTool
+from stackmem.errors import WorkspaceError
+from stackmem.history.ignored import IgnoreRules
 from stackmem.workspace.command import CommandEnd
 from stackmem.workspace.refusals import ToolRefused
+from stackmem.workspace.workspace import Workspace
 
-from .bench import Bench
-from .find_context import find_context
+from .python_process import PythonCalls
 
+LITERAL_BYTES = 10 * 1024 * 1024
+"""``ToolContext.literal_bytes`` where no setting says otherwise."""
 LONGEST_SECONDS = 3_600.0
 READS = ("read_file", "list_files", "find_context")
 """Built-in tools that change nothing: they may run side by side, and are asked again after a crash."""
@@ -32,7 +42,35 @@ _TAKES: dict[str, dict[str, tuple[type, bool]]] = {
 _TYPES = {list: "a list", str: "a text", dict: "an object", bool: "true or false"}
 
 
-def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
+_SEARCHED_BYTES = 200 * 1024
+"""A longer file is none that is looked into."""
+MOST_FILES = 20_000
+MOST_QUERY_WORDS = 64
+_WORD = re.compile(r"\w+")
+
+
+class ToolContext(Struct):
+    """What the tools work with.
+
+    Attributes:
+        snapshot: Keeps the workspace as it is now, and names it.
+        scrub: Takes secrets out of what becomes a fact.
+        rules: A new conversation about what ``.gitignore`` leaves out.
+        literal_bytes: Most bytes of a file that is read, and of each of a command's two outputs.
+        python: Processes of functions that wait for an answer.
+
+    """
+
+    workspace: Workspace
+    snapshot: Callable[[], str]
+    scrub: Callable[[str], str]
+    command_seconds: float
+    rules: Callable[[], IgnoreRules]
+    literal_bytes: int = LITERAL_BYTES
+    python: PythonCalls = field(default_factory=PythonCalls)
+
+
+def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
     """The answer of a built-in tool.
 
     Raises:
@@ -40,24 +78,24 @@ def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
 
     """
     if call.tool == "find_context":
-        return find_context(call.arguments, bench)
+        return _find_context(call.arguments, context)
     fault = _fault(call)
     if fault:
         return ToolAnswered(None, "bad_arguments", fault)
     given = {name: value for name, value in call.arguments.items() if value is not None}
-    files = bench.workspace.files
+    files = context.workspace.files
     try:
         match call.tool:
             case "shell":
-                return _shell(given, call.timeout_seconds, bench)
+                return _shell(given, call.timeout_seconds, context)
             case "run_python":
-                limit = call.timeout_seconds or bench.command_seconds
-                said = bench.python.use(given, limit, bench.workspace, bench.scrub)
-                return replace(said, tree=bench.snapshot())
+                limit = call.timeout_seconds or context.command_seconds
+                said = context.python.use(given, limit, context.workspace, context.scrub)
+                return replace(said, tree=context.snapshot())
             case "read_file":
-                return _read(files.read_whole(given["path"], bench.literal_bytes), given["path"], bench)
+                return _read(files.read_whole(given["path"], context.literal_bytes), given["path"], context)
             case "list_files":
-                return ToolAnswered([bench.scrub(name) for name in files.names(given.get("path") or ".")])
+                return ToolAnswered([context.scrub(name) for name in files.names(given.get("path") or ".")])
             case "make_directory":
                 files.make_directory(given["path"])
             case _:
@@ -65,11 +103,11 @@ def use_built_in(call: InvokeTool, bench: Bench) -> ToolAnswered:
                     files.make_directory(given["path"].rpartition("/")[0])
                 outcome = files.write(given["path"], given["content"])
                 if outcome.failed:
-                    return ToolAnswered(None, "refused", bench.scrub(outcome.text))
+                    return ToolAnswered(None, "refused", context.scrub(outcome.text))
     except ToolRefused as refused:
-        told = bench.scrub(str(refused))
+        told = context.scrub(str(refused))
         return ToolAnswered(None, "missing" if "does not exist" in told else "refused", told)
-    return ToolAnswered(None, tree=bench.snapshot())
+    return ToolAnswered(None, tree=context.snapshot())
 
 
 def _fault(call: InvokeTool) -> str:
@@ -92,23 +130,23 @@ def _fault(call: InvokeTool) -> str:
     return "" if bad is None else f"{str(bad)[:80]!r} is no name of an environment variable"
 
 
-def _shell(given: dict[str, Any], seconds: float | None, bench: Bench) -> ToolAnswered:
+def _shell(given: dict[str, Any], seconds: float | None, context: ToolContext) -> ToolAnswered:
     lines = [f"export {name}={shlex.quote(_plain(value))}" for name, value in (given.get("env") or {}).items()]
     if folder := given.get("working_directory"):
         lines.append(f"cd -- {shlex.quote(folder)} || exit 1")
     command = "\n".join([*lines, given["command"]])
-    limit = bench.command_seconds if seconds is None else seconds
-    ended = bench.workspace.run_apart(command, limit, bench.literal_bytes)
+    limit = context.command_seconds if seconds is None else seconds
+    ended = context.workspace.run_apart(command, limit, context.literal_bytes)
     value: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": ended.exit_code}
     for name, capture in (("stdout", ended.capture), ("stderr", ended.errors)):
-        if capture is not None and capture.total > bench.literal_bytes:
-            most = f"the limit is {bench.literal_bytes:,}"
+        if capture is not None and capture.total > context.literal_bytes:
+            most = f"the limit is {context.literal_bytes:,}"
             told = f"{name} is {capture.total:,} bytes, {most}; write it to a file instead"
-            return ToolAnswered(None, "too_large", told, tree=bench.snapshot())
+            return ToolAnswered(None, "too_large", told, tree=context.snapshot())
         head = b"" if capture is None else capture.parts()[0]
-        value[name] = bench.scrub(head.decode("utf-8", "backslashreplace"))
+        value[name] = context.scrub(head.decode("utf-8", "backslashreplace"))
     failed, told = _how(ended, limit)
-    return ToolAnswered(value, failed, told, tree=bench.snapshot())
+    return ToolAnswered(value, failed, told, tree=context.snapshot())
 
 
 def _how(ended: CommandEnd, seconds: float) -> tuple[ToolFailure, str]:
@@ -126,11 +164,85 @@ def _plain(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _read(raw: bytes, path: str, bench: Bench) -> ToolAnswered:
-    if len(raw) > bench.literal_bytes:
-        told = f"{path} is over {bench.literal_bytes:,} bytes; take a part by a command"
+def _read(raw: bytes, path: str, context: ToolContext) -> ToolAnswered:
+    if len(raw) > context.literal_bytes:
+        told = f"{path} is over {context.literal_bytes:,} bytes; take a part by a command"
         return ToolAnswered(None, "too_large", told)
     try:
-        return ToolAnswered(bench.scrub(raw.decode()))
+        return ToolAnswered(context.scrub(raw.decode()))
     except UnicodeDecodeError as error:
         return ToolAnswered(None, "refused", f"{path} is no UTF-8 text (byte {error.start:,}); read it by a command")
+
+
+def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswered:
+    """The names of the heap's chunks and the workspace's text files that hold what a program looks for.
+
+    SQLite's FTS5 ranks them, best first, equal ones by name.
+
+    Args:
+        arguments: ``query``; ``strategy`` is ``content`` (what a text says) or ``metadata`` (names and descriptions);
+            ``chunks`` with ``name``, ``description`` and ``content``; ``most`` names are given.
+
+    """
+    words = list(dict.fromkeys(_WORD.findall(str(arguments.get("query") or "").lower())))[:MOST_QUERY_WORDS]
+    if not words:
+        return ToolAnswered([])
+    by_content = arguments.get("strategy") != "metadata"
+    rows = [
+        (f"heap:{chunk['name']}", chunk["content"] if by_content else f"{chunk['name']} {chunk['description']}")
+        for chunk in arguments.get("chunks") or ()
+    ]
+    for path in _paths(context):
+        text = _searched_text(path, context) if by_content else path
+        if text is not None:
+            rows.append((path, text))
+    most = int(arguments.get("most") or 10)
+    return ToolAnswered([context.scrub(name) for name in _ranked(rows, words)[:most]])
+
+
+def _ranked(rows: list[tuple[str, str]], words: list[str]) -> list[str]:
+    """Names of the rows that hold one of the words; rarer words and shorter texts count for more."""
+    with closing(sqlite3.connect(":memory:")) as store:
+        store.execute("CREATE VIRTUAL TABLE text USING fts5(name UNINDEXED, body)")
+        split = [(name, " ".join(_WORD.findall(re.sub(r"[_/.-]", " ", body)))) for name, body in rows]
+        store.executemany("INSERT INTO text VALUES (?, ?)", split)
+        wanted = " OR ".join(f'"{word}"' for word in words)
+        found = store.execute("SELECT name, bm25(text) FROM text WHERE text MATCH ?", (wanted,)).fetchall()
+    return [name for name, _ in sorted(found, key=lambda row: (round(row[1], 9), row[0]))]
+
+
+def _paths(context: ToolContext) -> list[str]:
+    """The workspace's files, sorted, without what ``.gitignore`` leaves out."""
+    found: list[str] = []
+    level = ["."]
+    rules = context.rules()
+    try:
+        while level and len(found) < MOST_FILES:
+            inside = [each for folder in level for each in _inside(folder, context)]
+            skipped = rules.ignored([os.fsencode(each.rstrip("/")) for each in inside])
+            kept = [each for each in inside if os.fsencode(each.rstrip("/")) not in skipped]
+            level = [each.rstrip("/") for each in kept if each.endswith("/")]
+            found += [each for each in kept if not each.endswith("/")]
+    except TimeoutError as error:
+        raise WorkspaceError(f"{error}; see what .gitignore says") from error
+    finally:
+        rules.close()
+    return sorted(found)[:MOST_FILES]
+
+
+def _inside(folder: str, context: ToolContext) -> list[str]:
+    try:
+        names = context.workspace.files.names(folder)
+    except ToolRefused:
+        return []
+    own = (".git/", ".git", ".stackmem/")
+    return [name if folder == "." else f"{folder}/{name}" for name in names if name not in own]
+
+
+def _searched_text(path: str, context: ToolContext) -> str | None:
+    """None where it is no text, too long, or cannot be read."""
+    try:
+        raw = context.workspace.files.read_whole(path, _SEARCHED_BYTES)
+        return None if len(raw) > _SEARCHED_BYTES or b"\0" in raw else raw.decode()
+    except (ToolRefused, UnicodeDecodeError):
+        return None

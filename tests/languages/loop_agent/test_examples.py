@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from stackmem.replays.replay import replay_run
+from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers
 from stackmem.run.programs.lint import lint_all
 from stackmem.run.programs.prepare import Asked, prepare_program
-from stackmem.run.programs.run import Person, run_program
+from stackmem.run.programs.run import run_program
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "loop"
 CHANGED = {

@@ -24,7 +24,8 @@ from pathlib import Path
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.tools.own_tools import tool
 from stackmem.run.programs.prepare import Asked, prepare_program
-from stackmem.run.programs.run import Person, run_program
+from stackmem.run.open import Person
+from stackmem.run.programs.run import run_program
 
 root, count, chars = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from stackmem.replays.replay import replay_run
+from stackmem.run.open import Person
 from stackmem.run.programs.prepare import Asked, prepare_program
-from stackmem.run.programs.run import Person, run_program
+from stackmem.run.programs.run import run_program
 
 from .stage import one, run
 

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 from stackmem.replays.replay import replay_run
+from stackmem.run.open import Person
 from stackmem.run.programs.prepare import Asked, prepare_program
-from stackmem.run.programs.run import Person, run_program
+from stackmem.run.programs.run import run_program
 from stackmem.run.resume import resume
 
 TEXT = """# A

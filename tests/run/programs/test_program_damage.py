@@ -25,7 +25,7 @@ from stackmem.replays.live import replay_live
 from stackmem.replays.model import replay_model
 from stackmem.replays.replay import replay_run
 from stackmem.report.view import read_runs
-from stackmem.run.programs.run import Person
+from stackmem.run.open import Person
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record

@@ -13,8 +13,8 @@ import pytest
 from stackmem.core.facts import ChecksReturned, RunEnded
 from stackmem.errors import UsageError
 from stackmem.replays.replay import replay_run
+from stackmem.run.open import Person
 from stackmem.run.programs.edited_run import continue_program
-from stackmem.run.programs.run import Person
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
@@ -35,7 +35,8 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from stackmem.tools.own_tools import tool
 from stackmem.run.programs.prepare import Asked, prepare_program
-from stackmem.run.programs.run import Person, run_program
+from stackmem.run.open import Person
+from stackmem.run.programs.run import run_program
 from tests.languages import tiny
 tiny.install()
 

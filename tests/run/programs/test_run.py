@@ -21,8 +21,9 @@ from stackmem.kept.export import export_run
 from stackmem.replays.replay import replay_run
 from stackmem.run.fork import fork
 from stackmem.run.fork_changes import Changes
+from stackmem.run.open import Person
 from stackmem.run.programs.prepare import Asked, find_program, prepare_program
-from stackmem.run.programs.run import Person, ProgramResult, run_program
+from stackmem.run.programs.run import ProgramResult, run_program
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, register, tool
 from stackmem.trace.open_run import Run
@@ -203,7 +204,8 @@ import os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from stackmem.run.programs.prepare import Asked, prepare_program
-from stackmem.run.programs.run import Person, run_program
+from stackmem.run.open import Person
+from stackmem.run.programs.run import run_program
 from tests.languages import tiny
 tiny.install()
 flags = {{"runs_dir": {runs!r}, "sandbox_dir": {work!r}}}

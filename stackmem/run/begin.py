@@ -1,0 +1,152 @@
+"""How a run begins, as values: each is made once all that was given is known and judged, and nothing is made yet.
+
+``open_run`` opens any of them, for agents and programs alike; what differs between them stands here. ``named`` is what
+a new run's folder is called by: its task, and its strategy or language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import RunResumed, RunStarted
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.trace.imported import refuse_imported
+from stackmem.trace.lock import Lock
+from stackmem.trace.open_run import Run
+from stackmem.workspace.profile import Mount
+
+from .assemble import RunPlan, plan_run
+from .prepare import Prepared
+from .request import ProgramRequest, RunRequest
+from .stopped import Stopped
+
+
+class Fresh(Struct, frozen=True):
+    """A new run of a task, of a folder with a text, or of a program."""
+
+    prepared: Prepared
+    plan: RunPlan
+    program: ProgramRequest | None = None
+
+    @property
+    def named(self) -> tuple[str, str]:
+        return self.prepared.subject.name, self.program.language if self.program else self.plan.strategy.name
+
+
+class Resumed(Struct, frozen=True):
+    """A run that had stopped, under its own name.
+
+    Attributes:
+        reopening: The fact that it goes on, with the limits and the level that are in force from here.
+        lock: Taken before the run was read.
+
+    """
+
+    prepared: Prepared
+    plan: RunPlan
+    request: RunRequest
+    run_dir: Path
+    stopped: Stopped
+    reopening: RunResumed
+    lock: Lock
+
+
+class Forked(Struct, frozen=True):
+    """A new run from a state of another one, whose records up to there are its own, too.
+
+    Attributes:
+        at: Number of the last record that both share.
+        digest: That record's digest.
+
+    """
+
+    prepared: Prepared
+    plan: RunPlan
+    request: RunRequest
+    run: Run
+    state: State
+    at: int
+    digest: str
+
+    @property
+    def named(self) -> tuple[str, str]:
+        return self.state.begun.task_name, self.plan.strategy.name
+
+
+class Edited(Struct, frozen=True):
+    """A new run of an edited program, from where it asks something else than the program did in another run."""
+
+    prepared: Prepared
+    plan: RunPlan
+    request: RunRequest
+    run: Run
+    state: State
+
+    @property
+    def named(self) -> tuple[str, str]:
+        return self.state.begun.task_name, self.request.program.language if self.request.program else ""
+
+
+class Rehearsed(Struct, frozen=True):
+    """A state of a run once more, for as long as it is looked at; nothing of it is kept.
+
+    Attributes:
+        at: Number of the last record that the state holds.
+
+    """
+
+    prepared: Prepared
+    plan: RunPlan
+    request: RunRequest
+    run: Run
+    state: State
+    at: int
+
+
+Beginning = Fresh | Resumed | Forked | Edited | Rehearsed
+
+
+def must_be_original(run: Run, doing: str) -> None:
+    """Refuse what would go on from words that were never said here.
+
+    Args:
+        doing: What was asked for, as in ``forked``.
+
+    Raises:
+        UsageError: The run was imported, or is a redacted copy.
+        TraceError: The trace is broken at its start.
+
+    """
+    refuse_imported(run.start, doing)
+    if run.start.redacted is not UNSET:
+        raise UsageError(
+            f"{run.id} is a redacted copy and cannot be {doing}: it holds other words than were said; use the original"
+        )
+
+
+def plan_kept(prepared: Prepared, request: RunRequest, base: RunStarted, environ: Mapping[str, str]) -> RunPlan:
+    """The plan of a run that goes on from ``base``, under the sandbox profile that was recorded.
+
+    Raises:
+        UsageError: As ``plan_run`` does.
+
+    """
+    plan = plan_run(prepared, environ)
+    if request.program is not None:
+        plan = with_mounts(plan, request.program, Path(request.subject))
+    profile = replace(plan.profile, network=base.network, command_seconds=base.command_seconds)
+    return replace(plan, profile=profile)
+
+
+def with_mounts(plan: RunPlan, program: ProgramRequest, folder: Path | None) -> RunPlan:
+    """The plan with the program's folder, where the workspace has it not, and those of ``--mount``, read-only."""
+    path = Path(program.path)
+    outside = folder is None or not path.is_relative_to(folder)
+    paths = [*([str(path.parent)] if outside else []), *program.mounts]
+    mounts = tuple(Mount(each, each) for each in dict.fromkeys(paths))
+    return replace(plan, profile=replace(plan.profile, mounts=(*plan.profile.mounts, *mounts)))

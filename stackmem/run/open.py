@@ -1,0 +1,273 @@
+"""Opens a run, however it begins: folders, trace, workspace, history and world; what never began is removed again.
+
+Rule 1: what can be refused is refused before anything is made, by whoever makes the beginning (see ``begin``).
+Rule 2: a new run without a first fact never was; one that goes on stays as it stands.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from stackmem.core.facts import Event
+from stackmem.core.program_facts import Said
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.history.history import History
+from stackmem.history.repository import copy_repository
+from stackmem.history.sharing import share
+from stackmem.history.walk import path_bytes
+from stackmem.languages.program import ProgramDecider
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.store import TraceWriter
+from stackmem.workspace.tree import remove_tree
+
+from .assemble import Parts, RunPlaces, assemble, scrubber_of
+from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed
+from .checks import copy_folder
+from .in_memory import MEMORY, NoHistory, recall
+from .interrupts import Interrupts
+from .prepare import Prepared, first_request
+from .programs.world import program_world, without_secrets
+from .request import RunRequest, write_request
+from .run_folder import HISTORY, TRACE, new_run
+
+_WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}
+"""What cannot be set up, as a message names it; any other is a run."""
+
+Observe = Callable[[Event, State], None]
+
+
+def nobody_answers(question: str) -> str | None:
+    return None
+
+
+class Person(Struct, frozen=True):
+    """Who a run talks to.
+
+    Attributes:
+        ask: Their answer to a program's question, or None where nobody answers.
+        tell: Told of everything that happens in a program, see ``languages.language.Happening``.
+        observe: Told of every fact and the state it makes.
+        stop: Ends the process with an exit code at a second Ctrl-C.
+
+    """
+
+    ask: Callable[[str], str | None] = nobody_answers
+    tell: Callable[[object], object] = id
+    observe: Observe | None = None
+    stop: Callable[[int], object] = os._exit
+
+
+class Opened(Struct):
+    """A run with everything open that it needs.
+
+    Attributes:
+        writer: None where nothing is recorded.
+        folder: The folder of one's own that the workspace is a copy of; empty for a task.
+        apply: Whether the patch is to be brought there once the work is done.
+        seconds_before: Wall time of the run before this process took it up.
+        steps_with_secrets: Steps of that time whose reply holds a secret.
+        missing: Dependency folders that no place holds any more; the workspace is without them.
+        program: Of a program's run, what decides what happens next; else the agent's rules do.
+        said: What the program told its person.
+
+    """
+
+    parts: Parts
+    places: RunPlaces
+    history: History | NoHistory
+    request: RunRequest
+    interrupts: Interrupts
+    person: Person
+    writer: TraceWriter | None = None
+    folder: str = ""
+    apply: bool = False
+    seconds_before: float = 0.0
+    steps_with_secrets: tuple[int, ...] = ()
+    missing: tuple[str, ...] = ()
+    program: ProgramDecider | None = None
+    said: list[str] = field(default_factory=list)
+
+    def tell(self, happening: object) -> None:
+        """Pass on what happens in a program, and keep what it says."""
+        if isinstance(happening, Said):
+            self.said.append(happening.text)
+        self.person.tell(happening)
+
+
+@contextmanager
+def open_run(
+    beginning: Beginning, environ: Mapping[str, str], interrupts: Interrupts, person: Person
+) -> Iterator[Opened]:
+    """Everything that a run needs, for as long as it is played.
+
+    Raises:
+        UsageError: A folder cannot be written, or the other run kept no files; nothing is left behind.
+        WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
+        TraceError: The trace cannot be written, or the other run lacks its files.
+        KeyboardInterrupt: Ctrl-C came; nothing is left behind. (SIGTERM: ``SystemExit``.)
+
+    """
+    places = _places(beginning)
+    with ExitStack() as stack:
+        if isinstance(beginning, Rehearsed):
+            stack.callback(remove_tree, places.scratch)
+        elif not isinstance(beginning, Resumed):
+            stack.callback(_remove_unbegun, places)
+        with interrupts.setting_up(_WHAT.get(type(beginning), "run"), places.scratch):
+            opened = _opened(beginning, places, environ, (stack, interrupts, person))
+        yield opened
+
+
+def _places(beginning: Beginning) -> RunPlaces:
+    """The folders of the run; of a new one, that of its records is made."""
+    runs_dir, sandbox_dir = beginning.prepared.folders
+    if isinstance(beginning, Resumed):
+        work = Path(beginning.request.workspace)
+        return RunPlaces(beginning.run_dir, work, work.parent)
+    if isinstance(beginning, Rehearsed):
+        scratch = sandbox_dir / f"replay-{secrets.token_hex(6)}"
+        return RunPlaces(scratch, scratch / "workspace", scratch)
+    run_dir = new_run(runs_dir, *beginning.named)
+    return RunPlaces(run_dir, sandbox_dir / run_dir.name / "workspace", sandbox_dir / run_dir.name)
+
+
+def _remove_unbegun(places: RunPlaces) -> None:
+    """A run that has no first fact never was."""
+    trace = places.run / TRACE
+    if not trace.exists() or trace.stat().st_size == 0:
+        remove_tree(places.run)
+        remove_tree(places.scratch)
+
+
+def _opened(
+    beginning: Beginning,
+    places: RunPlaces,
+    environ: Mapping[str, str],
+    held: tuple[ExitStack, Interrupts, Person],
+) -> Opened:
+    stack, interrupts, person = held
+    prepared, scrubber = beginning.prepared, scrubber_of(environ)
+    request = _request(beginning, places, scrubber.scrub)
+    writer = _new_writer(beginning, places)
+    if writer is not None:
+        stack.callback(writer.close)
+    missing: tuple[str, ...] = ()
+    history: History | NoHistory = NoHistory()
+    if prepared.resolved.settings.isolation != MEMORY:
+        missing = _fill(beginning, places)
+        history = History(places.run / HISTORY, places.work, request.leave_out)
+    parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
+    stack.callback(parts.workspace.close)
+    stack.callback(parts.world.close)
+    if isinstance(history, NoHistory):
+        _recall(beginning, parts)
+    if isinstance(beginning, Resumed):  # the last thing that can fail: it cuts off a torn record
+        writer = TraceWriter(places.run / TRACE, held=(beginning.lock, beginning.stopped.end))
+        stack.callback(writer.close)
+    elif not isinstance(beginning, Rehearsed):
+        write_request(request, places.run)
+    if writer is not None:
+        parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
+    if request.program is not None:
+        parts.world.program = program_world(parts, places, request.program, person.ask)
+    return Opened(
+        parts, places, history, request, interrupts, person, writer,
+        folder=request.subject if request.text is not None else "",
+        apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
+        missing=missing,
+    )  # fmt: skip
+
+
+def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str]) -> RunRequest:
+    """What is kept beside the run of what was asked for."""
+    match beginning:
+        case Fresh(prepared, _, program):
+            return first_request(prepared, places.work, None if program is None else without_secrets(program, scrub))
+        case Forked() | Edited():
+            return replace(beginning.request, workspace=str(places.work))
+        case Resumed() | Rehearsed():
+            return beginning.request
+
+
+def _new_writer(beginning: Beginning, places: RunPlaces) -> TraceWriter | None:
+    match beginning:
+        case Fresh() | Edited():
+            return TraceWriter(places.run / TRACE)
+        case Forked():
+            return TraceWriter(places.run / TRACE, after=beginning.at, digest=beginning.digest)
+        case Resumed() | Rehearsed():
+            return None
+
+
+def _fill(beginning: Beginning, places: RunPlaces) -> tuple[str, ...]:
+    """Put into the workspace what the run begins with; the dependency folders that are nowhere any more."""
+    match beginning:
+        case Fresh():
+            _copy_subject(beginning.prepared, places)
+            return ()
+        case Resumed():
+            for left in places.scratch.glob("check-*"):
+                remove_tree(left)  # of checks that were killed
+            return ()
+        case Forked() | Edited() | Rehearsed():
+            missing = _refill(beginning, places)
+            share(beginning.run.folder / HISTORY, places.run / HISTORY, beginning.state.tree)
+            return missing
+
+
+def _copy_subject(prepared: Prepared, places: RunPlaces) -> None:
+    """Fill the workspace with a copy of the person's folder, or of the task's files."""
+    subject = prepared.subject
+    try:
+        # Closed to others: a command that root runs can leave programs there which take root's rights (setuid).
+        places.scratch.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        where = places.scratch.parent
+        raise UsageError(
+            f"the sandbox directory {where} cannot be written ({error.strerror}); choose one with --sandbox-dir"
+        ) from error
+    if subject.folder is not None:
+        copy_repository(subject.folder, places.work, prepared.resolved.settings.include, prepared.folders)
+    elif subject.task is not None and subject.task.workspace is not None:
+        copy_folder(subject.task.workspace, places.work)
+    else:
+        places.work.mkdir()
+
+
+def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[str, ...]:
+    """Fill the workspace with the files of another run's state; the dependency folders that are nowhere any more."""
+    run, state, request = beginning.run, beginning.state, beginning.request
+    if not state.tree:
+        raise UsageError(f"the run {run.id} kept no files, so nothing can go on from it")
+    places.work.mkdir(parents=True)
+    places.scratch.chmod(0o700)
+    run.snapshot(state).write_into(places.work)
+    missing = []
+    for shown in request.leave_out:
+        path = os.fsdecode(path_bytes(shown))
+        there = [Path(place) / path for place in (request.workspace, request.subject) if (Path(place) / path).is_dir()]
+        if not there:
+            missing.append(shown)
+        elif not (places.work / path).exists():
+            (places.work / path).parent.mkdir(parents=True, exist_ok=True)
+            copy_folder(there[0], places.work / path)
+    return tuple(missing)
+
+
+def _recall(beginning: Beginning, parts: Parts) -> None:
+    """Of a run in memory, bring the files to where it goes on."""
+    match beginning:
+        case Resumed():
+            recall(RunReader(beginning.run_dir), beginning.stopped.end.count, parts.world)
+        case Forked() | Rehearsed():
+            recall(beginning.run.records(), beginning.at, parts.world)
+        case Fresh() | Edited():
+            pass

@@ -1,0 +1,112 @@
+"""What was under way when a run stopped, and whether it may be done again: an agent's call, or a program's.
+
+Rule 1: reads, model calls and questions are asked again.
+Rule 2: commands and writes are done again once the workspace is what it was before them. Where it cannot be put back,
+    an agent's call gets a result that says so, and a program's needs a person's word.
+Rule 3: a tool outside the workspace is called again only where it says that this does no harm, or the person does.
+"""
+
+from __future__ import annotations
+
+from stackmem.core.facts import Event, ToolReturned, VerifyReturned
+from stackmem.core.requests import Effect, InvokeTool, RunChecks, UseOwnTool, UseTool, Verify, effects_of
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.history.restore import restore
+from stackmem.tools.own_tools import TOOLS
+
+from .in_memory import MEMORY, NoHistory
+from .open import Opened
+from .programs.tools import BUILT_IN, READS
+from .run_folder import HISTORY
+from .stopped import Stopped
+
+PARTIAL = "interrupted, effects may be partial"
+_CONFINED = ("bubblewrap", "namespaces")
+
+Upcoming = Event | Effect | None
+
+
+class MayRepeat(UsageError):  # noqa: N818 - a question, not a crash
+    """A call may have been made when the run stopped, and only a person can say whether it may be made again."""
+
+
+def changes_files(upcoming: Upcoming) -> bool:
+    """Whether what was asked for changes files, wherever it was asked."""
+    match upcoming:
+        case UseTool(call):
+            return call.behavior.changes_files
+        case Verify() | RunChecks():
+            return True
+        case _:
+            return any(call.tool in BUILT_IN and call.tool not in READS for call in _program_calls(upcoming))
+
+
+def refuse_unsafe(upcoming: Upcoming, lost: str, *, yes: bool) -> None:
+    """Refuse to ask again what may have been done already.
+
+    Args:
+        lost: Why files may not be as they were; empty where they are.
+        yes: The person says that everything may be.
+
+    Raises:
+        MayRepeat: A call may have had effects, and nobody says that it may be repeated.
+
+    """
+    if yes:
+        return
+    if isinstance(upcoming, UseOwnTool) and upcoming.name not in idempotent_tools():
+        raise MayRepeat(_made_again(upcoming.name, upcoming.arguments))
+    for call in _program_calls(upcoming):
+        if call.tool not in BUILT_IN and call.tool not in idempotent_tools():
+            raise MayRepeat(_made_again(call.tool, call.arguments))
+        if lost and call.tool == "shell":
+            shown = f"{call.tool} {str(call.arguments)[:200]}"
+            raise MayRepeat(f"the run stopped in a command ({lost}): {shown}; look at the files, then say --yes")
+
+
+def _made_again(tool: str, arguments: object) -> str:
+    shown = f"{tool} {str(arguments)[:200]}"
+    return f"the run stopped in a call that may have been made: {shown}; --yes makes it again"
+
+
+def idempotent_tools() -> frozenset[str]:
+    """The person's own tools that may be called twice."""
+    return frozenset(name for name, tool in TOOLS.items() if tool.idempotent)
+
+
+def _program_calls(upcoming: Upcoming) -> list[InvokeTool]:
+    return [effect for effect in effects_of(upcoming) if isinstance(effect, InvokeTool)]
+
+
+def put_back(stopped: Stopped, opened: Opened) -> str:
+    """Why the workspace may hold effects of the call that was interrupted; empty where it is as it was before it."""
+    level, tree = opened.parts.workspace.level, stopped.state.tree
+    if level == MEMORY:
+        return ""  # they were made again, up to that call
+    if level not in _CONFINED or not tree or isinstance(opened.history, NoHistory):
+        return f"at isolation {level} a command may have changed more than its workspace"
+    try:
+        lost = restore(opened.history, opened.places.run / HISTORY, opened.places.work, tree, stopped.asked_at)
+    except WorkspaceError as error:
+        return str(error)
+    if not lost:
+        return ""
+    more = f" and {len(lost) - 5:,} more" if len(lost) > 5 else ""
+    return f"not kept, so not put back: {', '.join(lost[:5])}{more}"
+
+
+def result_of_interrupted(upcoming: Upcoming, lost: str, opened: Opened) -> Event | None:
+    """The result of a call that is not repeated, as files could not be put back; None where it can be.
+
+    What is repeatable (a file that is written whole) can be done again wherever files stand.
+    """
+    if not lost or not isinstance(upcoming, UseTool | Verify):
+        return None
+    if isinstance(upcoming, UseTool) and upcoming.call.behavior.repeatable:
+        return None
+    world = opened.parts.world
+    text = world.scrub(f"{PARTIAL} ({lost}); look at what is there before you go on")
+    digests = {path: world.workspace.digest(path) for path in upcoming.sources}
+    if isinstance(upcoming, Verify):
+        return VerifyReturned("interrupted", text[:1_000], digests, world.snapshot())
+    return ToolReturned(text, failed=True, digests=digests, tree=world.snapshot())
