@@ -178,12 +178,21 @@ def _opened(
         parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
     if request.program is not None:
         parts.world.program = program_world(parts, places, request.program, person.ask)
-    return Opened(
+    opened = Opened(
         parts, places, history, request, interrupts, person, writer,
         folder=request.subject if request.text is not None else "",
         apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
         missing=missing,
     )  # fmt: skip
+    match beginning:
+        case Resumed():
+            opened.seconds_before = beginning.stopped.seconds
+            opened.steps_with_secrets = beginning.stopped.steps_with_secrets
+        case Forked() | Edited() | Rehearsed():
+            opened.seconds_before = beginning.state.seconds
+        case Fresh():
+            pass
+    return opened
 
 
 def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str]) -> RunRequest:
