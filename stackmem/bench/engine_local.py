@@ -11,9 +11,11 @@ import multiprocessing
 import os
 import selectors
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -22,8 +24,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.workspace.family import all_processes, descendants, read_process
 
 from .engine import Lost, Report, Throttled, TrialDone
-from .trial import Job
-from .worker import serve
+from .trial import Interrupted, Job, run_trial
 
 TRIALS_EACH = 200
 _PATIENCE_SECONDS = 5.0
@@ -189,3 +190,39 @@ def _ended(process: BaseProcess) -> str:
         more = ", as the system does where memory runs out" if name == "SIGKILL" else ""
         return f"its worker was killed by {name}{more}"
     return f"its worker ended with exit code {code}"
+
+
+def serve(pipe: Connection, environ: Mapping[str, str]) -> None:
+    """Answer each job with its row until the pipe ends.
+
+    Args:
+        environ: Of the runner, as it is now; the process that forks the workers may be older.
+
+    """
+    os.setsid()  # Ctrl-C in the terminal is the runner's to answer
+    threading.Thread(target=_end_with_the_runner, daemon=True).start()
+    os.environ.clear()
+    os.environ.update(environ)
+    while True:
+        try:
+            job = pipe.recv()
+        except (EOFError, OSError):
+            return
+        throttled = partial(_tell, pipe, Throttled(job.trial.id))
+        try:
+            _tell(pipe, TrialDone(run_trial(job, throttled)))
+        except Interrupted:
+            return
+
+
+def _tell(pipe: Connection, report: TrialDone | Throttled) -> None:
+    with suppress(OSError):  # the runner has gone; so do we, at once
+        pipe.send(report)
+
+
+def _end_with_the_runner() -> None:
+    """A runner that was killed leaves nobody who would take the rows: end at once, with everything we started."""
+    runner = multiprocessing.parent_process()
+    if runner is not None:
+        runner.join()
+        os.killpg(0, signal.SIGKILL)

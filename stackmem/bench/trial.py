@@ -7,17 +7,19 @@ Rule 2: flags, suite and task say what a trial is. Variables ``STACKMEM_*`` and 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from stackmem.core.facts import Event, ModelFailed
+from stackmem.core.facts import ClockRead, Event, ModelFailed
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
 from stackmem.measure.cached_steps import with_prompts
@@ -32,8 +34,46 @@ from stackmem.version import VERSION
 from stackmem.workspace.tree import remove_tree
 
 from .bill import trial_bill
-from .fingerprint import Fingerprint
 from .plan import Keep, Trial
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class Fingerprint:
+    """Takes every event of a run in turn.
+
+    An event counts as the trace writes it, without the record around it (number, time, chain). What a clock said counts
+    as nothing: ``ClockRead`` is left out, as it differs between any two runs.
+    """
+
+    def __init__(self) -> None:
+        self._events = hashlib.sha256()
+        self._prompts = hashlib.sha256()
+
+    def add(self, event: Event) -> None:
+        if isinstance(event, ClockRead):
+            return
+        self._events.update(_encoder.encode(event) + b"\n")
+        prompt = getattr(event, "prompt_digest", None)  # of whatever answers a prompt
+        if prompt is not None:
+            self._prompts.update(prompt.encode() + b"\n")
+
+    @property
+    def events(self) -> str:
+        return self._events.hexdigest()
+
+    @property
+    def prompts(self) -> str:
+        return self._prompts.hexdigest()
+
+
+def fingerprint(events: Iterable[Event]) -> str:
+    """SHA-256 over what happened."""
+    found = Fingerprint()
+    for event in events:
+        found.add(event)
+    return found.events
+
 
 Row = dict[str, Any]
 """Column to value; the columns are those of ``results.COLUMNS``."""

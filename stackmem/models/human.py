@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TextIO, assert_never
@@ -14,8 +16,55 @@ from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 
 from .estimate import estimated_usage
-from .keyboard import Keyboard, can_type
 from .typed_call import BLOCK_END, MOST_CALL_CHARS, TOO_LONG, Lines, TypedCall, is_text, read_typed, usage_of
+
+
+class Keyboard:
+    """Lines of standard input, from now on.
+
+    Rule 1: at a terminal a line is edited and recalled; by itself a terminal hands over 4,095 bytes of a line and drops
+    the rest.
+    Rule 2: a paste of several lines is several lines.
+    Rule 3: what cannot be read is the end of the input; bytes that are not UTF-8 stay in the line as lone surrogates.
+    """
+
+    def __init__(self) -> None:
+        self._pasted: deque[str] = deque()
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            with suppress(ValueError, OSError):
+                sys.stdin.reconfigure(errors="surrogateescape")
+        self._edited = can_type() and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
+        if self._edited:
+            with suppress(ImportError):  # some builds of Python come without; typing then is plain
+                import readline  # noqa: F401 - input() uses it once it is there
+
+    def readline(self) -> str:
+        """The next line with its end; "" at the end of the input. Ctrl-C goes through."""
+        if self._pasted:
+            return self._pasted.popleft()
+        try:
+            if not self._edited:
+                return _bounded(sys.stdin)
+            first, *rest = input().split("\n")
+        except (EOFError, OSError, ValueError):
+            return ""
+        self._pasted.extend(f"{line}\n" for line in rest)
+        return f"{first}\n"
+
+
+def can_type() -> bool:
+    """Whether there is a standard input at all."""
+    return sys.stdin is not None and not sys.stdin.closed
+
+
+def _bounded(stream: TextIO) -> str:
+    """The next line; of one that is too long, one character too much."""
+    line = stream.readline(MOST_CALL_CHARS + 1)
+    rest = line
+    while len(rest) > MOST_CALL_CHARS and not rest.endswith("\n"):
+        rest = stream.readline(MOST_CALL_CHARS + 1)
+    return line
+
 
 WINDOW_TOKENS = 200_000
 _NO_USAGE = Usage()

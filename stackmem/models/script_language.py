@@ -8,14 +8,186 @@ Source: docs/scripts.md.
 
 from __future__ import annotations
 
+import math
+import stat
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from msgspec import Struct, convert
 
 from stackmem.core.messages import Usage
+from stackmem.core.text import whole
+from stackmem.errors import UsageError
 
-from .script_source import ScriptSource, listed, read_text
+MAX_SCRIPT_BYTES = 2 * 1024 * 1024
+MAX_VALUES = 200_000
+MAX_WAIT_SECONDS = 3_600
+
+
+def read_text(path: Path) -> str:
+    """A script's text.
+
+    Raises:
+        UsageError: It is missing, no regular file, too large, or not UTF-8.
+
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UsageError(f"{path} is not a regular file; name a script, as in script:demo.yaml")
+        with path.open("rb") as file:
+            raw = file.read(MAX_SCRIPT_BYTES + 1)
+    except FileNotFoundError as error:
+        raise UsageError(f"no script {path}; name a YAML file, as in script:demo.yaml") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the script {path} cannot be read ({error}); name a readable YAML file") from error
+    if len(raw) > MAX_SCRIPT_BYTES:
+        raise UsageError(f"{path}:1:1: the script is larger than {MAX_SCRIPT_BYTES:,} bytes; split it")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        col = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
+        byte = raw[error.start]
+        raise UsageError(f"{path}:{line}:{col}: byte 0x{byte:02x} is not UTF-8; save the script as UTF-8") from error
+
+
+class ScriptSource:
+    """A script's text with the positions of its values; every complaint about it is made here."""
+
+    def __init__(self, text: str, path: str) -> None:
+        self.text = text
+        self.path = path
+        self._values_left = MAX_VALUES
+
+    def error(self, line: int, col: int, message: str) -> UsageError:
+        """The error for a position counted from 0, as YAML's marks are."""
+        lines = self.text.splitlines()
+        shown = lines[line][:120] if line < len(lines) else ""
+        caret = f"\n    {shown}\n    {' ' * min(col, 120)}^" if shown.isprintable() and shown else ""
+        return UsageError(f"{self.path}:{line + 1}:{col + 1}: {message}{caret}")
+
+    def load(self) -> Any:
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import MarkedYAMLError, YAMLError
+        from ruamel.yaml.reader import ReaderError
+
+        try:
+            return YAML(typ="rt", pure=True).load(self.text)
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            what = str(error.problem or error.context).strip().splitlines()[0]
+            line, col = (mark.line, mark.column) if mark else (0, 0)
+            raise self.error(line, col, f"not the YAML of a script: {what}; see docs/scripts.md") from error
+        except ReaderError as error:
+            position = error.position if isinstance(error.position, int) else 0
+            line = self.text.count("\n", 0, position)
+            col = position - (self.text.rfind("\n", 0, position) + 1)
+            raise self.error(line, col, "a character that YAML does not allow; escape it in double quotes") from error
+        except RecursionError as error:
+            raise self.error(0, 0, "nested too deeply; a script needs a few levels") from error
+        except (YAMLError, ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+            # The parser lets some bad scalars, tags and keys through to Python's own errors.
+            what = (str(error).splitlines() or [type(error).__name__])[0]
+            raise self.error(0, 0, f"not the YAML of a script: {what}; see docs/scripts.md") from error
+
+    def at(self, parent: Any, key: Any) -> tuple[int, int]:
+        """Where a key's value, or a list's item, begins; for merged keys, where their parent does."""
+        positions: Any = parent.lc
+        try:
+            line, col = positions.item(key) if isinstance(parent, list) else positions.key(key)
+        except (KeyError, IndexError, TypeError):
+            line, col = positions.line, positions.col
+        return (line or 0, col or 0)
+
+    def mapping(self, value: Any, at: tuple[int, int], what: str, keys: tuple[str, ...]) -> Any:
+        if not isinstance(value, dict):
+            raise self.error(*at, f"{what} is a mapping with {listed(keys)}, not {kind_of(value)}")
+        for key in value:
+            if key not in keys:
+                raise self.error(
+                    *self.at(value, key), f"unknown key {str(key)[:60]!r} in {what}; known: {listed(keys)}"
+                )
+        return value
+
+    def sequence(self, value: Any, at: tuple[int, int], what: str) -> Any:
+        if not isinstance(value, list):
+            raise self.error(*at, f"{what} is a list, not {kind_of(value)}; start each item with '- '")
+        return value
+
+    def string(self, parent: Any, key: str, default: str) -> str:
+        value = parent.get(key, default)
+        if not isinstance(value, str):
+            raise self.error(*self.at(parent, key), f"{key!r} is a text, not {kind_of(value)}; put it in quotes")
+        return whole(str(value))
+
+    def strings(self, parent: Any, key: str) -> tuple[str, ...]:
+        """One text or a list of them."""
+        value = parent.get(key, [])
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
+            raise self.error(*self.at(parent, key), f"{key!r} is a text or a list of texts, none empty")
+        return tuple(whole(str(item)) for item in items)
+
+    def number(self, parent: Any, key: str) -> float:
+        value = parent[key]
+        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_WAIT_SECONDS
+        if not good:
+            raise self.error(*self.at(parent, key), f"{key!r} is a number of seconds from 0 to {MAX_WAIT_SECONDS:,}")
+        return float(value)
+
+    def count(self, parent: Any, key: str) -> int:
+        value = parent[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+            raise self.error(*self.at(parent, key), f"{key!r} is a whole number from 0, not {kind_of(value)}")
+        return int(value)
+
+    def plain(self, value: Any, at: tuple[int, int]) -> Any:
+        """The JSON value that a YAML value stands for; aliases count each time they are used."""
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise self.error(*at, f"more than {MAX_VALUES:,} values; use fewer aliases")
+        if getattr(getattr(value, "tag", None), "value", None) is not None:
+            raise self.error(*at, "tags are not part of the language; write the value plainly")
+        match value:
+            case None | bool():
+                return value
+            case str() | int():  # the loader's own subclasses become Python's
+                return whole(str(value)) if isinstance(value, str) else int(value)
+            case float() if math.isfinite(value):
+                return float(value)
+            case list():
+                return [self.plain(item, self.at(value, index)) for index, item in enumerate(value)]
+            case dict():
+                return {self._key(value, key): self.plain(item, self.at(value, key)) for key, item in value.items()}
+        raise self.error(*at, f"{kind_of(value)} is no JSON value; put it in quotes")
+
+    def _key(self, parent: Any, key: Any) -> str:
+        if not isinstance(key, str):
+            raise self.error(*self.at(parent, key), f"the key {str(key)[:60]!r} is not a text; put it in quotes")
+        return str(key)
+
+
+def listed(keys: tuple[str, ...]) -> str:
+    return ", ".join(keys)
+
+
+def kind_of(value: Any) -> str:
+    """What a YAML value is, in the words of someone who writes YAML."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case str():
+            return "a text"
+        case int() | float():
+            return "a number"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+    return f"a {type(value).__name__.lower()}"
+
 
 Fault = Literal[
     "429", "529", "timeout", "disconnect", "malformed", "two_calls", "no_call", "truncated", "refusal"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from stackmem.errors import WorkspaceError
@@ -13,7 +15,6 @@ from .clip import clean
 from .command import CommandEnd, run
 from .files import Files
 from .isolation.cover import OWN_TASKS
-from .isolation.gate import Gate
 from .isolation.launch import Level, Seat, SetUpFailed
 from .isolation.levels import choose, forget, state_folder, try_level
 from .isolation.skeleton import build_skeleton
@@ -172,3 +173,30 @@ def _has_git(folder: int) -> bool:
     except OSError:
         return False
     return True
+
+
+class Gate:
+    """A command that started before there was a ``.git`` may swap it for a link while the next one is mounting it.
+
+    So a command that will mount it waits until those that did not are over. Those that did cannot move it.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._unbound = 0
+
+    @contextmanager
+    def entered(self, binds: Callable[[], bool]) -> Generator[None]:
+        """Attributes:
+        binds: Tells whether the command would mount ``.git`` if it started now.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._unbound == 0 or not binds())
+            bound = binds()
+            self._unbound += not bound
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._unbound -= not bound
+                self._changed.notify_all()

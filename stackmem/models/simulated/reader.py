@@ -11,18 +11,158 @@ prompts is for ``stackmem.measure.cache`` to say.
 
 from __future__ import annotations
 
+import copy
+import re
+
+from msgspec import Struct
+
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage, View
+from stackmem.core.messages import Message, ReplyPart, Text, ToolCall, Usage, View
 from stackmem.core.requests import AskModel
 
-from .knowledge import Knowledge
+from .index import INDEX_HEAD
+from .knowledge import SEEN, TOLD, Held, Knowledge
+from .known_facts import dead_ends, newest, visible
+from .lines import Planned, fact_line, topic_of
+from .listening import read_message
 from .offered import offered
-from .oracle import Remembered
 from .policy import decide
-from .reading import Reading
-from .sight import ReaderSight
-from .summarising import compaction_wanted, summary
-from .words import said
+from .sight import ChosenCall, ReaderSight
+
+_SAID = {
+    "run_command": "I run the command and read its whole output before anything else, since it may say that something "
+    "I rely on has changed.",
+    "read_file": "I read the file itself, because nothing that I can see tells what stands there.",
+    "heap_read": "Reading what was stored costs less than finding it out again by myself.",
+    "push_frame": "A child with a clean conversation does that part; what it will need is stored or told.",
+    "pop_frame": "The result tells how far the work is, and what others would have to find out again is stored.",
+}
+_OTHERWISE = "I do that now, before I go on with the units, and look at what comes back."
+
+
+def words_beside(action: ChosenCall, known: Knowledge) -> str:
+    done = f"Units up to {known.done} are done." if known.done else "No unit is known to be done so far."
+    why = action.why[:1].upper() + action.why[1:]
+    return f"{done} {why}. {_SAID.get(action.tool, _OTHERWISE)}"
+
+
+LINES = 40
+_REQUEST = re.compile(r"\s*COMPACTION REQUEST \(kind: ([a-z_]{1,40}); at most ([\d,]{1,12}) characters\)")
+_HEADINGS = {"structured": "# State"}
+
+
+class SummaryRequest(Struct, frozen=True):
+    kind: str
+    chars: int
+
+
+def compaction_wanted(last: Message) -> SummaryRequest | None:
+    """What the last message asks to be summarised, if it does."""
+    for part in reversed(last.parts):
+        found = _REQUEST.match(part.text) if isinstance(part, Text) else None
+        if found:
+            return SummaryRequest(found[1], int(found[2].replace(",", "")))
+    return None
+
+
+def summary(known: Knowledge, wanted: SummaryRequest) -> str:
+    """At most forty lines and the characters asked for; what does not fit is lost."""
+    keys = sorted(known.facts, key=lambda key: (-newest(known, key), key))
+    facts = [fact_line(key, held.value, held.at) for key in keys if (held := visible(known, key)) is not None]
+    changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items()]
+    done = max(known.done, known.planned_from)
+    progress = [f"done units 1-{done}"] if done > 0 else []
+    heading = [_HEADINGS[wanted.kind]] if wanted.kind in _HEADINGS else []
+    lines, room = [], wanted.chars
+    for line in [*heading, *progress, *changed[-5:], *facts, *dead_ends(known)][:LINES]:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(lines) or "Nothing is known so far."[: max(1, wanted.chars)]
+
+
+class Reading:
+    """The messages that were read last, all but the final one, and what they say.
+
+    This is a memo and no memory: a message that is not the very object that was read before is read anew, and with it
+    all that follows. The last message is read on a copy, since many strategies show it only once.
+    """
+
+    def __init__(self) -> None:
+        self._system = ""
+        self._read: list[Message] = []
+        self._known = Knowledge()
+
+    def of(self, view: View) -> Knowledge:
+        """What the view says; it is the caller's own."""
+        # An index in the system prompt is the newest one, and it is known before anything else is read.
+        system = view.system if INDEX_HEAD in view.system else ""
+        messages = list(view.messages)
+        goes_on = len(self._read) < len(messages) and all(map(_same, self._read, messages))
+        if system != self._system or not goes_on:
+            self._system, self._read, self._known = system, [], Knowledge()
+            self._known.look_at_index(system)
+        for message in messages[len(self._read) : -1]:
+            read_message(self._known, message)
+            self._read.append(message)
+        known = self._known.copied()
+        for message in messages[-1:]:
+            read_message(known, message)
+        return known
+
+
+def _same(one: Message, other: Message) -> bool:
+    return one is other
+
+
+class Remembered:
+    """Facts, changes, dead ends, plans and progress, grown from prompt to prompt."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, Held] = {}
+        self._changed: dict[str, int] = {}
+        self._excluded: dict[str, set[str]] = {}
+        self._candidates: dict[str, tuple[str, ...]] = {}
+        self._plan: dict[int, Planned] = {}
+        self._done = 0
+
+    def with_all(self, known: Knowledge) -> Knowledge:
+        """``known`` with what was ever seen besides; ``known`` itself stays as it is."""
+        self._absorb(known)
+        fuller = copy.copy(known)
+        fuller.facts = dict(known.facts)
+        for key, held in self._facts.items():
+            own = known.facts.get(key)
+            if (own is None or own.at < held.at) and (key, held.value) not in known.wrong:
+                fuller.facts[key] = Held(held.value, held.at, 0, TOLD)
+        fuller.excluded = {key: dict.fromkeys(values, known.order) for key, values in self._excluded.items()}
+        fuller.candidates = {**self._candidates, **known.candidates}
+        fuller.plan = {**self._plan, **known.plan}
+        fuller.done, fuller.progress_seen = max(self._done, known.done), known.progress_seen or self._done > 0
+        return fuller
+
+    def _absorb(self, known: Knowledge) -> None:
+        for scope, (at, _) in known.changed.items():
+            if at <= self._changed.get(scope, 0):
+                continue
+            self._changed[scope] = at
+            for key in [key for key in {*self._facts, *self._excluded} if scope in (key, topic_of(key))]:
+                self._excluded.pop(key, None)
+                if key in self._facts and self._facts[key].at < at:
+                    del self._facts[key]
+        for key, held in known.facts.items():
+            since = max(self._changed.get(key, 0), self._changed.get(topic_of(key), 0))
+            # What is older than a change stands before the line that tells of it, and is not shown without it.
+            at = max(held.at, since) if held.origin == SEEN else held.at
+            if at >= max(since, self._facts[key].at if key in self._facts else 0):
+                self._facts[key] = Held(held.value, at, held.order, held.origin, held.source)
+        for key in known.excluded:
+            self._excluded.setdefault(key, set()).update(known.excluded_now(key))
+        self._candidates.update(known.candidates)
+        self._plan.update(known.plan)
+        self._done = max(self._done, known.done)
+
 
 CHARS_PER_TOKEN = 2.5
 
@@ -59,7 +199,7 @@ class BoundedReader:
         if self._remembered is not None:
             known = self._remembered.with_all(known)
         action = decide(ReaderSight(known, offered(request.view.tools), self._variant))
-        text = said(action, known)
+        text = words_beside(action, known)
         call = ToolCall(f"call_{request.facts}", action.tool, action.arguments)
         return _answered(request, tokens, (Text(text), call))
 
