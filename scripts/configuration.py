@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stackmem.cli.screen.config_rows import options_table
+from stackmem.settings.options import options_table
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end of options -->\n"

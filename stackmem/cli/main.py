@@ -1,102 +1,109 @@
 """The command line: each command parses, calls and prints, in a file of its own.
 
-Only typer and what it needs is imported here: ``stackmem --help`` answers in a moment.
+Only typer and what it needs is imported here, and a command's file once the command is called: ``stackmem --help``
+answers in a moment.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import NoReturn
+from importlib import import_module
+from keyword import iskeyword
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from stackmem.errors import StackmemError
 from stackmem.version import VERSION
 
-from .commands import (
-    apply,
-    bench,
-    compile_,
-    config,
-    debug,
-    diff,
-    doctor,
-    export,
-    fork,
-    import_,
-    languages,
-    lint,
-    models,
-    repl,
-    replay,
-    report,
-    resume,
-    run,
-    runs,
-    runs_rm,
-    solve,
-    strategies,
-    tasks,
-    tasks_import,
-    trace,
-    trace_pack,
-    trace_recover,
-    trace_redact,
-    trust,
-    view,
-    whatif,
-    worlds,
-)
+from .screen.text import escaped
+
+COMMANDS = {
+    "solve": "Let a model solve a task, or work on a copy of a folder.",
+    "run": "Run a program.",
+    "repl": "Evaluate S-expressions as they are typed.",
+    "compile": "Turn plain playbooks into coded ones.",
+    "debug": "Let an editor debug a playbook program.",
+    "resume": "Go on with a run that stopped.",
+    "replay": "Verify every event and prompt of a run.",
+    "fork": "Go on from a step of a run, with something changed.",
+    "view": "Write a run, or two, as one HTML file.",
+    "report": "Write what the strategies of a bench solved and cost.",
+    "diff": "Say where two runs part, and what each came to.",
+    "whatif": "Cost a recorded run under other strategies.",
+    "apply": "Apply a run's patch to the folder it came from.",
+    "export": "Write a run in another tool's format.",
+    "import": "Take another agent's recording in as a run.",
+    "bench": "Compare memory strategies over many runs.",
+    "doctor": "Say what isolation works here, and how to get it.",
+    "models": "List the known models with their prices.",
+    "strategies": "List the memory strategies.",
+    "lint": "Say what is wrong with programs.",
+    "trust": "Let a folder's own servers run.",
+    "languages": "List the languages of programs.",
+    "config": "Show every setting and where its value comes from.",
+    "tasks": "List, check or import tasks.",
+    "worlds": "Make tasks that test memory.",
+    "runs": "List the runs there are.",
+    "trace": "Look at a run's trace, and measure it.",
+}
+"""Each command, and what ``--help`` says of it; it is in the module of its name, ``commands/NAME.py``."""
 
 EPILOG = """Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit
 was reached; 4 the provider failed (also a script that ran dry); 5 the workspace or its isolation failed; 6 replay
 derives something else; 7 the trace is broken or cannot be written; 8 input is needed; 130 interrupted;
 143 terminated."""
 
+
+class Commands(Mapping[str, Any]):
+    """The commands by name; a command's module, and all that it imports, is loaded when the command is asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        module = import_module(f".commands.{name}{'_' * iskeyword(name)}", __package__)
+        parent = typer.Typer(**_PLAIN)
+        if hasattr(module, "app"):
+            parent.add_typer(module.app, name=name)
+        else:
+            parent.command(name)(module.command)
+        return typer.main.get_group(parent).commands[name]
+
+
+class Root(TyperGroup):
+    """Finds a command without importing the others."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+_PLAIN: dict[str, Any] = {"rich_markup_mode": None, "add_completion": False, "pretty_exceptions_enable": False}
+
 app = typer.Typer(
     name="stackmem",
+    cls=Root,
     help="A coding agent that manages its own working memory: a stack of frames, a heap of chunks, small registers.",
     epilog=EPILOG,
     no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    **_PLAIN,
 )
-
-app.command("solve", short_help="Let a model solve a task, or work on a copy of a folder.")(solve.command)
-app.command("run", short_help="Run a program.")(run.command)
-app.command("repl", short_help="Evaluate S-expressions as they are typed.")(repl.command)
-app.command("compile", short_help="Turn plain playbooks into coded ones.")(compile_.command)
-app.command("debug", short_help="Let an editor debug a playbook program.")(debug.command)
-app.command("resume", short_help="Go on with a run that stopped.")(resume.command)
-app.command("replay", short_help="Verify every event and prompt of a run.")(replay.command)
-app.command("fork", short_help="Go on from a step of a run, with something changed.")(fork.command)
-app.command("view", short_help="Write a run, or two, as one HTML file.")(view.command)
-app.command("report", short_help="Write what the strategies of a bench solved and cost.")(report.command)
-app.command("diff", short_help="Say where two runs part, and what each came to.")(diff.command)
-app.command("whatif", short_help="Cost a recorded run under other strategies.")(whatif.command)
-app.command("apply", short_help="Apply a run's patch to the folder it came from.")(apply.command)
-app.command("export", short_help="Write a run in another tool's format.")(export.command)
-app.command("import", short_help="Take another agent's recording in as a run.")(import_.command)
-app.command("bench", short_help="Compare memory strategies over many runs.")(bench.command)
-app.add_typer(tasks.app, name="tasks", short_help="List, check or import tasks.")
-app.add_typer(worlds.app, name="worlds", short_help="Make tasks that test memory.")
-tasks.app.command("import", short_help="Make tasks of another benchmark's.")(tasks_import.command)
-app.add_typer(runs.app, name="runs", short_help="List the runs there are.")
-runs.app.command("rm", short_help="Remove runs with their workspaces.")(runs_rm.command)
-app.add_typer(trace.app, name="trace", short_help="Look at a run's trace, and measure it.")
-trace.app.command("pack", short_help="Write a run as one archive that needs nothing beside it.")(trace_pack.command)
-trace.app.command("recover", short_help="Save what is good of a broken run.")(trace_recover.command)
-trace.app.command("redact", short_help="Copy a run with secrets replaced.")(trace_redact.command)
-app.command("doctor", short_help="Say what isolation works here, and how to get it.")(doctor.command)
-app.command("models", short_help="List the known models with their prices.")(models.command)
-app.command("strategies", short_help="List the memory strategies.")(strategies.command)
-app.command("lint", short_help="Say what is wrong with programs.")(lint.command)
-app.command("trust", short_help="Let a folder's own servers run.")(trust.command)
-app.command("languages", short_help="List the languages of programs.")(languages.command)
-app.command("config")(config.command)
 
 
 def _version(wanted: bool) -> None:
@@ -124,10 +131,10 @@ def main() -> None:
     except typer.Abort:
         fail("the question was not answered; give the answer as a flag (--yes)", 2)
     except BrokenPipeError:  # the reader of our output went away, as `head` does
-        _hush()
+        _silence_stdout()
         sys.exit(141)
     except OSError as error:
-        _hush()
+        _silence_stdout()
         place = str(error.filename) if error.filename else "the output"
         fail(f"{place} cannot be written or read ({error.strerror or error}); make room or rights there", 2)
     except KeyboardInterrupt:
@@ -137,14 +144,13 @@ def main() -> None:
             fail("interrupted before there was a result; start it again", 130)
         sys.exit(code if isinstance(code, int) else 0)
     finally:
-        _settle()
+        _flush_stderr()
 
 
 def fail(says: str, code: int) -> NoReturn:
     """Print what is wrong, as one JSON object on stdout too where ``--json`` was asked for, and exit."""
-    readable = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in says)
     with suppress(OSError):
-        print(f"stackmem: {readable}", file=sys.stderr)  # noqa: T201
+        print(f"stackmem: {escaped(says, keep=chr(10))}", file=sys.stderr)  # noqa: T201
     if "--json" in sys.argv[1:]:
         import json
 
@@ -155,21 +161,21 @@ def fail(says: str, code: int) -> NoReturn:
 
 def _fail_usage(error: typer.TyperException) -> NoReturn:
     """What typer says of a wrong call, as one sentence; a call without a command is answered with the help."""
-    says = " ".join(error.format_message().split())
+    message = " ".join(error.format_message().split())
     command = getattr(getattr(error, "ctx", None), "command_path", "stackmem")
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)  # noqa: T201
         sys.exit(2)
-    told = f"{says[:1].lower()}{says[1:]}".replace(". Did you mean", "; did you mean")
-    fail(f"{told.rstrip('.?')}; {command} --help shows what there is", 2)
+    sentence = f"{message[:1].lower()}{message[1:]}".replace(". Did you mean", "; did you mean")
+    fail(f"{sentence.rstrip('.?')}; {command} --help shows what there is", 2)
 
 
-def _hush() -> None:
+def _silence_stdout() -> None:
     """Nothing more can be said on stdout, nor need the interpreter try as it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _settle() -> None:
+def _flush_stderr() -> None:
     """Where nobody reads progress any more, what is left of it is dropped: the interpreter would exit with 120."""
     try:
         if sys.stderr is not None:

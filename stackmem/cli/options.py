@@ -1,12 +1,29 @@
-"""The flags that several commands share, from the table of settings."""
+"""The arguments and flags that several commands share; the flags of settings come from the table of settings."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from stackmem.settings.options import OPTIONS
+
+R = TypeVar("R")
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")]
+JsonArray = Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")]
+JsonResult = Annotated[bool, typer.Option("--json", help="Print one result object on stdout, and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+LIMITS = ("max_steps", "max_usd", "max_tokens", "max_seconds")
+
+_TYPES: Mapping[str, Any] = {"texts": list[str] | None, "switch": bool | None}
+
+Flags = dict[str, Any]
+"""Name to what was typed: a text, of a switch a truth, of a list its texts; None where the flag was not given."""
 
 
 def flag(name: str) -> Any:
@@ -15,3 +32,55 @@ def flag(name: str) -> Any:
     if option.kind == "switch":
         return typer.Option(None, f"{option.flag}/--no-{option.flag[2:]}", help=option.help_text, show_default=False)
     return typer.Option(None, option.flag, help=option.help_text, show_default=False, metavar=option.kind.upper())
+
+
+def settings(*names: str) -> dict[str, Any]:
+    """The flags of these settings, for ``takes``."""
+    return {name: flag(name) for name in names}
+
+
+def limits(start: str, had: str) -> dict[str, Any]:
+    """The limits of a run that goes on, for ``takes``: N counts from ``start``, +N from the limit that it had."""
+    return {
+        name: typer.Option(
+            None, OPTIONS[name].flag, metavar="N|+N", show_default=False,
+            help=f"Limit of {name.removeprefix('max_')}: N counts from {start}, +N from the limit {had}.",
+        )
+        for name in LIMITS
+    }  # fmt: skip
+
+
+def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """A command that has these flags where it declares ``parameter``, and is given all of them as that one dict.
+
+    Args:
+        options: Name to typer option; names are those of settings.
+
+    """
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def with_flags(**given: Any) -> R:
+            own = {name: value for name, value in given.items() if name not in options}
+            return command(**own, **{parameter: {name: given[name] for name in options}})
+
+        parameters: list[inspect.Parameter] = []
+        signature = inspect.signature(command, eval_str=True)
+        for one in signature.parameters.values():
+            if one.name != parameter:
+                parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+                continue
+            parameters += [
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=option,
+                    annotation=_TYPES.get(OPTIONS[name].kind, str | None),
+                )
+                for name, option in options.items()
+            ]
+        with_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        with_flags.__annotations__ = {one.name: one.annotation for one in parameters}
+        return with_flags
+
+    return decorate

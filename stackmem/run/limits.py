@@ -25,7 +25,8 @@ from stackmem.settings.settings import Resolved
 
 LIMITS = {"max_steps": "steps", "max_tokens": "tokens", "max_usd": "usd", "max_seconds": "seconds"}
 """Setting to the field of ``Limits`` that it fills."""
-_MORE = {"steps": "+50", "tokens": "+100_000", "usd": "+1", "seconds": "+600"}
+MORE = {"steps": "+50", "tokens": "+100_000", "usd": "+1", "seconds": "+600"}
+"""Field of ``Limits`` to how much more of it is a fair proposal."""
 
 
 def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
@@ -111,4 +112,4 @@ def refuse_spent(state: State, has: str = "the run has") -> None:
     spent = core_limits.ending(state)
     if spent is not None:
         word = spent.removeprefix("limit:")
-        raise UsageError(f"{has} used up its limit of {word}; raise it, as in --max-{word} {_MORE[word]}")
+        raise UsageError(f"{has} used up its limit of {word}; raise it, as in --max-{word} {MORE[word]}")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stackmem.cli.screen.repeating import asking
+from stackmem.cli.commands.resume import play_or_ask
 from stackmem.run.repeats import MayRepeat
 
 
@@ -35,7 +35,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_yes_at_the_terminal_makes_the_call_again(typed: int) -> None:
     os.write(typed, b"y\n")
     run = Run()
-    asking(run, run.wanted, asks=True)
+    play_or_ask(run, run.wanted, asks=True)
     assert run.played == 1
 
 
@@ -43,11 +43,11 @@ def test_a_no_at_the_terminal_leaves_the_run_as_it_was(typed: int) -> None:
     os.write(typed, b"n\n")
     run = Run()
     with pytest.raises(MayRepeat, match="send"):
-        asking(run, run.wanted, asks=True)
+        play_or_ask(run, run.wanted, asks=True)
     assert run.played == 0
 
 
 def test_nobody_is_asked_where_one_object_is_wanted_on_stdout(typed: int) -> None:
     run = Run()
     with pytest.raises(MayRepeat):
-        asking(run, run.wanted, asks=False)
+        play_or_ask(run, run.wanted, asks=False)

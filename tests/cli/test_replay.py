@@ -7,7 +7,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from stackmem.cli.screen.walk import LONGEST_WAIT_SECONDS, walk
+from stackmem.cli.commands.replay import LONGEST_WAIT_SECONDS, walk
 from stackmem.core.facts import ModelReplied
 from stackmem.trace.open_run import Run
 from tests import stage as acts

@@ -2,7 +2,7 @@
 
 import json
 
-from stackmem.cli.screen.run_table import resumable, table
+from stackmem.cli.commands.runs import how_to_resume, table
 from stackmem.kept.run_list import RunRow
 from tests.stage import Stage, command, pop
 
@@ -24,8 +24,8 @@ def test_the_run_that_another_began_from_has_a_column_only_where_there_is_one(mo
 
 def test_how_an_interrupted_run_goes_on_is_said_of_the_newest():
     rows = [RunRow("run-2", "", "interrupted"), RunRow("run-1", "", "interrupted"), RunRow("run-3", "", "running")]
-    assert resumable(rows).endswith("stackmem resume run-2")
-    assert resumable(rows[2:]) == ""
+    assert how_to_resume(rows).endswith("stackmem resume run-2")
+    assert how_to_resume(rows[2:]) == ""
 
 
 def test_a_narrow_terminal_is_spared_the_columns_that_matter_least():

@@ -6,8 +6,8 @@ import re
 import msgspec
 import pytest
 
-from stackmem.cli.screen import frame_tree, metric_table, step_table
 from stackmem.cli.screen.columns import aligned
+from stackmem.cli.screen.trace_tables import frame_tree, metric_table, step_table
 from stackmem.core.facts import RunStarted
 from stackmem.core.messages import ToolCall
 from stackmem.measure.frames import FrameRow, frames
@@ -23,7 +23,7 @@ HOSTILE = "</script>\x1b[31m\u202e\r\nred" + "x" * 10_000
 
 
 def tree(*replies, **more):
-    return frame_tree.tree(frames(seen(play(*replies, **more))))
+    return frame_tree(frames(seen(play(*replies, **more))))
 
 
 def row(name: str, frame: str, parent: str = "", **more) -> FrameRow:
@@ -58,7 +58,7 @@ def test_an_outcome_has_its_colour_unless_she_wants_none(monkeypatch):
 
 def test_every_step_is_a_line_with_what_came_of_it():
     run = seen(play(alloc("a"), push(name="part"), reply("hm", stop="end"), pop(), pop(), start=started(price=PRICE)))
-    lines = plain(step_table.table(timeline(run)))
+    lines = plain(step_table(timeline(run)))
     assert [line.split()[:2] for line in lines] == [
         ["step", "frame"], ["1", "root"], ["2", "root"], ["3", "part"], ["4", "part"], ["5", "root"],
     ]  # fmt: skip
@@ -69,7 +69,7 @@ def test_every_step_is_a_line_with_what_came_of_it():
 
 
 def test_hostile_calls_stay_on_their_line():
-    lines = step_table.table(timeline(seen(play(reply(ToolCall("", HOSTILE, {"name": HOSTILE})), alloc("a")))))
+    lines = step_table(timeline(seen(play(reply(ToolCall("", HOSTILE, {"name": HOSTILE})), alloc("a")))))
     assert len(lines) == 3
     assert all(line.isprintable() and len(line) < 300 for line in plain(lines))
 
@@ -78,7 +78,7 @@ def test_frames_stand_below_the_one_that_pushed_them():
     rows = (
         row("root", "0"), row("one", "1", "0"), row("deep", "2", "1"), row("deeper", "3", "2"), row("two", "4", "0"),
     )  # fmt: skip
-    names = [line[:15].split("  1")[0].rstrip() for line in frame_tree.tree(rows)]
+    names = [line[:15].split("  1")[0].rstrip() for line in frame_tree(rows)]
     assert names == ["frame", "root", "├─ one", "│  └─ deep", "│     └─ deeper", "└─ two"]
 
 
@@ -103,7 +103,7 @@ def test_hostile_text_cannot_leave_its_line_or_colour_the_terminal():
 
 
 def test_a_metric_shows_its_unit_once():
-    lines = metric_table.table(measure(seen(play(alloc("a"), pop(), start=started(price=PRICE)))))
+    lines = metric_table(measure(seen(play(alloc("a"), pop(), start=started(price=PRICE)))))
     assert len(lines) == len(METRICS)
     by_name = {line.split()[0]: line.split()[1:] for line in lines}
     assert by_name["steps"] == ["2", "replies"]

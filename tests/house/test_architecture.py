@@ -84,4 +84,4 @@ def test_no_public_name_is_taken_by_a_package():
     import stackmem
 
     taken = {module.name for module in pkgutil.iter_modules(stackmem.__path__)} & set(stackmem.__all__)
-    assert taken == {"replay"}
+    assert taken == set()

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import os
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
+import msgspec
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.bench.bench import Came, EngineName, Means, left_usd, run_bench
+from stackmem.bench.estimate import ASSUMPTION, detectable
+from stackmem.bench.ledger import latest_rows, read_plan, refuse_other
+from stackmem.bench.plan import BenchPlan, Keep
+from stackmem.bench.planning import make_plan, numbers, split_strategies
+from stackmem.bench.suite import SETTINGS, SuiteRequest, over, read_setting, read_suite
+from stackmem.bench.trial import Row
+from stackmem.cli.options import Flags, Json, Quiet, settings, takes
+from stackmem.cli.screen.bench_screen import open_bench_screen, strategy_lines
+from stackmem.cli.screen.text import echo_json, readable
+from stackmem.errors import UsageError
+from stackmem.models.endpoint import ANTHROPIC, NO_KEY, OPENAI
+from stackmem.settings.option_values import Place
+from stackmem.settings.options import OPTIONS
+from stackmem.worlds import WORLDS
+
+BUDGET_EXIT = 3
+_ERRORS_SHOWN = 3
 
 
 def _own(name: str, says: str, metavar: str | None = None) -> Any:
     return typer.Option(None, name, help=says, show_default=False, metavar=metavar)
 
 
+@takes("flags", settings(
+    "isolation", "network", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt", "profile",
+    "base_url", "window_tokens", "heap_chars", "heap_chunks", "depth", "fsync",
+))  # fmt: skip
 def command(
     subjects: Annotated[
         list[str] | None,
@@ -34,35 +62,191 @@ def command(
     price: str | None = _own("--price", "Makes the bill. Default: claude-sonnet-5-5.", "MODEL"),
     latency: float | None = _own("--latency", "Seconds between two requests, in the bill. Default: 10."),
     keep_traces: str | None = _own("--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"),
-    isolation: str | None = flag("isolation"),
-    network: str | None = flag("network"),
-    max_steps: str | None = flag("max_steps"),
-    max_usd: str | None = flag("max_usd"),
-    max_tokens: str | None = flag("max_tokens"),
-    max_seconds: str | None = flag("max_seconds"),
-    command_seconds: str | None = flag("command_seconds"),
-    prompt: str | None = flag("prompt"),
-    profile: str | None = flag("profile"),
-    base_url: str | None = flag("base_url"),
-    window_tokens: str | None = flag("window_tokens"),
-    heap_chars: str | None = flag("heap_chars"),
-    heap_chunks: str | None = flag("heap_chunks"),
-    depth: str | None = flag("depth"),
-    fsync: str | None = flag("fsync"),
+    *,
+    flags: Flags,
     dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be done and what it would cost."),
-    json: bool = typer.Option(False, "--json", help="Print one object on stdout, and nothing else."),
-    quiet: bool = typer.Option(False, "--quiet", help="Show no progress."),
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Solve tasks under several memory strategies, many times, and put the results in one SQLite file."""
-    given = locals()
-    from stackmem.cli.screen.benching import Flags, bench_and_show
+    if not output:
+        raise UsageError("where the bench is kept was not said; say -o DIR")
+    cwd = Path.cwd()
+    folder = cwd / output
+    suites = [one for one in subjects or () if one.endswith(".toml")]
+    named = [one for one in subjects or () if one not in suites]
+    if len(suites) > 1:
+        raise UsageError("one suite at a time; run them apart, each with its own -o DIR")
+    asked = SuiteRequest(
+        worlds=tuple(one for one in named if one in WORLDS or one == "all"),
+        tasks=tuple(one for one in named if one not in WORLDS and one != "all"),
+        keep_traces=_keep(keep_traces),
+        settings=_settings(flags, cwd),
+        strategies=split_strategies(strategies or ()),
+        models=tuple(one.strip() for text in models or () for one in text.split(",") if one.strip()),
+        trials=trials,
+        horizons=numbers(horizon or "", "--horizon"),
+        noise=numbers(noise or "", "--noise"),
+        price=price,
+        latency_seconds=latency,
+    )
+    environ = _environ_without_keys() if dry_run else os.environ
+    plan = _plan(asked, suites, folder, cwd, environ) if subjects else _kept_plan(asked, folder)
+    means = _means(jobs, engine, scheduler, concurrency or (), total_usd, trial_seconds, retry_errors=retry_errors)
+    if dry_run:
+        _show_plan(plan, folder, environ, as_json=json)
+        return
+    with open_bench_screen(quiet=quiet) as screen:
+        came = run_bench(plan, folder, means, os.environ, screen.begin, screen)
+    _show(came, plan, output, as_json=json)
+    if came.signal:
+        sys.exit(128 + came.signal)
+    if came.ending == "budget":
+        sys.exit(BUDGET_EXIT)
 
-    settings = {name: value for name, value in given.items() if name in _SETTINGS}
-    own = {name: value for name, value in given.items() if name not in _SETTINGS}
-    bench_and_show(Flags(**own, settings=settings))
+
+def _keep(which: str | None) -> Keep | None:
+    if which is not None and which not in get_args(Keep):
+        raise UsageError(f"--keep-traces {which!r} is none; write one of {', '.join(get_args(Keep))}")
+    kept: Keep | None = msgspec.convert(which, Keep | None)
+    return kept
 
 
-_SETTINGS = (
-    "isolation", "network", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt", "profile",
-    "base_url", "window_tokens", "heap_chars", "heap_chunks", "depth", "fsync",
-)  # fmt: skip
+def _settings(flags: Flags, cwd: Path) -> dict[str, Any]:
+    home = os.environ.get("HOME", "")
+    return {
+        name: read_setting(name, raw, Place(OPTIONS[name].flag, folder=cwd, home=home))
+        for name, raw in flags.items()
+        if raw is not None and name in SETTINGS
+    }
+
+
+def _plan(asked: SuiteRequest, suites: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> BenchPlan:
+    suite = read_suite(cwd / suites[0], os.environ.get("HOME", "")) if suites else SuiteRequest()
+    line = " ".join(map(shlex.quote, ["stackmem", *sys.argv[1:]]))
+    return make_plan(over(asked, suite), cwd, environ, suite=Path(suites[0]).stem if suites else "", command=line)
+
+
+def _kept_plan(asked: SuiteRequest, folder: Path) -> BenchPlan:
+    """The plan of the bench that is there already, to go on with."""
+    old = read_plan(folder)
+    if old is None:
+        raise UsageError(
+            f"nothing to solve was named, and there is no bench in {folder} to go on with; name tasks, worlds "
+            "(stackmem worlds list) or a SUITE.toml"
+        )
+    if asked != SuiteRequest():
+        raise UsageError("a bench goes on as it was planned; name its tasks too if more is wanted of it")
+    return old
+
+
+def _environ_without_keys() -> Mapping[str, str]:
+    """The environment of a dry run, which asks nobody: with a stand-in for a key that is not set."""
+    keys = {one.key_variable: os.environ.get(one.key_variable, "").strip() or NO_KEY for one in (ANTHROPIC, OPENAI)}
+    return {**os.environ, **keys}
+
+
+def _means(
+    jobs: int | None,
+    engine: str | None,
+    scheduler: str | None,
+    concurrency: Sequence[str],
+    total_usd: float | None,
+    trial_seconds: float | None,
+    *,
+    retry_errors: bool,
+) -> Means:
+    engine = "local" if engine is None else engine
+    if engine not in get_args(EngineName):
+        raise UsageError(f"no engine {engine[:40]!r}; known: {', '.join(get_args(EngineName))}")
+    if scheduler is not None and engine != "dask":
+        raise UsageError("--scheduler goes with --engine dask")
+    jobs = (os.cpu_count() or 1) if jobs is None else jobs
+    if not 1 <= jobs <= 1_000:
+        raise UsageError(f"{jobs} jobs cannot be; give --jobs from 1 to 1,000")
+    for name, amount in (("--total-usd", total_usd), ("--trial-seconds", trial_seconds)):
+        if amount is not None and not 0 < amount < 1e9:  # nor is what is no number
+            raise UsageError(f"{name} {amount:g} cannot be; give a number above 0")
+    most_of = {}
+    for text in concurrency:
+        provider, _, most = text.partition("=")
+        if not provider or not most.isdecimal() or not 1 <= int(most[:6]) <= 1_000:
+            raise UsageError(f"--concurrency {text[:60]!a} is none; write it like anthropic=4")
+        most_of[provider] = int(most[:6])
+    return Means(
+        jobs, msgspec.convert(engine, EngineName), scheduler, most_of, total_usd,
+        trial_seconds, retry_errors,
+    )  # fmt: skip
+
+
+def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_json: bool) -> None:
+    old = read_plan(folder)
+    if old is not None:
+        refuse_other(old, plan, folder)
+    rows: Mapping[str, Row] = latest_rows(folder)
+    usd = left_usd(plan, rows, environ)
+    pairs, rate, gap = detectable(plan, rows.values())
+    found: dict[str, Any] = {
+        "trials": plan.count,
+        "done": len(rows),
+        "subjects": [subject.shown for subject in plan.subjects],
+        "models": plan.models,
+        "strategies": [variant.name for variant in plan.variants],
+        "seeds": plan.trials,
+        "settings": plan.settings,
+        "left_usd": None if usd is None else round(usd, 4),
+        "pairs": pairs,
+        "assumed_rate": rate,
+        "smallest_difference": gap,
+    }
+    if as_json:
+        echo_json(found)
+        return
+    typer.echo(
+        f"{plan.count:,} trials: {len(plan.subjects)} tasks x {plan.trials} seeds x {len(plan.models)} models x "
+        f"{len(plan.variants)} strategies; {len(rows):,} of them are done"
+    )
+    for label in ("subjects", "models", "strategies"):
+        typer.echo(f"{label}: {', '.join(found[label])}")
+    if plan.settings:
+        typer.echo("settings: " + ", ".join(f"{name} {value}" for name, value in plan.settings.items()))
+    if usd is None:
+        typer.echo("cost: unknown, as no price of one of the models is known")
+    else:
+        typer.echo(f"cost of what is left: about ${usd:,.2f}" + (f" ({ASSUMPTION})" if usd else " (nobody is paid)"))
+    seen = "at the rate of the finished trials" if any(row.get("solved") is not None for row in rows.values()) else ""
+    typer.echo(
+        f"{pairs:,} pairs of two strategies under one model "
+        + (
+            f"show a difference in success from {gap:.2f} on"
+            if gap is not None
+            else "are too few to show any difference in success"
+        )
+        + f" (power 0.8 at 5 %, {seen or 'assuming that one of them solves'} {rate:.2f})"
+    )
+
+
+def _show(came: Came, plan: BenchPlan, output: str, *, as_json: bool) -> None:
+    errors = sum(row["outcome"] == "error" for row in came.rows)
+    if as_json:
+        found = {
+            "outcome": came.ending, "trials": came.total, "done": len(came.rows), "new": came.fresh, "errors": errors,
+            "cost_usd": round(came.paid_usd, 6), "results": str(came.results),
+        }  # fmt: skip
+        echo_json(found)
+        return
+    for line in strategy_lines(came.rows, [variant.name for variant in plan.variants]):
+        typer.echo(line)
+    failures = Counter(str(row.get("error")) for row in came.rows if row["outcome"] == "error")
+    for sentence, count in failures.most_common(_ERRORS_SHOWN):
+        typer.echo(f"{count:,} x {readable(sentence)[:300]}")
+    typer.echo(
+        f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, "
+        f"${came.paid_usd:,.4f} paid"
+    )
+    typer.echo(f"results: {came.results}")
+    if errors:
+        typer.echo(f"make those with errors again: stackmem bench -o {shlex.quote(output)} --retry-errors")
+    if came.ending != "done":
+        why = "the budget is used up" if came.ending == "budget" else "interrupted; every finished trial is kept"
+        typer.echo(f"{why}; go on with: stackmem bench -o {shlex.quote(output)}")

@@ -2,28 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
+
+from stackmem.cli.options import JsonArray
+from stackmem.cli.screen.text import escaped
+from stackmem.run.prepare import find_subject, task_settings
+from stackmem.settings.option_values import without_login
+from stackmem.settings.options import OPTIONS, PREFIX, Option
+from stackmem.settings.settings import Resolved, Value, resolve
+from stackmem.tools.plugins import load_plugins
+from stackmem.workspace.secrets import Scrubber
 
 
 def command(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="Also heed what this task sets.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
+    as_json: JsonArray = False,
 ) -> None:
     """Show every setting and where its value comes from."""
-    import os
-    from pathlib import Path
-
-    from stackmem.cli.screen.config_rows import config_json, config_rows, config_text, one_line
-    from stackmem.run.prepare import find_subject, task_settings
-    from stackmem.settings.settings import resolve
-    from stackmem.tools.plugins import load_plugins
-
     for warning in load_plugins():
-        typer.echo(one_line(warning), err=True)
+        typer.echo(escaped(warning), err=True)
     cwd = Path.cwd()
     own = task_settings(find_subject(task, None, cwd)) if task else {}
-    resolved = resolve({}, os.environ, cwd, own)
-    rows = config_rows(resolved, os.environ)
-    typer.echo(config_json(rows) if json else config_text(rows))
+    rows = config_rows(resolve({}, os.environ, cwd, own), os.environ)
+    typer.echo(config_json(rows) if as_json else config_text(rows))
+
+
+class Row(NamedTuple):
+    """A setting as it is shown: no secret in it, and on one line.
+
+    Attributes:
+        bare: For programs: None, a truth, a number, a text or a list of texts.
+        shown: For people.
+
+    """
+
+    name: str
+    bare: Any
+    shown: str
+    source: str
+
+
+def config_rows(resolved: Resolved, environ: Mapping[str, str]) -> tuple[Row, ...]:
+    """Every setting with where it comes from, without the secrets of ``environ`` and the logins of addresses."""
+    # Our own variables are settings, whatever word is in their names (STACKMEM_MAX_TOKENS).
+    scrub = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)}).scrub
+    return tuple(_row(value, scrub) for value in resolved.values)
+
+
+def config_text(rows: tuple[Row, ...]) -> str:
+    """The rows as lines in three columns: name, source, value; the value last, as only it may be long."""
+    name, source = (max(len(row[column]) for row in rows) for column in (0, 3))
+    return "\n".join(f"{row.name:<{name}}  {row.source:<{source}}  {row.shown}" for row in rows)
+
+
+def config_json(rows: tuple[Row, ...]) -> str:
+    """An array of objects with name, value and source."""
+    return json.dumps([{"name": row.name, "value": row.bare, "source": row.source} for row in rows], indent=2)
+
+
+def _row(value: Value, scrub: Callable[[str], str]) -> Row:
+    bare: Any = value.value
+    option = OPTIONS[value.name]
+    if isinstance(bare, tuple):
+        bare = [scrub(item) for item in bare]
+    elif bare is not None and not isinstance(bare, int | float):
+        text = str(bare).encode("utf-8", "backslashreplace").decode()  # a path may hold bytes that are no text
+        bare = scrub(without_login(text) if option.kind == "address" else text)
+    return Row(value.name, bare, _value_text(option, value, bare), escaped(value.source))
+
+
+def _value_text(option: Option, value: Value, bare: Any) -> str:
+    if value.layer == "default":
+        return option.shown_default
+    match bare:
+        case None | []:
+            return f"none ({option.none_means})"
+        case bool():
+            return str(bare).lower()
+        case int():
+            return f"{bare:,}"
+        case float():
+            return f"{bare:,.12g}"
+        case list():
+            return ", ".join(escaped(item) for item in bare)
+        case _:
+            return escaped(str(bare))

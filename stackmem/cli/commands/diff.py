@@ -2,30 +2,111 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import Json, flag
+from stackmem.cli.places import run_folder
+from stackmem.cli.screen.result import left_out_of_comparison
+from stackmem.cli.screen.text import echo_json, one_line, readable
+from stackmem.trace.diff import ChunkDiff, Place, RunDiff, Side, diff_runs
+from stackmem.trace.open_run import Run
+
+_FILE_LINES = 60
+_CELL = 40
 
 
 def command(
     a: Annotated[str, typer.Argument(metavar="A", help="A run's folder, id, unique prefix of one, or 'last'.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The run to compare it with.")],
     runs_dir: str | None = flag("runs_dir"),
-    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Say where two runs part, and what each came to."""
-    from stackmem.cli.finding import run_folder
-    from stackmem.cli.screen.diff_text import diff_text
-    from stackmem.cli.screen.solving import readable
-    from stackmem.trace.diff import diff_runs
-    from stackmem.trace.open_run import Run
-
     found = diff_runs(Run(run_folder(a, runs_dir)), Run(run_folder(b, runs_dir)))
     if json:
-        import msgspec
+        echo_json(found)
+    else:
+        typer.echo(readable("\n".join(_lines(found))))
 
-        typer.echo(msgspec.json.encode(found).decode())
+
+def _lines(found: RunDiff) -> Iterator[str]:
+    yield f"A  {found.a.run}"
+    yield f"B  {found.b.run}"
+    for letter, side in (("A", found.a), ("B", found.b)):
+        if side.forked:
+            yield f"{letter} was forked from {one_line(side.forked)}"
+    if found.conditions:
+        yield f"\nthey began differently:\n{found.conditions}"
+    yield ""
+    yield from _parting(found)
+    yield ""
+    rows = [("", "A", "B"), *_rows(found.a, found.b)]
+    first, second = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
+    for name, one, other in rows:
+        yield f"{name:<{first}}  {one:<{second}}  {other}".rstrip()
+    for chunk in found.heap:
+        yield f"heap {chunk.name}: {_chunk(chunk)}"
+    yield f"\nfiles that differ at the end: {found.files_missing or len(found.files)}"
+    for file in found.files:
+        yield f"-- {one_line(file.path)}, {file.kind} from A to B"
+        lines = file.diff.splitlines()
+        yield from lines[:_FILE_LINES]
+        if len(lines) > _FILE_LINES:
+            yield f"[... {len(lines) - _FILE_LINES:,} more lines ...]"
+
+
+def _parting(found: RunDiff) -> Iterator[str]:
+    part = found.parting
+    if found.differs_only_in:
+        yield left_out_of_comparison(found.differs_only_in)
+    if part is None:
+        yield f"they never part: all {found.same_facts:,} facts are the same"
         return
-    typer.echo(readable(diff_text(found)))
+    yield f"they part after {found.same_facts:,} equal facts:"
+    yield from (f"  {letter}: {_place(place)}" for letter, place in (("A", part.a), ("B", part.b)))
+    if part.fields:
+        yield part.fields
+
+
+def _place(place: Place | None) -> str:
+    if place is None:
+        return "has ended before"
+    frame = f" in {one_line(place.frame)!r}" if place.frame else ""
+    return f"step {place.step}{frame}, record {place.seq}: {one_line(place.event)}"
+
+
+def _rows(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
+    def row(name: str, one: object, other: object) -> tuple[str, str, str]:
+        return name, _cell(one), _cell(other)
+
+    yield row("task", a.task, b.task)
+    yield row("model", a.model, b.model)
+    yield row("strategy", a.strategy, b.strategy)
+    yield row("outcome", a.outcome, b.outcome)
+    yield row("ending", a.ending, b.ending)
+    yield row("steps", a.steps, b.steps)
+    yield row("frames pushed", a.frames, b.frames)
+    yield row("tokens", a.usage.total, b.usage.total)
+    yield row("of them output", a.usage.output, b.usage.output)
+    yield row("of them cached", a.usage.cache_read, b.usage.cache_read)
+    yield row("cost", _usd(a.usd), _usd(b.usd))
+    yield row("peak context, tokens", a.peak_context_tokens, b.peak_context_tokens)
+    yield row("heap at the end, chars", a.heap_chars, b.heap_chars)
+    yield row("heap at the end, chunks", a.heap_chunks, b.heap_chunks)
+
+
+def _cell(value: object) -> str:
+    text = f"{value:,}" if isinstance(value, int) else one_line(str(value))
+    return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
+
+
+def _usd(cost: float | None) -> str:
+    return "unknown" if cost is None else f"${cost:.4f}"
+
+
+def _chunk(chunk: ChunkDiff) -> str:
+    sides = ["none" if chars is None else f"{chars:,} chars" for chars in (chunk.a_chars, chunk.b_chars)]
+    return f"A {sides[0]}, B {sides[1]}" + ("" if None in (chunk.a_chars, chunk.b_chars) else ", other content")

@@ -5,27 +5,23 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import Flags, Json, settings, takes
+from stackmem.cli.screen.text import echo_json
+from stackmem.run.doctor import examine
 
 
+@takes("flags", settings("profile", "runs_dir", "sandbox_dir"))
 def command(
-    profile: str | None = flag("profile"),
-    runs_dir: str | None = flag("runs_dir"),
-    sandbox_dir: str | None = flag("sandbox_dir"),
-    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+    flags: Flags,
+    json: Json = False,
 ) -> None:
     """Say which isolation is active and by which probe, what each level guarantees, and how to get a better one."""
-    from stackmem.run.doctor import examine
-
-    found = examine({"profile": profile, "runs_dir": runs_dir, "sandbox_dir": sandbox_dir})
+    found = examine(flags)
     if json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(found).decode())
+        echo_json(found)
     else:
         typer.echo(f"active: {found.active or 'none; commands are not run without --isolation'}")
         typer.echo(f"workspaces: {found.sandbox_dir}\nruns:       {found.runs_dir}")

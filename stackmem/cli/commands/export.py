@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from stackmem.cli.options import flag
+from stackmem.cli.places import run_folder, runs_folder
+from stackmem.errors import UsageError
+from stackmem.kept.export import SWEBENCH, export_predictions, export_run
 
 
 def command(
@@ -36,10 +39,6 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Write a run in another tool's format: a trajectory, spans, a timeline, training samples, or a table."""
-    from stackmem.cli.finding import run_folder, runs_folder
-    from stackmem.errors import UsageError
-    from stackmem.kept.export import SWEBENCH, export_predictions, export_run
-
     if spelled == SWEBENCH:
         if endpoint is not None or content:
             raise UsageError("--endpoint and --content are for --format otel, not swebench; leave them out")

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import Json, flag
+from stackmem.cli.places import runs_folder
+from stackmem.cli.screen.text import echo_json, readable
+from stackmem.kept.import_ import import_file
 
 
 def command(
@@ -16,19 +19,13 @@ def command(
         str | None,
         typer.Option("--format", metavar="FORMAT", help="atif, claude-code or mini; found out without it."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+    json: Json = False,
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Take another agent's recording in as a run that can be looked at, measured and costed, but not replayed."""
-    from stackmem.cli.finding import runs_folder
-    from stackmem.cli.screen.solving import readable
-    from stackmem.kept.import_ import import_file
-
     done = import_file(file, spelled, runs_folder(runs_dir))
     if json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(done).decode())
+        echo_json(done)
         return
     cost = "cost unknown" if done.cost_usd is None else f"${done.cost_usd:.4f}"
     typer.echo(f"{done.run}: {done.steps:,} steps, {done.frames:,} frames, {done.usage.total:,} tokens, {cost}")

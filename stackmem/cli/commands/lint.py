@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from stackmem.languages.language import Finding
-    from stackmem.run.programs.lint import Linted
+from stackmem.cli.screen.text import echo_json, readable
+from stackmem.errors import UsageError
+from stackmem.languages.language import Finding
+from stackmem.run.programs.lint import Linted, lint_all
 
 _FORMATS = ("text", "json", "github", "apl")
 
@@ -30,12 +33,6 @@ def command(
     ] = None,
 ) -> None:
     """Say what is wrong with programs, without running them; exit 1 on errors."""
-    import sys
-    from pathlib import Path
-
-    from stackmem.errors import UsageError
-    from stackmem.run.programs.lint import lint_all
-
     if as_json and form not in ("text", "json"):
         raise UsageError(f"--json and --format {form[:40]} say two things; give one")
     if form not in _FORMATS:
@@ -47,13 +44,9 @@ def command(
 
 
 def _show(found: tuple[Linted, ...], form: str) -> None:
-    from stackmem.cli.screen.solving import readable
-
     findings = [finding for linted in found for finding in linted.findings]
     if form == "json":
-        import msgspec
-
-        typer.echo(msgspec.json.encode(findings).decode())
+        echo_json(findings)
         return
     for linted in found:
         report = linted.language.lint_report if form == "apl" else None

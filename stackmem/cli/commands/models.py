@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
+
+from stackmem.cli.options import JsonArray
+from stackmem.cli.places import warn_of_plugins
+from stackmem.cli.screen.text import echo_json
+from stackmem.models.catalog import rows
+from stackmem.models.registry import kinds
 
 
 def command(
-    json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
+    json: JsonArray = False,
 ) -> None:
     """List the known models with their prices, and the kinds of models there are."""
-    from stackmem.models.catalog import rows
-    from stackmem.models.registry import kinds
-    from stackmem.tools.plugins import load_plugins
-
-    for warning in load_plugins():
-        typer.echo(warning, err=True)
-
+    warn_of_plugins()
     if json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(rows()).decode())
+        echo_json(rows())
         return
     typer.echo("USD per million tokens; a write to the cache for 5 minutes and for 1 hour, a read from it\n")
     typer.echo(f"{'model':<22}{'window':>10}{'input':>8}{'output':>8}{'write5m':>9}{'write1h':>9}{'read':>8}")

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import atexit
+import io
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import flag
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from stackmem.cli.options import Flags, Quiet, settings, takes
+from stackmem.cli.places import absolute
+from stackmem.cli.screen.live import stop_at_once
+from stackmem.cli.screen.program import ProgramScreen, show_program
+from stackmem.cli.screen.result import ask_about_size
+from stackmem.cli.screen.text import say
+from stackmem.errors import UsageError
+from stackmem.languages import sexp
+from stackmem.languages.sexp.reader import Typed
+from stackmem.run.open import Person
+from stackmem.run.programs.inputs import read_inputs
+from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.run import run_program
 
 _MOST_CHARS = 1_000_000
 """What is typed beyond it is not waited for: no source may be longer, and the reader says so."""
-_OWN = ("program", "given", "lib", "workspace", "quiet")
 
 
+@takes("flags", settings(
+    "model", "strategy", "isolation", "runs_dir", "sandbox_dir", "max_steps", "max_usd", "yes",
+))  # fmt: skip
 def command(
     program: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="A workflow that is run first; what it binds is there.")
@@ -27,42 +44,18 @@ def command(
     workspace: Annotated[
         str | None, typer.Option("--workspace", metavar="DIR", help="The folder that is copied. Default: this one.")
     ] = None,
-    model: str | None = flag("model"),
-    strategy: str | None = flag("strategy"),
-    isolation: str | None = flag("isolation"),
-    runs_dir: str | None = flag("runs_dir"),
-    sandbox_dir: str | None = flag("sandbox_dir"),
-    max_steps: str | None = flag("max_steps"),
-    max_usd: str | None = flag("max_usd"),
-    yes: bool | None = flag("yes"),
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    *,
+    flags: Flags,
+    quiet: Quiet = False,
 ) -> None:
     """Evaluate S-expressions as they are typed, in one recorded run; (exit) or the end of input leaves."""
-    typed = locals()
-    import os
-    import sys
-    from pathlib import Path
-
-    from stackmem.cli.screen.live import stop_at_once
-    from stackmem.cli.screen.program_screen import ProgramScreen
-    from stackmem.cli.screen.running import show_program
-    from stackmem.cli.screen.solving import ask_about_size, say
-    from stackmem.errors import UsageError
-    from stackmem.languages import sexp
-    from stackmem.run.open import Person
-    from stackmem.run.programs.inputs import read_inputs
-    from stackmem.run.programs.prepare import Asked, prepare_program
-    from stackmem.run.programs.run import run_program
-
     cwd = Path.cwd()
     folder = Path(next(iter(sexp.__path__)))
-    options = {"repl": True, "lib": [str((cwd / Path(path).expanduser()).resolve()) for path in lib or ()]}
+    options = {"repl": True, "lib": [str(absolute(path)) for path in lib or ()]}
     named = program or str(folder / "repl.sexp")
     asked = Asked(named, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp")
-    flags = {name: value for name, value in typed.items() if name not in _OWN}
     ready = prepare_program(asked, flags, os.environ, cwd)
-    for warning in ready.prepared.warnings:
-        say(warning)
+    say(*ready.prepared.warnings)
     ask_about_size(ready.prepared, as_json=False)
     screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=False, as_json=False)
     if not _ready_to_read():
@@ -75,8 +68,6 @@ def command(
 
 def _read(question: str) -> str:
     """One expression, over as many lines as it takes."""
-    from stackmem.languages.sexp.reader import Typed
-
     lines: list[str] = []
     typed = Typed()
     chars = 0
@@ -93,9 +84,6 @@ def _read(question: str) -> str:
 
 def _line(ask: str) -> str:
     """What is typed, with its line's end; "" at the end of input. Streams that are closed or full are done without."""
-    import sys
-    from contextlib import suppress
-
     with suppress(OSError):
         if sys.stderr is not None:
             sys.stderr.write(ask)
@@ -109,9 +97,6 @@ def _line(ask: str) -> str:
 
 def _ready_to_read() -> bool:
     """Whether anything can be typed at all; bytes that are no UTF-8 are read as U+FFFD, as no trace can hold them."""
-    import io
-    import sys
-
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     return sys.stdin is not None
@@ -119,9 +104,6 @@ def _ready_to_read() -> bool:
 
 def _remember(path: Path) -> None:
     """Lines of earlier sessions are there with the arrow keys, and these are kept."""
-    import atexit
-    from contextlib import suppress
-
     try:
         import readline
     except ImportError:

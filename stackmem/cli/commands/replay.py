@@ -1,12 +1,41 @@
-"""``stackmem replay``."""
+"""``stackmem replay``: verify a run, look at one step, walk through it, or do it again."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, NoReturn
 
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import Json, flag
+from stackmem.cli.places import run_folder
+from stackmem.cli.screen.live import open_screen, stop_at_once
+from stackmem.cli.screen.progress import Progress
+from stackmem.cli.screen.result import left_out_of_comparison, say_missing
+from stackmem.cli.screen.step_text import step_text
+from stackmem.cli.screen.text import echo_json, one_line, readable, say
+from stackmem.core.facts import Event
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.replays.live import WorkspaceCall, brief_call, replay_live
+from stackmem.replays.model import replay_model
+from stackmem.replays.replay import replay_run
+from stackmem.run.interrupts import Interrupts
+from stackmem.tools.plugins import load_plugins
+from stackmem.trace.moments import following
+from stackmem.trace.open_run import Run
+from stackmem.trace.pack import unpack
+from stackmem.trace.step_view import last_step_of, view_step
+
+_DIFFERS = 6
+LONGEST_WAIT_SECONDS = 3.0
 
 
 def command(
@@ -30,11 +59,184 @@ def command(
         int | None, typer.Option("--from", metavar="N", help="With --tools or --model: begin at this step.")
     ] = None,
     runs_dir: str | None = flag("runs_dir"),
-    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Verify every event and prompt of a run against today's rules, or look at one step, or do it again."""
-    from stackmem.cli.screen.replaying import Wanted, kept_or_packed, replay_and_show
+    with _kept_or_packed(run, runs_dir) as folder:
+        _refuse_contradictions(step, frame, tools, model, play=play, speed=speed, as_json=json)
+        _refuse_repeats(tools, model, first)
+        if play:
+            walk(Run(folder), speed or 1.0)
+        elif step is not None or frame is not None:
+            _show_step(Run(folder), step, frame, as_json=json)
+        elif tools is not None:
+            _repeat_calls(Run(folder), first or 1, as_json=json)
+        elif model is not None:
+            _repeat_replies(Run(folder), first or 1, as_json=json)
+        else:
+            _verify(folder, as_json=json)
 
-    wanted = Wanted(step=step, frame=frame, play=play, speed=speed, tools=tools, model=model, first=first)
-    with kept_or_packed(run, runs_dir) as folder:
-        replay_and_show(folder, wanted, as_json=json)
+
+@contextmanager
+def _kept_or_packed(named: str, runs_dir: str | None) -> Iterator[Path]:
+    """The folder of a run, or of one in an archive that ``trace pack`` made, unpacked for as long as it is looked at.
+
+    Raises:
+        UsageError: No run is named so, or the archive is none.
+
+    """
+    path = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
+    if path.suffix == ".zip" and path.is_file():
+        load_plugins()  # the run's strategy may be one of theirs
+        with TemporaryDirectory(prefix="stackmem-") as place:
+            yield unpack(path, Path(place))
+        return
+    yield run_folder(named, runs_dir)
+
+
+def _refuse_contradictions(
+    step: int | None,
+    frame: str | None,
+    tools: str | None,
+    model: str | None,
+    *,
+    play: bool,
+    speed: float | None,
+    as_json: bool,
+) -> None:
+    asked = [
+        flag
+        for flag, given in (
+            ("--step", step is not None),
+            ("--frame", frame is not None),
+            ("--play", play),
+            ("--tools", tools is not None),
+            ("--model", model is not None),
+        )
+        if given
+    ]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
+    if speed is not None and not play:
+        raise UsageError("--speed goes with --play; add it, or leave --speed out")
+    if speed is not None and not 0 < speed < float("inf"):
+        raise UsageError(f"--speed is {speed:g}; write a number above 0, such as 10")
+    if play and as_json:
+        raise UsageError("--play and --json exclude each other; stackmem export writes all of a run for programs")
+
+
+def _refuse_repeats(tools: str | None, model: str | None, first: int | None) -> None:
+    """What is done again is named by a word, so that there is room for others."""
+    if tools not in (None, "live"):
+        raise UsageError(f"--tools {tools[:40]!a} is nothing that can be done; write --tools live")
+    if model not in (None, "recorded"):
+        raise UsageError(
+            f"--model {model[:40]!a} cannot replay; write --model recorded, or see stackmem fork for another one"
+        )
+    if model is not None and first is None:
+        raise UsageError("--model recorded begins at a step; add --from N")
+    if first is not None and tools is None and model is None:
+        raise UsageError("--from goes with --tools live or --model recorded; add one of them, or leave --from out")
+    if first is not None and first < 1:
+        raise UsageError(f"--from {first} is no step; steps are counted from 1")
+
+
+def _show_step(run: Run, step: int | None, frame: str | None, *, as_json: bool) -> None:
+    view = view_step(run, last_step_of(run.frames, frame) if frame is not None else step or 0)
+    if as_json:
+        echo_json(view)
+    else:
+        typer.echo(readable(step_text(view)))
+
+
+def _verify(folder: Path, *, as_json: bool) -> None:
+    found = replay_run(folder)
+    if as_json:
+        echo_json(found)
+        return
+    if found.redacted_of:
+        typer.echo(f"redacted copy of {found.redacted_of}")
+    typer.echo(f"{found.run}: {found.events:,} events follow from the rules, {found.prompts:,} prompts are equal")
+    if not found.same_rules:
+        typer.echo("the run was made under other rules: wording and prompt digests were not compared")
+    if found.torn_bytes:
+        typer.echo(f"its last {found.torn_bytes:,} bytes were cut short by a crash and are no part of the trace")
+    typer.echo(f"outcome {found.outcome}, step {found.steps}, {found.frames} frames pushed")
+
+
+def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Tell every step, waiting between records as the run did, ``speed`` times as fast, and never longer than 3 s.
+
+    On a terminal a line below says where the run stands; elsewhere the lines go to stdout.
+
+    Raises:
+        TraceError: The trace is broken; what stands before that has been shown.
+
+    """
+    progress = Progress()
+
+    def lines(event: Event, state: State) -> None:
+        for line in progress.lines(event, state):
+            typer.echo(line)
+
+    live = sys.stdout.isatty() and sys.stderr.isatty()
+    screen: AbstractContextManager[Callable[[Event, State], None]]
+    screen = open_screen(quiet=False, asks=False) if live else nullcontext(lines)
+    state, before = State(), None
+    with screen as show:
+        for record in run.records():
+            if before is not None:
+                sleep(min(LONGEST_WAIT_SECONDS, max(0.0, record.at - before) / speed))
+            before = record.at
+            state = following(state, record)
+            show(record.event, state)
+    if state.end is None:
+        typer.echo("the trace ends here; the run was cut short")
+
+
+def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
+    """Execute the calls again; exit 6 where one of them gives something else."""
+
+    def say_call(effect: WorkspaceCall) -> None:
+        say(f"executing {one_line(brief_call(effect))}")
+
+    with Interrupts(stop_at_once) as interrupts:
+        try:
+            with interrupts.allowed():
+                found = replay_live(run, os.environ, first, None if as_json else say_call)
+        except KeyboardInterrupt:
+            sys.exit(128 + (interrupts.signal or signal.SIGINT))
+    if as_json:
+        echo_json(found)
+    else:
+        say_missing(found.missing)
+        same = f"{found.calls:,} calls returned what they had returned, at isolation {found.isolation}"
+        if not found.difference and not found.calls:
+            typer.echo(f"{found.run}: no call of a workspace tool, so nothing to execute again")
+        elif not found.difference:
+            typer.echo(f"{found.run}: all {same}")
+        else:
+            typer.echo(f"{found.run}: {same}, then one did not:")
+            typer.echo(f"step {found.step}, record {found.seq}: {one_line(found.call)}\n{readable(found.difference)}")
+        if found.differs_only_in:
+            typer.echo(left_out_of_comparison(found.differs_only_in))
+    sys.exit(_DIFFERS if found.difference else 0)
+
+
+def _repeat_replies(run: Run, first: int, *, as_json: bool) -> NoReturn:
+    """Play again with the recorded replies; exit 6 where something else comes of them."""
+    with open_screen(quiet=as_json, asks=False) as screen:
+        found = replay_model(run, os.environ, first, screen, stop_at_once)
+    if as_json:
+        echo_json(found)
+    else:
+        say_missing(found.missing)
+        typer.echo(
+            f"{found.run}: {found.steps:,} steps from step {found.first} on, at isolation {found.isolation}: "
+            f"{found.equal_facts:,} facts as recorded, outcome {found.outcome} (recorded: {found.recorded_outcome})"
+        )
+        if found.difference:
+            typer.echo(f"the first other fact, in step {found.step}:\n{readable(found.difference)}")
+        if found.differs_only_in:
+            typer.echo(left_out_of_comparison(found.differs_only_in))
+    sys.exit(_DIFFERS if found.difference else 0)

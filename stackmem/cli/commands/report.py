@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from stackmem.report.comparison.write import write_report
+from stackmem.report.write import open_page
+
 
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a bench.")],
@@ -27,9 +30,6 @@ def command(
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Write what the strategies of a bench solved and cost: tables with intervals, plots, every trial."""
-    from stackmem.report.comparison.write import write_report
-    from stackmem.report.write import open_page
-
     written = write_report(folder, output, baseline=baseline, read_multiple=read_multiple)
     size = written.path.stat().st_size / 1000
     typer.echo(f"wrote {written.path} ({written.trials:,} trials, {size:,.0f} kB)")

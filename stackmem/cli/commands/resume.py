@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
-from stackmem.cli.options import flag
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from stackmem.run.resume import ResumeResult
-    from stackmem.run.stopped import Stopped
-
-
-def _limit(word: str) -> Any:
-    return typer.Option(
-        None, f"--max-{word}", metavar="N|+N", show_default=False,
-        help=f"Limit of {word}: N counts from the run's start, +N from the limit it had.",
-    )  # fmt: skip
-
+from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits, takes
+from stackmem.cli.places import run_folder
+from stackmem.cli.screen.live import is_played_by_person, open_screen, stop_at_once
+from stackmem.cli.screen.program import ProgramScreen, screen_of_kept, show_program
+from stackmem.cli.screen.result import show_result
+from stackmem.cli.screen.text import echo_json, readable, say
+from stackmem.core.requests import InvokeTool
+from stackmem.errors import UsageError
+from stackmem.run.open import Person
+from stackmem.run.programs.edited_run import Parted, continue_program
+from stackmem.run.repeats import MayRepeat
+from stackmem.run.resume import ResumeResult, resume
+from stackmem.run.stopped import Stopped
+from stackmem.tools.mcp_servers import own_servers
 
 Level = Annotated[
     str | None,
@@ -47,68 +49,99 @@ ModelName = Annotated[
 ]
 
 
+@takes("limits", limits("the run's start", "it had"))
 def command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")],
-    max_steps: str | None = _limit("steps"),
-    max_usd: str | None = _limit("usd"),
-    max_tokens: str | None = _limit("tokens"),
-    max_seconds: str | None = _limit("seconds"),
+    run: RunName,
+    *,
+    limits: Flags,
     isolation: Level = None,
     runs_dir: str | None = flag("runs_dir"),
-    json: Annotated[bool, typer.Option("--json", help="Print one result object on stdout, and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    say_: Says = None,
+    json: JsonResult = False,
+    quiet: Quiet = False,
+    says: Says = None,
     answers: AnswersFile = None,
     program: Edited = None,
     model: ModelName = None,
     yes: Annotated[bool, typer.Option("--yes", help="Make calls again that may have been made already.")] = False,
 ) -> None:
     """Go on with a run that was killed, interrupted or ended by a limit."""
-    import os
-    from pathlib import Path
-
-    from stackmem.cli.finding import run_folder
-    from stackmem.cli.screen.solving import say
-    from stackmem.tools.mcp_servers import own_servers
-
     folder = run_folder(run, runs_dir)
-    wanted = {
-        "max_steps": max_steps, "max_usd": max_usd, "max_tokens": max_tokens, "max_seconds": max_seconds,
-        "isolation": isolation, "model": model, **({"yes": "true"} if yes else {}),
-    }  # fmt: skip
-
-    def told(stopped: Stopped) -> None:
-        if stopped.torn_bytes:
-            say(f"the last {stopped.torn_bytes:,} bytes of the trace were cut short by a crash; they are cut off")
-        if not quiet:
-            say(f"resuming {folder.name} after {_where(stopped)}")
-
+    wanted = {**limits, "isolation": isolation, "model": model, **({"yes": "true"} if yes else {})}
     with own_servers(os.environ, Path.cwd()) as warnings:
-        for warning in warnings:
-            say(warning)
+        say(*warnings)
         if program is not None and model is not None:
-            from stackmem.errors import UsageError
-
             raise UsageError("--model does not go with --program; resume the new run with it, should it need one")
 
         def play() -> None:
-            given = (say_ or [], answers)
-            if program is not None:
-                from stackmem.cli.screen.continuing import continue_and_show
+            talk = screen_of_kept(folder, says or (), answers, as_json=json, quiet=quiet)
+            if program is None:
+                _resume(folder, wanted, talk, as_json=json, quiet=quiet)
+            elif talk is None:
+                raise UsageError(f"{folder.name} is no run of a program; leave out --program")
+            else:
+                _continue(folder, program, wanted, *talk, as_json=json)
 
-                continue_and_show(folder, program, wanted, given, as_json=json, quiet=quiet)
-            _resume_and_show(folder, wanted, told, given, as_json=json, quiet=quiet)
-
-        from stackmem.cli.screen.repeating import asking
-
-        asking(play, wanted, asks=not json)
+        play_or_ask(play, wanted, asks=not json)
 
 
-def _where(stopped: Stopped) -> str:
+def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
+    """Play; and again with ``yes``, where that would repeat a call and the person at the terminal says so.
+
+    Raises:
+        MayRepeat: She does not, or nobody is there.
+
+    """
+    try:
+        play()
+    except MayRepeat as error:
+        if not asks or not sys.stdin.isatty():
+            raise
+        if not typer.confirm(f"{readable(str(error))}. Make it again?", err=True):
+            raise
+        wanted["yes"] = "true"
+        play()
+
+
+def _continue(
+    folder: Path, program: str, wanted: Flags, screen: ProgramScreen, person: Person, *, as_json: bool
+) -> NoReturn:
+    """Go on with an edited program, and exit with the new run's code."""
+
+    def say_where(parted: Parted) -> None:
+        if not screen.quiet:
+            where = f" in {readable(parted.path)}" if parted.path else ""
+            if parted.changed:
+                say(f"read as they are now: {', '.join(map(readable, parted.changed))}")
+            say(f"{parted.answers:,} of {parted.recorded:,} recorded answers hold; it goes on from there{where}")
+
+    result = continue_program(folder, Path.cwd() / Path(program).expanduser(), wanted, os.environ, person, say_where)
+    show_program(result, screen, as_json=as_json)
+
+
+def _resume(
+    folder: Path, wanted: Flags, talk: tuple[ProgramScreen, Person] | None, *, as_json: bool, quiet: bool
+) -> NoReturn:
+    def say_where(stopped: Stopped) -> None:
+        if stopped.torn_bytes:
+            say(f"the last {stopped.torn_bytes:,} bytes of the trace were cut short by a crash; they are cut off")
+        if not quiet:
+            say(f"resuming {folder.name} after {_place(stopped)}")
+
+    if talk is not None:
+        screen, person = talk
+        resumed = resume(folder, wanted, os.environ, person.observe, stop_at_once, say_where, person)
+        if resumed.program is not None:
+            show_program(resumed.program, screen, as_json=as_json)
+        _show(resumed, folder.name, as_json=as_json)
+        sys.exit(0)
+    with open_screen(quiet=quiet, asks=is_played_by_person(folder)) as shown:
+        resumed = resume(folder, wanted, os.environ, shown, stop_at_once, say_where)
+    _show(resumed, folder.name, as_json=as_json)
+    sys.exit(resumed.result.exit_code if resumed.played and resumed.result else 0)
+
+
+def _place(stopped: Stopped) -> str:
     """Where the run goes on; of a program also in which step, and with what."""
-    from stackmem.cli.screen.solving import readable
-    from stackmem.core.requests import InvokeTool
-
     program, at = stopped.state.program, f"record {stopped.end.count:,}, step {stopped.state.step:,}"
     if program is None:
         return at
@@ -119,58 +152,12 @@ def _where(stopped: Stopped) -> str:
     return f"{at}{step}{under_way}{last}; its variables are those of the recorded answers"
 
 
-def _resume_and_show(
-    folder: Path,
-    wanted: dict[str, str | None],
-    told: Callable[[Stopped], object],
-    answers: tuple[list[str], str | None],
-    *,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    import os
-    import sys
-
-    from stackmem.cli.screen.live import open_screen, stop_at_once
-    from stackmem.cli.screen.running import program_talk, show_program
-    from stackmem.run.resume import resume
-
-    talk = program_talk(folder, *answers, as_json=as_json, quiet=quiet)
-    if talk is not None:
-        shown, person = talk
-        resumed = resume(folder, wanted, os.environ, person.observe, stop_at_once, told, person)
-        if resumed.program is not None:
-            show_program(resumed.program, shown, as_json=as_json)
-        _show(resumed, folder.name, as_json=as_json)
-        sys.exit(0)
-    with open_screen(quiet=quiet, asks=_asks(folder)) as screen:
-        resumed = resume(folder, wanted, os.environ, screen, stop_at_once, told)
-    _show(resumed, folder.name, as_json=as_json)
-    sys.exit(resumed.result.exit_code if resumed.played and resumed.result else 0)
-
-
-def _asks(folder: Any) -> bool:
-    """Whether a person is the model, who needs the screen for herself."""
-    from stackmem.errors import TraceError
-    from stackmem.run.request import read_request
-
-    try:
-        return bool(read_request(folder).flags.get("model") == "human")
-    except TraceError:  # said by what needs it more
-        return False
-
-
 def _show(resumed: ResumeResult, run: str, *, as_json: bool) -> None:
-    import msgspec
-
-    from stackmem.cli.screen.solving import readable, say, show_result
-
     result = resumed.result
     if result is not None and result.failure:
         say(f"stackmem: {readable(result.failure)}")
     if as_json:
-        told = result if result is not None else {"run": run, "outcome": resumed.outcome, "resumed": False}
-        typer.echo(msgspec.json.encode(told).decode())
+        echo_json(result if result is not None else {"run": run, "outcome": resumed.outcome, "resumed": False})
         return
     if not resumed.played:
         typer.echo(f"nothing to resume: {run} is over ({resumed.outcome})")

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import Flags, JsonResult, Quiet, settings, takes
+from stackmem.cli.places import absolute
+from stackmem.cli.screen.debug_terminal import debugged
+from stackmem.cli.screen.live import stop_at_once
+from stackmem.cli.screen.program import Answers, ProgramScreen, show_program
+from stackmem.cli.screen.result import ask_about_size
+from stackmem.cli.screen.text import readable, say
+from stackmem.run.open import Person
+from stackmem.run.programs.inputs import read_answers, read_inputs
+from stackmem.run.programs.prepare import Asked, PreparedProgram, prepare_program
+from stackmem.run.programs.run import run_program
+from stackmem.tools.mcp_servers import own_servers
 
 Given = Annotated[
     list[str] | None, typer.Option("--input", metavar="K=TEXT|K:=JSON|K=@FILE", help="An input; repeatable.")
@@ -39,14 +53,13 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check inputs and tools, print the steps, and perform nothing.")
 ]
 Full = Annotated[bool, typer.Option("--full", help="Fold nothing on the screen.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one result object on stdout, and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
-_OWN = (
-    "program", "given", "inputs", "text", "workspace", "mount", "language", "config", "entry", "lib", "say", "answers",
-    "non_interactive", "debug", "snoop", "dry_run", "full", "json", "quiet",
-)  # fmt: skip
 
 
+@takes("flags", settings(
+    "model", "strategy", "isolation", "network", "include", "runs_dir", "sandbox_dir", "max_steps", "max_usd",
+    "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "heap_chars",
+    "heap_chunks", "depth", "literal_mib", "fsync", "apply", "yes",
+))  # fmt: skip
 def command(
     program: Annotated[str, typer.Argument(metavar="FILE|DIR", help="A program, or a folder with a main program.")],
     given: Given = None,
@@ -58,41 +71,52 @@ def command(
     config: Config = None,
     entry: Entry = None,
     lib: Libraries = None,
-    say: Says = None,
+    says: Says = None,
     answers: AnswersFile = None,
     non_interactive: Alone = False,
     debug: Debug = False,
     snoop: Snoop = False,
     dry_run: DryRun = False,
     full: Full = False,
-    model: str | None = flag("model"),
-    strategy: str | None = flag("strategy"),
-    isolation: str | None = flag("isolation"),
-    network: str | None = flag("network"),
-    include: list[str] | None = flag("include"),
-    runs_dir: str | None = flag("runs_dir"),
-    sandbox_dir: str | None = flag("sandbox_dir"),
-    max_steps: str | None = flag("max_steps"),
-    max_usd: str | None = flag("max_usd"),
-    max_tokens: str | None = flag("max_tokens"),
-    max_seconds: str | None = flag("max_seconds"),
-    command_seconds: str | None = flag("command_seconds"),
-    prompt: str | None = flag("prompt"),
-    profile: str | None = flag("profile"),
-    base_url: str | None = flag("base_url"),
-    window_tokens: str | None = flag("window_tokens"),
-    heap_chars: str | None = flag("heap_chars"),
-    heap_chunks: str | None = flag("heap_chunks"),
-    depth: str | None = flag("depth"),
-    literal_mib: str | None = flag("literal_mib"),
-    fsync: str | None = flag("fsync"),
-    apply: bool | None = flag("apply"),
-    yes: bool | None = flag("yes"),
-    json: Json = False,
+    *,
+    flags: Flags,
+    json: JsonResult = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a program: an interpreter follows it to the letter, and only what needs judgement asks the model."""
-    typed = locals()
-    from stackmem.cli.screen.running import run_and_show, typed_from
+    cwd = Path.cwd()
+    options = {
+        "request": text, "config": config and str(absolute(config)), "entry": entry,
+        "lib": None if lib is None else [str(absolute(path)) for path in lib], "debug": debug or None,
+        "snoop": snoop or None,
+    }  # fmt: skip
+    with own_servers(os.environ, cwd) as warnings:
+        say(*warnings)
+        asked = Asked(
+            program,
+            read_inputs(given or (), inputs, cwd),
+            {name: value for name, value in options.items() if value is not None},
+            workspace,
+            tuple(mount or ()),
+            language,
+            not non_interactive,
+        )
+        ready = prepare_program(asked, flags, os.environ, cwd)
+        say(*ready.prepared.warnings)
+        if dry_run:
+            _show_outline(ready)
+        replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=asked.interactive)
+        ask_about_size(ready.prepared, as_json=json)
+        screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
+        person = Person(replies, screen, screen.observe, stop_at_once)
+        with debugged(ready.language.name, wanted=debug):
+            result = run_program(ready, os.environ, person)
+        show_program(result, screen, as_json=json)
 
-    run_and_show(typed_from(typed), {name: value for name, value in typed.items() if name not in _OWN})
+
+def _show_outline(ready: PreparedProgram) -> NoReturn:
+    if ready.halts is not None:
+        typer.echo(readable(ready.halts.report))
+        sys.exit(1)
+    typer.echo(readable(ready.outline))
+    sys.exit(0)

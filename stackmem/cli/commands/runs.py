@@ -1,12 +1,23 @@
-"""``stackmem runs``."""
+"""``stackmem runs``: the runs there are, as a table, and their removal."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from rich.cells import cell_len
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import JsonArray, flag
+from stackmem.cli.places import run_folder, runs_folder
+from stackmem.cli.screen.columns import aligned, terminal_width
+from stackmem.cli.screen.text import echo_json, one_line, readable
+from stackmem.kept.removal import remove_run
+from stackmem.kept.run_choice import chosen
+from stackmem.kept.run_list import INTERRUPTED, RunRow, list_runs
+
+_HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "model", "from")
+_SPARED = ("model", "frames", "seconds", "tokens", "from")  # on a terminal without room, the first one first
 
 app = typer.Typer(help="List the runs there are.", invoke_without_command=True)
 
@@ -23,24 +34,71 @@ def list_command(
     ] = "-started",
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="Show no more than N runs.")] = None,
     runs_dir: str | None = flag("runs_dir"),
-    json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
+    json: JsonArray = False,
 ) -> None:
     """List the runs, the newest first: what each came to, and what it took."""
     if context.invoked_subcommand is not None:
         return
-    from stackmem.cli.finding import runs_folder
-    from stackmem.cli.screen.columns import terminal_width
-    from stackmem.cli.screen.run_table import resumable, table
-    from stackmem.kept.run_choice import chosen
-    from stackmem.kept.run_list import list_runs
-
     folder = runs_folder(runs_dir)
     rows = chosen(list_runs(folder), filters or (), sort, limit)
     if json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(rows).decode())
+        echo_json(rows)
         return
     typer.echo("\n".join(table(rows, terminal_width())) if rows else f"{folder} holds no such runs")
-    if told := resumable(rows):
-        typer.echo(told, err=True)
+    if hint := how_to_resume(rows):
+        typer.echo(hint, err=True)
+
+
+@app.command("rm", short_help="Remove runs with their workspaces.")
+def rm_command(
+    named: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Runs: a folder, id, unique prefix of one, or 'last'.")
+    ],
+    runs_dir: str | None = flag("runs_dir"),
+) -> None:
+    """Remove runs with their workspaces; refused while forks depend on them, or a process writes them."""
+    folders = list(dict.fromkeys(run_folder(one, runs_dir).resolve() for one in named))
+    for folder in folders:
+        remove_run(folder)
+        typer.echo(f"removed {readable(folder.name)}")
+
+
+def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
+    """One line for each run under a line of headings; a dash stands for what is not known.
+
+    Where a line would be longer than ``width``, columns are left out; so is that of parents where no run has one.
+    """
+    lines = [dict(zip(_HEADINGS, _HEADINGS, strict=True)), *map(_cells, rows)]
+    kept = [name for name in _HEADINGS if name != "from" or any(row.parent for row in rows)]
+    for name in [name for name in _SPARED if name in kept]:
+        needed = sum(max(cell_len(line[column]) for line in lines) for column in kept) + 2 * (len(kept) - 1)
+        if width is None or needed <= width:
+            break
+        kept.remove(name)
+    return aligned([[line[name] for name in kept] for line in lines], left=(0, 1), outcomes=1)
+
+
+def _cells(row: RunRow) -> dict[str, str]:
+    return {
+        "run": one_line(row.run),
+        "outcome": one_line(row.outcome),
+        "steps": _number(row.steps),
+        "frames": _number(row.frames),
+        "tokens": _number(row.tokens),
+        "cost": "-" if row.cost_usd is None else f"${row.cost_usd:.4f}",
+        "seconds": "-" if row.wall_seconds is None else f"{row.wall_seconds:,.1f}",
+        "model": one_line(row.model) or "-",
+        "from": one_line(row.parent) or "-",
+    }
+
+
+def how_to_resume(rows: Sequence[RunRow]) -> str:
+    """How an interrupted run goes on: the newest is named; empty where none is."""
+    stopped = sorted(row.run for row in rows if row.outcome == INTERRUPTED)
+    return (
+        f"interrupted runs go on with stackmem resume, as: stackmem resume {one_line(stopped[-1])}" if stopped else ""
+    )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Annotated
 
 import typer
+
+from stackmem.cli.places import warn_of_plugins
+from stackmem.core.tools import tool_name
+from stackmem.errors import UsageError
+from stackmem.memory import STRATEGIES, open_strategy
 
 
 def command(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Say all there is to say of this one.")] = None,
 ) -> None:
     """List the memory strategies; of one, say what it shows the model, its parameters and tools."""
-    import sys
-
-    from stackmem.memory import STRATEGIES, open_strategy
-    from stackmem.tools.plugins import load_plugins
-
-    for warning in load_plugins():
-        typer.echo(warning, err=True)
-
+    warn_of_plugins()
     if name is not None:
         known = name.partition(":")[0]
         if known not in STRATEGIES:
@@ -43,10 +42,6 @@ def _row(name: str, doc: str) -> tuple[str, str]:
 
 
 def _tools(name: str) -> str:
-    from stackmem.core.tools import tool_name
-    from stackmem.errors import UsageError
-    from stackmem.memory import open_strategy
-
     try:
         return ", ".join(tool_name(tool) for tool in open_strategy(name).tools)
     except UsageError as error:

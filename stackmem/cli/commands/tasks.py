@@ -1,13 +1,19 @@
-"""``stackmem tasks``."""
+"""``stackmem tasks``: list the tasks there are, check them, and import those of other benchmarks."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import JsonArray, flag
+from stackmem.cli.screen.text import echo_json, readable
+from stackmem.formats.tasks import Imported, import_tasks
+from stackmem.run.task_check import check_task
+from stackmem.tasks.find import list_tasks
+from stackmem.tasks.reader import read_task
 
 app = typer.Typer(
     help="Show the tasks there are, check them, and import tasks of other benchmarks.", no_args_is_help=True
@@ -16,20 +22,13 @@ app = typer.Typer(
 
 @app.command("list")
 def list_command(
-    json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
+    json: JsonArray = False,
 ) -> None:
     """List the tasks that a bare name reaches."""
-    from pathlib import Path
-
-    from stackmem.tasks.find import list_tasks
-    from stackmem.tasks.reader import read_task
-
     found = [read_task(folder) for folder in list_tasks(Path.cwd())]
     if json:
-        import msgspec
-
         rows = [{"name": task.short_name, "folder": str(task.folder), "demo": task.demo is not None} for task in found]
-        typer.echo(msgspec.json.encode(rows).decode())
+        echo_json(rows)
         return
     for task in found:
         first = task.instruction.splitlines()[0].lstrip("# ")
@@ -42,14 +41,39 @@ def check_command(
     isolation: str | None = flag("isolation"),
 ) -> None:
     """Check that a task's solution passes, that doing nothing fails, and that its demo passes; each of them twice."""
-    from pathlib import Path
-
-    from stackmem.run.task_check import check_task
-    from stackmem.tasks.find import list_tasks
-
     wrong = 0
     for task in named or [str(folder) for folder in list_tasks(Path.cwd())]:
         for finding in check_task(task, isolation, Path.cwd()):
             wrong += not finding.right
             typer.echo(f"{'ok   ' if finding.right else 'WRONG'} {finding.task}: {finding.says}")
     sys.exit(1 if wrong else 0)
+
+
+@app.command("import", short_help="Make tasks of another benchmark's.")
+def import_command(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="exercism, harbor or swebench.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="An exercise or a task, a folder of them, or a file of records.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the tasks go.")] = Path("tasks"),
+    repo: Annotated[
+        Path | None, typer.Option("--repo", metavar="CLONE", help="swebench: a local clone of the repository.")
+    ] = None,
+    json: JsonArray = False,
+) -> None:
+    """Make task folders of another benchmark's tasks; exits with 1 where one of them cannot be had."""
+    rows = []
+    refused = 0
+    for found in import_tasks(kind, path, out, repo):
+        if isinstance(found, Imported):
+            rows.append({"name": found.name, "folder": str(found.folder), "notes": found.notes, "refused": ""})
+            lines = [f"{found.name}: {found.folder}", *(f"  note: {note}" for note in found.notes)]
+        else:
+            refused += 1
+            rows.append({"name": found.name, "folder": "", "notes": (), "refused": found.why})
+            lines = [f"{found.name}: not imported: {found.why}"]
+        if not json:
+            typer.echo(readable("\n".join(lines)))
+    if json:
+        echo_json(rows)
+    sys.exit(1 if refused else 0)

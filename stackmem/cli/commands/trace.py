@@ -1,103 +1,151 @@
-"""``stackmem trace``."""
+"""``stackmem trace``: look at a run's trace, measure it, and make other traces of it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
+from msgspec import UNSET
 
-from stackmem.cli.options import flag
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from stackmem.measure.moments import Moment
-
-RUN_HELP = "A run's folder, id, unique prefix of one, or 'last'."
+from stackmem.cli.options import Json, RunName, flag
+from stackmem.cli.places import run_folder
+from stackmem.cli.screen.columns import terminal_width
+from stackmem.cli.screen.text import echo_json, one_line, readable, say
+from stackmem.cli.screen.trace_tables import cache_lines, frame_tree, metric_table, step_table
+from stackmem.errors import TraceError
+from stackmem.kept.cache_bill import cache_bill, moments_of
+from stackmem.kept.recover import recover_run
+from stackmem.kept.redact import redact_run
+from stackmem.kept.run_list import name_of
+from stackmem.measure.frames import frames
+from stackmem.measure.metrics import measure
+from stackmem.measure.moments import Moment
+from stackmem.measure.timeline import timeline
+from stackmem.trace.lineage import begun_by, came_from
+from stackmem.trace.pack import pack
 
 app = typer.Typer(help="Look at a run's trace, and measure it.", no_args_is_help=True)
 
 
 @app.command("show", short_help="Show a run's frames as a tree, or its steps.")
 def show_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)],
+    run: RunName,
     steps: Annotated[bool, typer.Option("--steps", help="Show every step instead of every frame.")] = False,
     runs_dir: str | None = flag("runs_dir"),
-    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Show a run's frames as a tree, or its steps, with what each took and how it ended."""
-    from stackmem.cli.finding import run_folder
-    from stackmem.cli.screen import frame_tree, step_table
-    from stackmem.cli.screen.columns import terminal_width
-    from stackmem.kept.cache_bill import moments_of
-    from stackmem.kept.run_list import name_of
-    from stackmem.measure.frames import frames
-    from stackmem.measure.timeline import timeline
-    from stackmem.trace.lineage import came_from
-
     folder = run_folder(run, runs_dir)
     last: list[Moment] = []
-    seen = _noting_last(moments_of(folder), last)
-    by_step = tuple(timeline(seen)) if steps else ()
-    by_frame = () if steps else frames(seen)
+    run_moments = _note_last(moments_of(folder), last)
+    by_step = tuple(timeline(run_moments)) if steps else ()
+    by_frame = () if steps else frames(run_moments)
     if json:
-        import msgspec
-
-        told = {"steps": by_step} if steps else {"frames": by_frame}
+        rows = {"steps": by_step} if steps else {"frames": by_frame}
         head = {"run": name_of(folder), "outcome": last[0].after.outcome, "parent": came_from(folder)}
-        typer.echo(msgspec.json.encode(head | told).decode())
+        echo_json(head | rows)
         return
     width = terminal_width()
-    lines = step_table.table(by_step, width) if steps else frame_tree.tree(by_frame, width)
+    lines = step_table(by_step, width) if steps else frame_tree(by_frame, width)
     typer.echo("\n".join([_title(folder, last[0]), "", *lines]))
 
 
 @app.command("stats", short_help="Measure a run.")
 def stats_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)],
+    run: RunName,
     simulate: Annotated[
         str | None,
         typer.Option("--simulate", metavar="MODEL", help="Also say what a model's prompt cache would have done."),
     ] = None,
     runs_dir: str | None = flag("runs_dir"),
-    json: Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure a run: what it took, how it used its memory, and what it lost."""
-    from stackmem.cli.finding import run_folder
-    from stackmem.cli.screen import cache_text, metric_table
-    from stackmem.kept.cache_bill import cache_bill, moments_of
-    from stackmem.kept.run_list import name_of
-    from stackmem.measure.metrics import measure
-
     folder = run_folder(run, runs_dir)
     billed = cache_bill(folder, simulate) if simulate is not None else None
     last: list[Moment] = []
-    found = measure(_noting_last(moments_of(folder), last))
+    metrics = measure(_note_last(moments_of(folder), last))
     if json:
-        import msgspec
-
-        told = {"run": name_of(folder), "outcome": last[0].after.outcome, "metrics": found, "cache": billed}
-        typer.echo(msgspec.json.encode(told).decode())
+        head = {"run": name_of(folder), "outcome": last[0].after.outcome}
+        echo_json(head | {"metrics": metrics, "cache": billed})
         return
-    lines = [_title(folder, last[0]), "", *metric_table.table(found)]
-    typer.echo("\n".join([*lines, "", *cache_text.lines(billed)] if billed is not None else lines))
+    lines = [_title(folder, last[0]), "", *metric_table(metrics)]
+    typer.echo("\n".join([*lines, "", *cache_lines(billed)] if billed is not None else lines))
 
 
-def _noting_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:
+@app.command("pack", short_help="Write a run as one archive that needs nothing beside it.")
+def pack_command(
+    run: RunName,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Default: RUN.zip, here.")
+    ] = None,
+    runs_dir: str | None = flag("runs_dir"),
+    json: Json = False,
+) -> None:
+    """Write a run with its parents' records and all its files as one archive, which needs nothing beside it."""
+    folder = run_folder(run, runs_dir)
+    out = Path(os.path.expanduser(output)) if output is not None else Path.cwd() / f"{folder.resolve().name}.zip"  # noqa: PTH111 - a name like ~nobody is no error here
+    packed = pack(folder, out)
+    if packed.missing:
+        say(f"the history lacks {packed.missing:,} files or folders, as after a power cut; they are not in the archive")
+    if json:
+        echo_json(packed)
+        return
+    parents = f", {len(packed.parents)} parents' among them" if packed.parents else ""
+    typer.echo(
+        f"{readable(packed.file)}: {packed.records:,} records{parents}, {packed.objects:,} objects of its history, "
+        f"{packed.bytes / (1 << 20):,.1f} MiB"
+    )
+
+
+@app.command("recover", short_help="Save what is good of a broken run.")
+def recover_command(
+    run: RunName,
+    runs_dir: str | None = flag("runs_dir"),
+    json: Json = False,
+) -> None:
+    """Save the good beginning of a run whose trace is broken into a new run."""
+    found = recover_run(run_folder(run, runs_dir))
+    if json:
+        echo_json(found)
+        return
+    typer.echo(f"saved {found.records:,} records, up to step {found.step:,}, as {found.run}")
+    typer.echo(f"lost {found.lost_bytes:,} bytes: {found.why}")
+    typer.echo(f"it cannot be resumed: {found.not_resumable}" if found.not_resumable else "it can be resumed")
+
+
+@app.command("redact", short_help="Copy a run with secrets replaced.")
+def redact_command(
+    run: RunName,
+    pattern: Annotated[
+        list[str],
+        typer.Option("--pattern", metavar="REGEX", help="What is to be replaced; may be given several times."),
+    ],
+    runs_dir: str | None = flag("runs_dir"),
+    json: Json = False,
+) -> None:
+    """Copy a run with each match replaced by as many x; the copy can be verified, viewed and measured."""
+    made = redact_run(run_folder(run, runs_dir), pattern)
+    if json:
+        echo_json(made)
+        return
+    count = len(made.records)
+    typer.echo(f"{made.run} is a redacted copy of {made.of}: {count:,} {'record' if count == 1 else 'records'} changed")
+    typer.echo("its files and its patch are left out, and it cannot be resumed or forked")
+
+
+def _note_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:
     for moment in run:
         last[:] = [moment]
         yield moment
     if not last:
-        from stackmem.errors import TraceError
-
         raise TraceError("the trace holds no record; the run ended before its first one")
 
 
 def _title(folder: Path, last: Moment) -> str:
-    from stackmem.cli.screen.progress import one_line
-    from stackmem.kept.run_list import name_of
-
     state = last.after
     start = state.begun
     estimated = "; the model reported no tokens, they are estimated (~)" if state.usage.estimated else ""
@@ -109,19 +157,14 @@ def _title(folder: Path, last: Moment) -> str:
 
 def _origin(folder: Path, last: Moment) -> str:
     """The run that this one began from, on a line of its own."""
-    from msgspec import UNSET
-
-    from stackmem.cli.screen.progress import one_line
-    from stackmem.trace.lineage import begun_by
-
     fork, program = begun_by(folder), last.after.program
     if fork is not None:
         return f"\nforked from {one_line(fork.parent)} at record {fork.at:,}"
     if program is None or program.start.continued is UNSET:
         return ""
-    told = program.start.continued
-    changed = f"; read anew: {', '.join(map(one_line, told.changed))}" if told.changed else ""
+    edited = program.start.continued
+    changed = f"; read anew: {', '.join(map(one_line, edited.changed))}" if edited.changed else ""
     return (
-        f"\nwent on from {one_line(told.parent)} with an edited program: {told.answers:,} of {told.recorded:,} answers "
-        f"held{changed}"
+        f"\nwent on from {one_line(edited.parent)} with an edited program: {edited.answers:,} of {edited.recorded:,} "
+        f"answers held{changed}"
     )

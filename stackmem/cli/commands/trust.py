@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
+
+from stackmem.cli.places import absolute
+from stackmem.cli.screen.text import readable
+from stackmem.errors import UsageError
+from stackmem.settings.mcp_settings import read_servers
+from stackmem.settings.trust import SERVERS_FILE, trust
 
 
 def command(
@@ -13,16 +21,7 @@ def command(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Let the servers that a folder names run on this machine, as they are written there now."""
-    import os
-    import sys
-    from pathlib import Path
-
-    from stackmem.cli.screen.solving import readable
-    from stackmem.errors import UsageError
-    from stackmem.settings.mcp_settings import read_servers
-    from stackmem.settings.trust import SERVERS_FILE, trust
-
-    place = (Path.cwd() / Path(folder).expanduser()).resolve()
+    place = absolute(folder)
     if remove:
         trust(place, os.environ, trusted=False)
         typer.echo(f"{readable(str(place))} is trusted no more")

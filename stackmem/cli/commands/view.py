@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import RunName, flag
+from stackmem.cli.places import run_folder
+from stackmem.report.write import open_page, write_page
 
 
 def command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")],
+    run: RunName,
     other: Annotated[
         str | None, typer.Argument(metavar="[OTHER]", help="Another run, to show both from where they part.")
     ] = None,
@@ -22,9 +24,6 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Write a run, or two side by side, as one HTML file: frames, context, heap, cache, and every step."""
-    from stackmem.cli.finding import run_folder
-    from stackmem.report.write import open_page, write_page
-
     named = [run] if other is None else [run, other]
     path = write_page([run_folder(one, runs_dir) for one in named], output)
     typer.echo(f"wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")

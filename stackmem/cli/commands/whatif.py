@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import flag
+from stackmem.cli.options import JsonArray, flag
+from stackmem.cli.places import runs_folder, warn_of_plugins
+from stackmem.cli.screen.columns import aligned, terminal_width
+from stackmem.cli.screen.text import echo_json, one_line
+from stackmem.kept.whatif import Row, WhatIf, spelled_strategies, what_if
+from stackmem.measure.first_loss import FirstLoss
+
+_HEAD = (
+    "strategy", "peak", "mean", "read", "written", "uncached", "output", "bill", "ratio", "first loss", "lost", "gone",
+    "note",
+)  # fmt: skip
 
 
 def command(
@@ -27,26 +37,92 @@ def command(
         ),
     ] = None,
     runs_dir: str | None = flag("runs_dir"),
-    json: Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")] = False,
+    json: JsonArray = False,
 ) -> None:
     """Say what a recorded run would have held and cost under other strategies, its actions being the same."""
-    import msgspec
-
-    from stackmem.cli.finding import runs_folder
-    from stackmem.cli.screen.columns import terminal_width
-    from stackmem.cli.screen.whatif_table import lines, together
-    from stackmem.kept.whatif import spelled_strategies, what_if
-    from stackmem.tools.plugins import load_plugins
-
-    for warning in load_plugins():
-        typer.echo(warning, err=True)
+    warn_of_plugins()
     folder, wanted = runs_folder(runs_dir), spelled_strategies(strategies)
     found = []
     for place, named in enumerate(traces):
         found.append(what_if(named, folder, wanted, price, latency))
         if not json:
-            typer.echo("\n".join([*([""] if place else []), *lines(found[-1], terminal_width())]))
-    if len(found) > 1 and not json:
-        typer.echo("\n".join(["", *together(found, terminal_width())]))
+            typer.echo("\n".join([*([""] if place else []), *_lines(found[-1], terminal_width())]))
     if json:
-        typer.echo(msgspec.json.encode(found).decode())
+        echo_json(found)
+    elif len(found) > 1:
+        typer.echo("\n".join(["", *_together(found, terminal_width())]))
+
+
+def _lines(found: WhatIf, width: int | None) -> list[str]:
+    """A sentence for the run, a row for each strategy, and what the marks mean."""
+    whose = f"imported from {found.imported}, " if found.imported else ""
+    paced = "at the recorded times" if found.latency_seconds is None else f"{found.latency_seconds:g} s apart"
+    shown = [
+        one_line(f"{found.run}: {whose}{found.steps:,} steps, {found.frames:,} frames"),
+        one_line(f"prices and cache of {found.price}, tokens counted as {found.counted}"),
+        f"requests {paced}",
+    ]
+    rows = [_HEAD, *(_cells(row) for row in found.rows)]
+    shown += ["", *aligned(rows, (0, len(_HEAD) - 1), width=width)]
+    shown += ["", "* the strategy of the recording; ratio: its bill is 1"]
+    shown.append(
+        "lost: facts used later that were out of sight before; gone: those of them that nothing stored held either"
+    )
+    if any(row.outcome and row.outcome.estimated for row in found.rows):
+        shown.append("~ an estimate: nobody wrote the summaries, a bounded extract of the turns stands in for each")
+    return shown
+
+
+def _together(found: list[WhatIf], width: int | None) -> list[str]:
+    """A row for each strategy over several recordings; a ratio is of what both bills are known for."""
+    names = dict.fromkeys(row.strategy for one in found for row in one.rows)
+    rows = [("strategy", "recordings", "peak", "bill", "ratio", "with a loss", "")]
+    for name in names:
+        mine = [(one.rows[0].outcome, row.outcome) for one in found for row in one.rows if row.strategy == name]
+        known = [(base, own) for base, own in mine if own is not None]
+        if not known:
+            continue
+        about = "~" if any(own.estimated for _, own in known) else ""
+        pairs = [(base.usd, own.usd) for base, own in known if base and base.usd and own.usd is not None]
+        bill, base_bill = sum(own for _, own in pairs), sum(base for base, _ in pairs)
+        rows.append((
+            one_line(name),
+            f"{len(known):,}",
+            f"{about}{max(own.peak_tokens for _, own in known):,}",
+            f"{about}${bill:,.4f}" if pairs else "unknown",
+            f"{about}{bill / base_bill:.2f}" if pairs else "",
+            f"{sum(own.loss.step is not None for _, own in known):,}",
+            "",
+        ))  # fmt: skip
+    head = f"{len(found):,} recordings together; ratio: to the bills of their own strategies"
+    return [head, "", *aligned(rows, (0, len(rows[0]) - 1), width=width)]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    name = one_line(row.strategy) + (" *" if row.recorded else "")
+    found = row.outcome
+    if found is None:
+        return (name, *[""] * (len(_HEAD) - 2), one_line(row.note))
+    usage, about = found.usage, "~" if found.estimated else ""
+    notes = [row.note] if row.note else []
+    if found.summaries:
+        notes.insert(0, f"{found.summaries} {'summary' if found.summaries == 1 else 'summaries'}")
+    if found.too_long_from is not None:
+        notes.insert(0, f"longer than the window from step {found.too_long_from}")
+    written = usage.cache_write_5m + usage.cache_write_1h
+    return (
+        name,
+        *(f"{about}{tokens:,.0f}" for tokens in (found.peak_tokens, found.mean_tokens)),
+        *(f"{about}{tokens:,}" for tokens in (usage.cache_read, written, usage.uncached, usage.output)),
+        "unknown" if found.usd is None else f"{about}${found.usd:,.4f}",
+        "" if row.ratio is None else f"{about}{row.ratio:.2f}",
+        *_loss(found.loss),
+        one_line("; ".join(notes)),
+    )
+
+
+def _loss(loss: FirstLoss) -> tuple[str, str, str]:
+    if not loss.facts:
+        return "no facts", "", ""
+    first = "none" if loss.step is None else f"step {loss.step:,}"
+    return first, f"{loss.lost:,} of {loss.facts:,}", f"{loss.gone:,}"

@@ -15,6 +15,8 @@ from stackmem.bench.plan import BenchPlan
 from stackmem.bench.runner import BenchProgress
 from stackmem.bench.trial import Row
 
+from .text import plain
+
 if TYPE_CHECKING:
     from rich.live import Live
 
@@ -86,7 +88,7 @@ def strategy_lines(rows: Iterable[Row], strategies: Sequence[str]) -> list[str]:
     """A table of means as plain lines, in the order of ``strategies`` and not in that in which trials ended."""
     place = {name: at for at, name in enumerate(strategies)}
     ordered = sorted(rows, key=lambda row: place.get(row["strategy"], len(place)))
-    table = [HEADS, *((_plain(name), *sums.cells) for name, sums in sums_of(ordered).items())]
+    table = [HEADS, *((plain(name), *sums.cells) for name, sums in sums_of(ordered).items())]
     widths = [max(len(line[at]) for line in table) for at in range(len(HEADS))]
     return [
         f"{line[0]:<{widths[0]}}" + "".join(f"  {cell:>{widths[at]}}" for at, cell in enumerate(line[1:], 1))
@@ -153,7 +155,7 @@ class PlainBench:
             return
         self._counted.add(told.row)
         if told.row["outcome"] == "error":
-            self._say(f"error in {_plain(told.row['id'])}: {_plain(str(told.row['error']))[:200]}")
+            self._say(f"error in {plain(told.row['id'])}: {plain(str(told.row['error']))[:200]}")
         now = time.monotonic()
         if now - self._said >= _LINE_SECONDS or self._counted.done == self._counted.total:
             self._said = now
@@ -192,12 +194,12 @@ class LiveBench:
         if told.row is not None:
             self._counted.add(told.row)
             if told.row["outcome"] == "error":
-                self._console.print(Text(f"error in {_plain(told.row['id'])}: {_plain(str(told.row['error']))[:200]}"))
+                self._console.print(Text(f"error in {plain(told.row['id'])}: {plain(str(told.row['error']))[:200]}"))
         table = Table(box=None, pad_edge=False)
         for head in HEADS:
             table.add_column(head, justify="left" if head == "strategy" else "right")
         for name, sums in shown(self._counted.sums).items():
-            table.add_row(Text(_plain(name)), *sums.cells)
+            table.add_row(Text(plain(name)), *sums.cells)
         self._live.update(Group(table, Text(self._counted.line(told), style="bold")))
 
     def __enter__(self) -> Self:
@@ -212,7 +214,3 @@ def open_bench_screen(*, quiet: bool) -> BenchScreen:
     if quiet or not sys.stderr.isatty():
         return PlainBench(quiet=quiet)
     return LiveBench()
-
-
-def _plain(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)

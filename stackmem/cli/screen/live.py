@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from stackmem.core.facts import Event
 from stackmem.core.state import State
+from stackmem.errors import TraceError
+from stackmem.run.request import read_request
 
 from .progress import Progress, status
 
@@ -77,6 +80,14 @@ def open_screen(*, quiet: bool, asks: bool) -> Screen:
     if quiet or asks or not sys.stderr.isatty():
         return PlainScreen(quiet=quiet)
     return LiveScreen()
+
+
+def is_played_by_person(run_dir: Path, model: str | None = None) -> bool:
+    """Whether a person is the model of a run that goes on, and needs the screen for herself."""
+    try:
+        return (model or read_request(run_dir).flags.get("model")) == "human"
+    except TraceError:  # said by what needs it more
+        return False
 
 
 def stop_at_once(code: int) -> None:

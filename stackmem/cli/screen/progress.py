@@ -28,7 +28,8 @@ from stackmem.core.messages import ToolCall
 from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import State
 
-_SHOWN = 100
+from .text import one_line
+
 _LINES_OF_CHECKS = 10
 
 
@@ -37,7 +38,7 @@ class Progress(Struct):
 
     Attributes:
         depth: Depth of the frame in which the step began.
-        step: The step being told.
+        step: The step that the lines are about.
         call: Its call, as far as a line has room.
 
     """
@@ -60,9 +61,9 @@ class Progress(Struct):
                 self.call = "; ".join(calls) or "no call"
                 return []
             case ModelFailed():
-                told = f"the provider failed: {event.kind}: {one_line(event.detail)}"
+                line = f"the provider failed: {event.kind}: {one_line(event.detail)}"
                 again = after_failure(state) is None
-                return [self._line(told, f"next wait {wait_seconds(state.failures):g} s" if again else "")]
+                return [self._line(line, f"next wait {wait_seconds(state.failures):g} s" if again else "")]
             case ToolReturned():
                 ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"
                 last = event.text.strip().rsplit("\n", 1)[-1] if event.failed else ""
@@ -73,8 +74,8 @@ class Progress(Struct):
                     f"{'':>4}  {'  ' * self.depth}  R0 {one_line(event.intent)}",
                 ]
             case FramePopped():
-                told = f"forced: {event.forced}" if event.forced else event.verified and f"verified: {event.verified}"
-                return [self._line(self.call, told)]
+                line = f"forced: {event.forced}" if event.forced else event.verified and f"verified: {event.verified}"
+                return [self._line(self.call, line)]
             case ContextCompacted():
                 return [self._line(f"compacted up to step {event.up_to_step}", f"{len(event.text):,} chars")]
             case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed() | CallAnswered():
@@ -118,10 +119,3 @@ def _call(call: ToolCall) -> str:
 def _last_lines(text: str) -> list[str]:
     """What the checks printed last, to say why they are not content."""
     return [f"      {one_line(line)}" for line in text.rstrip().splitlines()[-_LINES_OF_CHECKS:]]
-
-
-def one_line(text: str) -> str:
-    """Hostile text as one short line that can only be read."""
-    plain = "".join(char if char.isprintable() else " " for char in text[: 4 * _SHOWN])
-    short = " ".join(plain.split())
-    return short if len(short) <= _SHOWN else short[: _SHOWN - 1] + "…"

@@ -10,7 +10,7 @@ import msgspec
 from stackmem.core.facts import Event
 from stackmem.trace.step_view import ShownFrame, ShownPart, StepView
 
-from .progress import one_line
+from .text import one_line
 
 
 def step_text(view: StepView) -> str:
@@ -38,16 +38,16 @@ def _lines(view: StepView) -> Iterator[str]:
     for event in view.followed:
         yield from _event(event)
     yield "\nREGISTERS"
-    for shown in view.stack:
-        yield from _registers(shown)
+    for each in view.stack:
+        yield from _registers(each)
     if not view.stack:
         yield "no frame is left"
     yield f"\nHEAP: {len(view.heap)} chunks, {view.heap_chars:,} characters"
     for chunk in view.heap:
-        told = [f"{len(chunk.content):,} chars", f"written step {chunk.written}"]
-        told.append("never read" if chunk.read is None else f"read step {chunk.read}")
-        told += [f"source {chunk.source}"] * bool(chunk.source) + ["STALE"] * chunk.stale
-        yield f"-- {chunk.name} ({', '.join(told)}) {chunk.description}".rstrip()
+        notes = [f"{len(chunk.content):,} chars", f"written step {chunk.written}"]
+        notes.append("never read" if chunk.read is None else f"read step {chunk.read}")
+        notes += [f"source {chunk.source}"] * bool(chunk.source) + ["STALE"] * chunk.stale
+        yield f"-- {chunk.name} ({', '.join(notes)}) {chunk.description}".rstrip()
         yield chunk.content
     yield f"\nFILES CHANGED: {view.files_missing or len(view.files)}"
     for file in view.files:

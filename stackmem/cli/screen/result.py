@@ -1,56 +1,25 @@
-"""What ``solve`` prints, before, while and after."""
+"""What a run works on, said before it begins; and what it came to."""
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import typer
 
 from stackmem.errors import UsageError
-from stackmem.run.prepare import Prepared, prepare
+from stackmem.run.limits import MORE
+from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
 from stackmem.run.run_folder import PATCH, RESULT
-from stackmem.run.solve import solve
-from stackmem.tools.mcp_servers import own_servers
 
-from .live import open_screen, stop_at_once
+from .text import readable, say
 
 _GIB = 1 << 30
 _PATCH_SHOWN_BYTES = 60_000
 _PATHS_SHOWN = 40
-
-
-def solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, as_json: bool, quiet: bool) -> None:
-    """Solve, show, and exit with the run's code.
-
-    Raises:
-        StackmemError: As ``solve`` does.
-
-    """
-    with own_servers(os.environ, Path.cwd()) as warnings:
-        for warning in warnings:
-            say(warning)
-        _solve_and_show(subject, text, flags, as_json=as_json, quiet=quiet)
-
-
-def _solve_and_show(subject: str, text: str | None, flags: dict[str, object], *, as_json: bool, quiet: bool) -> None:
-    prepared = prepare(subject, text, flags, os.environ, Path.cwd())
-    for warning in prepared.warnings:
-        say(warning)
-    ask_about_size(prepared, as_json=as_json)
-    with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
-        result = solve(prepared, os.environ, screen, stop_at_once)
-    if result.failure:
-        say(f"stackmem: {readable(result.failure)}")
-    if as_json:
-        typer.echo(msgspec.json.encode(result).decode())
-    else:
-        show_result(result, folder=prepared.subject.folder is not None, checked=prepared.checked)
-    sys.exit(result.exit_code)
 
 
 def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
@@ -71,6 +40,17 @@ def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
         )
 
 
+def say_missing(paths: Sequence[str]) -> None:
+    """Says which dependency folders a workspace that was made again is without."""
+    if paths:
+        say(f"the workspace is without {', '.join(map(readable, paths))}: they are in no place any more")
+
+
+def left_out_of_comparison(kinds: Sequence[str]) -> str:
+    """The note on what differs between two runs and was not compared."""
+    return f"left out of the comparison, where they differ: {', '.join(kinds)}"
+
+
 def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
     cost = f"${result.cost_usd:.4f}" if result.cost_usd is not None else "cost unknown"
     tokens = f"{result.usage.total:,} tokens{' (estimated)' if result.usage.estimated else ''}"
@@ -87,13 +67,9 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
         typer.echo(f"warning: replies of steps {result.steps_with_secrets} hold a secret of your environment")
     typer.echo(f"run: {readable(result.run_dir)}")
     if result.ending not in ("popped", "stalled"):
-        more = {
-            "limit:steps": " --max-steps +50",
-            "limit:tokens": " --max-tokens +100_000",
-            "limit:usd": " --max-usd +1",
-        }
-        more["limit:seconds"] = " --max-seconds +600"
-        typer.echo(f"go on with: stackmem resume {result.run}{more.get(result.ending, '')}")
+        field = result.ending.removeprefix("limit:")
+        more = f" --max-{field} {MORE[field]}" if field in MORE else ""
+        typer.echo(f"go on with: stackmem resume {result.run}{more}")
     if folder:
         show_patch(result)
 
@@ -121,18 +97,3 @@ def show_patch(result: RunResult) -> None:
         typer.echo(f"applied to {result.applied_to}")
     else:
         typer.echo(f"apply it with: stackmem apply {result.run}")
-
-
-def readable(text: str) -> str:
-    """Text of a model or a tool that can do nothing to a terminal."""
-    if text.isprintable():  # nearly every line, and ten times as quick
-        return text
-    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
-
-
-def say(text: str) -> None:
-    """A line on stderr, which nobody need read; written directly, as a long program says a hundred thousand."""
-    with suppress(OSError):
-        if sys.stderr is not None:
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()

@@ -1,0 +1,139 @@
+"""A program's run on the screen: what it says on stdout, what happens on stderr, its questions, and what it came to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from stackmem.core.facts import Event, RunStarted
+from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said
+from stackmem.core.state import State
+from stackmem.errors import TraceError
+from stackmem.languages.frame.values import as_text
+from stackmem.languages.language import Announcer
+from stackmem.run.open import Person
+from stackmem.run.programs.inputs import read_answers
+from stackmem.run.programs.run import ProgramResult
+from stackmem.run.request import read_request
+from stackmem.trace.languages import open_language
+
+from .live import stop_at_once
+from .progress import Progress
+from .result import show_patch
+from .text import echo_json, readable, say
+
+FOLDED_LINES = 40
+
+
+class ProgramScreen:
+    """Told of everything that happens in a program.
+
+    Attributes:
+        halt_shown: Whether a halt's report was printed.
+
+    """
+
+    def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool) -> None:
+        self._announcer = announcer
+        self._progress = Progress()
+        self._folds = not full and sys.stdout is not None and sys.stdout.isatty()
+        self._as_json = as_json
+        self.quiet = quiet
+        self.halt_shown = False
+
+    def __call__(self, happening: object) -> None:
+        if isinstance(happening, Said):
+            if not self._as_json:
+                with suppress(OSError):
+                    typer.echo(readable(happening.text))
+        elif isinstance(happening, ProgramHalted):
+            self.halt_shown = True
+            with suppress(OSError):
+                typer.echo(readable(happening.report), err=self._as_json)
+        if not self.quiet:
+            for text in self._announcer(happening):
+                say(self._folded(readable(text)))
+
+    def observe(self, event: Event, state: State) -> None:
+        """The agent's own steps, in the frames that the program hands to it."""
+        if self.quiet or isinstance(event, ProgramEvent | RunStarted):
+            return
+        if state.stack and (state.running.program != "steps" or state.program is None):
+            for line in self._progress.lines(event, state):
+                say(line)
+
+    def _folded(self, text: str) -> str:
+        lines = text.split("\n")
+        if not self._folds or len(lines) <= FOLDED_LINES:
+            return text
+        half = FOLDED_LINES // 2
+        left_out = len(lines) - 2 * half
+        return "\n".join([*lines[:half], f"[... {left_out:,} lines folded; --full shows them ...]", *lines[-half:]])
+
+
+class Answers:
+    """Answers a program's questions: what was given first, then at the terminal."""
+
+    def __init__(self, given: Iterable[str], *, interactive: bool) -> None:
+        self._given = list(given)
+        self._interactive = interactive
+
+    def __call__(self, question: str) -> str | None:
+        if self._given:
+            return self._given.pop(0)
+        if not self._interactive or not sys.stdin.isatty():
+            return None
+        with suppress(EOFError, typer.Abort):
+            # The default lets an empty line be an answer: what need not be answered is left out by it.
+            answer = typer.prompt(readable(question), default="", show_default=False, err=True, prompt_suffix="\n> ")
+            return str(answer)
+        return None
+
+
+def screen_of_kept(
+    run_dir: Path, given: Iterable[str], answers: str | None, *, as_json: bool, quiet: bool
+) -> tuple[ProgramScreen, Person] | None:
+    """The screen and the person of a program's run that is taken up again; None where it is no program's."""
+    try:
+        program = read_request(run_dir).program
+    except TraceError:  # said by what needs it more
+        return None
+    if program is None:
+        return None
+    screen = ProgramScreen(open_language(program.language).announcer(), quiet=quiet, full=False, as_json=as_json)
+    replies = Answers([*given, *read_answers(answers, Path.cwd())], interactive=program.interactive)
+    return screen, Person(replies, screen, screen.observe, stop_at_once)
+
+
+def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool) -> NoReturn:
+    """What the run came to, and exit with its code."""
+    run = result.run
+    if run.failure:
+        say(f"stackmem: {readable(run.failure)}")
+    if as_json:
+        summary = {
+            "outcome": run.outcome, "value": result.value, "said": result.said, "run": run.run, "usage": run.usage,
+            "result": run.result, "run_dir": run.run_dir, "steps": run.steps, "cost_usd": run.cost_usd,
+        }  # fmt: skip
+        echo_json(summary)
+        sys.exit(run.exit_code)
+    if run.outcome == "finished" and result.value is not None:
+        typer.echo(readable(as_text(result.value)))
+    elif run.outcome == "halted":
+        if not screen.halt_shown:
+            typer.echo(readable(run.result))
+    elif run.outcome == "input_needed":
+        say(f"input is needed: {readable(run.result)}; answer with stackmem resume {run.run} --say TEXT")
+    if not screen.quiet:
+        cost = f"${run.cost_usd:.4f}" if run.cost_usd is not None else "cost unknown"
+        say(f"{run.outcome}, {run.steps} model replies, {cost}, {run.wall_seconds:.1f} s; run: {readable(run.run_dir)}")
+        if run.ending != "popped":
+            say(f"go on with: stackmem resume {run.run}")
+    if run.changed or run.not_kept:
+        show_patch(run)
+    sys.exit(run.exit_code)

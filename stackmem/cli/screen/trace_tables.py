@@ -1,0 +1,119 @@
+"""What ``stackmem trace`` shows of a run, as lines: its frames, its steps, its metrics, and a bill of the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from stackmem.kept.cache_bill import CacheBill
+from stackmem.measure.fold import Value
+from stackmem.measure.frames import FrameRow
+from stackmem.measure.metrics import METRICS
+from stackmem.measure.timeline import Step
+
+from .columns import aligned
+from .text import one_line
+
+_FRAME_HEADINGS = ("frame", "steps", "own", "peak context", "tokens", "cost", "seconds", "outcome")
+_STEP_HEADINGS = ("step", "frame", "context", "output", "cost", "seconds", "heap", "outcome")
+
+
+def frame_tree(rows: tuple[FrameRow, ...], width: int | None = None) -> list[str]:
+    """One line for each frame under a line of headings."""
+    cells = [_FRAME_HEADINGS, *(_frame_cells(row, lead) for row, lead in _with_branches(rows))]
+    return aligned(cells, left=(0,), outcomes=len(_FRAME_HEADINGS) - 1, width=width)
+
+
+def _frame_cells(row: FrameRow, lead: str) -> tuple[str, ...]:
+    verified = f" ({one_line(row.verified)})" if row.verified else ""
+    outcome = f"{one_line(row.outcome)}{verified}"
+    return (
+        lead + one_line(row.name),
+        f"{row.first_step}-{row.last_step}" if row.last_step >= row.first_step else "-",
+        f"{row.steps:,}",
+        f"{row.peak_context_tokens:,}",
+        ("~" if row.usage.estimated else "") + f"{row.usage.total:,}",
+        "unknown" if row.usd is None else f"${row.usd:.4f}",
+        f"{row.seconds:,.1f}",
+        f"{outcome}: {one_line(row.result)}" if row.result else outcome,
+    )
+
+
+def _with_branches(rows: tuple[FrameRow, ...]) -> Iterator[tuple[FrameRow, str]]:
+    """Each frame after its parent, with the branches that lead to it."""
+    below: dict[str, list[FrameRow]] = {}
+    for row in rows:
+        below.setdefault(row.parent, []).append(row)
+    waiting = [(row, "", "") for row in reversed(below.get("", []))]
+    while waiting:
+        row, lead, trunk = waiting.pop()
+        yield row, lead
+        children = below.get(row.id, [])
+        last = len(children) - 1
+        waiting += [
+            (child, f"{trunk}{'└─ ' if place == last else '├─ '}", f"{trunk}{'   ' if place == last else '│  '}")
+            for place, child in reversed(list(enumerate(children)))
+        ]
+
+
+def step_table(steps: Iterable[Step], width: int | None = None) -> list[str]:
+    """One line for each step under a line of headings; the frame's name is indented by its depth."""
+    return aligned([_STEP_HEADINGS, *map(_step_cells, steps)], left=(1,), outcomes=len(_STEP_HEADINGS) - 1, width=width)
+
+
+def _step_cells(step: Step) -> tuple[str, ...]:
+    call = " ".join(filter(None, (one_line(step.tool)[:30], one_line(step.about)))) or "no call"
+    detail = f" ({one_line(step.detail)})" if step.detail else ""
+    guessed = "~" if step.usage.estimated else ""
+    return (
+        f"{step.step:,}",
+        "  " * step.depth + one_line(step.name),
+        f"{guessed}{step.context_tokens:,}",
+        f"{guessed}{step.usage.output:,}",
+        "unknown" if step.usd is None else f"${step.usd:.4f}",
+        f"{step.model_seconds + step.tools_seconds + step.harness_seconds:,.1f}",
+        f"{step.heap_chars:,}",
+        f"{step.outcome}{detail}: {call}",
+    )
+
+
+def metric_table(found: Mapping[str, Value]) -> list[str]:
+    """One line for each metric: its name, its value, and its unit where neither of them tells it."""
+    rows = []
+    for name, metric in METRICS.items():
+        said = name.endswith(("_tokens", "_seconds", "_usd")) or name == metric.unit
+        rows.append((name, _metric_text(found[name], metric.unit), "" if said else metric.unit))
+    return aligned(rows, left=(0,))
+
+
+def _metric_text(value: Value, unit: str) -> str:
+    if value is None:
+        return "unknown" if unit == "USD" else "-"
+    if unit == "USD":
+        return f"{value:,.4f}"
+    if unit.startswith("share"):
+        return f"{value:.1%}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def cache_lines(found: CacheBill) -> list[str]:
+    """The tokens by class, the cost, and how often the prefix broke and why."""
+    usage, bill = found.bill.usage, found.bill
+    shown = [
+        f"under the cache of {found.model}, which keeps prefixes of {found.minimum_tokens:,} tokens and more; "
+        f"tokens counted as {found.counted}",
+        f"  read {usage.cache_read:,}, written {usage.cache_write_5m:,} for 5 minutes and {usage.cache_write_1h:,} "
+        f"for 1 hour, uncached {usage.uncached:,}, output {usage.output:,}",
+    ]
+    if bill.usd is None or bill.usd_without_cache is None:
+        shown.append("  cost unknown: the table has no price of this model")
+    else:
+        shown.append(f"  cost ${bill.usd:,.4f}; without a cache ${bill.usd_without_cache:,.4f}")
+    if bill.not_sent:
+        shown.append(
+            f"  {bill.not_sent:,} of {bill.requests:,} prompts are not those that were sent: the run was imported, "
+            "or made under other rules"
+        )
+    whole = bill.requests - sum(bill.broken.values())
+    shown.append(f"  {whole:,} of {bill.requests:,} requests went on from where their conversation had ended")
+    shown += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda one: -one[1])]
+    return shown
