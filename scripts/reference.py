@@ -17,19 +17,14 @@ from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import Ending, Event, FailureKind, Redaction, Stop
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.pricing import Price
-from stackmem.core.program_facts import Continued
-from stackmem.core.requests import Effect
+from stackmem.core.program_facts import Continued, ProgramEvent
+from stackmem.core.requests import ANSWERS, GIVEN, Effect
 from stackmem.core.tool_schemas import parameters, spec
 from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
 from stackmem.trace.record import Record
 
 DOCS = Path(__file__).parents[1] / "docs"
-_FROM = dict.fromkeys(
-    ("FramePushed", "FramePopped", "ChunkAllocated", "ChunkRead", "ChunkWritten", "ChunkFreed", "CallRejected",
-     "ReplyNudged", "NoticeGiven"), "the rules",
-) | {"RunEnded": "the rules, or outside"}  # fmt: skip
-
 _MORE = {
     "event": "The fact.",
     "task_name": "As `--json` prints it.",
@@ -102,11 +97,22 @@ def events() -> str:
 
 def event_list() -> str:
     """Every event with one sentence, and where it comes from."""
-    rows = ["| event | from | says |", "|---|---|---|"]
-    for kind in get_args(Event):
-        place = _FROM.get(kind.__name__, "outside")
-        rows.append(f"| [`{kind.__name__}`](trace.md#{kind.__name__.lower()}) | {place} | {summary(kind)} |")
-    return "\n".join(rows)
+    rows = [
+        f"| [`{kind.__name__}`](trace.md#{kind.__name__.lower()}) | {_source(kind)} | {summary(kind)} |"
+        for kind in get_args(Event)
+    ]
+    return "\n".join(["| event | from | says |", "|---|---|---|", *rows])
+
+
+def _source(kind: type) -> str:
+    """Where a fact comes from: it is given, answers an effect, or is derived; a derived one is checked in replay."""
+    if kind in GIVEN or any(kind in facts for facts in ANSWERS.values()):
+        return "outside"
+    if kind in get_args(ProgramEvent):
+        return "the program, run again"
+    names = [field.name for field in fields(kind)]
+    more = ", or the program, run again" if "program" in names else ", or outside" if "ending" in names else ""
+    return f"the rules{more}"
 
 
 def effect_list() -> str:

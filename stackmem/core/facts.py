@@ -1,8 +1,8 @@
 """The facts of a run, in the past tense. A trace is a list of them; the state is a fold over them.
 
-From outside: ``RunStarted RunResumed RunForked ModelReplied ModelFailed ContextCompacted ToolReturned VerifyReturned
-SourcesDigested ClockRead ChecksReturned``, and ``RunEnded`` when a person or a broken sandbox ends a run.
-Derived by the rules, and checked against them in replay: all others.
+From outside come what a run is given and what answers an effect (``GIVEN`` and ``ANSWERS`` in ``requests.py``), and
+``RunEnded`` when a person or a broken sandbox ends a run. The others are derived, by the rules or by the program, which
+runs again, and checked in replay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The facts of a program's run; the others, of its frames, calls and checks, are those of every run.
 
-From outside, recorded whole: ``ToolAnswered SourceLoaded UserAnswered Waited``, and ``ModelReplied`` and
-``ModelFailed`` for a completion. Derived by the interpreter, and checked against it in replay: all others.
+What answers an effect is recorded whole; the others are derived by the interpreter, and checked against it in replay.
 """
 
 from __future__ import annotations

@@ -14,12 +14,15 @@ from .facts import (
     Event,
     ModelFailed,
     ModelReplied,
+    RunForked,
+    RunResumed,
+    RunStarted,
     SourcesDigested,
     ToolReturned,
     VerifyReturned,
 )
 from .messages import View
-from .program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
+from .program_facts import ProgramStarted, SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .tools import WorkspaceCall
 
 
@@ -192,6 +195,9 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
     Parallel: (ModelReplied, ModelFailed, ToolAnswered, SourceLoaded),
 }
 """Which facts answer which effect. ``perform`` gives them, replay and resume look for them."""
+
+GIVEN = (RunStarted, RunResumed, RunForked, ProgramStarted)
+"""What a run is given: facts that nothing before them says. With the answers, they are what comes from outside."""
 
 STOPS: tuple[Ending, ...] = ("interrupted", "workspace_error", "input_needed")
 """How a run ends from outside, in place of an effect's answer; a program's run also between two of its facts."""
