@@ -15,13 +15,14 @@ Source: Anthropic's cost guide, where pruning at task boundaries saved 39 % and 
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolCall, ToolResult
 
-from .mask import masked
-from .shared.linear import Cut, Exchange, Linear, OneConversation, freed
+from .shared.linear import Cut, Exchange, Linear, OneConversation, Rules, freed, one_line
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 
@@ -30,51 +31,37 @@ class Work(Struct, frozen=True):
     """What is known of the work so far, after some exchange.
 
     Attributes:
+        steps: Exchanges without an end after which any command that succeeds is one.
         ended: Whether a piece of work ended with that exchange.
         since: Exchanges since the last end before it.
         changed: Whether a file was written since.
 
     """
 
+    steps: int
     ended: bool = False
     since: int = 0
     changed: bool = False
 
 
-class Boundary(Struct, frozen=True):
-    """Attributes:
-    chars: A result longer than this is large.
-    keep: The newest results, which stay.
-    steps: Steps without a boundary after which any successful command is one.
-    """
+def _cut(keep: int, steps: int, conversation: Linear) -> Cut:
+    past, border = conversation.past, conversation.cut.short
+    end = len(past) - keep
+    if end <= border or not past.fold(_after, Work(steps), steps).ended:
+        return conversation.cut
+    saved = [freed(conversation, number) for number in range(border, end)]
+    first = next((number for number, freed_chars in enumerate(saved, border) if freed_chars), end)
+    written = sum(exchange.chars for exchange in past[first:]) - sum(saved)
+    return Cut(0, end) if sum(saved) >= written else conversation.cut
 
-    chars: int = 1_000
-    keep: int = 3
-    steps: int = 20
 
-    def cut(self, conversation: Linear) -> Cut:
-        past, border = conversation.past, conversation.cut.short
-        end = len(past) - self.keep
-        if end <= border or not past.fold(self.worked, Work(), self.steps).ended:
-            return conversation.cut
-        saved = [freed(conversation, number) for number in range(border, end)]
-        first = next((number for number, chars in enumerate(saved, border) if chars), end)
-        written = sum(exchange.chars for exchange in past[first:]) - sum(saved)
-        return Cut(0, end) if sum(saved) >= written else conversation.cut
-
-    def head(self, conversation: Linear) -> str:
-        return ""
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return masked(result, "pruned") if len(result.text) > self.chars else result
-
-    def worked(self, work: Work, exchange: Exchange) -> Work:
-        """What is known of the work after one more exchange."""
-        before = Work() if work.ended else work
-        since = before.since + 1
-        changed = before.changed or _succeeded(exchange, "write_file")
-        ended = _succeeded(exchange, "run_command") and (changed or since >= self.steps)
-        return replace(before, ended=ended, since=since, changed=changed)
+def _after(work: Work, exchange: Exchange) -> Work:
+    """What is known of the work after one more exchange."""
+    before = Work(work.steps) if work.ended else work
+    since = before.since + 1
+    changed = before.changed or _succeeded(exchange, "write_file")
+    ended = _succeeded(exchange, "run_command") and (changed or since >= work.steps)
+    return replace(before, ended=ended, since=since, changed=changed)
 
 
 def _succeeded(exchange: Exchange, tool: str) -> bool:
@@ -82,6 +69,11 @@ def _succeeded(exchange: Exchange, tool: str) -> bool:
     return called and not any(isinstance(part, ToolResult) and part.failed for part in exchange.told.parts)
 
 
+def _prune(chars: int, result: ToolResult, step: int) -> ToolResult:
+    return one_line("pruned", result, step) if len(result.text) > chars else result
+
+
 def boundary(parameters: str) -> OneConversation:
     chosen = parse("boundary", parameters, (Count("chars", 1_000), Count("keep", 3), Count("steps", 20)))
-    return OneConversation(chosen.name, Boundary(chosen.counts["chars"], chosen.counts["keep"], chosen.counts["steps"]))
+    chars, keep, steps = chosen.counts.values()
+    return OneConversation(chosen.name, Rules(partial(_cut, keep, steps), shorten=partial(_prune, chars)))

@@ -12,42 +12,29 @@ Tokens are estimated: characters / 2.5, of the whole prompt.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from functools import partial
 
-from stackmem.core.messages import ToolResult
-
-from .mask import masked
-from .shared.linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation, freed
+from .shared.linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation, Rules, freed, one_line
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 
 _AT_LEAST = 10  # the part of the trigger that a clearing frees: one tenth
 
 
-class Clear(Struct, frozen=True):
-    """Attributes:
-    trigger: Tokens of the whole prompt at which results are cleared.
-    keep: The newest results, which stay.
-    """
+def cleared(trigger: int, keep: int) -> Rules:
+    """All results but the last ``keep`` are a line each, once the whole prompt has ``trigger`` tokens."""
+    return Rules(partial(_cut, trigger, keep), shorten=partial(one_line, "cleared"))
 
-    trigger: int = 100_000
-    keep: int = 3
 
-    def cut(self, conversation: Linear) -> Cut:
-        short = len(conversation.past) - self.keep
-        if conversation.tokens < self.trigger or short <= conversation.cut.short:
-            return conversation.cut
-        saved = sum(freed(conversation, number) for number in range(conversation.cut.short, short))
-        worth = saved * _AT_LEAST >= self.trigger * CHARS_PER_TOKEN
-        return Cut(0, short) if worth else conversation.cut
-
-    def head(self, conversation: Linear) -> str:
-        return ""
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return masked(result, "cleared")
+def _cut(trigger: int, keep: int, conversation: Linear) -> Cut:
+    short = len(conversation.past) - keep
+    if conversation.tokens < trigger or short <= conversation.cut.short:
+        return conversation.cut
+    saved = sum(freed(conversation, number) for number in range(conversation.cut.short, short))
+    worth = saved * _AT_LEAST >= trigger * CHARS_PER_TOKEN
+    return Cut(0, short) if worth else conversation.cut
 
 
 def clear(parameters: str) -> OneConversation:
     chosen = parse("clear", parameters, (Count("tokens", 100_000), Count("keep", 3)))
-    return OneConversation(chosen.name, Clear(chosen.counts["tokens"], chosen.counts["keep"]))
+    return OneConversation(chosen.name, cleared(*chosen.counts.values()))

@@ -10,48 +10,28 @@ Source: the loop agent, whose observations are compacted behind an index and res
 
 from __future__ import annotations
 
-from msgspec import Struct
+from functools import partial
+
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
 from stackmem.core.text import shortened
 from stackmem.core.tools import Expand
 
-from .shared.linear import Cut, Linear, OneConversation
+from .shared.linear import OneConversation, Rules, newest_whole
 from .shared.offers import ONE_FRAME
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 
 
-class Expandable(Struct, frozen=True):
-    """Attributes:
-    chars: Characters that stay of an old result.
-    keep: Results that are whole at least.
-    poll: Steps between two shortenings.
-    """
-
-    chars: int = 200
-    keep: int = 5
-    poll: int = 5
-
-    def cut(self, conversation: Linear) -> Cut:
-        if conversation.whole < self.keep + self.poll:
-            return conversation.cut
-        return Cut(0, len(conversation.past) - self.keep)
-
-    def head(self, conversation: Linear) -> str:
-        return ""
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        line = f"[shortened: {self.chars:,} of {len(result.text):,} characters; expand index {step} shows it whole]"
-        return replace(result, text=shortened(result.text, self.chars, f"\n{line}"))
+def shorten(chars: int, result: ToolResult, step: int) -> ToolResult:
+    """The first ``chars`` characters of a result, and how to have it whole."""
+    line = f"[shortened: {chars:,} of {len(result.text):,} characters; expand index {step} shows it whole]"
+    return replace(result, text=shortened(result.text, chars, f"\n{line}"))
 
 
 def expandable(parameters: str) -> OneConversation:
     chosen = parse("expandable", parameters, (Count("chars", 200), Count("keep", 5), Count("poll", 5)))
-    return OneConversation(
-        chosen.name,
-        Expandable(chosen.counts["chars"], chosen.counts["keep"], chosen.counts["poll"]),
-        (*ONE_FRAME[:-1], Expand, ONE_FRAME[-1]),
-        "expandable",
-    )
+    chars, keep, poll = chosen.counts.values()
+    rules = Rules(partial(newest_whole, keep, poll), shorten=partial(shorten, chars))
+    return OneConversation(chosen.name, rules, (*ONE_FRAME[:-1], Expand, ONE_FRAME[-1]), "expandable")

@@ -8,40 +8,26 @@ from __future__ import annotations
 
 from functools import partial
 
-from msgspec import Struct
-
 from stackmem.core.budgets import Budgets
 from stackmem.core.messages import View
-from stackmem.core.requests import Effect
 from stackmem.core.state import Frame, State
-from stackmem.core.tools import Branch, Return, Tool
+from stackmem.core.tools import Branch, Return
 
-from .shared.conversation import no_news, rolling_breakpoints
-from .shared.inherited import inherited
+from .shared.conversation import Growing, no_news
+from .shared.inherited import inherited_view
 from .shared.offers import WORKSPACE
 from .shared.opening import prompted
 from .shared.parameters import parameters as parse
 
 
-class Fold(Struct, frozen=True):
-    name: str = "fold"
-    tools: tuple[Tool, ...] = (*WORKSPACE, Branch, Return)
-    prompt: str = "fold"
-    prefix_stable: bool = True
-
-    def render(self, state: State) -> View:
-        start = state.begun
-        messages = inherited(state, self.name, partial(_opening, start.budgets), no_news).messages
-        return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
+def _show(state: State, name: str) -> View:
+    return inherited_view(state, name, partial(_opening, state.begun.budgets), no_news)
 
 
 def _opening(budgets: Budgets, frame: Frame) -> str:
     return prompted("BRANCH", frame, budgets)
 
 
-def fold(parameters: str) -> Fold:
+def fold(parameters: str) -> Growing:
     parse("fold", parameters)
-    return Fold()
+    return Growing("fold", (*WORKSPACE, Branch, Return), _show, "fold")

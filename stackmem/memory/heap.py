@@ -6,35 +6,23 @@ ablation of ``stackheap``.
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from stackmem.core.heap import index
 from stackmem.core.messages import View
-from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import END_RUN, Tool
+from stackmem.core.tools import END_RUN
 
-from .shared.conversation import own_view
+from .shared.conversation import Growing, own_view
 from .shared.offers import HEAP, WORKSPACE
 from .shared.parameters import parameters as parse
 from .stackheap import heap_news
 
 
-class OneFrame(Struct, frozen=True):
-    name: str = "heap"
-    tools: tuple[Tool, ...] = (*WORKSPACE, *HEAP, END_RUN)
-    prompt: str = "heap"
-    prefix_stable: bool = True
-
-    def render(self, state: State) -> View:
-        frame, budgets = state.running, state.begun.budgets
-        own = f"TASK\n{frame.task}\n\n{index(frame.opened, budgets)}"
-        return own_view(state, self.name, own, heap_news("on_change", budgets))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
+def _show(state: State, name: str) -> View:
+    frame, budgets = state.running, state.begun.budgets
+    own = f"TASK\n{frame.task}\n\n{index(frame.opened, budgets)}"
+    return own_view(state, name, own, heap_news("on_change", budgets))
 
 
-def heap(parameters: str) -> OneFrame:
+def heap(parameters: str) -> Growing:
     parse("heap", parameters)
-    return OneFrame()
+    return Growing("heap", (*WORKSPACE, *HEAP, END_RUN), _show, "heap")

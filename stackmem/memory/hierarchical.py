@@ -11,51 +11,36 @@ Source: tiered histories (MemGPT's main and external context; hot, warm and cold
 
 from __future__ import annotations
 
-from msgspec import Struct
+from functools import partial
+
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
 
-from .shared.compacting import Request, Summarising, overfull, standing_for
-from .shared.linear import Cut, Linear
+from .shared.compacting import Request, Summarizing, overfull, summary_rules
+from .shared.linear import Linear, newest_whole
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 
-
-class Hierarchical(Struct, frozen=True):
-    """Attributes:
-    hot: Turns that are shown whole at least.
-    warm: Turns that are shown compact at least, once there are so many.
-    chars: Characters of a compact result.
-    """
-
-    hot: int = 5
-    warm: int = 15
-    chars: int = 400
-    request: Request = Request("tier", "compaction_tier", 8_000, "cold")
-
-    def due(self, state: State, shown: Linear) -> int | None:
-        cold = shown.cut.short - self.warm
-        if overfull(state, shown):
-            cold = len(shown.past) - min(self.hot, (len(shown.past) - shown.cut.dropped) // 2)
-        elif shown.cut.short - shown.cut.dropped < 2 * self.warm:
-            return None
-        return cold
-
-    def cut(self, conversation: Linear) -> Cut:
-        if conversation.whole < 2 * self.hot:
-            return conversation.cut
-        return Cut(conversation.cut.dropped, len(conversation.past) - self.hot)
-
-    def head(self, conversation: Linear) -> str:
-        return standing_for(conversation, self.request.most)
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return replace(result, text=clip_chars(result.text, self.chars))
+REQUEST = Request("tier", "compaction_tier", 8_000, "cold")
+_COMPACT_CHARS = 400  # of a result of a warm turn
 
 
-def hierarchical(parameters: str) -> Summarising:
+def _due(hot: int, warm: int, state: State, shown: Linear) -> int | None:
+    """The turns that are cold now."""
+    if overfull(state, shown):
+        return len(shown.past) - min(hot, (len(shown.past) - shown.cut.dropped) // 2)
+    return shown.cut.short - warm if shown.cut.short - shown.cut.dropped >= 2 * warm else None
+
+
+def _shorten(result: ToolResult, step: int) -> ToolResult:
+    return replace(result, text=clip_chars(result.text, _COMPACT_CHARS))
+
+
+def hierarchical(parameters: str) -> Summarizing:
     chosen = parse("hierarchical", parameters, (Count("hot", 5), Count("warm", 15)))
-    return Summarising(chosen.name, Hierarchical(chosen.counts["hot"], chosen.counts["warm"]))
+    hot, warm = chosen.counts.values()
+    rules = summary_rules(REQUEST, partial(newest_whole, hot, hot), _shorten)
+    return Summarizing(chosen.name, REQUEST, partial(_due, hot, warm), rules)

@@ -6,32 +6,20 @@ is no memory but files that both can see.
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from stackmem.core.messages import View
-from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import Delegate, Tool
+from stackmem.core.tools import Delegate
 
-from .shared.conversation import own_view
+from .shared.conversation import Growing, own_view
 from .shared.offers import POP_CLEAN, WORKSPACE
 from .shared.opening import prompted
 from .shared.parameters import parameters as parse
 
 
-class Isolated(Struct, frozen=True):
-    name: str = "isolated"
-    tools: tuple[Tool, ...] = (*WORKSPACE, Delegate, POP_CLEAN)
-    prompt: str = "isolated"
-    prefix_stable: bool = True
-
-    def render(self, state: State) -> View:
-        return own_view(state, self.name, prompted("SUB-AGENT", state.running, state.begun.budgets))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
+def _show(state: State, name: str) -> View:
+    return own_view(state, name, prompted("SUB-AGENT", state.running, state.begun.budgets))
 
 
-def isolated(parameters: str) -> Isolated:
+def isolated(parameters: str) -> Growing:
     parse("isolated", parameters)
-    return Isolated()
+    return Growing("isolated", (*WORKSPACE, Delegate, POP_CLEAN), _show, "isolated")

@@ -12,43 +12,14 @@ Trap" (2025): half the cost of raw history at equal success.
 
 from __future__ import annotations
 
-from msgspec import Struct
-from msgspec.structs import replace
+from functools import partial
 
-from stackmem.core.messages import ToolResult
-
-from .shared.linear import Cut, Linear, OneConversation
+from .shared.linear import OneConversation, Rules, newest_whole, one_line
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 
 
-class Mask(Struct, frozen=True):
-    """Attributes:
-    keep: Turns whose outputs are shown at least.
-    poll: Steps between two maskings.
-    """
-
-    keep: int = 10
-    poll: int = 10
-
-    def cut(self, conversation: Linear) -> Cut:
-        if conversation.whole < self.keep + self.poll:
-            return conversation.cut
-        return Cut(0, len(conversation.past) - self.keep)
-
-    def head(self, conversation: Linear) -> str:
-        return ""
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return masked(result, "masked")
-
-
-def masked(result: ToolResult, word: str) -> ToolResult:
-    """One line for an output, unless the output is shorter."""
-    line = f"[{word}: {len(result.text):,} characters of output; call again if you need them]"
-    return replace(result, text=line) if len(line) < len(result.text) else result
-
-
 def mask(parameters: str) -> OneConversation:
     chosen = parse("mask", parameters, (Count("turns", 10), Count("poll", 10)))
-    return OneConversation(chosen.name, Mask(chosen.counts["turns"], chosen.counts["poll"]))
+    keep, poll = chosen.counts.values()
+    return OneConversation(chosen.name, Rules(partial(newest_whole, keep, poll), shorten=partial(one_line, "masked")))

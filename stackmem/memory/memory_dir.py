@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from stackmem.core.tools import Memory
 
-from .clear import Clear
+from .clear import cleared
 from .shared.linear import OneConversation
 from .shared.offers import ONE_FRAME
 from .shared.parameters import Count
@@ -21,5 +21,5 @@ from .shared.parameters import parameters as parse
 
 def memory_dir(parameters: str) -> OneConversation:
     chosen = parse("memory_dir", parameters, (Count("tokens", 32_000), Count("keep", 3)))
-    clearing = Clear(chosen.counts["tokens"], chosen.counts["keep"])
-    return OneConversation(chosen.name, clearing, (*ONE_FRAME[:-1], Memory, ONE_FRAME[-1]), "memory_dir")
+    tools = (*ONE_FRAME[:-1], Memory, ONE_FRAME[-1])
+    return OneConversation(chosen.name, cleared(*chosen.counts.values()), tools, "memory_dir")

@@ -12,58 +12,28 @@ Source: the scaffold that lowered success in "Beyond pass@1" (2026); scratchpads
 
 from __future__ import annotations
 
-from msgspec import Struct
+from functools import partial
 
-from stackmem.core.messages import ToolResult, View
-from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.core.tools import AddNote, Tool
+from stackmem.core.tools import AddNote
 
-from .shared.linear import Cut, Linear, conversation, view
+from .shared.linear import Linear, OneConversation, Rules, left_out, newest_shown, unmoved
 from .shared.offers import ONE_FRAME
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
-from .window import left_out
 
 _STEP = 10
 
 
-class Notes(Struct, frozen=True):
-    """Attributes:
-    window: Turns that are shown at least; 0 for all.
-    """
-
-    name: str = "notes"
-    window: int = 0
-    tools: tuple[Tool, ...] = (*ONE_FRAME[:-1], AddNote, ONE_FRAME[-1])
-    prompt: str = "notes"
-    prefix_stable: bool = False
-
-    def render(self, state: State) -> View:
-        return view(state, conversation(state, self, self.name), scratchpad(state))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
-
-    def cut(self, conversation: Linear) -> Cut:
-        turns = len(conversation.past)
-        if not self.window or turns - conversation.cut.dropped < self.window + _STEP:
-            return conversation.cut
-        return Cut(turns - self.window, turns - self.window)
-
-    def head(self, conversation: Linear) -> str:
-        return left_out(conversation)
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return result
-
-
-def scratchpad(state: State) -> str:
+def scratchpad(state: State, conversation: Linear) -> str:
     if not len(state.notes):
         return "NOTES: none yet"
     return "\n".join(["NOTES", *(f"- {note}" for note in state.notes)])
 
 
-def notes(parameters: str) -> Notes:
+def notes(parameters: str) -> OneConversation:
     chosen = parse("notes", parameters, (Count("window", 0, low=0),))
-    return Notes(chosen.name, chosen.counts["window"])
+    window = chosen.counts["window"]
+    rules = Rules(partial(newest_shown, window, _STEP) if window else unmoved, left_out)
+    tools = (*ONE_FRAME[:-1], AddNote, ONE_FRAME[-1])
+    return OneConversation(chosen.name, rules, tools, "notes", scratchpad)

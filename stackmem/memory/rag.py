@@ -17,24 +17,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from heapq import nsmallest
 
 from msgspec import Struct
 
 from stackmem.core.log import Log
-from stackmem.core.messages import Text, ToolCall, ToolResult, View
+from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.core.ranking import Index, words
-from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
-from stackmem.core.tools import Tool
 
-from .shared.linear import Cut, Exchange, Linear, conversation, view
-from .shared.offers import ONE_FRAME
+from .shared.linear import Exchange, Linear, OneConversation, Rules, left_out, newest_shown
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 from .shared.transcript import spoken, spoken_part
-from .window import left_out
 
 _SAID_CHARS, _TOLD_CHARS = 2_000, 800
 _SAID_COUNTS = 3  # outputs are long and much of them is noise; what is said and called is what is wanted
@@ -58,73 +55,44 @@ class Passage(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """Everything that can be found; the index numbers the passages in their order."""
+    """Everything that can be found; the index numbers the passages in their order.
 
+    Attributes:
+        chars: Characters of a passage at most.
+
+    """
+
+    chars: int
     passages: Log[Passage]
     index: Index
 
 
-class Rag(Struct, frozen=True):
-    """Attributes:
-    keep: Turns that are shown whole at least.
-    passages: Passages that are brought back at most.
-    chars: Characters of a passage at most.
-    """
+def retrieved(most: int, chars: int, state: State, shown: Linear) -> str:
+    """The passages that fit, in their own order; empty where none does."""
+    if not shown.cut.dropped:
+        return ""
+    known = shown.past.fold(_with_passages, Known(chars, Log(), Index()), chars)
+    last = shown.past[-1]
+    query = f"{spoken(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(spoken(last.told), _TOLD_CHARS)
+    old = bisect_left(known.passages, shown.cut.dropped, key=lambda passage: passage.turn)
+    ranked = best(known.index, query, old, _RANKED * most)
+    newest = {known.passages[place].text: place for place in sorted(ranked)}
+    seen = {passage.text for passage in known.passages[old:]}
+    chosen = [place for place in ranked if (text := known.passages[place].text) not in seen and newest[text] == place]
+    if not chosen:
+        return ""
+    fitting = [known.passages[place] for place in sorted(chosen[:most])]
+    blocks = [f"--- {passage.source}\n{passage.text}" for passage in fitting]
+    return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts hold:", *blocks])
 
-    name: str = "rag"
-    keep: int = 5
-    passages: int = 5
-    chars: int = 1_000
-    tools: tuple[Tool, ...] = ONE_FRAME
-    prompt: str = "full"
-    prefix_stable: bool = False
 
-    def render(self, state: State) -> View:
-        shown = conversation(state, self, self.name)
-        return view(state, shown, self._retrieved(shown))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
-
-    def cut(self, conversation: Linear) -> Cut:
-        turns = len(conversation.past)
-        if turns - conversation.cut.dropped < 2 * self.keep:
-            return conversation.cut
-        return Cut(turns - self.keep, turns - self.keep)
-
-    def head(self, conversation: Linear) -> str:
-        return left_out(conversation)
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return result
-
-    def _retrieved(self, shown: Linear) -> str:
-        """The passages that fit, in their own order; empty where none does."""
-        if not shown.cut.dropped:
-            return ""
-        known = shown.past.fold(self.with_passages, Known(Log(), Index()), self.chars)
-        last = shown.past[-1]
-        query = f"{spoken(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(spoken(last.told), _TOLD_CHARS)
-        old = bisect_left(known.passages, shown.cut.dropped, key=lambda passage: passage.turn)
-        ranked = best(known.index, query, old, _RANKED * self.passages)
-        newest = {known.passages[place].text: place for place in sorted(ranked)}
-        seen = {passage.text for passage in known.passages[old:]}
-        chosen = [
-            place for place in ranked if (text := known.passages[place].text) not in seen and newest[text] == place
-        ][: self.passages]
-        if not chosen:
-            return ""
-        found = [known.passages[place] for place in sorted(chosen)]
-        blocks = [f"--- {passage.source}\n{passage.text}" for passage in found]
-        return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts hold:", *blocks])
-
-    def with_passages(self, known: Known, exchange: Exchange) -> Known:
-        passages, index = known.passages, known.index
-        turn = passages[-1].turn + 1 if len(passages) else 0
-        for source, text in _pieces(exchange, self.chars):
-            passages = passages.append(Passage(turn, source, text))
-            index = index.add(f"{source}\n{text}")
-        return Known(passages, index)
+def _with_passages(known: Known, exchange: Exchange) -> Known:
+    passages, index = known.passages, known.index
+    turn = passages[-1].turn + 1 if len(passages) else 0
+    for source, text in _pieces(exchange, known.chars):
+        passages = passages.append(Passage(turn, source, text))
+        index = index.add(f"{source}\n{text}")
+    return Known(known.chars, passages, index)
 
 
 def best(index: Index, query: str, first: int, most: int) -> list[int]:
@@ -163,6 +131,8 @@ def pieces(text: str, most: int) -> Iterator[str]:
         yield held
 
 
-def rag(parameters: str) -> Rag:
+def rag(parameters: str) -> OneConversation:
     chosen = parse("rag", parameters, (Count("turns", 5), Count("passages", 5), Count("chars", 1_000, low=100)))
-    return Rag(chosen.name, chosen.counts["turns"], chosen.counts["passages"], chosen.counts["chars"])
+    keep, passages, chars = chosen.counts.values()
+    rules = Rules(partial(newest_shown, keep, keep), left_out)
+    return OneConversation(chosen.name, rules, tail=partial(retrieved, passages, chars))

@@ -10,43 +10,28 @@ Source: incremental summaries of chat memories.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from functools import partial
 
-from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 
-from .shared.compacting import Request, Summarising, overfull, standing_for
-from .shared.linear import Cut, Linear
+from .shared.compacting import Request, Summarizing, overfull, summary_rules
+from .shared.linear import Linear
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
 
-
-class RollingSummary(Struct, frozen=True):
-    """Attributes:
-    turns: Turns between two updates, and turns that stay at least.
-    """
-
-    turns: int = 5
-    request: Request = Request("rolling", "compaction_rolling", 6_000)
-
-    def due(self, state: State, shown: Linear) -> int | None:
-        keep = self.turns
-        if overfull(state, shown):
-            keep = min(keep, shown.whole // 2)
-        elif shown.whole < 2 * self.turns:
-            return None
-        return len(shown.past) - keep
-
-    def cut(self, conversation: Linear) -> Cut:
-        return conversation.cut
-
-    def head(self, conversation: Linear) -> str:
-        return standing_for(conversation, self.request.most)
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return result
+REQUEST = Request("rolling", "compaction_rolling", 6_000)
 
 
-def rolling_summary(parameters: str) -> Summarising:
+def _due(turns: int, state: State, shown: Linear) -> int | None:
+    """All exchanges but the last ``turns``, once there are twice as many."""
+    keep = turns
+    if overfull(state, shown):
+        keep = min(keep, shown.whole // 2)
+    elif shown.whole < 2 * turns:
+        return None
+    return len(shown.past) - keep
+
+
+def rolling_summary(parameters: str) -> Summarizing:
     chosen = parse("rolling_summary", parameters, (Count("turns", 5),))
-    return Summarising(chosen.name, RollingSummary(chosen.counts["turns"]))
+    return Summarizing(chosen.name, REQUEST, partial(_due, chosen.counts["turns"]), summary_rules(REQUEST))

@@ -8,43 +8,29 @@ from __future__ import annotations
 
 from functools import partial
 
-from msgspec import Struct
-
 from stackmem.core.budgets import Budgets
 from stackmem.core.heap import index
 from stackmem.core.messages import View
-from stackmem.core.requests import Effect
 from stackmem.core.state import Frame, State
-from stackmem.core.tools import PopFrame, Tool
+from stackmem.core.tools import PopFrame
 
-from .shared.conversation import rolling_breakpoints
-from .shared.inherited import inherited
+from .shared.conversation import Growing
+from .shared.inherited import inherited_view
 from .shared.offers import HEAP, PUSH_FORK, WORKSPACE
 from .shared.opening import opening
 from .shared.parameters import parameters as parse
 from .stackheap import heap_news
 
 
-class StackHeapFork(Struct, frozen=True):
-    name: str = "stackheap_fork"
-    tools: tuple[Tool, ...] = (*WORKSPACE, PUSH_FORK, PopFrame, *HEAP)
-    prompt: str = "stackheap+inherits"
-    prefix_stable: bool = True
-
-    def render(self, state: State) -> View:
-        start = state.begun
-        news = heap_news("on_change", start.budgets)
-        messages = inherited(state, self.name, partial(_opening, start.budgets), news).messages
-        return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
-
-    def upkeep(self, state: State) -> Effect | None:
-        return None
+def _show(state: State, name: str) -> View:
+    budgets = state.begun.budgets
+    return inherited_view(state, name, partial(_opening, budgets), heap_news("on_change", budgets))
 
 
 def _opening(budgets: Budgets, frame: Frame) -> str:
     return opening(frame, budgets, index(frame.opened, budgets))
 
 
-def stackheap_fork(parameters: str) -> StackHeapFork:
+def stackheap_fork(parameters: str) -> Growing:
     parse("stackheap_fork", parameters)
-    return StackHeapFork()
+    return Growing("stackheap_fork", (*WORKSPACE, PUSH_FORK, PopFrame, *HEAP), _show, "stackheap+inherits")

@@ -10,16 +10,17 @@ Source: structured note-taking and the schema-bound summaries of coding agents.
 
 from __future__ import annotations
 
-from .shared.compacting import THRESHOLD, Request, Summarising
+from functools import partial
+
+from .shared.compacting import THRESHOLD, Request, Summarizing, summary_rules
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
-from .summary import Summary
-
-SECTIONS = Request("structured", "compaction_structured", 8_000)
+from .summary import due
 
 
-def structured_summary(parameters: str) -> Summarising:
-    known = (Count("tokens", THRESHOLD), Count("keep", 3), Count("chars", SECTIONS.most, low=500))
+def structured_summary(parameters: str) -> Summarizing:
+    known = (Count("tokens", THRESHOLD), Count("keep", 3), Count("chars", 8_000, low=500))
     chosen = parse("structured_summary", parameters, known)
-    request = Request(SECTIONS.kind, SECTIONS.text, chosen.counts["chars"])
-    return Summarising(chosen.name, Summary(chosen.counts["tokens"], chosen.counts["keep"], request))
+    tokens, keep, chars = chosen.counts.values()
+    request = Request("structured", "compaction_structured", chars)
+    return Summarizing(chosen.name, request, partial(due, tokens, keep), summary_rules(request))

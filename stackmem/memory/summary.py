@@ -9,19 +9,19 @@ next one at once.
 
 Parameters: ``tokens`` (24,000), ``keep`` (3), ``prefix`` (``shared``).
 
-Source: auto-compact in Claude Code and Codex; the LLM summarising condenser of OpenHands.
+Source: auto-compact in Claude Code and Codex; the LLM summarizing condenser of OpenHands.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
+from functools import partial
+
 from msgspec.structs import replace
 
-from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 
-from .shared.compacting import PREFIXES, THRESHOLD, Request, Summarising, standing_for, worth
-from .shared.linear import Cut, Linear
+from .shared.compacting import PREFIXES, THRESHOLD, Request, Summarizing, summary_rules, worth
+from .shared.linear import Linear
 from .shared.parameters import Choice, Count
 from .shared.parameters import parameters as parse
 
@@ -29,36 +29,18 @@ REQUEST = Request("summary", "compaction", 8_000)
 _REPLACES = 0.25  # of the threshold
 
 
-class Summary(Struct, frozen=True):
-    """Attributes:
-    threshold: Tokens of the whole prompt at which a summary is due.
-    keep: Turns that stay as they were.
-    request: What is asked for, and how.
-    """
-
-    threshold: int = THRESHOLD
-    keep: int = 3
-    request: Request = REQUEST
-
-    def due(self, state: State, shown: Linear) -> int | None:
-        threshold = min(self.threshold, state.window_tokens // 2)
-        turns = len(shown.past) - self.keep
-        if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
-            return None
-        return turns
-
-    def cut(self, conversation: Linear) -> Cut:
-        return conversation.cut
-
-    def head(self, conversation: Linear) -> str:
-        return standing_for(conversation, self.request.most)
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return result
+def due(threshold: int, keep: int, state: State, shown: Linear) -> int | None:
+    """All exchanges but the last ``keep``, once the whole prompt reaches the threshold."""
+    threshold = min(threshold, state.window_tokens // 2)
+    turns = len(shown.past) - keep
+    if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
+        return None
+    return turns
 
 
-def summary(parameters: str) -> Summarising:
+def summary(parameters: str) -> Summarizing:
     known = (Count("tokens", THRESHOLD), Count("keep", 3), Choice("prefix", PREFIXES))
     chosen = parse("summary", parameters, known)
     request = replace(REQUEST, prefix=chosen.words["prefix"])
-    return Summarising(chosen.name, Summary(chosen.counts["tokens"], chosen.counts["keep"], request))
+    tokens, keep = chosen.counts.values()
+    return Summarizing(chosen.name, request, partial(due, tokens, keep), summary_rules(request))

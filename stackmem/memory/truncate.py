@@ -13,44 +13,27 @@ Source: the truncation of the oldest messages in chat frameworks.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from functools import partial
 
-from stackmem.core.messages import ToolResult
-
-from .shared.linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation
+from .shared.linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation, Rules, left_out
 from .shared.parameters import Count
 from .shared.parameters import parameters as parse
-from .window import left_out
 
 
-class Truncate(Struct, frozen=True):
-    """Attributes:
-    most: Tokens of history that are shown at most; the system prompt, the tools and the task come on top.
-    to: Tokens of history that a cut leaves.
-    """
-
-    most: int = 8_000
-    to: int = 4_000
-
-    def cut(self, conversation: Linear) -> Cut:
-        past, dropped = conversation.past, conversation.cut.dropped
-        if conversation.history <= self.most * CHARS_PER_TOKEN:
-            return conversation.cut
-        room, first = self.to * CHARS_PER_TOKEN, len(past) - 1
+def _cut(most: int, to: int, conversation: Linear) -> Cut:
+    """Once the history has more than ``most`` tokens, its newest ``to``; what stands above it comes on top."""
+    past, dropped = conversation.past, conversation.cut.dropped
+    if conversation.history <= most * CHARS_PER_TOKEN:
+        return conversation.cut
+    room, first = to * CHARS_PER_TOKEN, len(past) - 1
+    room -= past[first].chars
+    while first > dropped and past[first - 1].chars <= room:
+        first -= 1
         room -= past[first].chars
-        while first > dropped and past[first - 1].chars <= room:
-            first -= 1
-            room -= past[first].chars
-        return Cut(first, first)
-
-    def head(self, conversation: Linear) -> str:
-        return left_out(conversation)
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        return result
+    return Cut(first, first)
 
 
 def truncate(parameters: str) -> OneConversation:
     chosen = parse("truncate", parameters, (Count("tokens", 8_000), Count("to", 0, low=0)))
-    most, to = chosen.counts["tokens"], chosen.counts["to"]
-    return OneConversation(chosen.name, Truncate(most, min(to or most // 2, most)))
+    most, to = chosen.counts.values()
+    return OneConversation(chosen.name, Rules(partial(_cut, most, min(to or most // 2, most)), left_out))

@@ -25,11 +25,11 @@ def test_at_the_trigger_all_but_the_last_results_are_cleared_in_one_step():
 
 
 def test_the_trigger_counts_the_whole_prompt_exactly():
-    from stackmem.memory.clear import Clear
+    from stackmem.memory.clear import cleared
     from stackmem.memory.shared.linear import conversation
 
     played = worked("clear:1000000", 10, 1_000)
-    size = conversation(played.state, Clear(trigger=10**9), "x").tokens
+    size = conversation(played.state, cleared(10**9, 3), "x").tokens
     at, above = (worked(f"clear:{trigger},keep=1", 10, 1_000) for trigger in (size, size + 1))
     assert whole(at.view, 1_000) == [10]
     assert len(whole(above.view, 1_000)) == 10

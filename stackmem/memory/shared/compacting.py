@@ -1,4 +1,4 @@
-"""Asking the model for the text that stands for old turns: what the summarising strategies share.
+"""Asking the model for the text that stands for old turns: what the summarizing strategies share.
 
 Shared prefix: the request is appended to the very prompt that the provider has in its cache; all of it is read at the
 price of a read. Cold prefix: the old turns go out as plain text under a small system prompt; nothing of it is in the
@@ -7,7 +7,9 @@ cache, but the request is shorter, it holds the turns as they were recorded, and
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
 
 from msgspec import Struct
 
@@ -19,7 +21,7 @@ from stackmem.core.state import State
 from stackmem.core.text import fill, mark_cut
 from stackmem.core.tools import Tool
 
-from .linear import CHARS_PER_TOKEN, Cut, Linear, breakpoints, conversation, view
+from .linear import CHARS_PER_TOKEN, Cut, Linear, Rules, breakpoints, conversation, unmoved, view, whole_result
 from .offers import ONE_FRAME
 from .transcript import transcript
 
@@ -57,41 +59,46 @@ class Request(Struct, frozen=True):
         return (self.text, SYSTEM) if self.prefix == "cold" else (self.text,)
 
 
-class SummaryRules(Protocol):
-    """``linear.Rules`` of a strategy that has its past summed up."""
+class Summarizing(Struct, frozen=True):
+    """A strategy of one conversation that asks the model for summaries.
 
-    @property
-    def request(self) -> Request:
-        """What is asked for, and how."""
+    Attributes:
+        due: How many exchanges a text is to stand for now; None where none is due.
+        rules: As of the strategies that ask for none; they say nothing of the exchanges that have a text.
 
-    def due(self, state: State, shown: Linear) -> int | None:
-        """How many exchanges a text is to stand for now; None where none is due."""
-
-    def cut(self, conversation: Linear) -> Cut: ...
-    def head(self, conversation: Linear) -> str: ...
-    def shorten(self, result: ToolResult, step: int) -> ToolResult: ...
-
-
-class Summarising(Struct, frozen=True):
-    """A strategy of one conversation that asks the model for summaries, as its rules want them."""
+    """
 
     name: str
-    rules: SummaryRules
+    request: Request
+    due: Callable[[State, Linear], int | None]
+    rules: Rules
     tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
     prefix_stable: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return self.rules.request.texts
+        return self.request.texts
 
     def render(self, state: State) -> View:
-        return view(state, conversation(state, self.rules, self.name, summarises=True))
+        return view(state, self._conversation(state))
 
     def upkeep(self, state: State) -> Effect | None:
-        shown = conversation(state, self.rules, self.name, summarises=True)
-        turns = self.rules.due(state, shown)
-        return None if turns is None else compaction(state, shown, self.rules.request, turns)
+        shown = self._conversation(state)
+        turns = self.due(state, shown)
+        return None if turns is None else compaction(state, shown, self.request, turns)
+
+    def _conversation(self, state: State) -> Linear:
+        return conversation(state, self.rules, self.name, summarizes=True)
+
+
+def summary_rules(
+    request: Request,
+    cut: Callable[[Linear], Cut] = unmoved,
+    shorten: Callable[[ToolResult, int], ToolResult] = whole_result,
+) -> Rules:
+    """The rules of a conversation whose beginning a text stands for."""
+    return Rules(cut, partial(standing_for, request.most), shorten)
 
 
 def compaction(state: State, shown: Linear, request: Request, turns: int) -> Compact | None:
@@ -108,7 +115,7 @@ def compaction(state: State, shown: Linear, request: Request, turns: int) -> Com
     return compact(state, wanted, last)
 
 
-def standing_for(shown: Linear, most: int) -> str:
+def standing_for(most: int, shown: Linear) -> str:
     """What stands at the head of the conversation once a text has replaced its beginning."""
     if shown.summary is None:
         return ""
@@ -158,7 +165,7 @@ def _shared(state: State, shown: Linear, asked: str) -> View:
 def _cold(state: State, shown: Linear, asked: str, turns: int) -> View:
     old = shown.past[shown.cut.dropped : turns]
     room = int(state.window_tokens / 2 * CHARS_PER_TOKEN)
-    before = standing_for(shown, len(shown.summary or ""))
+    before = standing_for(len(shown.summary or ""), shown)
     parts: list[Part] = [shown.opening[1], Text(transcript(old, room)), Text(asked)]
     if before:
         parts.insert(1, Text(before))

@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolResult, View
+from stackmem.core.requests import Effect
 from stackmem.core.state import Compaction, Notice, Reply, Result, State, Turn
+from stackmem.core.tools import Tool
 
 from .constants import run_constants
 
@@ -110,6 +112,27 @@ def own_view(state: State, name: str, opening: str, news: Callable[[Heap, Heap],
 
 def no_news(shown: Heap, heap: Heap) -> str:
     return ""
+
+
+class Growing(Struct, frozen=True):
+    """A strategy whose prompts only grow.
+
+    Attributes:
+        show: The prompt of a state, for the strategy of that name.
+
+    """
+
+    name: str
+    tools: tuple[Tool, ...]
+    show: Callable[[State, str], View]
+    prompt: str
+    prefix_stable: bool = True
+
+    def render(self, state: State) -> View:
+        return self.show(state, self.name)
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
 
 
 def rolling_breakpoints(messages: Log[Message], kept_parts: int) -> tuple[Breakpoint, ...]:

@@ -13,20 +13,20 @@ from msgspec.structs import replace
 
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
-from stackmem.core.messages import Text, ToolResult
+from stackmem.core.messages import Text, ToolResult, View
 from stackmem.core.state import Frame, State
 
 from .constants import run_constants
-from .conversation import Conversation, extend
+from .conversation import Conversation, extend, rolling_breakpoints
 
 
-def inherited(
+def inherited_view(
     state: State,
     name: str,
     opening: Callable[[Frame], str],
     news: Callable[[Heap, Heap], str],
-) -> Conversation:
-    """The running frame's conversation, those of the frames above it first.
+) -> View:
+    """The prompt with the running frame's conversation, those of the frames above it first.
 
     Args:
         name: The strategy's; tells its conversations from others.
@@ -48,4 +48,5 @@ def inherited(
         conversation = frame.turns.fold(extend, begun, key)
     if conversation is None:
         raise IndexError("no frame is running")
-    return conversation.closed()
+    messages = conversation.closed().messages
+    return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))

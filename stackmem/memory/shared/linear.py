@@ -8,7 +8,8 @@ border writes the conversation anew; a strategy is cheap when it does that rarel
 
 from __future__ import annotations
 
-from typing import Protocol, assert_never
+from collections.abc import Callable
+from typing import assert_never
 
 from msgspec import Struct, json
 from msgspec.structs import replace
@@ -55,19 +56,6 @@ class Cut(Struct, frozen=True):
     short: int = 0
 
 
-class Rules(Protocol):
-    """What tells one of these strategies from another."""
-
-    def cut(self, conversation: Linear) -> Cut:
-        """Where the borders stand from now on; never before where they stand."""
-
-    def head(self, conversation: Linear) -> str:
-        """What is said instead of the dropped exchanges; empty for nothing."""
-
-    def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        """A result on the far side of the border."""
-
-
 class Linear(Struct, frozen=True):
     """A conversation so far.
 
@@ -85,7 +73,7 @@ class Linear(Struct, frozen=True):
         answer: How many exchanges stand before the last that holds a result. No border moves past it.
         parts: Its answers so far; before the first reply, what the harness has told.
         summary: The newest text that stands for the dropped exchanges; None before the first.
-        summarises: Whether such a text is shown; otherwise one that a run has from another strategy changes nothing.
+        summarizes: Whether such a text is shown; otherwise one that a run has from another strategy changes nothing.
 
     """
 
@@ -102,7 +90,7 @@ class Linear(Struct, frozen=True):
     answer: int = 0
     parts: tuple[Part, ...] = ()
     summary: str | None = None
-    summarises: bool = False
+    summarizes: bool = False
 
     @property
     def tokens(self) -> int:
@@ -171,9 +159,9 @@ class Linear(Struct, frozen=True):
             done = done.answered(done.reply, (Text("(no answer)"),))
         return replace(done, reply=Message("assistant", said_parts(reply, thoughts=False)), step=reply.step)
 
-    def summarised(self, turn: Compaction) -> Linear:
+    def summarize(self, turn: Compaction) -> Linear:
         """With what stands up to a step replaced by a text."""
-        if not self.summarises:
+        if not self.summarizes:
             return self
         upto = sum(exchange.step <= turn.up_to_step for exchange in self.past)
         cut = Cut(max(upto, self.cut.dropped), max(upto, self.cut.short))
@@ -182,17 +170,86 @@ class Linear(Struct, frozen=True):
         return replace(known.moved(cut), summary=turn.text).redrawn()
 
 
+def unmoved(conversation: Linear) -> Cut:
+    """No border moves."""
+    return conversation.cut
+
+
+def newest_shown(keep: int, step: int, conversation: Linear) -> Cut:
+    """The last ``keep`` exchanges are shown, and up to ``step`` - 1 before them, which leave at once."""
+    turns = len(conversation.past)
+    moves = turns - conversation.cut.dropped >= keep + step
+    return Cut(turns - keep, turns - keep) if moves else conversation.cut
+
+
+def newest_whole(keep: int, step: int, conversation: Linear) -> Cut:
+    """The results of the last ``keep`` exchanges are whole, and of up to ``step`` - 1 before them."""
+    moves = conversation.whole >= keep + step
+    return Cut(conversation.cut.dropped, len(conversation.past) - keep) if moves else conversation.cut
+
+
+def nothing_said(conversation: Linear) -> str:
+    """Nothing stands for the exchanges that are not shown."""
+    return ""
+
+
+def left_out(conversation: Linear) -> str:
+    """A line stands for the exchanges that nobody sees any more."""
+    if not conversation.cut.dropped:
+        return ""
+    last = conversation.past[conversation.cut.dropped - 1].step
+    return f"[Steps up to {last:,} are no longer shown. What they changed in the workspace is still so.]"
+
+
+def whole_result(result: ToolResult, step: int) -> ToolResult:
+    """A result is as it was."""
+    return result
+
+
+def one_line(word: str, result: ToolResult, step: int) -> ToolResult:
+    """One line that tells of a result; the result itself where that is shorter."""
+    line = f"[{word}: {len(result.text):,} characters of output; call again if you need them]"
+    return replace(result, text=line) if len(line) < len(result.text) else result
+
+
+class Rules(Struct, frozen=True):
+    """What tells one of these strategies from another.
+
+    Attributes:
+        cut: Where the borders stand from now on; never before where they stand.
+        head: What is said instead of the dropped exchanges; empty for nothing.
+        shorten: A result of that step, once it is on the far side of the border.
+
+    """
+
+    cut: Callable[[Linear], Cut]
+    head: Callable[[Linear], str] = nothing_said
+    shorten: Callable[[ToolResult, int], ToolResult] = whole_result
+
+
+def no_tail(state: State, conversation: Linear) -> str:
+    """Nothing stands at the end of a prompt that no later one keeps."""
+    return ""
+
+
 class OneConversation(Struct, frozen=True):
-    """A strategy that is its rules and no more; others of one conversation add something to what it renders."""
+    """A strategy that is its rules.
+
+    Attributes:
+        tail: What stands at the end of each prompt, and in no later one.
+
+    """
 
     name: str
     rules: Rules
     tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
+    tail: Callable[[State, Linear], str] = no_tail
     prefix_stable: bool = False
 
     def render(self, state: State) -> View:
-        return view(state, conversation(state, self.rules, self.name))
+        shown = conversation(state, self.rules, self.name)
+        return view(state, shown, self.tail(state, shown))
 
     def upkeep(self, state: State) -> Effect | None:
         return None
@@ -209,18 +266,18 @@ def proceed(conversation: Linear, turn: Turn) -> Linear:
         case Notice():
             return replace(conversation, parts=(*conversation.parts, Text(turn.text)))
         case Compaction():
-            return conversation.summarised(turn)
+            return conversation.summarize(turn)
         case _:
             assert_never(turn)
 
 
-def conversation(state: State, rules: Rules, name: str, *, summarises: bool = False) -> Linear:
+def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = False) -> Linear:
     """The running frame's, with its last user message finished."""
     start, frame = state.begun, state.running
     opening = (Text(run_constants(start)), Text(_task(frame)))
     standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
     first = Message("user", opening)
-    begun = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarises=summarises)
+    begun = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarizes=summarizes)
     return frame.turns.fold(proceed, begun, (name, opening, standing)).closed()
 
 

@@ -10,7 +10,7 @@ from stackmem.languages.loop_agent.compaction import boundary, compact, prune, s
 from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.languages.operations import Completion, ToolAnswer
-from stackmem.memory.expandable import Expandable
+from stackmem.memory.expandable import shorten
 
 from .stage import actions, change, done, play, step
 
@@ -36,13 +36,12 @@ def test_a_result_is_removed_when_it_is_due():
 
 
 def test_the_strategy_and_the_agent_shorten_by_the_same_code():
-    strategy = Expandable(chars=50)
     for size in (10, 120, 5_000):
         conversation = AgentConversation("task")
         conversation.result("action-result", "r" * size, 1)
         entry = conversation.entries[1]
         short = compact(entry, 50).text
-        other = strategy.shorten(ToolResult("c", entry.text), 1).text
+        other = shorten(50, ToolResult("c", entry.text), 1).text
         assert short == other == entry.text or short[:50] == other[:50] == entry.text[:50]
 
 
