@@ -280,7 +280,7 @@ class _TrialWatch:
 
     def _moments(self) -> list[Moment]:
         moments, before, last = [], State(), self._told[0][0] if self._told else 0.0
-        for number, (at, event, after) in enumerate(self._told, 1):
-            moments.append(Moment(number, at, max(0.0, at - last), event, before, after))
+        for seq, (at, event, after) in enumerate(self._told, 1):
+            moments.append(Moment(seq, at, last, event, before, after))
             before, last = after, at
         return moments

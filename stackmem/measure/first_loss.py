@@ -133,8 +133,8 @@ def facts_used(run: Iterable[Moment], *, flat: bool = False) -> Facts:
                         needed.setdefault(frame, {}).update(dict.fromkeys(used, step))
                     known |= said
             case _:
-                for told in _told(moment):
-                    new = literals(told) - known
+                for turn in moment.new_turns:
+                    new = literals(turn.text) - known if isinstance(turn, Result) else frozenset()
                     origins.update(dict.fromkeys(new, moment.after.step))
                     known |= new
     used_ever = {one for frame in needed.values() for one in frame}
@@ -145,15 +145,6 @@ def _standing(start: RunStarted) -> set[str]:
     """What every prompt holds, and nobody had to find out."""
     tools = [text for tool in start.tools for text in (tool.name, tool.description, tool.schema)]
     return set().union(*map(literals, (start.task, start.system, start.workspace, start.isolation, *tools)))
-
-
-def _told(moment: Moment) -> list[str]:
-    """The results that the moment gave to the frame that runs after it."""
-    if not moment.after.stack:
-        return []
-    frame = moment.after.running
-    before = next((len(one.turns) for one in moment.before.stack if one.id == frame.id), 0)
-    return [turn.text for turn in frame.turns[before:] if isinstance(turn, Result)]
 
 
 def _stored(state: State) -> list[str]:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from inspect import getdoc
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from . import counts, losses, memory_use
 from .counts import Total
-from .fold import Fold, Value
 from .moments import Moment
+
+Value = int | float | None
+
+
+class Fold(Protocol):
+    """What a metric is made of: it is shown each moment of a run in turn, and then has a value."""
+
+    def add(self, moment: Moment) -> None: ...
+
+    @property
+    def value(self) -> Value:
+        """Of the moments so far; None where they hold nothing to tell it by."""
 
 
 class Metric(Struct, frozen=True):

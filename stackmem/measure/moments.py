@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from stackmem.core.facts import (
 )
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
-from stackmem.core.state import State
+from stackmem.core.state import Frame, State, Turn
 from stackmem.errors import TraceError
 
 Spender = Literal["model", "tools", "harness", "away"]
@@ -32,20 +32,40 @@ class Moment(Struct, frozen=True):
     """One event of a run.
 
     Attributes:
-        number: Of its record, counted from 1 over the whole history.
+        seq: Number of its record, counted from 1 over the whole history.
         at: When it was recorded, in seconds since 1970.
-        seconds: Since the record before it; 0.0 for the first, and where the clock went back.
+        since: When the record before it was, which is when what led to this one began; of the first, ``at``.
         view: The prompt that the event answers, where a program asked for it or somebody rendered it; None elsewhere.
 
     """
 
-    number: int
+    seq: int
     at: float
-    seconds: float
+    since: float
     event: Event
     before: State
     after: State
     view: View | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the record before it; 0.0 where the clock went back."""
+        return max(0.0, self.at - self.since)
+
+    @property
+    def frame(self) -> Frame:
+        """The frame it happened in: the one that was running."""
+        stack = self.before.stack or self.after.stack
+        return stack[-1] if stack else self.after.popped[-1].frame
+
+    @property
+    def new_turns(self) -> Sequence[Turn]:
+        """What it added to the conversation of the frame that runs after it."""
+        if not self.after.stack:
+            return ()
+        running = self.after.running
+        known = next((len(frame.turns) for frame in self.before.stack if frame.id == running.id), 0)
+        return running.turns[known:]
 
     @property
     def spender(self) -> Spender:
@@ -61,13 +81,13 @@ class Moment(Struct, frozen=True):
                 return "harness"
 
 
-def unasked(event: Event, before: State, after: State) -> View | None:
+def no_view(event: Event, before: State, after: State) -> View | None:
     """No prompt is a program's."""
     return None
 
 
 def moments(
-    timed: Iterable[tuple[float, Event]], asked: Callable[[Event, State, State], View | None] = unasked
+    timed: Iterable[tuple[float, Event]], asked: Callable[[Event, State, State], View | None] = no_view
 ) -> Iterator[Moment]:
     """The moments of a run, given each event with the time of its record, oldest first.
 
@@ -80,23 +100,15 @@ def moments(
 
     """
     state, last = State(), None
-    for number, (at, event) in enumerate(timed, 1):
-        if (number == 1) != isinstance(event, RunStarted):
-            first = "the first record is not RunStarted" if number == 1 else f"record {number} is a second RunStarted"
+    for seq, (at, event) in enumerate(timed, 1):
+        if (seq == 1) != isinstance(event, RunStarted):
+            first = "the first record is not RunStarted" if seq == 1 else f"record {seq} is a second RunStarted"
             raise TraceError(f"{first}; this is no trace of a run")
         try:
             after = evolve(state, event)
         except (LookupError, ValueError, AttributeError, TypeError) as error:
             raise TraceError(
-                f"record {number} cannot follow from those before it; stackmem replay says what should stand there"
+                f"record {seq} cannot follow from those before it; stackmem replay says what should stand there"
             ) from error
-        yield Moment(
-            number,
-            at,
-            max(0.0, at - last) if last is not None else 0.0,
-            event,
-            state,
-            after,
-            asked(event, state, after),
-        )
+        yield Moment(seq, at, at if last is None else last, event, state, after, asked(event, state, after))
         state, last = after, at

@@ -151,7 +151,7 @@ def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> S
         spent[moment.spender] += moment.seconds
     return Step(
         step=told.after.step,
-        record=told.number,
+        record=told.seq,
         at=told.at,
         frame=frame.id,
         name=frame.name,
@@ -221,8 +221,7 @@ def _told_chars(moment: Moment) -> int:
     depth = len(moment.after.stack)
     if depth == 0 or depth > len(moment.before.stack):
         return 0
-    told = moment.after.running.turns[len(moment.before.stack[depth - 1].turns) :]
-    return sum(len(turn.text) for turn in told if isinstance(turn, Result | Notice))
+    return sum(len(turn.text) for turn in moment.new_turns if isinstance(turn, Result | Notice))
 
 
 def _entered(part: list[Moment]) -> str:

@@ -18,11 +18,11 @@ from stackmem.memory import open_strategy
 
 from .cache import Cache, Request
 from .cached_steps import asked_view
+from .extract import extract_summary
 from .first_loss import Facts, FirstLoss, Sight
 from .moments import Moment
+from .other_strategy import OtherStrategy
 from .prefix import Block, Count
-from .retold import Retold
-from .stand_in import stand_in
 
 PUSHES = tools_that(lambda behavior: behavior.frame == "starts")
 _SUMMARIES_IN_A_ROW = 4
@@ -109,29 +109,29 @@ def outcome(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, 
         facts: Of the run, taken flat where the strategy has no frames.
 
     """
-    costs, retold = _Costs(facts, terms), Retold(start, framed=has_frames(strategy))
+    costs, other = _Costs(facts, terms), OtherStrategy(start, framed=has_frames(strategy))
     for moment in run:
         used = Usage()
         if isinstance(moment.event, ModelReplied) and by_program(moment):
             used = costs.complete(moment)
         elif isinstance(moment.event, ModelReplied):
-            _keep_up(moment, strategy, retold, costs)
-            view = strategy.render(retold.state)
-            used = costs.ask(moment, view, retold.state, moment.event.usage.output, step=True)
-        retold.tell(moment, used)
+            _keep_up(moment, strategy, other, costs)
+            view = strategy.render(other.state)
+            used = costs.ask(moment, view, other.state, moment.event.usage.output, step=True)
+        other.take(moment, used)
     return costs.outcome(start.window_tokens, estimated=True)
 
 
-def _keep_up(moment: Moment, strategy: MemoryStrategy, retold: Retold, costs: _Costs) -> None:
+def _keep_up(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, costs: _Costs) -> None:
     """The summaries that the strategy wants before the next prompt."""
     for _ in range(_SUMMARIES_IN_A_ROW):
-        wanted = strategy.upkeep(retold.state)
+        wanted = strategy.upkeep(other.state)
         if not isinstance(wanted, Compact):
             return
-        text = stand_in(wanted.ask.view)
+        text = extract_summary(wanted.ask.view)
         tokens = costs.terms.count(Block("assistant", Text(text)))
-        used = costs.ask(moment, wanted.ask.view, retold.state, tokens, step=False)
-        retold.compacted(ContextCompacted(wanted.frame, wanted.up_to_step, text, used))
+        used = costs.ask(moment, wanted.ask.view, other.state, tokens, step=False)
+        other.compacted(ContextCompacted(wanted.frame, wanted.up_to_step, text, used))
 
 
 class _Costs:

@@ -28,14 +28,12 @@ from stackmem.trace.moments import following
 from stackmem.trace.program import Completions, TextOf, no_sources
 from stackmem.trace.record import Record
 
-from .breaks import Breaks
-from .cached import MINIMUM_TOKENS, Served, Simulated, recorded
-from .facts import fact_of
+from .cache import MINIMUM_TOKENS, Breaks, Served, Simulated, recorded
+from .facts import fact_of, program_fact
 from .files import Changes
 from .heap import Lanes
-from .program_facts import program_fact
 from .prompts import Prompts, part_chars
-from .steps import FrameRow, RunPage, StepRow
+from .rows import FrameRow, RunPage, StepRow
 from .texts import Texts
 
 _ROOT = {"solved": "ok", "finished": "ok", "unsolved": "failed", "stalled": "forced"}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.errors import TraceError
 from stackmem.formats.exports import EXPORTS
-from stackmem.formats.exports.story import Attempt, Call, Scope, moments, slices
+from stackmem.formats.exports.slices import Attempt, Call, FrameSlice, slices, walk
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceReader
@@ -58,25 +58,26 @@ def test_facts_that_no_call_led_to_are_exported_as_they_are(spelled, event):
 @pytest.mark.parametrize("spelled", FORMATS)
 def test_a_record_after_the_last_frame_that_needs_one_is_named(spelled):
     late = told("family")
-    with pytest.raises(TraceError, match=r"record 99, ToolReturned, cannot follow"):
-        exported(spelled, [*late, Record(99, 1.0, ToolReturned("too late"))])
+    number = len(late) + 1
+    with pytest.raises(TraceError, match=f"record {number} cannot follow"):
+        exported(spelled, [*late, Record(number, 1.0, ToolReturned("too late"))])
 
 
 def test_every_reply_and_every_call_is_told_once():
-    pieces = list(slices(moments(told("family"))))
+    pieces = list(slices(walk(told("family"))))
     replies = [one for one in pieces if isinstance(one, Attempt) and isinstance(one.event, ModelReplied)]
     calls = [one for one in pieces if isinstance(one, Call)]
     assert [one.step for one in replies] == list(range(1, 13))
     assert sorted((one.step, one.place) for one in calls) == sorted(
         [(step, 0) for step in range(1, 13) if step != 11] + [(5, 1)]
     )
-    assert [one.frame.name for one in pieces if isinstance(one, Scope)] == ["inner", "outer", "root"]
+    assert [one.frame.name for one in pieces if isinstance(one, FrameSlice)] == ["inner", "outer", "root"]
 
 
 def test_nothing_ends_before_it_began_where_the_clock_was_set_back():
     back = [Record(one.seq, one.at - 5 * (one.seq % 3), one.event) for one in told("family")]
-    for piece in slices(moments(back)):
-        if isinstance(piece, Call | Scope):
+    for piece in slices(walk(back)):
+        if isinstance(piece, Call | FrameSlice):
             assert piece.ended >= piece.started
         elif isinstance(piece, Attempt):
             assert piece.moment.at >= piece.moment.since

@@ -10,10 +10,10 @@ from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, V
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Compact
 from stackmem.measure.cached_steps import bill, cached_steps
+from stackmem.measure.extract import MOST_CHARS, extract_summary
 from stackmem.measure.first_loss import facts_used
+from stackmem.measure.other_strategy import OtherStrategy
 from stackmem.measure.prefix import text_of
-from stackmem.measure.retold import Retold
-from stackmem.measure.stand_in import MOST_CHARS, stand_in
 from stackmem.measure.whatif import Terms, as_recorded, by_program, has_frames, memory_tools, outcome
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import PRICE, alloc, call, do, failed, play, pop, push, reply, shown_text, started, stored
@@ -41,11 +41,11 @@ def under(run, name, terms=TERMS, strategy=None):
 def views(run, name):
     """Every prompt of the run as the strategy would have rendered it."""
     strategy = open_strategy(name)
-    retold = Retold(started_with(run, name), framed=has_frames(strategy))
+    other = OtherStrategy(started_with(run, name), framed=has_frames(strategy))
     for moment in run:
         if isinstance(moment.event, ModelReplied):
-            yield strategy.render(retold.state)
-        retold.tell(moment)
+            yield strategy.render(other.state)
+        other.take(moment)
 
 
 STORIES = {
@@ -111,11 +111,11 @@ def test_a_flat_run_is_one_frame_of_a_strategy_that_has_frames():
 
 def test_the_heap_is_there_where_frames_are_not():
     run = seen(play(push(name="a", store=[stored("plan")]), do("list_files"), pop(), pop()))
-    retold = Retold(started_with(run, "full"), framed=False)
+    other = OtherStrategy(started_with(run, "full"), framed=False)
     for moment in run:
-        retold.tell(moment)
-    assert list(retold.state.heap.chunks) == ["plan"]
-    assert len(retold.state.stack) == 1
+        other.take(moment)
+    assert list(other.state.heap.chunks) == ["plan"]
+    assert len(other.state.stack) == 1
 
 
 def test_notes_and_memory_files_are_there_under_the_strategy_that_kept_them():
@@ -255,16 +255,18 @@ def view_of(*texts):
 
 
 def test_the_stand_in_is_the_newest_lines_with_a_literal_within_the_room():
-    text = stand_in(view_of("port = port-48731\nnothing here", "again port-48731", "key_name = a", "value_2 = b"))
+    text = extract_summary(
+        view_of("port = port-48731\nnothing here", "again port-48731", "key_name = a", "value_2 = b")
+    )
     assert text.splitlines() == ["again port-48731", "key_name = a", "value_2 = b"]
 
 
 def test_the_stand_in_keeps_its_bounds():
     many = "\n".join(f"name_{number:05} = {'x' * 500}" for number in range(200))
-    assert len(stand_in(view_of(many))) <= 60
+    assert len(extract_summary(view_of(many))) <= 60
     unasked = View("", (), Log([Message("user", (Text(many), Text("Summarise.")))]))
-    assert 0 < len(stand_in(unasked)) <= MOST_CHARS
-    assert stand_in(View("", (), Log())) == ""
+    assert 0 < len(extract_summary(unasked)) <= MOST_CHARS
+    assert extract_summary(View("", (), Log())) == ""
 
 
 def test_the_tools_of_a_strategy_are_those_that_touch_no_file():

@@ -15,11 +15,10 @@ from stackmem.bench.statistics import NONE_SHOWN
 from stackmem.core.pricing import Price
 from stackmem.errors import StackmemError, UsageError
 from stackmem.models.catalog import lookup
-from stackmem.report.comparison.account import remarks
-from stackmem.report.comparison.anchors import Anchors
+from stackmem.report.comparison.anchors import FAMILIES, Anchors, family_of
 from stackmem.report.comparison.columns import as_text, range_text
-from stackmem.report.comparison.families import FAMILIES, family_of
 from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
+from stackmem.report.comparison.findings import remarks
 from stackmem.report.comparison.markdown import escaped
 from stackmem.report.comparison.results import Trial, read_bench
 from stackmem.report.comparison.write import write_report

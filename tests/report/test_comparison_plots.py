@@ -11,8 +11,8 @@ from stackmem.core.pricing import Price
 from stackmem.report.comparison.anchors import Anchors
 from stackmem.report.comparison.figures import Wants, sections
 from stackmem.report.comparison.frontier import frontier, spots
+from stackmem.report.comparison.labels import beside, stacked
 from stackmem.report.comparison.loss_curves import loss_curves
-from stackmem.report.comparison.placing import beside, stacked
 from stackmem.report.comparison.results import Trial, read_bench
 from stackmem.report.comparison.slopes import fitted_from, slopes
 from stackmem.report.comparison.svg import Box, Scale, log_scale

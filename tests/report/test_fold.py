@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from stackmem.core.facts import Event, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.core.messages import Usage
 from stackmem.errors import TraceError
-from stackmem.report.breaks import Breaks
-from stackmem.report.parting import Parting, parting
-from stackmem.report.view import read_runs
+from stackmem.report.cache import Breaks
+from stackmem.report.view import Parting, parting, read_runs
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceWriter

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from stackmem.measure.moments import moments
 from stackmem.measure.timeline import timeline
-from stackmem.report.program_facts import BRIEF_AFTER, BRIEF_CHARS, MOST_CHARS
+from stackmem.report.facts import BRIEF_AFTER, BRIEF_CHARS, MOST_CHARS
 from stackmem.run.open import Person
 from stackmem.run.programs.prepare import Asked, prepare_program
 from stackmem.run.programs.run import run_program

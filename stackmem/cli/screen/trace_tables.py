@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from stackmem.kept.cache_bill import CacheBill
-from stackmem.measure.fold import Value
 from stackmem.measure.frames import FrameRow
-from stackmem.measure.metrics import METRICS
+from stackmem.measure.metrics import METRICS, Value
 from stackmem.measure.timeline import Step
 
 from .columns import aligned

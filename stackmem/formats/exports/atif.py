@@ -23,10 +23,22 @@ from stackmem.core.facts import (
 )
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.state import Notice, State
+from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .shown import arguments, asked_text, compact, function, model_of, opening_text, said, stamp, thought, view_of
-from .story import Attempt, Call, Moment, Scope, call_ids, moments, slices
+from .slices import Attempt, Call, FrameSlice, call_ids, new_texts, slices, walk
+from .spelling import (
+    arguments,
+    compact,
+    function,
+    model_of,
+    opening_text,
+    prompt_text,
+    reply_text,
+    stamp,
+    thinking_text,
+    view_of,
+)
 
 Json = dict[str, Any]
 
@@ -45,7 +57,7 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
                 book.attempt(piece)
             case Call():
                 book.call(piece)
-            case Scope():
+            case FrameSlice():
                 book.scope(piece)
             case Moment():
                 book.moment(piece)
@@ -54,7 +66,7 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
 
 def _noted(records: Iterable[Record], book: _Book) -> Iterator[Moment]:
     """The moments; what must stand in a frame before its first reply is written on the way."""
-    for moment in moments(records):
+    for moment in walk(records):
         if len(moment.after.stack) > len(moment.before.stack):
             book.opened(moment)
         book.state = moment.after
@@ -115,12 +127,12 @@ class _Book:
         if moment.view is not None:
             if moment.view.system:
                 self._add(moment.frame.id, "system", moment.view.system, moment.since)
-            self._add(moment.frame.id, "user", asked_text(moment.view), moment.since)
+            self._add(moment.frame.id, "user", prompt_text(moment.view), moment.since)
         about = {"step": piece.step, "seq": moment.seq, "stop": event.stop}
-        step = self._add(moment.frame.id, "agent", said(event.parts), moment.at, about)
+        step = self._add(moment.frame.id, "agent", reply_text(event.parts), moment.at, about)
         step["model_name"] = model_of(event, moment.before)
         step["llm_call_count"] = 1
-        if thinking := thought(event.parts):
+        if thinking := thinking_text(event.parts):
             step["reasoning_content"] = thinking
         calls = [part for part in event.parts if isinstance(part, ToolCall)]
         if calls:
@@ -157,7 +169,7 @@ class _Book:
             step = self._replies[piece.step]
             step.setdefault("observation", {"results": []})["results"].append(result)
 
-    def scope(self, piece: Scope) -> None:
+    def scope(self, piece: FrameSlice) -> None:
         extra = self._trajectories[piece.frame.id]["extra"]["stackmem"]
         extra["ended"] = "popped" if piece.popped else "open"
         if piece.popped is not None:
@@ -171,7 +183,7 @@ class _Book:
         event, frame = piece.event, piece.frame.id
         if isinstance(event, NoticeGiven | ReplyNudged):
             source = "user" if event.code == "imported:user" else "system"
-            for turn in piece.told:
+            for turn in new_texts(piece):
                 if isinstance(turn, Notice):
                     self._add(frame, source, turn.text, piece.at, {"seq": piece.seq, "code": event.code})
         elif isinstance(event, RunResumed):

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stackmem.core.facts import ContextCompacted, ModelFailed, RunStarted
+from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .shown import compact
-from .story import Attempt, Call, Moment, Scope, moments, slices
+from .slices import Attempt, Call, FrameSlice, slices, walk
+from .spelling import compact
 from .table import outcome
 
 Json = dict[str, Any]
@@ -32,7 +33,7 @@ def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
     began = 0.0
     named = {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": f"stackmem {run}"}}
     yield compact(named)
-    for piece in slices(moments(_spaced(records))):
+    for piece in slices(walk(_spaced(records))):
         if isinstance(piece, Moment) and isinstance(piece.event, RunStarted):
             began = piece.at
         for event in _events(piece, began):
@@ -47,14 +48,14 @@ def _spaced(records: Iterable[Record]) -> Iterator[Record]:
         yield Record(record.seq, last / 1_000_000, record.event)
 
 
-def _events(piece: Attempt | Call | Scope | Moment, began: float) -> Iterator[Json]:
+def _events(piece: Attempt | Call | FrameSlice | Moment, began: float) -> Iterator[Json]:
     match piece:
         case Attempt():
             yield from _attempt(piece, began)
         case Call():
             args = {"step": piece.step, "outcome": outcome(piece), "opened": piece.opened}
             yield _complete(piece.call.name, "call", piece.started, piece.ended, began, args)
-        case Scope():
+        case FrameSlice():
             registers = piece.frame.registers
             args = {
                 "frame": piece.frame.id,

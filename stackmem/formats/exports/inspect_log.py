@@ -24,11 +24,12 @@ from stackmem.core.facts import (
 from stackmem.core.messages import Text
 from stackmem.core.state import Notice, State
 from stackmem.errors import UsageError
+from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .inspect_parts import Parts
-from .shown import model_of, stamp, view_of
-from .story import Attempt, Call, Moment, Scope, moments, slices
+from .slices import Attempt, Call, FrameSlice, new_texts, slices, walk
+from .spelling import model_of, stamp, view_of
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -73,7 +74,7 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
                 book.attempt(piece)
             case Call():
                 book.call(piece)
-            case Scope():
+            case FrameSlice():
                 book.scope(piece)
             case Moment():
                 book.moment(piece)
@@ -81,7 +82,7 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
 
 
 def _noted(records: Iterable[Record], book: _Book) -> Iterator[Moment]:
-    for moment in moments(records):
+    for moment in walk(records):
         book.noted(moment)
         yield moment
 
@@ -164,7 +165,7 @@ class _Book:
         given.completed = self._when(piece.ended)["timestamp"]
         self._add(given, self._replies[piece.step], 1 + piece.place)
 
-    def scope(self, piece: Scope) -> None:
+    def scope(self, piece: FrameSlice) -> None:
         from inspect_ai.event import SpanEndEvent
 
         about = {"ended": "open"} if piece.popped is None else {"ended": "popped", "forced": piece.popped.forced}
@@ -180,7 +181,7 @@ class _Book:
         event, place = piece.event, {"span_id": piece.frame.id, **self._when(piece.at)}
         match event:
             case NoticeGiven() | ReplyNudged():
-                for turn in piece.told:
+                for turn in new_texts(piece):
                     if isinstance(turn, Notice):
                         info = InfoEvent(source="stackmem", data={"code": event.code, "text": turn.text}, **place)
                         self._add(info, piece.seq, 2)

@@ -11,8 +11,8 @@ from stackmem.core.heap import Heap
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.state import State
 
-from .shown import arguments
-from .story import Call
+from .slices import Call
+from .spelling import arguments
 
 if TYPE_CHECKING:
     from inspect_ai.event import StoreEvent, ToolEvent

@@ -14,10 +14,11 @@ from typing import Any
 from stackmem.core.facts import ContextCompacted, FramePopped, FramePushed, ModelReplied, RunStarted, ToolReturned
 from stackmem.core.messages import ToolCall
 from stackmem.core.state import Notice, Result, State
+from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .shown import arguments, asked_text, compact, model_of, opening_text, said, thought, view_of
-from .story import Moment, added_usd, call_ids, moments
+from .slices import added_usd, call_ids, new_texts, walk
+from .spelling import arguments, compact, model_of, opening_text, prompt_text, reply_text, thinking_text, view_of
 
 Json = dict[str, Any]
 
@@ -34,7 +35,7 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
     messages: list[Json] = []
     open_calls: list[str] = []
     last: Moment | None = None
-    for moment in moments(records):
+    for moment in walk(records):
         last = moment
         match moment.event:
             case RunStarted():
@@ -42,7 +43,7 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
                 messages.append(_message("user", _opening(moment.after), moment))
             case ModelReplied():
                 if moment.view is not None:
-                    asked = [("system", moment.view.system), ("user", asked_text(moment.view))]
+                    asked = [("system", moment.view.system), ("user", prompt_text(moment.view))]
                     messages += [_message(role, text, moment) for role, text in asked if text]
                 message, open_calls = _reply(moment, moment.event)
                 messages.append(message)
@@ -53,7 +54,7 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
                 open_calls = []
             case FramePopped():
                 messages += [_answer("the frame ends", call, moment) for call in open_calls[:1]]
-                messages += [_message("user", turn.text, moment) for turn in moment.told]
+                messages += [_message("user", turn.text, moment) for turn in new_texts(moment)]
                 open_calls = []
             case ContextCompacted(up_to_step=step, text=text):
                 told = f"The conversation up to step {step} was replaced by this summary:\n{text}"
@@ -80,7 +81,7 @@ def _reply(moment: Moment, event: ModelReplied) -> tuple[Json, list[str]]:
     """The reply, and the ids of its calls, in mini-swe-agent's terms its actions."""
     calls = [part for part in event.parts if isinstance(part, ToolCall)]
     names = call_ids(calls)
-    message = _message("assistant", said(event.parts), moment)
+    message = _message("assistant", reply_text(event.parts), moment)
     extra, usage = message["extra"], event.usage
     extra["cost"] = added_usd(moment)
     extra["actions"] = [
@@ -105,7 +106,7 @@ def _reply(moment: Moment, event: ModelReplied) -> tuple[Json, list[str]]:
             {"id": name, "type": "function", "function": {"name": call.name, "arguments": compact(arguments(call))}}
             for name, call in zip(names, calls, strict=True)
         ]
-    if thinking := thought(event.parts):
+    if thinking := thinking_text(event.parts):
         message["reasoning_content"] = thinking
     return message, names
 
@@ -116,7 +117,7 @@ def _answer(text: str, call: str, moment: Moment) -> Json:
 
 def _told(moment: Moment, open_calls: list[str]) -> Iterator[Json]:
     """Results in the order of the calls, which they take from ``open_calls``; notices as the user's words."""
-    for turn in moment.told:
+    for turn in new_texts(moment):
         match turn:
             case Notice():
                 yield _message("user", turn.text, moment)

@@ -25,11 +25,12 @@ from stackmem.core.facts import (
     RunForked,
 )
 from stackmem.core.messages import Text, ToolCall
+from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span
-from .shown import arguments, asked_text, compact, model_of, opening_text, provider, view_of
-from .story import Attempt, Call, Moment, Scope, moments, slices
+from .slices import Attempt, Call, FrameSlice, slices, walk
+from .spelling import arguments, compact, model_of, opening_text, prompt_text, provider, view_of
 
 SPANS_PER_REQUEST = 1_000
 _FINISH = {"call": "tool_call", "end": "stop", "truncated": "length", "refused": "content_filter"}
@@ -82,19 +83,19 @@ class _Spans:
                 case Call():
                     yield self._tool(piece)
                     yield from self._memory(piece)
-                case Scope():
+                case FrameSlice():
                     yield self._agent(piece)
                 case Moment():
                     yield from self._moment(piece)
 
     def _with_openings(self, records: Iterable[Record]) -> Iterator[Moment]:
-        for moment in moments(records):
+        for moment in walk(records):
             if self._content and len(moment.after.stack) > len(moment.before.stack):
                 view = view_of(moment.after)
                 self._openings[moment.after.running.id] = (view.system, opening_text(view))
             yield moment
 
-    def _agent(self, piece: Scope) -> Json:
+    def _agent(self, piece: FrameSlice) -> Json:
         frame = piece.frame
         attributes: dict[str, Value] = {
             "gen_ai.operation.name": "invoke_agent",
@@ -157,7 +158,7 @@ class _Spans:
                 if isinstance(reply, ContextCompacted):
                     attributes["gen_ai.conversation.compacted"] = True
                 if self._content and moment.view is not None:
-                    attributes["gen_ai.input.messages"] = compact([_said("user", asked_text(moment.view))])
+                    attributes["gen_ai.input.messages"] = compact([_said("user", prompt_text(moment.view))])
                 if self._content:
                     attributes["gen_ai.output.messages"] = compact([_reply(reply)])
             case ModelFailed() as failure:

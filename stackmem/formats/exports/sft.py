@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from stackmem.core.facts import CallRejected, FramePopped, ModelReplied
 from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from stackmem.core.state import Reply, State
+from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .shown import arguments, compact, function, view_of
-from .story import Moment, moments
+from .slices import walk
+from .spelling import arguments, compact, function, view_of
 
 Json = dict[str, Any]
 
@@ -50,7 +51,7 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
     ended: list[_Ended] = []
     refused: set[int] = set()
     cuts, state = 0, State()
-    for moment in moments(records):
+    for moment in walk(records):
         state = moment.after
         match moment.event:
             case ModelReplied():

@@ -12,8 +12,8 @@ from stackmem.core.facts import CallRejected, FramePopped, ModelReplied, ToolRet
 from stackmem.core.messages import ToolCall
 from stackmem.trace.record import Record
 
-from .shown import model_of, said, stamp
-from .story import Attempt, Call, moments, slices
+from .slices import Attempt, Call, slices, walk
+from .spelling import model_of, reply_text, stamp
 
 COLUMNS = (
     "step", "seq", "at", "frame", "frame_name", "depth", "model", "strategy", "stop", "calls", "outcome", "opened",
@@ -46,7 +46,7 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
     """
     yield _line(COLUMNS)
     waiting: dict[int, _Answered] = {}
-    for piece in slices(moments(records)):
+    for piece in slices(walk(records)):
         match piece:
             case Attempt(event=ModelReplied() as reply):
                 waiting[piece.step] = _Answered(piece, reply, [])
@@ -78,7 +78,7 @@ def _row(answered: _Answered) -> list[object]:
         calls[-1].opened if calls else "", codes[-1] if codes else "",
         usage.prompt, usage.uncached, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h,
         usage.output, int(usage.estimated), "" if attempt.usd is None else f"{attempt.usd:.6f}",
-        len(heap.chunks), heap.chars, len(said(reply.parts)),
+        len(heap.chunks), heap.chars, len(reply_text(reply.parts)),
         sum(len(call.result.text) for call in calls if call.result is not None),
         f"{moment.at - moment.since:.3f}",
         f"{calls[-1].ended - calls[-1].started:.3f}" if calls else "",

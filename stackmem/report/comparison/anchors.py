@@ -1,16 +1,38 @@
-"""Names of places in the page: every number leads to the trials it was made of."""
+"""Names of places in the page: every number leads to the trials it was made of; and the colors of the strategies."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from math import isfinite
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from .families import Family, family_of
 from .figures import Section
 from .results import Results, Trial
 
+Family = Literal["linear", "masking", "summary", "lookup", "frames", "stackheap", "other"]
+
+FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
+    "linear": ("keeps it as it was, whole or the last of it", frozenset({"full", "window", "truncate"})),
+    "masking": ("takes old results out", frozenset({"mask", "clear", "boundary"})),
+    "summary": ("sums it up", frozenset({"summary", "rolling_summary", "structured_summary", "hierarchical"})),
+    "lookup": ("writes it down or looks it up", frozenset({"rag", "notes", "memory_dir", "expandable"})),
+    "frames": ("ends frames, no heap", frozenset({"isolated", "fold", "stack"})),
+    "stackheap": ("heap, and frames", frozenset({"heap", "stackheap", "stackheap_fork", "stackheap_lossless"})),
+    "other": ("other", frozenset()),
+}
+"""Name to what its strategies do, and their names."""
 Name = TypeVar("Name", bound=Hashable)
+
+
+def family_of(strategy: str) -> Family:
+    """By the name before any parameters."""
+    base = strategy.partition(":")[0]
+    return next((family for family, (_, names) in FAMILIES.items() if base in names), "other")
+
+
+def leads(strategy: str, baseline: str) -> bool:
+    """Whether its line is drawn over the others: the baseline, and stack and heap together."""
+    return strategy in {baseline, "stackheap"}
 
 
 class Anchors:

@@ -11,7 +11,7 @@ from stackmem.bench.intervals import Interval
 from .anchors import Anchors
 from .columns import as_text, range_text
 from .figures import Line, Section, Wants, bill_name
-from .placing import Place, beside
+from .labels import Place, beside
 from .svg import Axis, Box, Scale, axes, clipped, dot, drawing, label, line, linked, log_scale, path
 
 

@@ -13,11 +13,10 @@ from msgspec import Struct
 
 from stackmem.bench.intervals import library
 
-from .anchors import Anchors
+from .anchors import Anchors, leads
 from .columns import as_text
-from .families import leads
 from .figures import Wants
-from .placing import stacked
+from .labels import stacked
 from .results import Trial
 from .svg import Axis, Box, Scale, axes, clipped, drawing, label, line, linked, path
 

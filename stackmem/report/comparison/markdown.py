@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .account import facts, findings, remarks, title
 from .columns import Column, cell_text, columns
 from .figures import Section, Wants
+from .findings import facts, findings, remarks, title
 from .results import Results
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&!])")

@@ -14,10 +14,9 @@ from importlib.resources import files
 from math import isfinite
 from pathlib import Path
 
-from .account import facts, remarks
-from .anchors import Anchors
-from .families import FAMILIES
+from .anchors import FAMILIES, Anchors
 from .figures import Section, Wants, bill
+from .findings import facts, remarks
 from .frontier import frontier
 from .loss_curves import Curve, loss_curves, loss_plot
 from .results import Results, Trial

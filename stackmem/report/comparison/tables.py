@@ -8,10 +8,10 @@ from itertools import groupby
 
 from stackmem.bench.statistics import NONE_SHOWN
 
-from .account import findings
 from .anchors import Anchors
 from .columns import MEMORY, Column, cell_texts, columns, comparison_of, figure_of
 from .figures import Line, Section, Wants
+from .findings import findings
 
 _GROUP = {MEMORY: "group memory"}
 _MARKS = {"better": "▲ better", "worse": "▼ worse", NONE_SHOWN: "no difference shown"}

@@ -23,7 +23,7 @@ _LINE_CHARS = 200
 _ASKED = re.compile(r"at most ([\d,_]{1,9}) characters")
 
 
-def stand_in(view: View) -> str:
+def extract_summary(view: View) -> str:
     """The newest lines with a literal that no newer line has, in their order.
 
     Args:

@@ -54,7 +54,7 @@ def _no_news(shown: Heap, heap: Heap) -> str:
     return ""
 
 
-def asked_text(view: View) -> str:
+def prompt_text(view: View) -> str:
     """What a program asked in a completion: the messages of its prompt, each under its role where there are several."""
     told = ["\n".join(part.text for part in message.parts if isinstance(part, Text)) for message in view.messages]
     if len(told) == 1:
@@ -68,11 +68,11 @@ def opening_text(view: View) -> str:
     return "\n".join(part.text for part in last.parts if isinstance(part, Text | ToolResult))
 
 
-def said(parts: tuple[ReplyPart, ...]) -> str:
+def reply_text(parts: tuple[ReplyPart, ...]) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
-def thought(parts: tuple[ReplyPart, ...]) -> str:
+def thinking_text(parts: tuple[ReplyPart, ...]) -> str:
     """The thinking that the provider showed as text; empty where it was hidden, or there was none."""
     shown = [part.raw.get("thinking") or part.raw.get("text") for part in parts if isinstance(part, Thinking)]
     return "\n".join(text for text in shown if isinstance(text, str))

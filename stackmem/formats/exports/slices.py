@@ -30,10 +30,9 @@ from stackmem.core.facts import (
     ToolReturned,
     VerifyReturned,
 )
-from stackmem.core.machine import evolve
-from stackmem.core.messages import ToolCall, View
-from stackmem.core.state import Frame, Notice, Result, State
-from stackmem.errors import TraceError
+from stackmem.core.messages import ToolCall
+from stackmem.core.state import Frame, Notice, Result
+from stackmem.measure.moments import Moment, moments, no_view
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import Completions, sources_of
 from stackmem.trace.record import Record
@@ -42,29 +41,6 @@ OfCalls = (
     ToolReturned | VerifyReturned | SourcesDigested | FramePushed | FramePopped | ChunkAllocated | ChunkRead
     | ChunkWritten | ChunkFreed | CallAnswered | CallRejected
 )  # fmt: skip
-
-
-class Moment(Struct, frozen=True):
-    """One fact, and what it made of the state.
-
-    Attributes:
-        at: Seconds since 1970, never less than the moment's before.
-        since: When the fact before it was written, which is when whatever led to this one began.
-        frame: The frame it happened in: the one that was running.
-        told: What it added to the conversation of the frame that runs after it.
-        view: The prompt that it answers, where a program asked for it; None elsewhere.
-
-    """
-
-    seq: int
-    at: float
-    since: float
-    event: Event
-    before: State
-    after: State
-    frame: Frame
-    told: tuple[Result | Notice, ...]
-    view: View | None = None
 
 
 class Attempt(Struct, frozen=True):
@@ -109,7 +85,7 @@ class Call(Struct):
     opened: str = ""
 
 
-class Scope(Struct):
+class FrameSlice(Struct):
     """A frame from its push to its pop, the root to the end of the trace.
 
     ``popped`` is None where it was still open then.
@@ -123,10 +99,10 @@ class Scope(Struct):
     popped: FramePopped | None = None
 
 
-Slice = Attempt | Call | Scope | Moment
+Slice = Attempt | Call | FrameSlice | Moment
 
 
-def moments(records: Iterable[Record]) -> Iterator[Moment]:
+def walk(records: Iterable[Record]) -> Iterator[Moment]:
     """Every record with the states around it.
 
     Args:
@@ -137,39 +113,33 @@ def moments(records: Iterable[Record]) -> Iterator[Moment]:
             language or a source of its program is not here.
 
     """
-    completions = Completions(sources_of(records.folder)) if isinstance(records, RunReader) else None
-    state, since, told = State(), 0.0, {"frame-0": 0}
+    asked = Completions(sources_of(records.folder)).take if isinstance(records, RunReader) else no_view
+    return moments(_forward(records), asked)
+
+
+def _forward(records: Iterable[Record]) -> Iterator[tuple[float, Event]]:
+    """The facts with times that never go back."""
+    latest = 0.0
     for record in records:
-        if state.start is None and not isinstance(record.event, RunStarted):
-            raise TraceError("the first record is not RunStarted; this is no trace of a run")
-        try:
-            after = evolve(state, record.event)
-        except (LookupError, ValueError) as error:
-            what = type(record.event).__name__
-            raise TraceError(f"record {record.seq}, {what}, cannot follow the records before it ({error!r})") from error
-        at = max(record.at, since)
-        running = after.stack[-1] if after.stack else None
-        news: list[Result | Notice] = []
-        if running is not None:
-            turns = running.turns[told.get(running.id, 0) :]
-            news = [turn for turn in turns if isinstance(turn, Result | Notice)]
-            told[running.id] = len(running.turns)
-        frame = state.stack[-1] if state.stack else running or after.popped[-1].frame
-        view = completions.take(record.event, state, after) if completions is not None else None
-        yield Moment(record.seq, at, since or at, record.event, state, after, frame, tuple(news), view)
-        state, since = after, at
+        latest = max(record.at, latest)
+        yield latest, record.event
 
 
-def slices(told: Iterable[Moment]) -> Iterator[Slice]:
+def new_texts(moment: Moment) -> tuple[Result | Notice, ...]:
+    """What the moment told the model of the frame that runs after it."""
+    return tuple(turn for turn in moment.new_turns if isinstance(turn, Result | Notice))
+
+
+def slices(run: Iterable[Moment]) -> Iterator[Slice]:
     """Attempts, calls and frames as they end, innermost first; every other moment as it is."""
-    open_frames: list[Scope] = []
+    open_frames: list[FrameSlice] = []
     pending: list[Call] = []
     last: Moment | None = None
-    for moment in told:
+    for moment in run:
         last = moment
         match moment.event:
             case RunStarted():
-                open_frames.append(Scope(moment.frame, moment.event, moment.at, moment.at))
+                open_frames.append(FrameSlice(moment.frame, moment.event, moment.at, moment.at))
                 yield moment
             case RunForked():
                 for scope in open_frames:
@@ -227,7 +197,7 @@ def _asked(moment: Moment, reply: ModelReplied, step: int) -> list[Call]:
 
 def _came(moment: Moment, event: OfCalls, pending: list[Call]) -> Iterator[Slice]:
     """What a fact means for the calls that wait: one is answered, or all are refused, or it is a step on the way."""
-    results = [turn for turn in moment.told if isinstance(turn, Result)]
+    results = [turn for turn in moment.new_turns if isinstance(turn, Result)]
     waiting = pending if isinstance(event, CallRejected) else pending[:1]
     for call in waiting:
         call.facts = (*call.facts, event)
@@ -241,19 +211,19 @@ def _came(moment: Moment, event: OfCalls, pending: list[Call]) -> Iterator[Slice
         del pending[0]
 
 
-def _pushed(moment: Moment, open_frames: list[Scope], pending: list[Call]) -> Iterator[Slice]:
+def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[Call]) -> Iterator[Slice]:
     push = pending[0] if pending else None
     event = moment.event
     if push is not None and isinstance(event, FramePushed):
         push.facts, push.opened = (*push.facts, event), event.frame
     if len(moment.after.stack) > len(moment.before.stack):
-        open_frames.append(Scope(moment.after.running, moment.after.begun, moment.at, moment.at, push))
+        open_frames.append(FrameSlice(moment.after.running, moment.after.begun, moment.at, moment.at, push))
     else:  # a fact that changed nothing: no push call stands behind it
         yield moment
     yield from _ended(pending[1:], moment.at)
 
 
-def _popped(moment: Moment, open_frames: list[Scope], pending: list[Call]) -> Iterator[Slice]:
+def _popped(moment: Moment, open_frames: list[FrameSlice], pending: list[Call]) -> Iterator[Slice]:
     event = moment.event
     for call in pending[:1]:
         if isinstance(event, FramePopped):
@@ -268,7 +238,7 @@ def _popped(moment: Moment, open_frames: list[Scope], pending: list[Call]) -> It
     yield scope
     if scope.push is not None:
         scope.push.ended = moment.at
-        scope.push.result = next((turn for turn in moment.told if isinstance(turn, Result)), None)
+        scope.push.result = next((turn for turn in moment.new_turns if isinstance(turn, Result)), None)
         yield scope.push
 
 
@@ -278,7 +248,7 @@ def _ended(pending: list[Call], at: float) -> Iterator[Slice]:
         yield call
 
 
-def _left_open(open_frames: list[Scope], pending: list[Call], at: float) -> Iterator[Slice]:
+def _left_open(open_frames: list[FrameSlice], pending: list[Call], at: float) -> Iterator[Slice]:
     """The root, and before it what the end of the trace found unfinished, the running frame first."""
     yield from _ended(pending, at)
     for scope in reversed(open_frames):

@@ -24,7 +24,7 @@ _NOTHING = Usage()
 _NOT_DONE = "not executed: the frame was ended first"
 
 
-class Retold:
+class OtherStrategy:
     """The state of the run as the other strategy has it, moment by moment."""
 
     def __init__(self, start: RunStarted, *, framed: bool) -> None:
@@ -33,7 +33,7 @@ class Retold:
         self._framed = framed
         self.state = State()
 
-    def tell(self, moment: Moment, usage: Usage = _NOTHING) -> None:
+    def take(self, moment: Moment, usage: Usage = _NOTHING) -> None:
         """Go on by one moment.
 
         Args:
@@ -71,7 +71,7 @@ def _turns(moment: Moment) -> list[Turn]:
     """What the moment adds to the one conversation that all frames are."""
     before, after = moment.before, moment.after
     calls = before.pending.calls if before.pending else ()
-    new = _new(before, after)
+    new = list(moment.new_turns)
     match moment.event:
         case FramePushed(name=name):
             text = f"frame {name!r} begins; what it returns follows"
@@ -86,12 +86,3 @@ def _turns(moment: Moment) -> list[Turn]:
             return [Notice(turn.text, turn.heap) for turn in new if isinstance(turn, Result)]
         case _:
             return new
-
-
-def _new(before: State, after: State) -> list[Turn]:
-    """The turns that the running frame has more than it had."""
-    if not after.stack:
-        return []
-    frame = after.running
-    known = next((len(one.turns) for one in before.stack if one.id == frame.id), 0)
-    return frame.turns[known:]
