@@ -15,15 +15,13 @@ Source: Anthropic's cost guide, where pruning at task boundaries saved 39 % and 
 
 from __future__ import annotations
 
-from functools import partial
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolCall, ToolResult
 
 from .shared.linear import Cut, Exchange, Linear, OneConversation, Rules, freed, one_line
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 
@@ -76,4 +74,4 @@ def _prune(chars: int, result: ToolResult, step: int) -> ToolResult:
 def boundary(parameters: str) -> OneConversation:
     chosen = parse("boundary", parameters, (Count("chars", 1_000), Count("keep", 3), Count("steps", 20)))
     chars, keep, steps = chosen.counts.values()
-    return OneConversation(chosen.name, Rules(partial(_cut, keep, steps), shorten=partial(_prune, chars)))
+    return OneConversation(chosen.name, Rules(Partial(_cut, (keep, steps)), shorten=Partial(_prune, (chars,))))

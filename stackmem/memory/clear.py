@@ -12,10 +12,8 @@ Tokens are estimated: characters / 2.5, of the whole prompt.
 
 from __future__ import annotations
 
-from functools import partial
-
 from .shared.linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation, Rules, freed, one_line
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 _AT_LEAST = 10  # the part of the trigger that a clearing frees: one tenth
@@ -23,7 +21,7 @@ _AT_LEAST = 10  # the part of the trigger that a clearing frees: one tenth
 
 def cleared(trigger: int, keep: int) -> Rules:
     """All results but the last ``keep`` are a line each, once the whole prompt has ``trigger`` tokens."""
-    return Rules(partial(_cut, trigger, keep), shorten=partial(one_line, "cleared"))
+    return Rules(Partial(_cut, (trigger, keep)), shorten=Partial(one_line, ("cleared",)))
 
 
 def _cut(trigger: int, keep: int, conversation: Linear) -> Cut:

@@ -10,8 +10,6 @@ Source: the loop agent, whose observations are compacted behind an index and res
 
 from __future__ import annotations
 
-from functools import partial
-
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
@@ -20,7 +18,7 @@ from stackmem.core.tools import Expand
 
 from .shared.linear import OneConversation, Rules, newest_whole
 from .shared.offers import ONE_FRAME
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 
@@ -33,5 +31,5 @@ def shorten(chars: int, result: ToolResult, step: int) -> ToolResult:
 def expandable(parameters: str) -> OneConversation:
     chosen = parse("expandable", parameters, (Count("chars", 200), Count("keep", 5), Count("poll", 5)))
     chars, keep, poll = chosen.counts.values()
-    rules = Rules(partial(newest_whole, keep, poll), shorten=partial(shorten, chars))
+    rules = Rules(Partial(newest_whole, (keep, poll)), shorten=Partial(shorten, (chars,)))
     return OneConversation(chosen.name, rules, (*ONE_FRAME[:-1], Expand, ONE_FRAME[-1]), "expandable")

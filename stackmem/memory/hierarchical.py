@@ -11,8 +11,6 @@ Source: tiered histories (MemGPT's main and external context; hot, warm and cold
 
 from __future__ import annotations
 
-from functools import partial
-
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
@@ -21,7 +19,7 @@ from stackmem.core.text import clip_chars
 
 from .shared.compacting import Request, Summarizing, overfull, summary_rules
 from .shared.linear import Linear, newest_whole
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 REQUEST = Request("tier", "compaction_tier", 8_000, "cold")
@@ -42,5 +40,5 @@ def _shorten(result: ToolResult, step: int) -> ToolResult:
 def hierarchical(parameters: str) -> Summarizing:
     chosen = parse("hierarchical", parameters, (Count("hot", 5), Count("warm", 15)))
     hot, warm = chosen.counts.values()
-    rules = summary_rules(REQUEST, partial(newest_whole, hot, hot), _shorten)
-    return Summarizing(chosen.name, REQUEST, partial(_due, hot, warm), rules)
+    rules = summary_rules(REQUEST, Partial(newest_whole, (hot, hot)), _shorten)
+    return Summarizing(chosen.name, REQUEST, Partial(_due, (hot, warm)), rules)

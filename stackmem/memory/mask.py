@@ -12,14 +12,14 @@ Trap" (2025): half the cost of raw history at equal success.
 
 from __future__ import annotations
 
-from functools import partial
-
 from .shared.linear import OneConversation, Rules, newest_whole, one_line
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 
 def mask(parameters: str) -> OneConversation:
     chosen = parse("mask", parameters, (Count("turns", 10), Count("poll", 10)))
     keep, poll = chosen.counts.values()
-    return OneConversation(chosen.name, Rules(partial(newest_whole, keep, poll), shorten=partial(one_line, "masked")))
+    return OneConversation(
+        chosen.name, Rules(Partial(newest_whole, (keep, poll)), shorten=Partial(one_line, ("masked",)))
+    )

@@ -12,14 +12,12 @@ Source: the scaffold that lowered success in "Beyond pass@1" (2026); scratchpads
 
 from __future__ import annotations
 
-from functools import partial
-
 from stackmem.core.state import State
 from stackmem.core.tools import AddNote
 
 from .shared.linear import Linear, OneConversation, Rules, left_out, newest_shown, unmoved
 from .shared.offers import ONE_FRAME
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 _STEP = 10
@@ -34,6 +32,6 @@ def scratchpad(state: State, conversation: Linear) -> str:
 def notes(parameters: str) -> OneConversation:
     chosen = parse("notes", parameters, (Count("window", 0, low=0),))
     window = chosen.counts["window"]
-    rules = Rules(partial(newest_shown, window, _STEP) if window else unmoved, left_out)
+    rules = Rules(Partial(newest_shown, (window, _STEP)) if window else unmoved, left_out)
     tools = (*ONE_FRAME[:-1], AddNote, ONE_FRAME[-1])
     return OneConversation(chosen.name, rules, tools, "notes", scratchpad)

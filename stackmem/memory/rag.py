@@ -17,7 +17,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from heapq import nsmallest
 
 from msgspec import Struct
@@ -29,7 +28,7 @@ from stackmem.core.state import State
 from stackmem.core.text import clip_chars
 
 from .shared.linear import Exchange, Linear, OneConversation, Rules, left_out, newest_shown
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 from .shared.transcript import spoken, spoken_part
 
@@ -134,5 +133,5 @@ def pieces(text: str, most: int) -> Iterator[str]:
 def rag(parameters: str) -> OneConversation:
     chosen = parse("rag", parameters, (Count("turns", 5), Count("passages", 5), Count("chars", 1_000, low=100)))
     keep, passages, chars = chosen.counts.values()
-    rules = Rules(partial(newest_shown, keep, keep), left_out)
-    return OneConversation(chosen.name, rules, tail=partial(retrieved, passages, chars))
+    rules = Rules(Partial(newest_shown, (keep, keep)), left_out)
+    return OneConversation(chosen.name, rules, tail=Partial(retrieved, (passages, chars)))

@@ -10,13 +10,11 @@ Source: incremental summaries of chat memories.
 
 from __future__ import annotations
 
-from functools import partial
-
 from stackmem.core.state import State
 
 from .shared.compacting import Request, Summarizing, overfull, summary_rules
 from .shared.linear import Linear
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 REQUEST = Request("rolling", "compaction_rolling", 6_000)
@@ -34,4 +32,4 @@ def _due(turns: int, state: State, shown: Linear) -> int | None:
 
 def rolling_summary(parameters: str) -> Summarizing:
     chosen = parse("rolling_summary", parameters, (Count("turns", 5),))
-    return Summarizing(chosen.name, REQUEST, partial(_due, chosen.counts["turns"]), summary_rules(REQUEST))
+    return Summarizing(chosen.name, REQUEST, Partial(_due, (chosen.counts["turns"],)), summary_rules(REQUEST))

@@ -10,10 +10,8 @@ Source: structured note-taking and the schema-bound summaries of coding agents.
 
 from __future__ import annotations
 
-from functools import partial
-
 from .shared.compacting import THRESHOLD, Request, Summarizing, summary_rules
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 from .summary import due
 
@@ -23,4 +21,4 @@ def structured_summary(parameters: str) -> Summarizing:
     chosen = parse("structured_summary", parameters, known)
     tokens, keep, chars = chosen.counts.values()
     request = Request("structured", "compaction_structured", chars)
-    return Summarizing(chosen.name, request, partial(due, tokens, keep), summary_rules(request))
+    return Summarizing(chosen.name, request, Partial(due, (tokens, keep)), summary_rules(request))

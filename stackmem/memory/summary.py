@@ -14,15 +14,13 @@ Source: auto-compact in Claude Code and Codex; the LLM summarizing condenser of 
 
 from __future__ import annotations
 
-from functools import partial
-
 from msgspec.structs import replace
 
 from stackmem.core.state import State
 
 from .shared.compacting import PREFIXES, THRESHOLD, Request, Summarizing, summary_rules, worth
 from .shared.linear import Linear
-from .shared.parameters import Choice, Count
+from .shared.parameters import Choice, Count, Partial
 from .shared.parameters import parameters as parse
 
 REQUEST = Request("summary", "compaction", 8_000)
@@ -43,4 +41,4 @@ def summary(parameters: str) -> Summarizing:
     chosen = parse("summary", parameters, known)
     request = replace(REQUEST, prefix=chosen.words["prefix"])
     tokens, keep = chosen.counts.values()
-    return Summarizing(chosen.name, request, partial(due, tokens, keep), summary_rules(request))
+    return Summarizing(chosen.name, request, Partial(due, (tokens, keep)), summary_rules(request))

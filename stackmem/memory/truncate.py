@@ -13,10 +13,8 @@ Source: the truncation of the oldest messages in chat frameworks.
 
 from __future__ import annotations
 
-from functools import partial
-
 from .shared.linear import CHARS_PER_TOKEN, Cut, Linear, OneConversation, Rules, left_out
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 
@@ -36,4 +34,4 @@ def _cut(most: int, to: int, conversation: Linear) -> Cut:
 def truncate(parameters: str) -> OneConversation:
     chosen = parse("truncate", parameters, (Count("tokens", 8_000), Count("to", 0, low=0)))
     most, to = chosen.counts.values()
-    return OneConversation(chosen.name, Rules(partial(_cut, most, min(to or most // 2, most)), left_out))
+    return OneConversation(chosen.name, Rules(Partial(_cut, (most, min(to or most // 2, most))), left_out))

@@ -10,14 +10,12 @@ Source: the sliding window of most chat applications; Anthropic's cost guide for
 
 from __future__ import annotations
 
-from functools import partial
-
 from .shared.linear import OneConversation, Rules, left_out, newest_shown
-from .shared.parameters import Count
+from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
 
 def window(parameters: str) -> OneConversation:
     chosen = parse("window", parameters, (Count("turns", 20), Count("step", 10)))
     keep, step = chosen.counts.values()
-    return OneConversation(chosen.name, Rules(partial(newest_shown, keep, step), left_out))
+    return OneConversation(chosen.name, Rules(Partial(newest_shown, (keep, step)), left_out))

@@ -29,9 +29,9 @@ def test_the_last_turn_stays_whole_however_long_it_is():
 
 def test_to_says_what_a_cut_leaves_and_half_is_the_default():
     # The rule is given (most, to), in tokens.
-    assert open_strategy("truncate:3000").rules.cut.args[1] == 1_500
-    assert open_strategy("truncate:3000,to=1000").rules.cut.args[1] == 1_000
-    assert open_strategy("truncate:100,to=5000").rules.cut.args[1] == 100
+    assert open_strategy("truncate:3000").rules.cut.arguments[1] == 1_500
+    assert open_strategy("truncate:3000,to=1000").rules.cut.arguments[1] == 1_000
+    assert open_strategy("truncate:100,to=5000").rules.cut.arguments[1] == 100
 
 
 def test_cutting_to_half_costs_less_than_cutting_to_the_brim():

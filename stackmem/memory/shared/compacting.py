@@ -8,7 +8,6 @@ cache, but the request is shorter, it holds the turns as they were recorded, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -23,6 +22,7 @@ from stackmem.core.tools import Tool
 
 from .linear import CHARS_PER_TOKEN, Cut, Linear, Rules, breakpoints, conversation, unmoved, view, whole_result
 from .offers import ONE_FRAME
+from .parameters import Partial
 from .transcript import transcript
 
 Prefix = Literal["shared", "cold"]
@@ -98,7 +98,7 @@ def summary_rules(
     shorten: Callable[[ToolResult, int], ToolResult] = whole_result,
 ) -> Rules:
     """The rules of a conversation whose beginning a text stands for."""
-    return Rules(cut, partial(standing_for, request.most), shorten)
+    return Rules(cut, Partial(standing_for, (request.most,)), shorten)
 
 
 def compaction(state: State, shown: Linear, request: Request, turns: int) -> Compact | None:

@@ -6,9 +6,27 @@ Rule 2: a name is spelled in one way only: parameters in their order, each with 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+
+T = TypeVar("T")
+
+
+class Partial(Struct, Generic[T], frozen=True):
+    """A function with its first arguments, as ``functools.partial``; of equal ones, two are equal.
+
+    So a strategy's name opens one that is equal to it.
+    """
+
+    function: Callable[..., T]
+    arguments: tuple[Any, ...]
+
+    def __call__(self, *more: Any) -> T:
+        return self.function(*self.arguments, *more)
 
 
 class Choice(Struct, frozen=True):
