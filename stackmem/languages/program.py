@@ -46,7 +46,7 @@ from stackmem.core.text import clip_chars, mark_cut, whole
 
 from . import chunks
 from .frame.task_text import long_inputs, schema_text, task_text
-from .frame.values import as_text, digest_of, measured
+from .frame.values import as_text, digest_of, kind_and_size
 from .interpreter import Ended, Interpreter
 from .operations import (
     ChunkAnswer,
@@ -363,5 +363,5 @@ def _ended(ended: Ended, state: State) -> Event:
             return ProgramHalted(whole(ended.fault.kind), whole(ended.fault.report), whole(ended.fault.path))
         return RunEnded("halted", clip_chars(whole(ended.fault.report), most))
     if program is None or program.returned is None:
-        return ProgramReturned(*measured(ended.value), digest_of(ended.value))
+        return ProgramReturned(*kind_and_size(ended.value), digest_of(ended.value))
     return FramePopped(state.running.id, clip_chars(whole(as_text(ended.value)), most) or "(nothing)")

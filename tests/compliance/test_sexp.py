@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from stackmem.errors import ProgramError
-from stackmem.languages.sexp.values import written
+from stackmem.languages.sexp.values import to_source
 from tests.compliance.sexp_stage import evaluate
 
 FOLDER = Path(__file__).parent / "sexp"
@@ -26,7 +26,7 @@ def cases() -> list[Any]:
 @pytest.mark.parametrize(("text", "wanted", "env"), cases())
 def test_a_text_comes_to_its_value_or_its_error(text: str, wanted: Any, env: Any) -> None:
     if isinstance(wanted, str):
-        assert written(evaluate(text, env)) == wanted
+        assert to_source(evaluate(text, env)) == wanted
         return
     with pytest.raises(ProgramError) as caught:
         evaluate(text, env)

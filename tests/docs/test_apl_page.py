@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.languages.apl.template_language import _FILTERS, Language
+from stackmem.languages.apl.template_language import _FILTERS, TemplateEnvironment
 from tests.compliance.apl_stage import load_cases
 from tests.docs.test_pages import DOCS, shell
 from tests.house.test_docs import FENCE, read
@@ -56,5 +56,5 @@ def test_every_error_type_is_explained():
 def test_every_filter_is_named():
     text = SECTIONS["Templates and conditions"]
     own = {"concatenated", "counted", "or_none", "d"}
-    assert sorted(set(Language().filters) - own - set(re.findall(r"\w+", text))) == []
-    assert set(_FILTERS) <= set(Language().filters)
+    assert sorted(set(TemplateEnvironment().filters) - own - set(re.findall(r"\w+", text))) == []
+    assert set(_FILTERS) <= set(TemplateEnvironment().filters)

@@ -20,7 +20,7 @@ from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import say
 from stackmem.errors import UsageError
 from stackmem.languages import sexp
-from stackmem.languages.sexp.reader import Typed
+from stackmem.languages.sexp.reader import TypedLines
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_inputs
 from stackmem.run.programs.prepare import Asked, prepare_program
@@ -69,7 +69,7 @@ def command(
 def _read(question: str) -> str:
     """One expression, over as many lines as it takes."""
     lines: list[str] = []
-    typed = Typed()
+    typed = TypedLines()
     chars = 0
     while True:
         line = _line(f"{question} " if not lines else "... ")

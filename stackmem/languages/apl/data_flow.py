@@ -11,7 +11,7 @@ from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.operations import Source
 
 from .reader import load_program
-from .registry import PARAMETER, Call, Registry, call_of, named_variables
+from .registry import PARAMETER, CallFaults, Registry, check_call, named_variables
 from .templates import Mention, bare, fault_of, literal_stretches, mentions
 from .tree import (
     FULL_LOOP,
@@ -67,7 +67,7 @@ class Flow:
             yield from self._steps(phase.steps)
         steps = [step for phase in program.phases for step in _all(phase.steps)]
         steps += [step for body in program.steps.values() for step in _all(body)]
-        self._unused(steps, frozenset())
+        self._warn_unused(steps, frozenset())
 
     def tool(self, tool: Tool) -> Walk:
         self._begin(tool.inputs, {}, None)
@@ -77,7 +77,7 @@ class Flow:
         registered = {step.register for step in steps if isinstance(step, ToolStep) and step.register}
         last = steps[-1] if steps else None
         whole = frozenset({last.register}) if isinstance(last, ToolStep) else frozenset()
-        self._unused(steps, declared | whole)
+        self._warn_unused(steps, declared | whole)
         sets = registered | {name for step in steps if isinstance(step, ToolStep) for name in step.variables}
         if declared - sets and not registered:
             names = ", ".join(sorted(declared - sets))
@@ -143,13 +143,13 @@ class Flow:
             message = f"Say `directives: [{FULL_LOOP}]`; interpreters that are models may leave items out without it."
             self._warn(step, "Missing Loop Execution Directive", message)
         self._known.add(step.loop_var)
-        self._came_from(step.loop_var, self._mentioned(step.items))
+        self._came_from(step.loop_var, self._names_in(step.items))
         yield from self._steps(step.body)
         if step.register:
             self._known.add(step.register)
 
     @staticmethod
-    def _mentioned(items: Any) -> set[str]:
+    def _names_in(items: Any) -> set[str]:
         """The variables that a loop's items come from."""
         if isinstance(items, str) and "{" not in items:
             return {items.split(".", 1)[0]}
@@ -161,7 +161,7 @@ class Flow:
 
     def _while(self, step: While) -> None:
         tested = {mention.name for mention in mentions(step.test, expression=True)}
-        written = {name for each in _all(step.body) for name in _written(each, self._named)}
+        written = {name for each in _all(step.body) for name in _names_set(each, self._named)}
         if tested and not tested & written:
             names = ", ".join(f"`{name}`" for name in sorted(tested))
             self._warn(step, "Potential Infinite `while` Loop", f"Nothing in the loop writes {names}.")
@@ -172,7 +172,7 @@ class Flow:
             names = ", ".join(sorted(self._registry.tools))
             self._error(step, "Unknown Tool", f"There is no tool `{step.tool}`; known: {names}.")
         elif known is not None:
-            call: Call = call_of(known, step)
+            call: CallFaults = check_call(known, step)
             for title, message in (*call.missing, *((PARAMETER, message) for message in call.unknown)):
                 self._error(step, title, message)
         for name in named_variables(step):
@@ -286,7 +286,7 @@ class Flow:
         if FULL_LOOP in step.head.directives and not isinstance(step, Foreach):
             self._warn(step, "Misplaced Directive", f"`{FULL_LOOP}` stands on a step that is not a `foreach` loop.")
 
-    def _unused(self, steps: list[Step], used_outside: frozenset[str]) -> None:
+    def _warn_unused(self, steps: list[Step], used_outside: frozenset[str]) -> None:
         used = set(used_outside)
         for step in steps:
             used |= {mention.name for mention in own_mentions(step, command=True)}
@@ -312,7 +312,7 @@ def _all(steps: tuple[Step, ...]) -> Iterator[Step]:
             yield from _all(body)
 
 
-def _written(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str]:
+def _names_set(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str]:
     """Every name that a step may set."""
     match step:
         case ToolStep():
@@ -328,6 +328,6 @@ def _written(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str]
         case RunStep():
             for each in _all(named.get(step.named, ())):
                 if not isinstance(each, RunStep):
-                    yield from _written(each, named)
+                    yield from _names_set(each, named)
         case _:
             pass

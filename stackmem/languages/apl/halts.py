@@ -49,7 +49,7 @@ class Halt(Exception):  # noqa: N818 - the language's own word
             details = f"{details[:_MOST_DETAIL]}…"
         return f"{details} ({' > '.join(self.trail)})" if self.trail else details
 
-    def halted(self, path: str) -> Halted:
+    def to_halted(self, path: str) -> Halted:
         return Halted(self.kind, self.report, path)
 
     @property
@@ -83,7 +83,7 @@ def template_error(fault: TemplateFault, text: str) -> Halt:
     return Halt("Template Error", reason, f"Missing variable: {{{{{fault.missing}}}}}")
 
 
-def malformed(error: MalformedOutputError) -> Halt:
+def malformed_output(error: MalformedOutputError) -> Halt:
     output = error.output
     command = output.command if len(output.command) <= 200 else f"{output.command[:200]}..."
     return Halt(

@@ -28,26 +28,26 @@ from .halts import (
     missing_parameter,
     tool_logic,
 )
-from .registry import Known, call_of
-from .scope import Doing, Here, Scope, bound_inputs, converted, plain_output, said
+from .registry import KnownTool, check_call
+from .scope import Doing, Pointer, Scope, bind_inputs, call_line, convert, plain_output
 from .sources import load_program_at, registry_of
 from .template_language import CommandOutput, storable
 from .templates import bare
-from .tools import CODE, agent_native, checked_outputs, failure, given, interface_only
+from .tools import CODE, agent_native, checked_outputs, failure, interface_only, parameter
 from .tree import Foreach, Phase, Program, RunStep, Step, Switch, ToolStep, Try, While, later_reads_exit_code
 
 MOST_DEPTH = 50
-Run = Callable[[tuple[Step, ...], Here], Doing]
+Run = Callable[[tuple[Step, ...], Pointer], Doing]
 
 
-class Interpreter:
+class Execution:
     """One execution; it remembers only which steps look at an exit code, and which calls were found to be sound."""
 
     def __init__(self) -> None:
         self._looked_at: dict[int, tuple[Step, bool]] = {}
         self._checked: dict[int, Step] = {}
 
-    def program(self, program: Program, here: Here, given_inputs: Mapping[str, Any]) -> Doing:
+    def program(self, program: Program, pointer: Pointer, given_inputs: Mapping[str, Any]) -> Doing:
         """Run a program in a scope of its own; gives its final scope without its inputs.
 
         Raises:
@@ -55,66 +55,66 @@ class Interpreter:
 
         """
         scope = Scope()
-        scope.set("module_path", here.scope.variables["module_path"])
+        scope.set("module_path", pointer.scope.variables["module_path"])
         try:
             scope.set_constants(program.constants)
-            bound_inputs(program.inputs, given_inputs, scope)
+            bind_inputs(program.inputs, given_inputs, scope)
         except Halt as halt:
-            raise halt.within(INITIALIZATION, INPUT_VALIDATION, here.trail) from None
-        inner = replace(here, scope=scope, named=program.steps)
+            raise halt.within(INITIALIZATION, INPUT_VALIDATION, pointer.trail) from None
+        inner = replace(pointer, scope=scope, named=program.steps)
         for phase in program.phases:
             yield from self._phase(phase, inner)
         own = {"module_path", *program.constants, *(each.name for each in program.inputs)}
         return {name: plain_output(value) for name, value in scope.variables.items() if name not in own}
 
-    def _phase(self, phase: Phase, here: Here) -> Doing:
-        path = here.at(phase.name)
+    def _phase(self, phase: Phase, pointer: Pointer) -> Doing:
+        path = pointer.at(phase.name)
         yield StepEntered(path, "phase")
-        yield from self.steps(phase.steps, replace(here, phase=phase.name, path=path))
-        digests = {name: digest_of(plain_output(value)) for name, value in here.scope.variables.items()}
+        yield from self.steps(phase.steps, replace(pointer, phase=phase.name, path=path))
+        digests = {name: digest_of(plain_output(value)) for name, value in pointer.scope.variables.items()}
         yield PhaseEnded(path, digests)
 
-    def steps(self, steps: tuple[Step, ...], here: Here) -> Doing:
+    def steps(self, steps: tuple[Step, ...], pointer: Pointer) -> Doing:
         """Gives what the last step gave."""
         value: Any = None
         for index, step in enumerate(steps):
             try:
-                value = yield from self._step(step, steps, index, here)
+                value = yield from self._step(step, steps, index, pointer)
             except Halt as halt:
-                raise halt.within(here.phase, step.head.name, here.trail) from None
+                raise halt.within(pointer.phase, step.head.name, pointer.trail) from None
         return value
 
-    def _step(self, step: Step, steps: tuple[Step, ...], index: int, here: Here) -> Doing:
-        path = here.at(step.head.name)
-        if step.head.condition and not here.scope.holds(step.head.condition):
+    def _step(self, step: Step, steps: tuple[Step, ...], index: int, pointer: Pointer) -> Doing:
+        path = pointer.at(step.head.name)
+        if step.head.condition and not pointer.scope.holds(step.head.condition):
             yield StepEntered(path, "skipped")
             return None
         match step:
             case ToolStep():
-                value = yield from self._tool_step(step, steps, index, here, path)
+                value = yield from self._tool_step(step, steps, index, pointer, path)
             case Foreach():
-                value = yield from self._foreach(step, here, path)
+                value = yield from self._foreach(step, pointer, path)
             case While():
-                value = yield from self._while(step, here, path)
+                value = yield from self._while(step, pointer, path)
             case Switch():
-                value = yield from self._switch(step, here, path)
+                value = yield from self._switch(step, pointer, path)
             case Try():
-                value = yield from self._try(step, here, path)
+                value = yield from self._try(step, pointer, path)
             case RunStep():
-                value = yield from self._run_step(step, here, path)
+                value = yield from self._run_step(step, pointer, path)
             case _:
                 assert_never(step)
         return value
 
-    def _tool_step(self, step: ToolStep, steps: tuple[Step, ...], index: int, here: Here, path: str) -> Doing:
-        value = yield from self._use(step, here, path)
+    def _tool_step(self, step: ToolStep, steps: tuple[Step, ...], index: int, pointer: Pointer, path: str) -> Doing:
+        value = yield from self._use(step, pointer, path)
         failed = isinstance(value, CommandOutput) and value.exit_code != 0
         if failed and not step.allow_failure and not self._looks_at_exit(step, steps, index):
             raise failure(value)
         if step.as_type is not None:
-            value = converted(value, step.as_type, step.tool)
+            value = convert(value, step.as_type, step.tool)
         if step.register and step.tool != "set_vars":
-            yield here.set(step.register, value)
+            yield pointer.set(step.register, value)
         yield step_left(path, value)
         return value
 
@@ -124,73 +124,73 @@ class Interpreter:
             kept = self._looked_at[id(step)] = (step, later_reads_exit_code(steps, index))
         return kept[1]
 
-    def _use(self, step: ToolStep, here: Here, path: str) -> Doing:
-        known = here.registry.find(step.tool)
+    def _use(self, step: ToolStep, pointer: Pointer, path: str) -> Doing:
+        known = pointer.registry.find(step.tool)
         if known is None:
-            near = ", ".join(sorted(here.registry.tools))
+            near = ", ".join(sorted(pointer.registry.tools))
             raise Halt("Unknown Tool", f"There is no tool `{step.tool}`.", f"Known tools: {near}")
         self._refuse_unknown(known, step)
         match known.kind:
             case "built-in" | "code":
                 if step.tool == "run_apl":
-                    return (yield from self._run_apl(step, here, path))
+                    return (yield from self._run_apl(step, pointer, path))
                 if step.tool == "agent_native":
-                    return (yield from agent_native(step, here, path))
-                return (yield from CODE[step.tool](step, here, path))
+                    return (yield from agent_native(step, pointer, path))
+                return (yield from CODE[step.tool](step, pointer, path))
             case "custom":
-                return (yield from self._custom(known, step, here, path))
+                return (yield from self._custom(known, step, pointer, path))
             case "own":
-                return (yield from _own_tool(step, here, path))
+                return (yield from _own_tool(step, pointer, path))
             case "agent":
-                return (yield from interface_only(known, step, here, path))
+                return (yield from interface_only(known, step, pointer, path))
             case _:
                 assert_never(known.kind)
 
-    def _refuse_unknown(self, known: Known, step: ToolStep) -> None:
+    def _refuse_unknown(self, known: KnownTool, step: ToolStep) -> None:
         """A parameter that a tool of ours does not have is no hint to anybody: it would be passed over in silence."""
         if id(step) in self._checked or known.kind == "agent":
             return
-        unknown = call_of(known, step).unknown
+        unknown = check_call(known, step).unknown
         if unknown:
             raise tool_logic(unknown[0], f"Step: {step.head.name}")
         self._checked[id(step)] = step
 
-    def _custom(self, known: Known, step: ToolStep, here: Here, path: str) -> Doing:
-        _refuse_depth(here)
-        inputs = here.scope.resolve({**step.params, **step.inputs})
+    def _custom(self, known: KnownTool, step: ToolStep, pointer: Pointer, path: str) -> Doing:
+        _refuse_depth(pointer)
+        inputs = pointer.scope.resolve({**step.params, **step.inputs})
         scope = Scope()
-        scope.set("module_path", here.scope.variables["module_path"])
-        bound_inputs(known.inputs, inputs, scope)
-        yield StepEntered(path, said(known.name, inputs))
-        inner = replace(here, scope=scope, source=known.source, depth=here.depth + 1, named={})
+        scope.set("module_path", pointer.scope.variables["module_path"])
+        bind_inputs(known.inputs, inputs, scope)
+        yield StepEntered(path, call_line(known.name, inputs))
+        inner = replace(pointer, scope=scope, source=known.source, depth=pointer.depth + 1, named={})
         yield from self.steps(known.body, inner.inside(path, step.head.name, f"tool {known.name}"))
         declared = tuple(output.name for output in known.outputs)
         return checked_outputs(known.name, declared, scope.variables) if declared else {}
 
-    def _run_apl(self, step: ToolStep, here: Here, path: str) -> Doing:
-        _refuse_depth(here)
-        named = here.scope.resolve(given(step, "program"))
+    def _run_apl(self, step: ToolStep, pointer: Pointer, path: str) -> Doing:
+        _refuse_depth(pointer)
+        named = pointer.scope.resolve(parameter(step, "program"))
         if not isinstance(named, str) or not named:
             raise missing_parameter("run_apl", "program")
-        inputs = here.scope.resolve(step.inputs)
-        yield StepEntered(path, said("run_apl", {"program": named, **inputs}))
-        trail = (*here.trail, step.head.name)
+        inputs = pointer.scope.resolve(step.inputs)
+        yield StepEntered(path, call_line("run_apl", {"program": named, **inputs}))
+        trail = (*pointer.trail, step.head.name)
         try:
-            program, source, module_path = yield from load_program_at(named, here)
-            registry = yield from registry_of(program, source, here.shared)
+            program, source, module_path = yield from load_program_at(named, pointer)
+            registry = yield from registry_of(program, source, pointer.shared)
         except Halt as halt:
             stage = LOAD_AND_PARSE if halt.kind == "Invalid Program" else PROGRAM_RESOLUTION
             raise halt.within(INITIALIZATION, stage, trail) from None
-        for sentence in registry.shadowed[len(here.shared.shadowed) :]:
+        for sentence in registry.shadowed[len(pointer.shared.shadowed) :]:
             yield StepEntered(INITIALIZATION, sentence)
         scope = Scope()
         scope.set("module_path", module_path)
-        inner = replace(here, scope=scope, source=source, registry=registry, depth=here.depth + 1, path=path)
+        inner = replace(pointer, scope=scope, source=source, registry=registry, depth=pointer.depth + 1, path=path)
         return (yield from self.program(program, replace(inner, trail=trail), inputs))
 
-    def _foreach(self, step: Foreach, here: Here, path: str) -> Doing:
-        items = step.items if isinstance(step.items, list) else here.scope.named(step.items, literal=False)
-        items = here.scope.resolve(items) if isinstance(step.items, list) else items
+    def _foreach(self, step: Foreach, pointer: Pointer, path: str) -> Doing:
+        items = step.items if isinstance(step.items, list) else pointer.scope.by_name(step.items, literal=False)
+        items = pointer.scope.resolve(items) if isinstance(step.items, list) else items
         if not isinstance(items, list):
             kind = "a text" if isinstance(items, str) else type(items).__name__
             raise tool_logic("A `foreach` loop goes over a list.", f"`in` is {kind}")
@@ -198,76 +198,76 @@ class Interpreter:
         yield StepEntered(path, f"foreach {total}")
         value: Any = None
         if step.max_concurrency:
-            value = yield from _in_rounds(self.steps, step, items, here, path)
+            value = yield from _in_rounds(self.steps, step, items, pointer, path)
             if step.register:
-                yield here.set(step.register, value)
+                yield pointer.set(step.register, value)
         else:
             for number, item in enumerate(list(items), 1):
-                here.scope.set(step.loop_var, item)
+                pointer.scope.set(step.loop_var, item)
                 inner_path = f"{path}[{number}]"
                 yield StepEntered(inner_path, f"item {number} of {total}")
-                value = yield from self.steps(step.body, here.inside(inner_path, f"Item {number} of {total}"))
+                value = yield from self.steps(step.body, pointer.inside(inner_path, f"Item {number} of {total}"))
         yield step_left(path, items)
         return value
 
-    def _while(self, step: While, here: Here, path: str) -> Doing:
+    def _while(self, step: While, pointer: Pointer, path: str) -> Doing:
         yield StepEntered(path, "while")
         number, value = 0, None
-        while here.scope.holds(step.test):
+        while pointer.scope.holds(step.test):
             number += 1
-            if number > here.while_limit:
+            if number > pointer.while_limit:
                 raise Halt(
                     LIMIT_REACHED,
-                    f"A `while` loop went on for more than {here.while_limit:,} iterations.",
+                    f"A `while` loop went on for more than {pointer.while_limit:,} iterations.",
                     f"Condition: {step.test}",
                 )
             inner_path = f"{path}[{number}]"
             yield StepEntered(inner_path, f"iteration {number}")
-            value = yield from self.steps(step.body, here.inside(inner_path, f"Iteration {number}"))
+            value = yield from self.steps(step.body, pointer.inside(inner_path, f"Iteration {number}"))
         yield step_left(path, [None] * number)
         return value
 
-    def _switch(self, step: Switch, here: Here, path: str) -> Doing:
-        value = here.scope.evaluate(bare(step.value))
+    def _switch(self, step: Switch, pointer: Pointer, path: str) -> Doing:
+        value = pointer.scope.evaluate(bare(step.value))
         text = value if isinstance(value, str) else json.dumps(plain_output(value), default=str)
         body = next((body for case, body in step.cases if case == text), step.default)
         yield StepEntered(path, f"switch {text[:80]}")
-        value = yield from self.steps(body, here.inside(path, step.head.name))
+        value = yield from self.steps(body, pointer.inside(path, step.head.name))
         yield step_left(path, value)
         return value
 
-    def _try(self, step: Try, here: Here, path: str) -> Doing:
+    def _try(self, step: Try, pointer: Pointer, path: str) -> Doing:
         yield StepEntered(path, "try")
         try:
-            value = yield from self.steps(step.body, here.inside(path, step.head.name))
+            value = yield from self.steps(step.body, pointer.inside(path, step.head.name))
         except Halt as halt:
             if halt.kind == LIMIT_REACHED:
                 raise
             error = {"type": halt.kind, "reason": halt.reason, "details": halt.all_details}
-            yield here.set("error", error)
+            yield pointer.set("error", error)
             yield StepEntered(f"{path}/catch", f"catch {halt.kind}")
-            value = yield from self.steps(step.catch, here.inside(f"{path}/catch", step.head.name))
+            value = yield from self.steps(step.catch, pointer.inside(f"{path}/catch", step.head.name))
         yield step_left(path, value)
         return value
 
-    def _run_step(self, step: RunStep, here: Here, path: str) -> Doing:
-        body = here.named.get(step.named)
+    def _run_step(self, step: RunStep, pointer: Pointer, path: str) -> Doing:
+        body = pointer.named.get(step.named)
         if body is None:
-            known = ", ".join(sorted(here.named)) or "none"
+            known = ", ".join(sorted(pointer.named)) or "none"
             raise Halt("Invalid Program", f"`def_step` has no `{step.named}`.", f"Known: {known}")
-        _refuse_depth(here)
+        _refuse_depth(pointer)
         yield StepEntered(path, f"run_step {step.named}")
-        inner = replace(here, depth=here.depth + 1)
+        inner = replace(pointer, depth=pointer.depth + 1)
         value = yield from self.steps(body, inner.inside(path, step.head.name))
         yield step_left(path, value)
         return value
 
 
-def _own_tool(step: ToolStep, here: Here, path: str) -> Doing:
+def _own_tool(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     arguments = {
-        name: plain_output(value) for name, value in here.scope.resolve({**step.params, **step.inputs}).items()
+        name: plain_output(value) for name, value in pointer.scope.resolve({**step.params, **step.inputs}).items()
     }
-    yield StepEntered(path, said(step.tool, arguments))
+    yield StepEntered(path, call_line(step.tool, arguments))
     answer: ToolAnswer = yield InvokeTool(step.tool, arguments)
     if answer.failed:
         raise tool_logic(f"The '{step.tool}' tool failed.", answer.detail or answer.failed)
@@ -277,13 +277,13 @@ def _own_tool(step: ToolStep, here: Here, path: str) -> Doing:
         raise malformed_value(step.tool, "its result holds half a character or a number that is none") from error
 
 
-def _refuse_depth(here: Here) -> None:
-    if here.depth >= MOST_DEPTH:
+def _refuse_depth(pointer: Pointer) -> None:
+    if pointer.depth >= MOST_DEPTH:
         reason = f"Programs and tools are nested deeper than {MOST_DEPTH}."
-        raise Halt(LIMIT_REACHED, reason, f"Depth: {here.depth}")
+        raise Halt(LIMIT_REACHED, reason, f"Depth: {pointer.depth}")
 
 
-def _in_rounds(run: Run, step: Foreach, items: list[Any], here: Here, path: str) -> Doing:
+def _in_rounds(run: Run, step: Foreach, items: list[Any], pointer: Pointer, path: str) -> Doing:
     """What the last step of each round gave, in the order of the items; rounds run side by side.
 
     A round has a register of its own: what it sets is gone when it ends, but for what its last step gives.
@@ -294,11 +294,11 @@ def _in_rounds(run: Run, step: Foreach, items: list[Any], here: Here, path: str)
     """
 
     def in_own_scope(number: int, item: Any) -> Doing:
-        scope = here.scope.copy()
+        scope = pointer.scope.copy()
         scope.set(step.loop_var, item)
         inner_path = f"{path}[{number}]"
         yield StepEntered(inner_path, f"item {number} of {len(items)}")
-        inner = replace(here, scope=scope).inside(inner_path, f"Item {number} of {len(items)}")
+        inner = replace(pointer, scope=scope).inside(inner_path, f"Item {number} of {len(items)}")
         return (yield from run(step.body, inner))
 
     rounds = [in_own_scope(number, item) for number, item in enumerate(items, 1)]

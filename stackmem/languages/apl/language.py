@@ -20,10 +20,10 @@ from stackmem.languages.operations import FrameAnswer, Group, Program, RunFrame
 
 from . import tree
 from .halts import INITIALIZATION, INPUT_VALIDATION, LIMIT_REACHED, LOAD_AND_PARSE, Halt
-from .interpreter import Interpreter
+from .interpreter import Execution
 from .lint import lint, lint_report
 from .registry import Registry
-from .scope import WHILE_LIMIT, Doing, Here, Scope, bound_inputs
+from .scope import WHILE_LIMIT, Doing, Pointer, Scope, bind_inputs
 from .sources import CONFIG, Config, base_of, read_config, read_program, registry_of
 from .tree import Foreach, RunStep, Step, Switch, ToolStep, Try, While
 
@@ -47,9 +47,9 @@ class _Announcements:
     def __call__(self, happening: Happening) -> tuple[str, ...]:
         match happening:
             case StepEntered():
-                return self._entered(happening)
+                return self._step_entered(happening)
             case StepLeft():
-                return self._left(happening)
+                return self._step_left(happening)
             case VariableSet():
                 size = f", {happening.size:,}" if happening.size else ""
                 return (f"  Register: {happening.name} ({happening.kind}{size})",)
@@ -83,7 +83,7 @@ class _Announcements:
             case _:
                 return ()
 
-    def _entered(self, note: StepEntered) -> tuple[str, ...]:
+    def _step_entered(self, note: StepEntered) -> tuple[str, ...]:
         name = _name(note.path)
         if note.call == "phase":
             return (f"Phase: {name}",)
@@ -101,7 +101,7 @@ class _Announcements:
             return (f"Iteration {round_[1]}",)
         return (f"Step: {name}", f"  Tool: {note.call}") if "/" in note.path else (f"{name}: {note.call}",)
 
-    def _left(self, note: StepLeft) -> tuple[str, ...]:
+    def _step_left(self, note: StepLeft) -> tuple[str, ...]:
         match self._loops.pop(note.path, ""):
             case "foreach":
                 return (f"Successfully completed all {note.size} iterations of the loop.",)
@@ -135,31 +135,31 @@ def start(launch: Launch) -> Program:
         return (yield from _run(launch))
     except Halt as halt:
         halt.within(INITIALIZATION, LOAD_AND_PARSE, ())
-        raise halt.halted("/".join([halt.phase, *halt.trail, halt.step])) from halt
+        raise halt.to_halted("/".join([halt.phase, *halt.trail, halt.step])) from halt
     except RecursionError:
         reason = "Steps or values are nested too deeply to be followed."
         deep = Halt(LIMIT_REACHED, reason, "Nest less, or loop instead.", "unknown", "unknown")
-        raise deep.halted("") from None
+        raise deep.to_halted("") from None
 
 
 def outline(launch: Launch) -> Reading:
     """Every step that would run, a line each, its tool resolved."""
     try:
-        program, _, _, registry = yield from _loaded(launch)
+        program, _, _, registry = yield from _load(launch)
         scope = Scope()
         scope.set("module_path", launch.module_path)
         try:
             scope.set_constants(program.constants)
-            bound_inputs(program.inputs, launch.inputs, scope)
+            bind_inputs(program.inputs, launch.inputs, scope)
         except Halt as halt:
             raise halt.within(INITIALIZATION, INPUT_VALIDATION, ()) from None
-        return tuple(_outlined(program, registry))
+        return tuple(_outline_lines(program, registry))
     except Halt as halt:
-        raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).halted(INITIALIZATION) from halt
+        raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
 
 
 def _run(launch: Launch) -> Doing:
-    program, config, shared, registry = yield from _loaded(launch)
+    program, config, shared, registry = yield from _load(launch)
     for sentence in registry.shadowed:
         yield StepEntered(INITIALIZATION, sentence)
     if config.path and (config.runtime or config.linter):
@@ -168,11 +168,11 @@ def _run(launch: Launch) -> Doing:
     scope = Scope()
     scope.set("module_path", launch.module_path)
     limit: int = launch.options.get("while_limit") or config.while_limit or WHILE_LIMIT
-    here = Here(scope, registry, shared, launch.path, launch.workspace, while_limit=limit)
-    return (yield from Interpreter().program(program, here, launch.inputs))
+    pointer = Pointer(scope, registry, shared, launch.path, launch.workspace, while_limit=limit)
+    return (yield from Execution().program(program, pointer, launch.inputs))
 
 
-def _loaded(launch: Launch) -> Reading:
+def _load(launch: Launch) -> Reading:
     """``(program, config, tools of every program, its own tools)``; the inputs' names are checked first."""
     program = read_program(launch.path, launch.text)
     known = [each.name for each in program.inputs]
@@ -187,16 +187,16 @@ def _loaded(launch: Launch) -> Reading:
     return program, config, base, registry
 
 
-def _outlined(program: tree.Program, registry: Registry) -> Iterator[str]:
+def _outline_lines(program: tree.Program, registry: Registry) -> Iterator[str]:
     for phase in program.phases:
         yield f"{phase.name}:"
-        yield from _listed(phase.steps, registry, 1)
+        yield from _step_lines(phase.steps, registry, 1)
     for name, steps in program.steps.items():
         yield f"def_step {name}:"
-        yield from _listed(steps, registry, 1)
+        yield from _step_lines(steps, registry, 1)
 
 
-def _listed(steps: tuple[Step, ...], registry: Registry, depth: int) -> Iterator[str]:
+def _step_lines(steps: tuple[Step, ...], registry: Registry, depth: int) -> Iterator[str]:
     """Each step with its condition, and what stands in it."""
     for step in steps:
         condition = f" if {step.head.condition}" if step.head.condition else ""
@@ -204,7 +204,7 @@ def _listed(steps: tuple[Step, ...], registry: Registry, depth: int) -> Iterator
         for title, body in _bodies(step):
             if title:
                 yield f"{'  ' * (depth + 1)}{title}:"
-            yield from _listed(body, registry, depth + (2 if title else 1))
+            yield from _step_lines(body, registry, depth + (2 if title else 1))
 
 
 def _does(step: Step, registry: Registry) -> str:

@@ -62,7 +62,7 @@ SPELLINGS: dict[tuple[str, str], tuple[str, ...]] = {
 """Other spellings of parameters of the standard library."""
 
 
-class Known(Struct, frozen=True):
+class KnownTool(Struct, frozen=True):
     """A tool that a step can name.
 
     Attributes:
@@ -82,10 +82,10 @@ class Known(Struct, frozen=True):
 class Registry(Struct, frozen=True):
     """Every tool by name; ``shadowed`` says in a sentence each what hid what."""
 
-    tools: dict[str, Known] = field(default_factory=dict)
+    tools: dict[str, KnownTool] = field(default_factory=dict)
     shadowed: tuple[str, ...] = ()
 
-    def find(self, name: str) -> Known | None:
+    def find(self, name: str) -> KnownTool | None:
         return self.tools.get(name)
 
     def with_custom(self, found: Iterable[tuple[Tool, str]], place: str) -> Registry:
@@ -106,22 +106,24 @@ class Registry(Struct, frozen=True):
                 of = f" of {old.source}" if old.source else ""
                 said.append(f"The {place} tool `{tool.name}` of {source} stands over the {old.kind} tool{of}.")
             kind: Kind = "custom" if tool.body else "agent"
-            tools[tool.name] = Known(tool.name, kind, tool.description, tool.inputs, tool.outputs, tool.body, source)
+            tools[tool.name] = KnownTool(
+                tool.name, kind, tool.description, tool.inputs, tool.outputs, tool.body, source
+            )
         return Registry(tools, tuple(said))
 
 
 def base_registry(library: Iterable[Tool], own: Iterable[ToolSpec]) -> Registry:
     """Built-ins, the standard library, and the person's own tools over it."""
     tools = {
-        tool.name: Known(
+        tool.name: KnownTool(
             tool.name, "code" if tool.name in CODE_TOOLS else "agent", tool.description, tool.inputs, tool.outputs
         )
         for tool in library
     }
     said = [f"Your own tool `{spec.name}` stands over the standard library's." for spec in own if spec.name in tools]
-    tools |= {spec.name: Known(spec.name, "own", spec.description) for spec in own}
+    tools |= {spec.name: KnownTool(spec.name, "own", spec.description) for spec in own}
     said += [f"The name `{name}` is a built-in's and cannot be overridden." for name in tools if name in BUILT_INS]
-    tools |= {name: Known(name, "built-in") for name in BUILT_INS}
+    tools |= {name: KnownTool(name, "built-in") for name in BUILT_INS}
     return Registry(tools, tuple(said))
 
 
@@ -153,7 +155,7 @@ def _keys(step: ToolStep) -> Iterator[str]:
         yield "register"
 
 
-class Call(Struct, frozen=True):
+class CallFaults(Struct, frozen=True):
     """What is wrong with a call.
 
     Attributes:
@@ -166,14 +168,14 @@ class Call(Struct, frozen=True):
     unknown: tuple[str, ...] = ()
 
 
-def call_of(known: Known, step: ToolStep) -> Call:
+def check_call(known: KnownTool, step: ToolStep) -> CallFaults:
     match known.kind:
         case "built-in":
-            return _built_in(step)
+            return _check_built_in(step)
         case "code" | "custom" | "agent":
-            return _declared(known, step)
+            return _check_declared(known, step)
         case "own":
-            return Call()
+            return CallFaults()
 
 
 def named_variables(step: ToolStep) -> Iterator[str]:
@@ -184,7 +186,7 @@ def named_variables(step: ToolStep) -> Iterator[str]:
             yield value.split(".", 1)[0]
 
 
-def _built_in(step: ToolStep) -> Call:
+def _check_built_in(step: ToolStep) -> CallFaults:
     parameters = BUILT_INS[step.tool]
     inputs = {} if step.tool in ("run_apl", "agent_native") else step.inputs  # theirs are another program's, an agent's
     own = {name for name in _keys(step) if name not in _TAKEN.get(step.tool, ())}
@@ -193,13 +195,13 @@ def _built_in(step: ToolStep) -> Call:
     known = {name for names in spellings for name in names}
     lacking = (each.name for each in parameters if each.required and given.isdisjoint((each.name, *each.instead)))
     strange, names = sorted(given - known), ", ".join(sorted(known))
-    return Call(
+    return CallFaults(
         tuple((PARAMETER, f"The tool `{step.tool}` needs the parameter `{name}`.") for name in lacking),
         tuple(f"The tool `{step.tool}` has no parameter `{name}`; known: {names}." for name in strange),
     )
 
 
-def _declared(known: Known, step: ToolStep) -> Call:
+def _check_declared(known: KnownTool, step: ToolStep) -> CallFaults:
     given = {*step.params, *step.inputs, *_keys(step)}
     spellings = {each.name: (each.name, *SPELLINGS.get((known.name, each.name), ())) for each in known.inputs}
     needed = [each.name for each in known.inputs if each.required and not each.has_default]
@@ -207,7 +209,7 @@ def _declared(known: Known, step: ToolStep) -> Call:
         needed = []
     accepted = {name for names in spellings.values() for name in names}
     strange, names = sorted(given - accepted - {"using"}), ", ".join(sorted(accepted)) or "none"
-    return Call(
+    return CallFaults(
         tuple(
             (MISSING, f"The tool `{known.name}` needs the input `{name}`.")
             for name in needed

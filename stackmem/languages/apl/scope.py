@@ -16,7 +16,7 @@ from stackmem.core.strict_json import strict_value
 from stackmem.languages.frame.values import variable_set
 from stackmem.languages.operations import Answer, Operation
 
-from .halts import Halt, malformed, malformed_value, template_error, tool_logic
+from .halts import Halt, malformed_output, malformed_value, template_error, tool_logic
 from .registry import Registry
 from .template_language import CommandOutput, MalformedOutputError
 from .templates import TemplateFault, evaluate, holds, render, render_command
@@ -64,7 +64,7 @@ class Scope:
         """With every text in it rendered; keys stay as they are."""
         match value:
             case str():
-                return self._own(_told(lambda: render(value, self.variables), value))
+                return self._own(_as_halts(lambda: render(value, self.variables), value))
             case list():
                 return [self.resolve(item) for item in value]
             case dict():
@@ -73,15 +73,15 @@ class Scope:
                 return value
 
     def command(self, text: str) -> str:
-        return str(_told(lambda: render_command(text, self.variables), text))
+        return str(_as_halts(lambda: render_command(text, self.variables), text))
 
     def holds(self, condition: str) -> bool:
-        return _told(lambda: holds(condition, self.variables), condition)
+        return _as_halts(lambda: holds(condition, self.variables), condition)
 
     def evaluate(self, expression: str) -> Any:
-        return _told(lambda: evaluate(expression, self.variables), expression)
+        return _as_halts(lambda: evaluate(expression, self.variables), expression)
 
-    def named(self, value: Any, *, literal: bool) -> Any:
+    def by_name(self, value: Any, *, literal: bool) -> Any:
         """What a parameter stands for that takes a variable's name, a template, or the value itself.
 
         Args:
@@ -100,17 +100,17 @@ class Scope:
         return list(value) if isinstance(value, list) else value
 
 
-def _told(work: Callable[[], _T], text: str) -> _T:
+def _as_halts(work: Callable[[], _T], text: str) -> _T:
     """What it gives; its faults as halts."""
     try:
         return work()
     except TemplateFault as fault:
         raise template_error(fault, text) from fault
     except MalformedOutputError as error:
-        raise malformed(error) from error
+        raise malformed_output(error) from error
 
 
-def bound_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Scope) -> Scope:
+def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Scope) -> Scope:
     """``scope`` with the inputs in it: those given, then defaults, which may be templates over those before.
 
     Raises:
@@ -136,7 +136,7 @@ def bound_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: S
     return scope
 
 
-def converted(value: Any, kind: AsType, tool: str) -> Any:
+def convert(value: Any, kind: AsType, tool: str) -> Any:
     """The value as the type that ``as_type`` asks for; raises ``Halt`` where it is none."""
     text = value if isinstance(value, str) else None
     try:
@@ -215,7 +215,7 @@ _BRIEF_DEPTH = 3
 _CALL_CHARS = 400
 
 
-class Here(Struct, frozen=True):
+class Pointer(Struct, frozen=True):
     """The Execution Pointer and what surrounds it.
 
     Attributes:
@@ -246,7 +246,7 @@ class Here(Struct, frozen=True):
         own = name.replace("/", "\N{DIVISION SLASH}")
         return f"{self.path}/{own}" if self.path else own
 
-    def inside(self, path: str, *around: str) -> Here:
+    def inside(self, path: str, *around: str) -> Pointer:
         return replace(self, path=path, trail=(*self.trail, *around))
 
     def set(self, name: str, value: Any) -> Note:
@@ -255,7 +255,7 @@ class Here(Struct, frozen=True):
         return variable_set(name, value)
 
 
-def said(tool: str, params: Mapping[str, Any]) -> str:
+def call_line(tool: str, params: Mapping[str, Any]) -> str:
     """A call on one line, long values in short."""
     text = " ".join([tool, *(f"{name}={brief(value)}" for name, value in params.items())])
     return text if len(text) <= _CALL_CHARS else f"{text[:_CALL_CHARS]}…"

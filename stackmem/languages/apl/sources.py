@@ -15,7 +15,7 @@ from stackmem.languages.operations import Source
 from .halts import Halt, source_failed
 from .reader import load_library, load_program, load_tool
 from .registry import Registry, base_registry
-from .scope import Here
+from .scope import Pointer
 from .tree import Fault, Program, Tool
 
 CONFIG = ".aplconfig"
@@ -178,7 +178,7 @@ def _tool(source: Source) -> Tool:
     return tool
 
 
-def load_program_at(named: str, here: Here) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
+def load_program_at(named: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
     """``(program, its path, its folder)`` of a program that a step names: a file, or a folder with ``main.apl``.
 
     Raises:
@@ -187,12 +187,12 @@ def load_program_at(named: str, here: Here) -> Generator[LoadSource, Source, tup
     """
     wanted = named
     if not named.lower().endswith(".apl"):
-        listing: Source = yield LoadSource(named, here.source, listing=True)
+        listing: Source = yield LoadSource(named, pointer.source, listing=True)
         if not listing.failed:
             wanted = posixpath.join(named, "main.apl")
             if "main.apl" not in listing.text.splitlines():
                 raise no_entry_point(listing.path or named)
-    source: Source = yield LoadSource(wanted, here.source)
+    source: Source = yield LoadSource(wanted, pointer.source)
     if source.failed:
         raise source_failed("The program could not be found.", source, named)
     return read_program(source.path, source.text), source.path, posixpath.dirname(source.path)

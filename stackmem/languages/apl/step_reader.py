@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, get_args
 
-from stackmem.languages.frame.yaml_tree import Items, Place, Scalar, Table, Tree, doubled, kind_of, plain
+from stackmem.languages.frame.yaml_tree import Items, Place, Scalar, Table, Tree, duplicate_keys, kind_of, plain
 
 from .tree import DIRECTIVES, AsType, Fault, Foreach, Head, RunStep, Step, Switch, ToolStep, Try, While
 
@@ -26,7 +26,7 @@ class Shapes:
         if not isinstance(tree, Table):
             self.fault(tree.place, title, f"{what} is a mapping, not {kind_of(tree)}.")
             return None
-        for key in doubled(tree):
+        for key in duplicate_keys(tree):
             self.fault(key.place, "Duplicate Key", f"The key `{key.value}` stands twice in {what}.")
         return tree
 

@@ -119,7 +119,7 @@ class Missing(StrictUndefined):
 
     __slots__ = ()
 
-    def _used(self, *_: Any) -> NoReturn:
+    def _refuse_use(self, *_: Any) -> NoReturn:
         self.refuse()
 
     def refuse(self) -> NoReturn:
@@ -128,10 +128,10 @@ class Missing(StrictUndefined):
             raise MalformedOutputError(self._undefined_obj, self.missing_name)
         raise MissingError(self)
 
-    __getitem__ = __iter__ = __str__ = __len__ = __bool__ = __hash__ = __contains__ = __int__ = __float__ = _used
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __pos__ = __call__ = _used
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _used
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _used
+    __getitem__ = __iter__ = __str__ = __len__ = __bool__ = __hash__ = __contains__ = __int__ = __float__ = _refuse_use
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __pos__ = __call__ = _refuse_use
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _refuse_use
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _refuse_use
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
@@ -192,16 +192,16 @@ class _Bounds(NodeTransformer):
 
     def visit_Or(self, node: nodes.Or) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.left = _filtered(node.left, "or_none")
+        node.left = _filter(node.left, "or_none")
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return _filtered(nodes.List(node.nodes, lineno=node.lineno), "concatenated")
+        return _filter(nodes.List(node.nodes, lineno=node.lineno), "concatenated")
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.iter = _filtered(cast("nodes.Expr", node.iter), "counted")
+        node.iter = _filter(cast("nodes.Expr", node.iter), "counted")
         return node
 
     def visit_Const(self, node: nodes.Const) -> nodes.Node:  # noqa: N802
@@ -215,11 +215,11 @@ class _Bounds(NodeTransformer):
     visit_Include = visit_Import = visit_FromImport = visit_Extends = visit_Block = visit_Macro  # noqa: N815
 
 
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
+def _filter(node: nodes.Expr, name: str) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
 
 
-class Language(ImmutableSandboxedEnvironment):
+class TemplateEnvironment(ImmutableSandboxedEnvironment):
     """The environment; ``rounds`` counts what the loops of the template that runs have done."""
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
@@ -231,13 +231,13 @@ class Language(ImmutableSandboxedEnvironment):
             keep_trailing_newline=True,
             extensions=[_ColonArguments],
             cache_size=0,
-            finalize=_listed,
+            finalize=_as_list,
         )
         self.rounds = 0
         self.globals = {"range": safe_range}
         own: dict[str, Callable[..., Any]] = {
-            "concatenated": concatenated,
-            "counted": self._counted,
+            "concatenated": concatenate,
+            "counted": self._count_rounds,
             "join": _join,
             "or_none": _or_none,
             "quote": _quote,
@@ -249,7 +249,7 @@ class Language(ImmutableSandboxedEnvironment):
         }
         self.filters = {name: self.filters[name] for name in _FILTERS} | own
 
-    def bounded(self, tree: nodes.Template) -> nodes.Template:
+    def bound(self, tree: nodes.Template) -> nodes.Template:
         return _Bounds().visit(tree)  # type: ignore[no-any-return]
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -294,7 +294,7 @@ class Language(ImmutableSandboxedEnvironment):
             raise SecurityError("a number that is too large")
         return made
 
-    def _counted(self, items: Iterable[Any]) -> Iterator[Any]:
+    def _count_rounds(self, items: Iterable[Any]) -> Iterator[Any]:
         if isinstance(items, Missing):
             items.refuse()
         for item in items:
@@ -324,12 +324,12 @@ def whole(value: Any) -> Any:
     raise SecurityError("a function is not a value")
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     """What stands in a text: a list, where otherwise the name of one of Python's types would stand."""
     return whole(value) if isinstance(value, Iterator | range) else value
 
 
-def concatenated(parts: Iterable[Any]) -> str:
+def concatenate(parts: Iterable[Any]) -> str:
     """Texts joined, within the bounds of a template."""
     made, size = [], 0
     for part in parts:

@@ -12,9 +12,9 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.parser import Parser
 from msgspec import Struct
 
-from .template_language import MOST_CHARS, Language, Missing, MissingError, storable, whole
+from .template_language import MOST_CHARS, Missing, MissingError, TemplateEnvironment, storable, whole
 
-_LANGUAGE = Language()
+_LANGUAGE = TemplateEnvironment()
 _WHOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)
 _HOLE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _FAULTS = (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError, MemoryError)
@@ -66,7 +66,7 @@ def render(text: str, scope: Mapping[str, Any]) -> Any:
         value = evaluate(whole[1], scope)
         return str.__str__(value) if isinstance(value, str) else value
     try:
-        template = _compiled(text)
+        template = _compile(text)
         _LANGUAGE.rounds = 0
         made, size = [], 0
         for piece in template.generate(scope):
@@ -89,7 +89,7 @@ def evaluate(expression: str, scope: Mapping[str, Any]) -> Any:
     """
     try:
         _LANGUAGE.rounds = 0
-        template, looked_up = _compiled_expression(expression.strip())
+        template, looked_up = _compile_expression(expression.strip())
         context = template.new_context(dict(scope))
         list(template.root_render_func(context))
         value = context.vars["result"]
@@ -149,7 +149,7 @@ def render_command(command: str, scope: Mapping[str, Any]) -> str:
 def is_expression(text: str) -> bool:
     """Whether it can be parsed; what it mentions need not be there."""
     try:
-        _compiled_expression(text.strip(" -+\t\n"))
+        _compile_expression(text.strip(" -+\t\n"))
     except _FAULTS:
         return False
     return True
@@ -159,9 +159,9 @@ def fault_of(text: str, *, expression: bool = False) -> str:
     """Why a template, or a condition, cannot be parsed; empty where it can."""
     try:
         if expression:
-            _compiled_expression(bare(text).strip())
+            _compile_expression(bare(text).strip())
         else:
-            _compiled(text)
+            _compile(text)
     except _FAULTS as error:
         return _fault(error).reason
     return ""
@@ -176,16 +176,16 @@ def mentions(text: str, *, expression: bool = False) -> tuple[Mention, ...]:
             tree = _LANGUAGE.parse(text)
     except _FAULTS:
         return ()
-    return tuple(_mentioned(tree, frozenset(), guarded=False, quoted=False))
+    return tuple(_mentions_in(tree, frozenset(), guarded=False, quoted=False))
 
 
 @lru_cache(maxsize=2048)
-def _compiled(text: str) -> Template:
-    return _LANGUAGE.from_string(_LANGUAGE.bounded(_LANGUAGE.parse(text)))
+def _compile(text: str) -> Template:
+    return _LANGUAGE.from_string(_LANGUAGE.bound(_LANGUAGE.parse(text)))
 
 
 @lru_cache(maxsize=2048)
-def _compiled_expression(text: str) -> tuple[Template, bool]:
+def _compile_expression(text: str) -> tuple[Template, bool]:
     """The expression as a template that sets ``result``, and whether it only looks something up."""
     parser = Parser(_LANGUAGE, text, state="variable")
     parsed = parser.parse_expression()
@@ -194,7 +194,7 @@ def _compiled_expression(text: str) -> tuple[Template, bool]:
     parsed.set_environment(_LANGUAGE)
     body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), parsed, lineno=1)]
     looks_up = isinstance(parsed, nodes.Name | nodes.Getattr | nodes.Getitem)
-    return _LANGUAGE.from_string(_LANGUAGE.bounded(nodes.Template(body, lineno=1))), looks_up
+    return _LANGUAGE.from_string(_LANGUAGE.bound(nodes.Template(body, lineno=1))), looks_up
 
 
 def _fault(error: BaseException) -> TemplateFault:
@@ -228,7 +228,7 @@ def _single_quoted(command: str) -> Iterator[tuple[int, int]]:
         at += 1
 
 
-def _mentioned(node: nodes.Node, local: frozenset[str], *, guarded: bool, quoted: bool) -> Iterator[Mention]:
+def _mentions_in(node: nodes.Node, local: frozenset[str], *, guarded: bool, quoted: bool) -> Iterator[Mention]:
     match node:
         case nodes.Name(name=str() as name, ctx="load"):
             if name not in local and name not in _LANGUAGE.globals:
@@ -236,17 +236,17 @@ def _mentioned(node: nodes.Node, local: frozenset[str], *, guarded: bool, quoted
         case nodes.Getattr() | nodes.Getitem():
             yield from _path(node, local, guarded=guarded, quoted=quoted)
         case nodes.Test(name="defined" | "undefined"):
-            yield from _mentioned(node.node, local, guarded=True, quoted=quoted)
+            yield from _mentions_in(node.node, local, guarded=True, quoted=quoted)
         case nodes.Or():
-            yield from _mentioned(node.left, local, guarded=True, quoted=quoted)
-            yield from _mentioned(node.right, local, guarded=guarded, quoted=quoted)
+            yield from _mentions_in(node.left, local, guarded=True, quoted=quoted)
+            yield from _mentions_in(node.right, local, guarded=guarded, quoted=quoted)
         case nodes.Filter(node=nodes.Node() as inner):
             softened = guarded or node.name in ("default", "d")
-            yield from _mentioned(inner, local, guarded=softened, quoted=quoted or node.name == "quote")
+            yield from _mentions_in(inner, local, guarded=softened, quoted=quoted or node.name == "quote")
             for argument in (*node.args, *(pair.value for pair in node.kwargs)):
-                yield from _mentioned(argument, local, guarded=guarded, quoted=quoted)
+                yield from _mentions_in(argument, local, guarded=guarded, quoted=quoted)
         case nodes.For():
-            yield from _mentioned(node.iter, local, guarded=guarded, quoted=quoted)
+            yield from _mentions_in(node.iter, local, guarded=guarded, quoted=quoted)
             inside = local | {"loop"} | {name.name for name in node.target.find_all(nodes.Name)}
             inside |= {name.name for name in ([node.target] if isinstance(node.target, nodes.Name) else [])}
             yield from _in_order(
@@ -261,7 +261,7 @@ def _mentioned(node: nodes.Node, local: frozenset[str], *, guarded: bool, quoted
 def _in_order(body: list[nodes.Node], local: frozenset[str], guarded: bool, quoted: bool) -> Iterator[Mention]:
     """What ``set`` names is known from there on."""
     for node in body:
-        yield from _mentioned(node, local, guarded=guarded, quoted=quoted)
+        yield from _mentions_in(node, local, guarded=guarded, quoted=quoted)
         if isinstance(node, nodes.Assign):
             target = node.target
             named = [target] if isinstance(target, nodes.Name) else list(target.find_all(nodes.Name))
@@ -278,10 +278,10 @@ def _path(node: nodes.Node, local: frozenset[str], *, guarded: bool, quoted: boo
             path.insert(0, str(inner.arg.value))
         else:
             path.clear()
-            yield from _mentioned(inner.arg, local, guarded=guarded, quoted=quoted)
+            yield from _mentions_in(inner.arg, local, guarded=guarded, quoted=quoted)
         inner = inner.node
     if isinstance(inner, nodes.Name):
         if inner.name not in local:
             yield Mention(inner.name, tuple(path), guarded, quoted)
     else:
-        yield from _mentioned(inner, local, guarded=guarded, quoted=quoted)
+        yield from _mentions_in(inner, local, guarded=guarded, quoted=quoted)

@@ -20,8 +20,8 @@ from stackmem.languages.frame.values import variable_set
 from stackmem.languages.operations import FrameAnswer, RunFrame, Say, ToolAnswer
 
 from .halts import Halt, command_failed, file_failed, malformed_value, missing_parameter, tool_logic
-from .registry import BUILT_INS, SPELLINGS, Known
-from .scope import Doing, Here, plain_output, said
+from .registry import BUILT_INS, SPELLINGS, KnownTool
+from .scope import Doing, Pointer, call_line, plain_output
 from .template_language import CommandOutput, storable
 from .tree import Output, ToolStep
 
@@ -31,35 +31,35 @@ _TAKES_ANY_INPUT = ("run_apl", "agent_native")
 """Their ``with_inputs`` are another program's inputs, or the agent's."""
 
 
-def set_vars(step: ToolStep, here: Here, path: str) -> Doing:
+def set_vars(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     if not step.variables:
         raise missing_parameter("set_vars", "vars")
     done: dict[str, Any] = {}
     for name, value in step.variables.items():
         if not name.isidentifier():
             raise tool_logic("A variable's name is letters, digits and _.", f"Name: {name[:80]}")
-        done[name] = here.scope.resolve(value)
-        here.scope.set(name, done[name])
-    yield StepEntered(path, said("set_vars", done))
+        done[name] = pointer.scope.resolve(value)
+        pointer.scope.set(name, done[name])
+    yield StepEntered(path, call_line("set_vars", done))
     for name, value in done.items():
         yield variable_set(name, value)
 
 
-def shell(step: ToolStep, here: Here, path: str) -> Doing:
-    template = given(step, "command")
+def shell(step: ToolStep, pointer: Pointer, path: str) -> Doing:
+    template = parameter(step, "command")
     if not isinstance(template, str):
         raise missing_parameter("shell", "command")
-    command = here.scope.command(template)
-    folder = here.scope.resolve(given(step, "working_directory"))
-    env = {name: _env_text(here.scope.resolve(value)) for name, value in step.env.items()}
+    command = pointer.scope.command(template)
+    folder = pointer.scope.resolve(parameter(step, "working_directory"))
+    env = {name: _env_text(pointer.scope.resolve(value)) for name, value in step.env.items()}
     arguments = {"command": command} | ({"working_directory": folder} if folder else {}) | ({"env": env} if env else {})
-    answer = yield from _run(step, here, path, arguments)
+    answer = yield from _run(step, pointer, path, arguments)
     return _output(step, command, answer)
 
 
-def _run(step: ToolStep, here: Here, path: str, arguments: dict[str, Any]) -> Doing:
-    yield StepEntered(path, said(step.tool, arguments))
-    answer: ToolAnswer = yield InvokeTool("shell", arguments, _seconds(step, here))
+def _run(step: ToolStep, pointer: Pointer, path: str, arguments: dict[str, Any]) -> Doing:
+    yield StepEntered(path, call_line(step.tool, arguments))
+    answer: ToolAnswer = yield InvokeTool("shell", arguments, _seconds(step, pointer))
     return answer
 
 
@@ -80,107 +80,107 @@ def failure(output: CommandOutput) -> Halt:
     return command_failed(output.command, ToolAnswer({"exit_code": output.exit_code, "stderr": output.stderr}, "exit"))
 
 
-def read_file(step: ToolStep, here: Here, path: str) -> Doing:
-    name = text_param(step, here, "read_file", "path")
-    yield StepEntered(path, said("read_file", {"path": name}))
+def read_file(step: ToolStep, pointer: Pointer, path: str) -> Doing:
+    name = text_param(step, pointer, "read_file", "path")
+    yield StepEntered(path, call_line("read_file", {"path": name}))
     answer: ToolAnswer = yield InvokeTool("read_file", {"path": name})
     if answer.failed:
         raise file_failed("read_file", name, answer)
     return answer.value
 
 
-def write_file(step: ToolStep, here: Here, path: str) -> Doing:
-    name = text_param(step, here, "write_file", "to_file")
-    content = here.scope.resolve(given(step, "content_template"))
+def write_file(step: ToolStep, pointer: Pointer, path: str) -> Doing:
+    name = text_param(step, pointer, "write_file", "to_file")
+    content = pointer.scope.resolve(parameter(step, "content_template"))
     if content is None:
         raise missing_parameter("write_file", "content_template")
     text = content if isinstance(content, str) else json.dumps(plain_output(content), ensure_ascii=False, indent=2)
-    yield StepEntered(path, said("write_file", {"to_file": name, "characters": len(text)}))
+    yield StepEntered(path, call_line("write_file", {"to_file": name, "characters": len(text)}))
     answer: ToolAnswer = yield InvokeTool("write_file", {"path": name, "content": text})
     if answer.failed:
         raise file_failed("write_file", name, answer)
 
 
-def create_directory(step: ToolStep, here: Here, path: str) -> Doing:
-    name = text_param(step, here, "create_directory", "path")
-    yield StepEntered(path, said("create_directory", {"path": name}))
+def create_directory(step: ToolStep, pointer: Pointer, path: str) -> Doing:
+    name = text_param(step, pointer, "create_directory", "path")
+    yield StepEntered(path, call_line("create_directory", {"path": name}))
     answer: ToolAnswer = yield InvokeTool("make_directory", {"path": name})
     if answer.failed:
         raise file_failed("create_directory", name, answer)
 
 
-def git_clone(step: ToolStep, here: Here, path: str) -> Doing:
+def git_clone(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     """Clones into ``workspace/NAME``; gives ``{repo_local_path, cloned}``."""
-    repository = text_param(step, here, "git_clone", "repo_path")
-    folder = here.scope.resolve(given(step, "workspace")) or here.workspace
+    repository = text_param(step, pointer, "git_clone", "repo_path")
+    folder = pointer.scope.resolve(parameter(step, "workspace")) or pointer.workspace
     name = posixpath.basename(repository.rstrip("/")).removesuffix(".git") or "repository"
     target = posixpath.join(str(folder), name)
     clone = f"git clone --quiet -- {shlex.quote(repository)} {shlex.quote(target)}"
-    if _true(here.scope.resolve(given(step, "if_not_exists"))):
+    if _true(pointer.scope.resolve(parameter(step, "if_not_exists"))):
         clone = f"if [ -e {shlex.quote(target)} ]; then echo kept; else {clone}; fi"
-    answer: ToolAnswer = yield from _run(step, here, path, {"command": clone})
+    answer: ToolAnswer = yield from _run(step, pointer, path, {"command": clone})
     output = _output(step, clone, answer)
     if output.exit_code:
         raise failure(output)
     return {"repo_local_path": target, "cloned": output.stdout != "kept"}
 
 
-def log(step: ToolStep, here: Here, path: str) -> Doing:
-    message = here.scope.resolve(given(step, "message"))
+def log(step: ToolStep, pointer: Pointer, path: str) -> Doing:
+    message = pointer.scope.resolve(parameter(step, "message"))
     yield StepEntered(path, "log")
     if message is not None:
         yield Say(message if isinstance(message, str) else json.dumps(plain_output(message), ensure_ascii=False))
-    if _true(here.scope.resolve(given(step, "dump_register"))):
-        known = {name: plain_output(value) for name, value in here.scope.variables.items()}
+    if _true(pointer.scope.resolve(parameter(step, "dump_register"))):
+        known = {name: plain_output(value) for name, value in pointer.scope.variables.items()}
         yield Say(json.dumps(known, ensure_ascii=False, indent=2, default=str))
 
 
-def split(step: ToolStep, here: Here, path: str) -> Doing:
-    source = here.scope.named(param(step, "split", "from"), literal=False)
-    delimiter = here.scope.resolve(given(step, "delimiter", "\n"))
+def split(step: ToolStep, pointer: Pointer, path: str) -> Doing:
+    source = pointer.scope.by_name(param(step, "split", "from"), literal=False)
+    delimiter = pointer.scope.resolve(parameter(step, "delimiter", "\n"))
     if not isinstance(source, str) or not isinstance(delimiter, str) or not delimiter:
         kind = type(source).__name__ if not isinstance(source, str) else "an empty delimiter"
         raise tool_logic("The 'split' tool takes a text and a delimiter.", f"Given: {kind}")
-    yield StepEntered(path, said("split", {"from": source, "delimiter": delimiter}))
+    yield StepEntered(path, call_line("split", {"from": source, "delimiter": delimiter}))
     parts = str.__str__(source).split(delimiter)
     return parts[:-1] if parts[-1] == "" else parts
 
 
-def initialize_list(step: ToolStep, here: Here, path: str) -> Doing:
-    name = here.scope.resolve(given(step, "name"))
+def initialize_list(step: ToolStep, pointer: Pointer, path: str) -> Doing:
+    name = pointer.scope.resolve(parameter(step, "name"))
     if name is not None and (not isinstance(name, str) or not name.isidentifier()):
         raise tool_logic("A variable's name is letters, digits and _.", f"Name: {name!r:.80}")
-    yield StepEntered(path, said("initialize_list", {"name": name}))
+    yield StepEntered(path, call_line("initialize_list", {"name": name}))
     if name:
-        yield here.set(name, [])
+        yield pointer.set(name, [])
     elif not step.register:
         raise missing_parameter("initialize_list", "name")
     return []
 
 
-def append_to_list(step: ToolStep, here: Here, path: str) -> Doing:
+def append_to_list(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     target = param(step, "append_to_list", "list")
-    raw = given(step, "items", _NOTHING)
+    raw = parameter(step, "items", _NOTHING)
     if raw is _NOTHING:
         raise missing_parameter("append_to_list", "items")
-    items = here.scope.named(raw, literal=True)
+    items = pointer.scope.by_name(raw, literal=True)
     named = isinstance(target, str) and target.isidentifier()
     if named:
-        here.scope.refuse_constant(target)
-    own = named and target in here.scope.variables
-    held = here.scope.variables[target] if own else here.scope.named(target, literal=False)
+        pointer.scope.refuse_constant(target)
+    own = named and target in pointer.scope.variables
+    held = pointer.scope.variables[target] if own else pointer.scope.by_name(target, literal=False)
     if not isinstance(held, list):
         raise tool_logic("The 'append_to_list' tool takes a list.", f"`list` is {type(held).__name__}")
-    yield StepEntered(path, said("append_to_list", {"list": target if named else held, "items": items}))
+    yield StepEntered(path, call_line("append_to_list", {"list": target if named else held, "items": items}))
     added = items if isinstance(items, list) else [items]
     if not named:
         return [*held, *added]
     held.extend(added)  # its own list: nothing else holds it, see Scope
-    yield here.set(target, held)
+    yield pointer.set(target, held)
     return list(held) if step.register else held
 
 
-CODE: dict[str, Callable[[ToolStep, Here, str], Doing]] = {
+CODE: dict[str, Callable[[ToolStep, Pointer, str], Doing]] = {
     "append_to_list": append_to_list,
     "create_directory": create_directory,
     "git_clone": git_clone,
@@ -194,7 +194,7 @@ CODE: dict[str, Callable[[ToolStep, Here, str], Doing]] = {
 }
 
 
-def given(step: ToolStep, name: str, default: Any = None) -> Any:
+def parameter(step: ToolStep, name: str, default: Any = None) -> Any:
     """A parameter under any of its spellings, from the step itself or its ``with_inputs``."""
     places = (step.params,) if step.tool in _TAKES_ANY_INPUT else (step.inputs, step.params)
     built_in = next((each for each in BUILT_INS.get(step.tool, ()) if each.name == name), None)
@@ -207,14 +207,14 @@ def given(step: ToolStep, name: str, default: Any = None) -> Any:
 
 
 def param(step: ToolStep, tool: str, name: str) -> Any:
-    value = given(step, name)
+    value = parameter(step, name)
     if value is None:
         raise missing_parameter(tool, name)
     return value
 
 
-def text_param(step: ToolStep, here: Here, tool: str, name: str) -> str:
-    value = here.scope.resolve(param(step, tool, name))
+def text_param(step: ToolStep, pointer: Pointer, tool: str, name: str) -> str:
+    value = pointer.scope.resolve(param(step, tool, name))
     if not isinstance(value, str) or not value:
         raise tool_logic(f"The '{tool}' tool takes a text as `{name}`.", f"`{name}` is {type(value).__name__}")
     return str.__str__(value)
@@ -242,8 +242,8 @@ def _as_object(value: Any) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _seconds(step: ToolStep, here: Here) -> float | None:
-    wanted = here.scope.resolve(step.timeout_seconds)
+def _seconds(step: ToolStep, pointer: Pointer) -> float | None:
+    wanted = pointer.scope.resolve(step.timeout_seconds)
     if wanted is None:
         return None
     try:
@@ -271,20 +271,20 @@ _CANNOT = (
 )
 
 
-def agent_native(step: ToolStep, here: Here, path: str) -> Doing:
+def agent_native(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     """``agent_native``: the step's own prompt; without ``outputs`` JSON if it is some, else the text."""
-    prompt = here.scope.resolve(given(step, "prompt"))
+    prompt = pointer.scope.resolve(parameter(step, "prompt"))
     if not isinstance(prompt, str) or not prompt.strip():
         raise missing_parameter("agent_native", "prompt")
-    names = here.scope.resolve(given(step, "outputs")) or []
+    names = pointer.scope.resolve(parameter(step, "outputs")) or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise tool_logic("`outputs` is a list of names.", f"Given: {names!r:.80}")
-    inputs = {name: plain_output(here.scope.resolve(value)) for name, value in step.inputs.items()}
+    inputs = {name: plain_output(pointer.scope.resolve(value)) for name, value in step.inputs.items()}
     outputs = tuple(Output(name) for name in names)
-    return (yield from _ask(step, here, path, prompt, inputs, outputs, typed=bool(names)))
+    return (yield from _ask(step, pointer, path, prompt, inputs, outputs, typed=bool(names)))
 
 
-def interface_only(known: Known, step: ToolStep, here: Here, path: str) -> Doing:
+def interface_only(known: KnownTool, step: ToolStep, pointer: Pointer, path: str) -> Doing:
     """A tool that has a description and no body."""
     params = {**step.params, **step.inputs}
     inputs = {}
@@ -293,28 +293,28 @@ def interface_only(known: Known, step: ToolStep, here: Here, path: str) -> Doing
         if spelled is not None:
             raw = params[spelled]
             named = each.name in ("from", "by", "in", "list")
-            value = here.scope.named(raw, literal=each.name == "by") if named else here.scope.resolve(raw)
+            value = pointer.scope.by_name(raw, literal=each.name == "by") if named else pointer.scope.resolve(raw)
             inputs[each.name] = plain_output(value)
         elif each.has_default:
-            inputs[each.name] = here.scope.resolve(each.default)
+            inputs[each.name] = pointer.scope.resolve(each.default)
         elif each.required:
             raise missing_parameter(known.name, each.name)
     taken = {name for each in known.inputs for name in _spellings(known, each.name)}
-    inputs |= {name: plain_output(here.scope.resolve(value)) for name, value in params.items() if name not in taken}
+    inputs |= {name: plain_output(pointer.scope.resolve(value)) for name, value in params.items() if name not in taken}
     task = f"{known.description.strip() or known.name}\n\nThis is the step {step.head.name!r}."
-    value = yield from _ask(step, here, path, task, inputs, known.outputs, typed=True, bare=not known.source)
+    value = yield from _ask(step, pointer, path, task, inputs, known.outputs, typed=True, bare=not known.source)
     if known.name == "rank_items" and not known.source and not isinstance(value, list):
         raise malformed_value(known.name, "it gave no list")
     return value
 
 
-def _spellings(known: Known, name: str) -> tuple[str, ...]:
+def _spellings(known: KnownTool, name: str) -> tuple[str, ...]:
     return (name, *SPELLINGS.get((known.name, name), ()))
 
 
 def _ask(
     step: ToolStep,
-    here: Here,
+    pointer: Pointer,
     path: str,
     task: str,
     inputs: dict[str, Any],
@@ -325,9 +325,9 @@ def _ask(
 ) -> Doing:
     """``bare``: a tool whose one output is ``result`` gives that value itself."""
     single = bare and len(outputs) == 1 and outputs[0].name == "result"
-    using = here.scope.resolve(list(step.using))
+    using = pointer.scope.resolve(list(step.using))
     hints = tuple(hint if isinstance(hint, str) else json.dumps(plain_output(hint)) for hint in using)
-    yield StepEntered(path, said(step.tool, inputs))
+    yield StepEntered(path, call_line(step.tool, inputs))
     answer: FrameAnswer = yield RunFrame(
         name=_frame_name(step.head.name),
         task=f"{task}\n\n{_CANNOT}",

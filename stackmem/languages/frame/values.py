@@ -11,7 +11,7 @@ from msgspec import json
 from stackmem.core.program_facts import StepLeft, VariableSet
 
 
-def measured(value: Any) -> tuple[str, int]:
+def kind_and_size(value: Any) -> tuple[str, int]:
     """A value's kind and size: characters of a text, items of a list, members of an object; else 0."""
     match value:
         case None:
@@ -32,12 +32,12 @@ def measured(value: Any) -> tuple[str, int]:
 
 def step_left(path: str, value: Any) -> StepLeft:
     """The note that a step ended with ``value``."""
-    return StepLeft(path, *measured(value))
+    return StepLeft(path, *kind_and_size(value))
 
 
 def variable_set(name: str, value: Any) -> VariableSet:
     """The note that a variable has ``value`` now."""
-    return VariableSet(name, *measured(value))
+    return VariableSet(name, *kind_and_size(value))
 
 
 def digest_of(value: Any) -> str:

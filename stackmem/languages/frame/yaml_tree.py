@@ -115,7 +115,7 @@ def plain(tree: Tree) -> Any:
             return {str(key.value): plain(value) for key, value in tree.pairs}
 
 
-def doubled(table: Table) -> Iterator[Scalar]:
+def duplicate_keys(table: Table) -> Iterator[Scalar]:
     """Every key that a pair before it has, too."""
     seen: set[str] = set()
     for key, _ in table.pairs:

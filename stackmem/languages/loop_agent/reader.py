@@ -16,7 +16,7 @@ from stackmem.languages.frame.yaml_tree import (
     Table,
     Tree,
     YamlError,
-    doubled,
+    duplicate_keys,
     kind_of,
     line_of,
     parse_yaml,
@@ -203,7 +203,7 @@ class MappingReader:
         self._table = tree if isinstance(tree, Table) else Table(tree.place, ())
         if not isinstance(tree, Table):
             self.fault(tree.place, "schema", f"{says} is a mapping, not {kind_of(tree)}")
-        for key in doubled(self._table):
+        for key in duplicate_keys(self._table):
             self.fault(key.place, "schema", f"`{key.value}` stands twice in {says}")
         for key, _ in self._table.pairs:
             if key.value not in keys:

@@ -13,7 +13,7 @@ from .errors import SexpEvaluationError
 from .interpreter import Doing, Env, Machine
 from .requests import ContextManagement, HistoryConfigSettings, SubtaskRequest, ToolRequest
 from .tree import Atom, Form, Name, Node, datum, name_of, pair_of
-from .values import Closure, as_mapping, contained, entered, is_null, written
+from .values import Closure, as_mapping, containers, from_python, is_null, to_source
 
 _SHOWN = 80
 
@@ -74,7 +74,7 @@ def fits(value: Any, kind: str) -> bool:
 
 def misfit(task: str, name: str, kind: str, value: Any) -> str:
     """That a value is not of its parameter's type."""
-    shown = "a function" if isinstance(value, Closure) else written(value, _SHOWN)
+    shown = "a function" if isinstance(value, Closure) else to_source(value, _SHOWN)
     return f"Task '{task}' takes '{name}' as {kind}, got: {shown}"
 
 
@@ -110,7 +110,7 @@ class Invoking:
         for item in form.items[1:]:
             pair = pair_of(item)
             if pair is None:
-                got = written(datum(item), 80)
+                got = to_source(datum(item), 80)
                 raise machine.fault(
                     f"Invalid argument format for {kind} '{name}'. Expected (key_symbol value_expression), got: {got}",
                     form,
@@ -138,7 +138,7 @@ class Invoking:
 
     def _request(self, machine: Machine, name: str, kind: str, arguments: dict[str, Any], form: Form) -> Doing:
         for value in arguments.values():
-            list(contained(value, machine.meter.budget))
+            list(containers(value, machine.meter.budget))
         try:
             files = _files(arguments.get("files"))
             context = _context(arguments.get("context"))
@@ -146,7 +146,7 @@ class Invoking:
             if kind == "task":
                 self._check_types(name, arguments)
         except SexpEvaluationError as error:
-            raise machine.located(error, form) from None
+            raise machine.locate(error, form) from None
         line = form.source.text.count("\n", 0, form.at) + 1
         column = form.at - (form.source.text.rfind("\n", 0, form.at) + 1) + 1
         place = f"{line}:{column}"
@@ -169,8 +169,8 @@ class Invoking:
         try:
             answer = yield request
         except SexpEvaluationError as error:
-            raise machine.located(error, form) from None
-        return entered(answer, machine.meter.budget)
+            raise machine.locate(error, form) from None
+        return from_python(answer, machine.meter.budget)
 
     def _check_types(self, task: str, arguments: dict[str, Any]) -> None:
         for name, kind in self._host.types(task).items():
@@ -182,7 +182,7 @@ def _files(value: Any) -> list[str] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise SexpEvaluationError(f"'files' must be a list of texts, got: {written(value, 80)}")
+        raise SexpEvaluationError(f"'files' must be a list of texts, got: {to_source(value, 80)}")
     return [str.__str__(one) for one in value]
 
 
@@ -190,7 +190,7 @@ def _settings(value: Any, name: str, known: dict[str, Any]) -> dict[str, Any]:
     """Settings by their names, checked."""
     found = as_mapping(value)
     if found is None:
-        raise SexpEvaluationError(f"'{name}' must be a mapping or a list of pairs, got: {written(value, 80)}")
+        raise SexpEvaluationError(f"'{name}' must be a mapping or a list of pairs, got: {to_source(value, 80)}")
     for key, item in found.items():
         if key not in known:
             raise SexpEvaluationError(f"Unknown setting '{key}' of '{name}'. Known: {', '.join(known)}")
@@ -198,7 +198,7 @@ def _settings(value: Any, name: str, known: dict[str, Any]) -> dict[str, Any]:
         fits = item in allowed if isinstance(allowed, tuple) else isinstance(item, allowed)
         if not fits:
             told = " or ".join(map(repr, allowed)) if isinstance(allowed, tuple) else "true or false"
-            raise SexpEvaluationError(f"'{key}' of '{name}' must be {told}, got: {written(item, 80)}")
+            raise SexpEvaluationError(f"'{key}' of '{name}' must be {told}, got: {to_source(item, 80)}")
     return {key: str.__str__(item) if isinstance(item, str) else item for key, item in found.items()}
 
 
@@ -232,7 +232,7 @@ def history_of(value: Any) -> HistoryConfigSettings | None:
         and not is_null(turns)
         and (isinstance(turns, bool) or not isinstance(turns, int) or turns < 0)
     ):
-        told = written(turns, 80)
+        told = to_source(turns, 80)
         raise SexpEvaluationError(f"'history_turns_to_include' of 'history_config' must be a count, got: {told}")
     rest = value if as_mapping(value) is None else pairs
     found = _settings(rest, "history_config", {"use_session_history": bool, "record_in_session_history": bool})
@@ -240,10 +240,9 @@ def history_of(value: Any) -> HistoryConfigSettings | None:
 
 
 UNKNOWN = object()
-Typed = dict[str, str]
 
 
-def declared(params: Node) -> list[tuple[Name, str, Name | None]]:
+def parameters_of(params: Node) -> list[tuple[Name, str, Name | None]]:
     """Of a ``(params …)``: each parameter with its type, ``any`` where it says none."""
     found: list[tuple[Name, str, Name | None]] = []
     for item in params.items[1:] if isinstance(params, Form) else []:
@@ -251,12 +250,9 @@ def declared(params: Node) -> list[tuple[Name, str, Name | None]]:
             found.append((item, "any", None))
         elif isinstance(item, Form) and item.items and isinstance(item.items[0], Name):
             kind = item.items[1] if len(item.items) == 2 else None
-            found.append((item.items[0], kind.name if isinstance(kind, Name) else "any", _named(kind)))
+            named = kind if isinstance(kind, Name) else None
+            found.append((item.items[0], named.name if named else "any", named))
     return found
-
-
-def _named(node: Node | None) -> Name | None:
-    return node if isinstance(node, Name) else None
 
 
 def unknown_type(kind: Name) -> str:
@@ -295,5 +291,5 @@ def tasks_of(nodes: list[Node]) -> list[tuple[str, tuple[str, ...], Form]]:
             continue
         waiting += node.items
         if len(node.items) > 2 and name_of(node.items[0]) == "defatom" and isinstance(node.items[1], Name):
-            found.append((node.items[1].name, tuple(name.name for name, _, _ in declared(node.items[2])), node))
+            found.append((node.items[1].name, tuple(name.name for name, _, _ in parameters_of(node.items[2])), node))
     return found

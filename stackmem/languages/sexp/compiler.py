@@ -42,11 +42,11 @@ class Evaluating(Protocol):
     def unbound(self, node: Name) -> Any:
         """What a name without a value stands for."""
 
-    def located(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
+    def locate(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
         """The error with its place."""
 
 
-class Plan:
+class FormPlan:
     """What to do with a form.
 
     Attributes:
@@ -64,42 +64,42 @@ class Plan:
         self.nexts: tuple[Node, ...] = more if way == BRANCH else ()
 
 
-def plan_of(machine: Evaluating, form: Form, application: Handler, primitive_call: Handler) -> Plan:
+def plan_of(machine: Evaluating, form: Form, application: Handler, primitive_call: Handler) -> FormPlan:
     compiled = compile_node(machine, form, 0)
     if compiled:
-        return Plan(AT_ONCE, compiled[1], compiled[0])
+        return FormPlan(AT_ONCE, compiled[1], compiled[0])
     head = form.items[0]
     if isinstance(head, Name):
         name = head.name
         if name in machine.forms:
-            return _branch(machine, form) if name == "if" else Plan(STEPWISE, 1, start=machine.forms[name])
+            return _branch(machine, form) if name == "if" else FormPlan(STEPWISE, 1, start=machine.forms[name])
         if name in DOCUMENT:
-            return Plan(STEPWISE, 2, start=primitive_call)
+            return FormPlan(STEPWISE, 2, start=primitive_call)
         if machine.knows(name):
-            return Plan(STEPWISE, 2, start=machine.invoke)
+            return FormPlan(STEPWISE, 2, start=machine.invoke)
         if name not in machine.bound:
             if name in machine.added:
-                return Plan(STEPWISE, 1, start=machine.added[name])
+                return FormPlan(STEPWISE, 1, start=machine.added[name])
             if name in ADDED:
-                return Plan(STEPWISE, 2, start=primitive_call)
+                return FormPlan(STEPWISE, 2, start=primitive_call)
         args = [compile_node(machine, item, 1) for item in form.items[1:]]
         if all(args):
             count = 2 + sum(arg[1] for arg in args if arg)
-            return Plan(CALL, count, _named(name, None), [arg[0] for arg in args if arg])
-    return Plan(STEPWISE, 1, start=application)
+            return FormPlan(CALL, count, _lookup_of(name, None), [arg[0] for arg in args if arg])
+    return FormPlan(STEPWISE, 1, start=application)
 
 
-def _branch(machine: Evaluating, form: Form) -> Plan:
+def _branch(machine: Evaluating, form: Form) -> FormPlan:
     test = compile_node(machine, form.items[1], 1) if len(form.items) == 4 else None
     if test is None:
-        return Plan(STEPWISE, 1, start=machine.forms["if"])
-    return Plan(BRANCH, 2 + test[1], test[0], (form.items[2], form.items[3]))
+        return FormPlan(STEPWISE, 1, start=machine.forms["if"])
+    return FormPlan(BRANCH, 2 + test[1], test[0], (form.items[2], form.items[3]))
 
 
 def compile_node(machine: Evaluating, node: Node, depth: int) -> tuple[Run, int] | None:
     """A function of the environment, and how many nodes it counts; None where the driver is needed."""
     if type(node) is Name:
-        return _named(node.name, lambda: machine.unbound(node)), 1
+        return _lookup_of(node.name, lambda: machine.unbound(node)), 1
     if type(node) is Atom:
         value = node.value
         return (lambda _: value), 1
@@ -143,13 +143,13 @@ def _assigning(machine: Evaluating, target: Name, run: Run, form: Form) -> Run:
         try:
             env.set_value_in_scope(name, value)
         except UnboundSymbolError as error:
-            raise machine.located(error, form) from None
+            raise machine.locate(error, form) from None
         return value
 
     return assign
 
 
-def _named(name: str, unbound: Callable[[], Any] | None) -> Run:
+def _lookup_of(name: str, unbound: Callable[[], Any] | None) -> Run:
     """Looks a name up; where nothing binds it, ``unbound`` says what it is, or ``MISSING``."""
 
     def look_up(env: SexpEnvironment) -> Any:
@@ -172,7 +172,7 @@ def _call_of(machine: Evaluating, name: str, primitive: Primitive, runs: list[Ru
         try:
             return primitive(args, meter)
         except SexpEvaluationError as error:
-            raise machine.located(error, form) from None
+            raise machine.locate(error, form) from None
 
     quick = _QUICK.get(name)
     if len(runs) != 2 or quick is None:
@@ -186,7 +186,7 @@ def _call_of(machine: Evaluating, name: str, primitive: Primitive, runs: list[Ru
         try:
             return primitive([left, right], meter)
         except SexpEvaluationError as error:
-            raise machine.located(error, form) from None
+            raise machine.locate(error, form) from None
 
     return on_small
 

@@ -30,13 +30,13 @@ class SexpSyntaxError(ProgramError, ValueError):
     """
 
     def __init__(
-        self, message: str, sexp_string: str = "", error_details: str = "", place: Place | None = None
+        self, message: str, sexp_string: str = "", error_details: str = "", place: SourcePlace | None = None
     ) -> None:
         self.message = message
         self.sexp_string = sexp_string
         self.error_details = error_details or message
-        self.place = place or Place("", 1, 1, "")
-        super().__init__(f"{message}\n{self.place.shown}" if place else message)
+        self.place = place or SourcePlace("", 1, 1, "")
+        super().__init__(f"{message}\n{self.place.excerpt}" if place else message)
 
     @property
     def line(self) -> int:
@@ -47,7 +47,7 @@ class SexpSyntaxError(ProgramError, ValueError):
         return self.place.column
 
 
-class Place:
+class SourcePlace:
     """A place in a source, and its line."""
 
     __slots__ = ("column", "line", "path", "text")
@@ -56,7 +56,7 @@ class Place:
         self.path, self.line, self.column, self.text = path, line, column, text
 
     @classmethod
-    def of(cls, path: str, source: str, at: int) -> Place:
+    def of(cls, path: str, source: str, at: int) -> SourcePlace:
         """Of the character ``at``."""
         start = source.rfind("\n", 0, at) + 1
         end = source.find("\n", at)
@@ -64,7 +64,7 @@ class Place:
         return cls(path, source.count("\n", 0, at) + 1, at - start + 1, text)
 
     @property
-    def shown(self) -> str:
+    def excerpt(self) -> str:
         """``path:line:column``, the line, and a caret under the place."""
         begin = max(0, self.column - 1 - 80)
         line = "".join(char if char.isprintable() else " " for char in self.text[begin : begin + 120])
@@ -72,7 +72,7 @@ class Place:
         return f"{self.path or '<string>'}:{self.line}:{self.column}\n    {line}\n    {caret}"
 
 
-class Places:
+class LineIndex:
     """Line and column of characters of one source, of which many are asked for."""
 
     def __init__(self, source: str) -> None:
@@ -100,9 +100,9 @@ class SexpEvaluationError(ProgramError):
         self.message = message
         self.expression = expression
         self.error_details = error_details
-        self.place: Place | None = None
+        self.place: SourcePlace | None = None
 
-    def located(self, place: Place, expression: str) -> SexpEvaluationError:
+    def locate(self, place: SourcePlace, expression: str) -> SexpEvaluationError:
         """Told where it happened, unless it knows already."""
         if self.place is None:
             self.place = place
@@ -115,7 +115,7 @@ class SexpEvaluationError(ProgramError):
             text += f"\nExpression: '{self.expression}'"
         if self.error_details:
             text += f"\nDetails: {self.error_details}"
-        return f"{text}\n{self.place.shown}" if self.place else text
+        return f"{text}\n{self.place.excerpt}" if self.place else text
 
 
 class UnboundSymbolError(SexpEvaluationError, NameError):
@@ -146,7 +146,7 @@ class TaskError(ProgramError):
         self.details = details or {}
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """A stranger's exception in one line."""
     text = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -204,19 +204,19 @@ class Meter:
         """
         self.steps += steps
         if self.steps > self.budget.steps:
-            raise exhausted("steps", self.budget.steps, "evaluation steps")
+            raise exhaustion("steps", self.budget.steps, "evaluation steps")
 
 
-def exhausted(what: str, most: int, word: str) -> TaskError:
+def exhaustion(what: str, most: int, word: str) -> TaskError:
     """What a spent budget is; ``what`` is its name here."""
     return TaskError("RESOURCE_EXHAUSTION", f"The evaluation takes more than {most:,} {word}.", what)
 
 
-def checked(value: Any, budget: Budget) -> Any:
+def within_budget(value: Any, budget: Budget) -> Any:
     """The number or the list, where it is within the budget."""
     if isinstance(value, int):
         if value.bit_length() > budget.digits * 3.33:
-            raise exhausted("digits", budget.digits, "digits in one number")
+            raise exhaustion("digits", budget.digits, "digits in one number")
     elif isinstance(value, list) and len(value) > budget.items:
-        raise exhausted("items", budget.items, "items in one list")
+        raise exhaustion("items", budget.items, "items in one list")
     return value

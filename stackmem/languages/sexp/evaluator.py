@@ -8,7 +8,7 @@ from typing import Any
 from stackmem.core.json_schema import first_fault, read_json
 
 from .calls import Invoking, typed_params
-from .errors import Budget, SexpEvaluationError, TaskError, told
+from .errors import Budget, SexpEvaluationError, TaskError, error_line
 from .forms import ADDED_FORMS, DOCUMENT_FORMS
 from .interpreter import Doing, Machine, is_task_error
 from .loops import LOOPS
@@ -16,14 +16,14 @@ from .outside_forms import OUTSIDE_ADDED, OUTSIDE_FORMS, defatom_of
 from .primitives import ADDED, DOCUMENT, field
 from .reader import read
 from .requests import (
-    Ask,
     Breath,
     ContextGenerationInput,
     ContextRequest,
     Host,
     Kind,
     Logged,
-    Refused,
+    RefusedRequest,
+    Request,
     SubtaskRequest,
     TextRequest,
     Together,
@@ -32,7 +32,7 @@ from .requests import (
     task_result,
 )
 from .tree import Node, bound_names
-from .values import SexpEnvironment, contained, entered, is_null, written
+from .values import SexpEnvironment, containers, from_python, is_null, to_source
 
 OWN_FORMS = frozenset({*DOCUMENT_FORMS, *LOOPS, *OUTSIDE_FORMS, "defatom"})
 """The document's special forms; nothing overrides them."""
@@ -62,14 +62,14 @@ class Evaluation:
         scope: SexpEnvironment | None = env
         while scope is not None:
             for name, given in scope.bindings.items():
-                scope.bindings[name] = entered(given, self.machine.meter.budget)
+                scope.bindings[name] = from_python(given, self.machine.meter.budget)
             names |= scope.bindings.keys()
             scope = scope.parent
         self.machine.bind_names(names)
         value: Any = []
         for node in nodes:
             value = yield from self.machine.evaluate(node, env)
-        list(contained(value, self.machine.meter.budget))
+        list(containers(value, self.machine.meter.budget))
         return value
 
 
@@ -150,7 +150,7 @@ class _Collaborators:
         self._log, self._read_text = log, read_text
 
     def kind(self, name: str) -> Kind:
-        template = _asked(f"looking up the task '{name}'", lambda: self._template(name))
+        template = _guarded(f"looking up the task '{name}'", lambda: self._template(name))
         if template is not None and (_part(template, "type") or "atomic") == "atomic":
             return "task"
         return "tool" if self._executor(name) is not None else ""
@@ -172,7 +172,7 @@ class _Collaborators:
         except Exception as error:
             if is_task_error(error):
                 raise
-            return told(error)
+            return error_line(error)
         return "the task system refuses it" if refused else ""
 
     def _template(self, name: str) -> Any:
@@ -185,7 +185,7 @@ class _Collaborators:
         plain = name.replace(":", "_")
         return next((tools[one] for one in sorted(tools) if one.replace(":", "_") == plain), None)
 
-    def answer(self, ask: Ask) -> Any:
+    def answer(self, ask: Request) -> Any:
         """What the collaborators say.
 
         Raises:
@@ -197,7 +197,7 @@ class _Collaborators:
                 return self._task(ask)
             case ToolRequest():
                 executor = self._executor(ask.name)
-                return _result(ask.name, _asked(f"the tool '{ask.name}'", lambda: executor(dict(ask.arguments))))
+                return _result(ask.name, _guarded(f"the tool '{ask.name}'", lambda: executor(dict(ask.arguments))))
             case ContextRequest():
                 return self._context(ask.wanted)
             case Logged():
@@ -209,18 +209,18 @@ class _Collaborators:
                 if self._read_text is None:
                     raise SexpEvaluationError("No files can be read here; give the evaluator a read_text.")
                 read_text = self._read_text
-                return _asked(f"reading '{ask.path[:200]}'", lambda: read_text(ask.path, ask.beside))
+                return _guarded(f"reading '{ask.path[:200]}'", lambda: read_text(ask.path, ask.beside))
             case Together():
                 return [self._one_of(each) for each in ask.asks]
 
-    def _one_of(self, ask: Ask) -> Any:
+    def _one_of(self, ask: Request) -> Any:
         try:
             return self.answer(ask)
         except SexpEvaluationError as error:
-            return Refused(error)
+            return RefusedRequest(error)
 
     def _task(self, request: SubtaskRequest) -> Any:
-        found = _asked(f"the task '{request.name}'", lambda: self._tasks.execute_atomic_template(request))
+        found = _guarded(f"the task '{request.name}'", lambda: self._tasks.execute_atomic_template(request))
         result = _result(request.name, found)
         wanted = _part(self._template(request.name), "output_format")
         schema = _part(wanted, "schema")
@@ -236,7 +236,7 @@ class _Collaborators:
         return {**result, "parsedContent": value} if isinstance(result, dict) else result
 
     def _context(self, wanted: ContextGenerationInput) -> list[str]:
-        found = _asked("finding context", lambda: self._memory.get_relevant_context_for(wanted))
+        found = _guarded("finding context", lambda: self._memory.get_relevant_context_for(wanted))
         error = _part(found, "error")
         if error:
             raise SexpEvaluationError("Context retrieval failed.", "", " ".join(str(error).split())[:300])
@@ -265,11 +265,11 @@ def _result(name: str, value: Any) -> Any:
     """A TaskResult as it is; anything else in one."""
     if _part(value, "status") is not None and (not isinstance(value, dict) or "content" in value):
         return value
-    text = value if isinstance(value, str) else "" if value is None else written(value)
+    text = value if isinstance(value, str) else "" if value is None else to_source(value)
     return task_result(text, {"template_used": name}, None if isinstance(value, str) else value)
 
 
-def _asked(what: str, ask: Callable[[], Any]) -> Any:
+def _guarded(what: str, ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except (SexpEvaluationError, TaskError):
@@ -277,4 +277,4 @@ def _asked(what: str, ask: Callable[[], Any]) -> Any:
     except Exception as error:
         if is_task_error(error):
             raise
-        raise SexpEvaluationError(f"Error in {what}: {told(error)}") from error
+        raise SexpEvaluationError(f"Error in {what}: {error_line(error)}") from error

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import SexpEvaluationError, UnboundSymbolError
-from .interpreter import Call, Doing, Env, Handler, Machine, Tail, source_of, values_of
+from .interpreter import Doing, Env, FunctionCall, Handler, Machine, Tail, source_of, values_of
 from .requests import Breath
 from .tree import Form, Name, Node, Symbol, datum, name_of, pair_of, size_of
-from .values import Closure, SexpEnvironment, entered, truthy, written
+from .values import Closure, SexpEnvironment, from_python, to_source, truthy
 
 
 def if_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -38,7 +38,7 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
     for binding in form.items[1].items:
         pair = pair_of(binding)
         if pair is None:
-            got = _shown(binding)
+            got = _datum_source(binding)
             raise machine.fault(f"Invalid '{name}' binding format: expected (symbol expression), got {got}", form)
         try:
             bindings[pair[0].name] = yield (pair[1], scope if name == "let*" else env)
@@ -47,7 +47,7 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
             text = f"Error evaluating value for '{name}' binding '{pair[0].name}': {_source(pair[1])}"
             outer = SexpEvaluationError(text, error.expression, why)
             outer.place = error.place
-            raise machine.located(outer, form) from error
+            raise machine.locate(outer, form) from error
     scope.bindings = bindings
     return (yield from body(form.items[2:], scope))
 
@@ -156,7 +156,7 @@ def set_form(machine: Machine, form: Form, env: Env) -> Doing:
     try:
         env.set_value_in_scope(name.name, value)
     except UnboundSymbolError as error:
-        raise machine.located(error, form) from None
+        raise machine.locate(error, form) from None
     return value
 
 
@@ -168,11 +168,11 @@ def loop_form(machine: Machine, form: Form, env: Env) -> Doing:
         )
     count = yield (form.items[1], env)
     if isinstance(count, bool) or not isinstance(count, int):
-        raise machine.fault(f"Loop count must evaluate to an integer. Got: {written(count, 80)}", form)
+        raise machine.fault(f"Loop count must evaluate to an integer. Got: {to_source(count, 80)}", form)
     if count < 0:
         raise machine.fault("Loop count must be non-negative.", form)
     value: Any = []
-    compiled = machine.compiled(form.items[2])
+    compiled = machine.compile(form.items[2])
     for _ in range(count):
         if compiled is None:
             value = yield (form.items[2], env)
@@ -188,10 +188,10 @@ def map_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) < 3:
         raise machine.fault("'map' requires a function and at least one list: (map function list...)", form)
     function, *lists = yield from values_of(form.items[1:], env)
-    columns = [_listed(machine, form, "map", each) for each in lists]
+    columns = [_as_list(machine, form, "map", each) for each in lists]
     made = []
     for row in zip(*columns, strict=False):
-        made.append((yield Call(function, list(row), form)))  # noqa: PERF401 - a comprehension cannot yield
+        made.append((yield FunctionCall(function, list(row), form)))  # noqa: PERF401 - a comprehension cannot yield
     return made
 
 
@@ -200,8 +200,8 @@ def filter_form(machine: Machine, form: Form, env: Env) -> Doing:
         raise machine.fault("'filter' requires a function and a list: (filter function list)", form)
     function, items = yield from values_of(form.items[1:], env)
     made = []
-    for item in _listed(machine, form, "filter", items):
-        if truthy((yield Call(function, [item], form))):
+    for item in _as_list(machine, form, "filter", items):
+        if truthy((yield FunctionCall(function, [item], form))):
             made.append(item)  # noqa: PERF401 - as above
     return made
 
@@ -212,8 +212,8 @@ def reduce_form(machine: Machine, form: Form, env: Env) -> Doing:
             "'reduce' requires a function, a first value and a list: (reduce function initial list)", form
         )
     function, value, items = yield from values_of(form.items[1:], env)
-    for item in _listed(machine, form, "reduce", items):
-        value = yield Call(function, [value, item], form)
+    for item in _as_list(machine, form, "reduce", items):
+        value = yield FunctionCall(function, [value, item], form)
     return value
 
 
@@ -238,18 +238,18 @@ def try_form(machine: Machine, form: Form, env: Env) -> Doing:
     return (yield from body(clause.items[2:], SexpEnvironment({names[0].name: caught}, env)))
 
 
-def _listed(machine: Machine, form: Form, name: str, value: Any) -> list[Any]:
+def _as_list(machine: Machine, form: Form, name: str, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise machine.fault(f"'{name}' takes a list, got {written(value, 80)}", form)
+        raise machine.fault(f"'{name}' takes a list, got {to_source(value, 80)}", form)
     return list(value)
 
 
 def _source(node: Node) -> str:
-    return source_of(node, 80) if isinstance(node, Form | Name) else _shown(node)
+    return source_of(node, 80) if isinstance(node, Form | Name) else _datum_source(node)
 
 
-def _shown(node: Node) -> str:
-    return written(entered(datum(node)), 80)
+def _datum_source(node: Node) -> str:
+    return to_source(from_python(datum(node)), 80)
 
 
 DOCUMENT_FORMS: dict[str, Handler] = {

@@ -1,7 +1,8 @@
 """From tree to generator, without recursion: what waits for a value stands in a list.
 
-A handler of a form is a generator. It yields ``(node, env)`` or a ``Call`` and is sent the value, or yields an ask of
-the outside (``requests``) and is sent the answer; it returns a value, or a ``Tail`` or ``Call`` whose value is its own.
+A handler of a form is a generator. It yields ``(node, env)`` or a ``FunctionCall`` and is sent the value, or yields a
+request of the outside (``requests``) and is sent the answer; it returns a value, or a ``Tail`` or ``FunctionCall``
+whose value is its own.
 """
 
 from __future__ import annotations
@@ -9,12 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from .compiler import AT_ONCE, BRANCH, CALL, Plan, application_scope, compile_node, plan_of
-from .errors import Budget, Meter, Place, SexpEvaluationError, TaskError, UnboundSymbolError, exhausted, told
+from .compiler import AT_ONCE, BRANCH, CALL, FormPlan, application_scope, compile_node, plan_of
+from .errors import (
+    Budget,
+    Meter,
+    SexpEvaluationError,
+    SourcePlace,
+    TaskError,
+    UnboundSymbolError,
+    error_line,
+    exhaustion,
+)
 from .primitives import ADDED, DOCUMENT, Primitive
 from .requests import Breath
 from .tree import Atom, Form, Name, Node, Symbol
-from .values import Closure, SexpEnvironment, entered, truthy, written
+from .values import Closure, SexpEnvironment, from_python, to_source, truthy
 
 Env = SexpEnvironment
 Doing = Generator[Any, Any, Any]
@@ -30,7 +40,7 @@ class Tail:
         self.node, self.env = node, env
 
 
-class Call:
+class FunctionCall:
     """A call of a function with evaluated arguments; ``form`` is where it stands."""
 
     __slots__ = ("args", "form", "function")
@@ -39,7 +49,7 @@ class Call:
         self.function, self.args, self.form = function, args, form
 
 
-_GOES_ON = (tuple, Tail, Call)
+_GOES_ON = (tuple, Tail, FunctionCall)
 
 
 class Machine:
@@ -133,7 +143,7 @@ class Machine:
         """Evaluate until there is a value, or until somebody waits for one, which needs nothing yet."""
         node: Node
         meter = self.meter
-        call = following if type(following) is Call else None
+        call = following if type(following) is FunctionCall else None
         if call is None:
             node, env = following if type(following) is tuple else (following.node, following.env)
         while True:
@@ -152,7 +162,7 @@ class Machine:
             if type(node) is not Form:
                 meter.steps += 1
                 return self.look_up(node, env) if type(node) is Name else node.value  # type: ignore[union-attr]
-            plan: Plan = node.plan if node.planner is self.epoch else self._plan(node)
+            plan: FormPlan = node.plan if node.planner is self.epoch else self._plan(node)
             meter.steps += plan.nodes
             way = plan.way
             if way == AT_ONCE:
@@ -163,7 +173,7 @@ class Machine:
             if way == CALL:
                 function = plan.run(env)
                 if type(function) is Closure and len(function.params) == len(plan.args):
-                    call = Call(function, [run(env) for run in plan.args], node)
+                    call = FunctionCall(function, [run(env) for run in plan.args], node)
                     continue
             waiting.append((plan.start or _application)(self, node, env))
             return None
@@ -173,7 +183,7 @@ class Machine:
         if len(args) != len(function.params):
             raise self.fault(arity(function, len(args)), form)
         if self.depth >= self.meter.budget.depth:
-            raise exhausted("depth", self.meter.budget.depth, "calls within each other")
+            raise exhaustion("depth", self.meter.budget.depth, "calls within each other")
         self.depth += 1
         waiting.append(None)
 
@@ -190,14 +200,14 @@ class Machine:
             raise self.fault(f"Unbound symbol or unrecognized operator: {name}", form)
         if callable(function):
             try:
-                return entered(function(*args), self.meter.budget)
+                return from_python(function(*args), self.meter.budget)
             except (SexpEvaluationError, TaskError):
                 raise
             except Exception as error:
                 if is_task_error(error):
                     raise
-                raise self.fault(f"Error in a Python function: {told(error)}", form) from error
-        raise self.fault(f"Cannot apply non-callable: {written(function, 80)}", form)
+                raise self.fault(f"Error in a Python function: {error_line(error)}", form) from error
+        raise self.fault(f"Cannot apply non-callable: {to_source(function, 80)}", form)
 
     def is_function(self, name: str) -> bool:
         """Whether a symbol can be called where a function is wanted."""
@@ -207,20 +217,20 @@ class Machine:
         try:
             return primitive(args, self.meter)
         except SexpEvaluationError as error:
-            raise self.located(error, form) from None
+            raise self.locate(error, form) from None
 
-    def compiled(self, node: Node) -> tuple[Callable[[Env], Any], int] | None:
+    def compile(self, node: Node) -> tuple[Callable[[Env], Any], int] | None:
         """A function that evaluates the node, and the nodes that one call counts; None where there is none."""
         return compile_node(self, node, 1)
 
     def fault(self, message: str, form: Form | Name, details: str = "") -> SexpEvaluationError:
-        return self.located(SexpEvaluationError(message, "", details), form)
+        return self.locate(SexpEvaluationError(message, "", details), form)
 
-    def located(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
+    def locate(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
         if error.place is None:
             source = form.source
-            place = Place.of(source.path, source.text, form.at)
-            error.located(place, source_of(form))
+            place = SourcePlace.of(source.path, source.text, form.at)
+            error.locate(place, source_of(form))
         return error
 
     def look_up(self, node: Name, env: Env) -> Any:
@@ -237,11 +247,11 @@ class Machine:
         name = node.name
         if self.is_function(name):
             return Symbol(name)
-        raise self.located(UnboundSymbolError(f"Unbound symbol: Name '{name}' is not defined.", name), node)
+        raise self.locate(UnboundSymbolError(f"Unbound symbol: Name '{name}' is not defined.", name), node)
 
-    def _plan(self, form: Form) -> Plan:
+    def _plan(self, form: Form) -> FormPlan:
         """How the form is evaluated; kept on it."""
-        plan: Plan = plan_of(self, form, _application, _primitive_call)
+        plan: FormPlan = plan_of(self, form, _application, _primitive_call)
         form.plan, form.planner = plan, self.epoch
         return plan
 
@@ -285,7 +295,7 @@ def _application(machine: Machine, form: Form, env: Env) -> Doing:
         value = head.value
         kind = "a text" if isinstance(value, str) else "a truth value" if isinstance(value, bool) else "a number"
         raise machine.fault(
-            f"Operator in list form must be a symbol or another list, got {kind}: {written(value, 80)}", form
+            f"Operator in list form must be a symbol or another list, got {kind}: {to_source(value, 80)}", form
         )
     if isinstance(head, Name) and head.name not in env:
         return (yield from _unbound_head(machine, head.name, form, env))
@@ -293,9 +303,9 @@ def _application(machine: Machine, form: Form, env: Env) -> Doing:
     if isinstance(function, Closure) and len(function.params) != len(form.items) - 1:
         raise machine.fault(arity(function, len(form.items) - 1), form)
     if isinstance(function, str) and function not in DOCUMENT and machine.knows(str.__str__(function)):
-        return (yield from machine.invoke(machine, form.renamed(str.__str__(function)), env))
+        return (yield from machine.invoke(machine, form.with_head(str.__str__(function)), env))
     args = yield from values_of(form.items[1:], env)
-    return Call(function, args, form)
+    return FunctionCall(function, args, form)
 
 
 def _unbound_head(machine: Machine, name: str, form: Form, env: Env) -> Doing:
@@ -306,7 +316,7 @@ def _unbound_head(machine: Machine, name: str, form: Form, env: Env) -> Doing:
         return (yield from machine.added[name](machine, form, env))
     if name in ADDED:
         return (yield from _primitive_call(machine, form, env))
-    raise machine.located(UnboundSymbolError(f"Unbound symbol or unrecognized operator: {name}"), form)
+    raise machine.locate(UnboundSymbolError(f"Unbound symbol or unrecognized operator: {name}"), form)
 
 
 def source_of(node: Form | Name, most: int = 200) -> str:

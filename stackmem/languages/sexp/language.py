@@ -17,9 +17,9 @@ from .evaluator import Evaluation
 from .interpreter import Doing
 from .lint import inputs_of, lint
 from .reader import read, split_budget
-from .requests import Ask, SubtaskRequest, Together, ToolRequest
+from .requests import Request, SubtaskRequest, Together, ToolRequest
 from .tree import Form, Name, Node
-from .values import SexpEnvironment, as_json, written
+from .values import SexpEnvironment, as_json, to_source
 from .workflow import Workflow
 
 
@@ -68,7 +68,7 @@ def start(launch: Launch) -> Program:
 def outline(launch: Launch) -> Reading:
     """Every top-level expression, a line each, after the program was read and its inputs looked at."""
     try:
-        parts, _ = yield from _loaded(launch)
+        parts, _ = yield from _load(launch)
     except SexpSyntaxError as error:
         raise Halted("Syntax Error", str(error)) from error
     nodes = [node for part in parts for node in part]
@@ -78,14 +78,14 @@ def outline(launch: Launch) -> Reading:
 
 
 def _run(launch: Launch) -> Program:
-    parts, budget = yield from _loaded(launch)
+    parts, budget = yield from _load(launch)
     host = Workflow(budget, launch.tools)
     evaluation = Evaluation(host, budget)
     env = SexpEnvironment(launch.inputs)
     value: Any = []
     try:
         for nodes in parts:
-            value = yield from _driven(evaluation.run(nodes, env), host)
+            value = yield from _drive(evaluation.run(nodes, env), host)
     except SexpEvaluationError as error:
         name = _missing(error)
         if name and name in (yield from inputs_of(launch.path, [node for nodes in parts for node in nodes])):
@@ -97,7 +97,7 @@ def _run(launch: Launch) -> Program:
     return result
 
 
-def _loaded(launch: Launch) -> Reading:
+def _load(launch: Launch) -> Reading:
     """``(expressions of each library and of the program, budget)``; the inputs' names are checked."""
     parts: list[list[Node]] = []
     own, budget = split_budget(read(launch.text, launch.path))
@@ -128,18 +128,18 @@ def _names(nodes: list[Node]) -> set[str]:
     return found
 
 
-def _driven(doing: Doing, host: Workflow) -> Doing:
+def _drive(doing: Doing, host: Workflow) -> Doing:
     """Run an evaluation against the world."""
     try:
         ask = next(doing)
         while True:
-            yield from _announced(ask)
+            yield from _note_entered(ask)
             try:
                 answer = yield from host.answer(ask)
             except SexpEvaluationError as error:
                 ask = doing.throw(error)
             else:
-                yield from _left(ask, answer)
+                yield from _note_left(ask, answer)
                 ask = doing.send(answer)
     except StopIteration as stop:
         return stop.value
@@ -147,13 +147,13 @@ def _driven(doing: Doing, host: Workflow) -> Doing:
         doing.close()
 
 
-def _announced(ask: Ask) -> Doing:
+def _note_entered(ask: Request) -> Doing:
     for one in ask.asks if isinstance(ask, Together) else (ask,):
         if isinstance(one, SubtaskRequest | ToolRequest):
             yield StepEntered(one.place, one.name)
 
 
-def _left(ask: Ask, answer: Any) -> Doing:
+def _note_left(ask: Request, answer: Any) -> Doing:
     answers = answer if isinstance(ask, Together) else [answer]
     for one, value in zip(ask.asks if isinstance(ask, Together) else (ask,), answers, strict=True):
         if isinstance(one, SubtaskRequest | ToolRequest):
@@ -175,9 +175,9 @@ def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: s
             continue
         evaluation.machine.meter.steps = 0
         try:
-            value = yield from _driven(evaluation.run(read(text, place), env), host)
+            value = yield from _drive(evaluation.run(read(text, place), env), host)
             env.define("it", value)
-            said = written(value, 30_000)
+            said = to_source(value, 30_000)
         except (SexpSyntaxError, SexpEvaluationError, TaskError) as error:
             said = str(error)
         yield Say(said)
@@ -194,7 +194,7 @@ def _line(node: Node) -> str:
     if isinstance(node, Form):
         text = " ".join(node.source.text[node.at : node.end].split())
         return text if len(text) <= 100 else f"{text[:100]}…"
-    return node.name if isinstance(node, Name) else written(node.value, 100)
+    return node.name if isinstance(node, Name) else to_source(node.value, 100)
 
 
 def _at(error: SexpEvaluationError) -> str:

@@ -13,8 +13,8 @@ from stackmem.core.requests import LoadSource
 from stackmem.languages.language import Finding, Reading
 from stackmem.languages.operations import Source
 
-from .calls import declared, tasks_of, type_fault, unknown_type
-from .errors import Places, SexpSyntaxError
+from .calls import parameters_of, tasks_of, type_fault, unknown_type
+from .errors import LineIndex, SexpSyntaxError
 from .evaluator import ADDITIONS, OPERATORS
 from .interpreter import source_of
 from .loops import SHAPES, Shape
@@ -31,19 +31,19 @@ def lint(path: str, text: str) -> Reading:
         nodes, _ = split_budget(read(text, path))
     except SexpSyntaxError as error:
         return (Finding(path, error.line, error.column, "error", "sexp/syntax", error.error_details),)
-    known, faults = yield from _loaded(path, nodes)
+    known, faults = yield from _library_names(path, nodes)
     analysis = Analysis(nodes, frozenset(known))
-    places = Places(text)
+    places = LineIndex(text)
     return tuple(_finding(path, places.of(fault.at), fault) for fault in (*faults, *analysis.faults))
 
 
 def inputs_of(path: str, nodes: list[Node]) -> Reading:
     """The names that the program uses and does not bind, as a set; what it loads is read."""
-    known, _ = yield from _loaded(path, nodes)
+    known, _ = yield from _library_names(path, nodes)
     return Analysis(nodes, frozenset(known)).free
 
 
-def _loaded(path: str, nodes: list[Node]) -> Reading:
+def _library_names(path: str, nodes: list[Node]) -> Reading:
     """``(names that the libraries bind, faults)``."""
     known: set[str] = set()
     faults: list[Fault] = []
@@ -127,13 +127,13 @@ class Bound:
         self.used = False
 
 
-class Scope:
-    def __init__(self, parent: Scope | None = None) -> None:
+class LintScope:
+    def __init__(self, parent: LintScope | None = None) -> None:
         self.names: dict[str, Bound] = {}
         self.parent = parent
 
     def find(self, name: str) -> Bound | None:
-        scope: Scope | None = self
+        scope: LintScope | None = self
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
@@ -154,7 +154,7 @@ class Analysis:
         self.faults: list[Fault] = []
         self.free: set[str] = set()
         self._known = known
-        self._scopes: list[Scope] = []
+        self._scopes: list[LintScope] = []
         tasks = tasks_of(nodes)
         self.tasks = {name: params for name, params, _ in tasks}
         self._types: dict[str, dict[str, str]] = {}
@@ -165,7 +165,7 @@ class Analysis:
                 self.warn(form, "shadowed addition", f"'{name}' is a function of the language; {what}")
             elif plain_name(name) in PARAMETERS:
                 self.warn(form, "shadowed tool", f"'{name}' is a tool; the task takes its place")
-        self._waiting: list[tuple[Node, Scope]] = []
+        self._waiting: list[tuple[Node, LintScope]] = []
         self._body(nodes, self._scope(None), quiet=True)
         while self._waiting:
             self._visit(*self._waiting.pop())
@@ -176,7 +176,7 @@ class Analysis:
 
     def _declare(self, task: str, form: Form) -> None:
         """Note its types; a task that is defined twice has none that are known."""
-        params = declared(form.items[2])
+        params = parameters_of(form.items[2])
         twice = task in self._types
         self._types[task] = {} if twice else {name.name: kind for name, kind, _ in params if kind != "any"}
         for _, _, kind in params:
@@ -189,18 +189,18 @@ class Analysis:
     def warn(self, node: Node, title: str, message: str) -> None:
         self.faults.append(Fault(node.at, "warning", title, message))
 
-    def _scope(self, parent: Scope | None) -> Scope:
-        scope = Scope(parent)
+    def _scope(self, parent: LintScope | None) -> LintScope:
+        scope = LintScope(parent)
         self._scopes.append(scope)
         return scope
 
-    def _bind(self, scope: Scope, name: Name, *, quiet: bool, params: int | None = None) -> None:
+    def _bind(self, scope: LintScope, name: Name, *, quiet: bool, params: int | None = None) -> None:
         if name.name in ADDITIONS:
             self.warn(name, "shadowed addition", f"'{name.name}' is a function of the language; this takes its place")
         there = scope.names.get(name.name)
         scope.names[name.name] = Bound(name.at, quiet=quiet, params=None if there else params)
 
-    def _body(self, nodes: list[Node], scope: Scope, *, quiet: bool = False) -> None:
+    def _body(self, nodes: list[Node], scope: LintScope, *, quiet: bool = False) -> None:
         """Bind what ``bind`` and ``define`` bind in this scope, then look at the nodes."""
         waiting = list(reversed(nodes))
         while waiting:
@@ -218,7 +218,7 @@ class Analysis:
                 waiting += reversed(node.items)
         self._waiting += [(node, scope) for node in reversed(nodes)]
 
-    def _visit(self, node: Node, scope: Scope) -> None:
+    def _visit(self, node: Node, scope: LintScope) -> None:
         if isinstance(node, Name):
             self._use(node, scope)
         if not isinstance(node, Form) or not node.items:
@@ -252,7 +252,7 @@ class Analysis:
                     self.error(node, "arity", f"'{name}' takes {bound.params} arguments, got {len(args)}")
             self._waiting += [(item, scope) for item in args]
 
-    def _use(self, node: Name, scope: Scope) -> None:
+    def _use(self, node: Name, scope: LintScope) -> None:
         bound = scope.find(node.name)
         if bound is not None:
             bound.used = True
@@ -270,7 +270,7 @@ class Analysis:
         if isinstance(params, Form) and len(params.items) != len(node.items) - 1:
             self.error(node, "arity", f"the lambda takes {len(params.items)} arguments, got {len(node.items) - 1}")
 
-    def _operator(self, node: Form, name: str, scope: Scope) -> None:
+    def _operator(self, node: Form, name: str, scope: LintScope) -> None:
         args = node.items[1:]
         least, most = ARITY.get(name, (0, ANY))
         if not least <= len(args) <= most:
@@ -304,7 +304,7 @@ class Analysis:
             case _:
                 self._waiting += [(item, scope) for item in args]
 
-    def _let(self, node: Form, name: str, scope: Scope) -> None:
+    def _let(self, node: Form, name: str, scope: LintScope) -> None:
         bindings, body = node.items[1], node.items[2:]
         inner = self._scope(scope)
         for binding in bindings.items if isinstance(bindings, Form) else [bindings]:
@@ -316,7 +316,7 @@ class Analysis:
             self._waiting.append((pair[1], inner if name == "let*" else scope))
         self._body(body, inner)
 
-    def _function(self, params: Node, body: list[Node], scope: Scope, node: Form) -> None:
+    def _function(self, params: Node, body: list[Node], scope: LintScope, node: Form) -> None:
         if not isinstance(params, Form) or not all(isinstance(item, Name) for item in params.items):
             self.error(node, "clause", "parameters are a list of symbols")
             return
@@ -328,7 +328,7 @@ class Analysis:
                 self._bind(inner, item, quiet=True)
         self._body(body, inner)
 
-    def _assignment(self, node: Form, name: str, scope: Scope) -> None:
+    def _assignment(self, node: Form, name: str, scope: LintScope) -> None:
         target = node.items[1]
         if not isinstance(target, Name) or len(node.items) != 3:
             self.error(node, "clause", f"'{name}' takes a symbol and an expression")
@@ -337,7 +337,7 @@ class Analysis:
             self._use(target, scope)
         self._waiting.append((node.items[2], scope))
 
-    def _try(self, node: Form, scope: Scope) -> None:
+    def _try(self, node: Form, scope: LintScope) -> None:
         clause = node.items[2]
         items = clause.items if isinstance(clause, Form) else []
         names = items[1].items if len(items) > 2 and isinstance(items[1], Form) else []
@@ -349,7 +349,7 @@ class Analysis:
         self._waiting.append((node.items[1], scope))
         self._body(items[2:], inner)
 
-    def _loop(self, node: Form, shape: Shape, scope: Scope) -> None:
+    def _loop(self, node: Form, shape: Shape, scope: LintScope) -> None:
         known = shape.clauses
         seen: set[str] = set()
         for clause in node.items[1:]:
@@ -367,7 +367,7 @@ class Analysis:
         if missing:
             self.error(node, "clause", f"'{shape.name}' lacks {', '.join(missing)}")
 
-    def _invocation(self, node: Form, name: str, scope: Scope) -> None:
+    def _invocation(self, node: Form, name: str, scope: LintScope) -> None:
         given = self._pairs(node, name, scope)
         if name not in self.tasks:
             return
@@ -379,7 +379,7 @@ class Analysis:
             if told:
                 self.error(value, "type", told)
 
-    def _pairs(self, node: Form, name: str, scope: Scope) -> list[tuple[Name, Node]]:
+    def _pairs(self, node: Form, name: str, scope: LintScope) -> list[tuple[Name, Node]]:
         """The arguments of a call that are pairs; the others are faults."""
         given = []
         for item in node.items[1:]:

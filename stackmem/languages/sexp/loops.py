@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from .errors import SexpEvaluationError
-from .interpreter import Call, Doing, Env, Handler, Machine
+from .interpreter import Doing, Env, FunctionCall, Handler, Machine
 from .primitives import kind_of
 from .tree import Form, Node, Symbol, datum, pair_of
-from .values import Closure, SexpEnvironment, written
+from .values import Closure, SexpEnvironment, to_source
 
 
 class Shape(Struct, frozen=True):
@@ -62,11 +62,11 @@ def _phases_form(shape: Shape) -> Handler:
     """The loop of that shape; its value is the last executor's result when the rounds are used up."""
 
     def run(machine: Machine, form: Form, env: Env) -> Doing:
-        setup, phases = yield from _prepared(machine, form, env, shape)
+        setup, phases = yield from _prepare(machine, form, env, shape)
         values: dict[str, Any] = {**setup, "input": setup[shape.initial], "executor": []}
         for name in shape.plain:
             if not isinstance(setup[name], str) or isinstance(setup[name], Symbol):
-                raise machine.fault(f"{shape.name}: '{name}' must be a text, got {_told(setup[name])}", form)
+                raise machine.fault(f"{shape.name}: '{name}' must be a text, got {_kind_and_source(setup[name])}", form)
         for number in range(1, setup["max-iterations"] + 1):
             for name, wanted in shape.phases.items():
                 args = [*(values[each] for each in wanted), number]
@@ -79,7 +79,7 @@ def _phases_form(shape: Shape) -> Handler:
     return run
 
 
-def _prepared(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
+def _prepare(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
     """``(values of the clauses, functions of the phases)``."""
     clauses = _clauses(machine, form, shape)
     setup: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def _prepared(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
         raise machine.fault(
             f"{shape.name}: Error evaluating 'max-iterations': 'max-iterations' must evaluate to a non-negative "
-            f"integer, got {_told(most)}",
+            f"integer, got {_kind_and_source(most)}",
             form,
         )
     config = [[Symbol(name), value] for name, value in setup.items()]
@@ -100,7 +100,7 @@ def _prepared(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
         if not (isinstance(function, Closure) or callable(function) or is_name):
             raise machine.fault(
                 f"{shape.name}: '{name}' expression must evaluate to a callable S-expression function, "
-                f"got {_told(function)}",
+                f"got {_kind_and_source(function)}",
                 form,
             )
         phases[name] = _aware(function, config)
@@ -113,7 +113,7 @@ def _clauses(machine: Machine, form: Form, shape: Shape) -> dict[str, Node]:
     for clause in form.items[1:]:
         pair = pair_of(clause)
         if pair is None:
-            got = written(datum(clause), 80)
+            got = to_source(datum(clause), 80)
             raise machine.fault(
                 f"{shape.name}: Each clause must be a list of (ClauseName Expression), got: {got}", form
             )
@@ -138,7 +138,7 @@ def _clause(machine: Machine, form: Form, node: Node, env: Env, shape: Shape, na
 
 def _phase(machine: Machine, form: Form, phases: dict[str, Any], name: str, args: list[Any], number: int) -> Doing:
     try:
-        return (yield Call(phases[name], args, form))
+        return (yield FunctionCall(phases[name], args, form))
     except SexpEvaluationError as error:
         raise _around(machine, form, f"Error in '{name}' phase (iteration {number}): ", error) from error
 
@@ -147,7 +147,7 @@ def _around(machine: Machine, form: Form, before: str, error: SexpEvaluationErro
     """The error, told from where it happened within the loop; it keeps its place."""
     outer = SexpEvaluationError(before + error.message, error.expression, error.error_details)
     outer.place = error.place
-    return machine.located(outer, form)
+    return machine.locate(outer, form)
 
 
 def _aware(function: Any, config: list[Any]) -> Any:
@@ -160,7 +160,7 @@ def _aware(function: Any, config: list[Any]) -> Any:
 def _decision(machine: Machine, form: Form, decided: Any, shape: Shape) -> tuple[str, Any]:
     if not isinstance(decided, list) or len(decided) != 2 or not isinstance(decided[0], Symbol):
         raise machine.fault(
-            f"{shape.name}: Controller must return a list of (action_symbol value), got: {written(decided, 80)}", form
+            f"{shape.name}: Controller must return a list of (action_symbol value), got: {to_source(decided, 80)}", form
         )
     action = str.__str__(decided[0])
     if action not in ("continue", "stop"):
@@ -170,8 +170,8 @@ def _decision(machine: Machine, form: Form, decided: Any, shape: Shape) -> tuple
     return action, decided[1]
 
 
-def _told(value: Any) -> str:
-    return f"{kind_of(value)}: {written(value, 80)}"
+def _kind_and_source(value: Any) -> str:
+    return f"{kind_of(value)}: {to_source(value, 80)}"
 
 
 SHAPES = {shape.name: shape for shape in (DIRECTOR, ITERATIVE)}

@@ -13,12 +13,12 @@ from msgspec import structs
 from stackmem.core.json_schema import read_json
 
 from .calls import history_of
-from .errors import SexpEvaluationError, SexpSyntaxError, exhausted
+from .errors import SexpEvaluationError, SexpSyntaxError, exhaustion
 from .interpreter import Doing, Env, Handler, Machine
 from .reader import read
-from .requests import ContextGenerationInput, ContextRequest, Host, Logged, Refused, TextRequest, Together
+from .requests import ContextGenerationInput, ContextRequest, Host, Logged, RefusedRequest, TextRequest, Together
 from .tree import Form, Name, Node, Symbol, bound_names, datum, name_of, pair_of
-from .values import as_mapping, is_null, written
+from .values import as_mapping, is_null, to_source
 
 _MOST_BRANCHING = 20
 _MOST_LOADING = 50
@@ -33,7 +33,7 @@ def get_context_form(machine: Machine, form: Form, env: Env) -> Doing:
     for item in form.items[1:]:
         pair = pair_of(item)
         if pair is None:
-            got = written(datum(item), 80)
+            got = to_source(datum(item), 80)
             raise machine.fault(
                 f"Invalid argument format for 'get_context'. Expected (key value_expression), got: {got}", form
             )
@@ -45,23 +45,23 @@ def get_context_form(machine: Machine, form: Form, env: Env) -> Doing:
         found[key] = yield (pair[1], env)
     strategy = found.get("matching_strategy", "content")
     if strategy not in ("content", "metadata"):
-        got = written(strategy, 80)
+        got = to_source(strategy, 80)
         raise machine.fault(
             f"Invalid value for 'matching_strategy'. Expected 'content' or 'metadata', got: {got}", form
         )
     for key in ("query", "templateDescription", "templateType", "templateSubtype"):
         if key in found and not isinstance(found[key], str):
-            raise machine.fault(f"'{key}' of 'get_context' must be a text, got: {written(found[key], 80)}", form)
+            raise machine.fault(f"'{key}' of 'get_context' must be a text, got: {to_source(found[key], 80)}", form)
     if "inputs" in found:
         inputs = as_mapping(found["inputs"])
         if inputs is None:
-            got = written(found["inputs"], 80)
+            got = to_source(found["inputs"], 80)
             raise machine.fault(f"'inputs' of 'get_context' must be a mapping or a list of pairs, got: {got}", form)
         found["inputs"] = inputs
     try:
         return (yield ContextRequest(ContextGenerationInput(**found)))
     except SexpEvaluationError as error:
-        raise machine.located(error, form) from None
+        raise machine.locate(error, form) from None
 
 
 def log_message_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -72,12 +72,12 @@ def log_message_form(machine: Machine, form: Form, env: Env) -> Doing:
     for item in form.items[1:]:
         try:
             value = yield (item, env)
-            parts.append(value if isinstance(value, str) else written(value, meter=machine.meter))
+            parts.append(value if isinstance(value, str) else to_source(value, meter=machine.meter))
         except SexpEvaluationError as error:
             parts.append(f"<Error evaluating: {error.message}>")
     text = " ".join(parts)
     if len(text) > machine.meter.budget.text:
-        raise exhausted("text", machine.meter.budget.text, "characters in one text")
+        raise exhaustion("text", machine.meter.budget.text, "characters in one text")
     yield Logged(text)
     return text
 
@@ -92,11 +92,11 @@ def load_form(machine: Machine, form: Form, env: Env) -> Doing:
     try:
         found, text = yield TextRequest(str.__str__(path), form.source.path)
     except SexpEvaluationError as error:
-        raise machine.located(error, form) from None
+        raise machine.locate(error, form) from None
     try:
         nodes = read(text, found, machine.meter.budget.source)
     except SexpSyntaxError as error:
-        raise machine.fault(f"The file {written(path, 200)} cannot be read: {error.error_details}", form) from error
+        raise machine.fault(f"The file {to_source(path, 200)} cannot be read: {error.error_details}", form) from error
     machine.bind_names(bound_names(nodes))
     machine.loading += 1
     try:
@@ -114,7 +114,7 @@ def parallel_form(machine: Machine, form: Form, env: Env) -> Doing:
     The first branch, in their order, that fails is the form's error; the others are given up.
     """
     if machine.branches >= _MOST_BRANCHING:
-        raise exhausted("depth", _MOST_BRANCHING, "parallel forms within each other")
+        raise exhaustion("depth", _MOST_BRANCHING, "parallel forms within each other")
     machine.branches += 1
     depth = machine.depth
     results: dict[int, Any] = {}
@@ -130,7 +130,7 @@ def parallel_form(machine: Machine, form: Form, env: Env) -> Doing:
                 machine.depth = open_calls[number]
                 branch = running[number]
                 try:
-                    refused = isinstance(answer, Refused)
+                    refused = isinstance(answer, RefusedRequest)
                     ask = branch.throw(answer.error) if refused else branch.send(answer)
                 except StopIteration as stop:
                     results[number] = stop.value
@@ -184,7 +184,7 @@ def _template(machine: Machine, form: Form) -> dict[str, Any]:
             f"'defatom' requires at least name, params, and instructions arguments. Got {len(items)}.", form
         )
     if not isinstance(items[0], Name):
-        raise machine.fault(f"'defatom' task name must be a symbol, got: {_shown(items[0])}", form)
+        raise machine.fault(f"'defatom' task name must be a symbol, got: {_datum_source(items[0])}", form)
     name = items[0].name
     params = _params(machine, form, items[1])
     text = items[2]
@@ -217,7 +217,7 @@ def _params(machine: Machine, form: Form, node: Node) -> dict[str, Any]:
     for item in items[1:]:
         pair = item.items if isinstance(item, Form) else [item]
         if not 1 <= len(pair) <= 2 or not all(isinstance(one, Name) for one in pair):
-            raise machine.fault(f"A param of 'defatom' is a symbol or (symbol type), got: {_shown(item)}", form)
+            raise machine.fault(f"A param of 'defatom' is a symbol or (symbol type), got: {_datum_source(item)}", form)
         name = name_of(pair[0])
         if name in found:
             raise machine.fault(f"Duplicate param '{name}' for 'defatom'.", form)
@@ -229,7 +229,7 @@ def _option(machine: Machine, form: Form, node: Node) -> tuple[str, Any]:
     items = node.items if isinstance(node, Form) else []
     key = name_of(items[0]) if items else ""
     if not key:
-        raise machine.fault(f"An optional argument of 'defatom' is (name value), got: {_shown(node)}", form)
+        raise machine.fault(f"An optional argument of 'defatom' is (name value), got: {_datum_source(node)}", form)
     if key not in OPTIONS:
         raise machine.fault(f"Unknown optional argument '{key}' for 'defatom'. Allowed: {', '.join(OPTIONS)}", form)
     if key in _TEXTS:
@@ -242,27 +242,27 @@ def _option(machine: Machine, form: Form, node: Node) -> tuple[str, Any]:
             raise machine.fault(f"'type' of 'defatom' must be atomic, got: {value[:80]}", form)
         return key, value
     given = items[1] if len(items) == 2 else Form(items[1:], node.at, node.at, form.source)
-    plain = _unquoted(datum(given, machine.meter.budget))
+    plain = _unquote(datum(given, machine.meter.budget))
     if key == "depends":
         return key, [str(one) for one in plain] if isinstance(plain, list) else [str(plain)]
     try:
         found = as_mapping(plain)
         if found is None:
-            raise SexpEvaluationError(f"'{key}' of 'defatom' must be a list of pairs, got: {written(plain, 80)}")
+            raise SexpEvaluationError(f"'{key}' of 'defatom' must be a list of pairs, got: {to_source(plain, 80)}")
         if key == "history_config":
             settings = history_of(found)
             return key, structs.asdict(settings) if settings else {}
     except SexpEvaluationError as error:
-        raise machine.located(error, form) from None
+        raise machine.locate(error, form) from None
     return key, found
 
 
-def _unquoted(value: Any) -> Any:
+def _unquote(value: Any) -> Any:
     """``'x`` and ``(quote x)`` are x here, at the top and as a value of a pair."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], Symbol) and value[0] == "quote":
         return value[1]
     if isinstance(value, list):
-        return [[pair[0], _unquoted(pair[1])] if isinstance(pair, list) and len(pair) == 2 else pair for pair in value]
+        return [[pair[0], _unquote(pair[1])] if isinstance(pair, list) and len(pair) == 2 else pair for pair in value]
     return value
 
 
@@ -293,7 +293,7 @@ def _output_format(machine: Machine, form: Form, env: Env, wanted: dict[str, Any
     if not isinstance(schema, dict):
         raise machine.fault(
             "The schema of 'output_format' is a JSON Schema as text, a file that ends in .json, or a name that is "
-            f"bound to one, got: {written(named, 80)}",
+            f"bound to one, got: {to_source(named, 80)}",
             form,
         )
     return {"type": kind, "schema": schema}
@@ -306,5 +306,5 @@ def _read(machine: Machine, form: Form, text: str) -> dict[str, Any]:
     return value
 
 
-def _shown(node: Node) -> str:
-    return written(datum(node), 80)
+def _datum_source(node: Node) -> str:
+    return to_source(datum(node), 80)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from .errors import Meter, SexpEvaluationError, checked, exhausted, told
+from .errors import Meter, SexpEvaluationError, error_line, exhaustion, within_budget
 from .tree import Symbol
-from .values import entered, equal, is_null, truthy, written
+from .values import equal, from_python, is_null, to_source, truthy
 
 Args = list[Any]
 Primitive = Callable[[Args, Meter], Any]
@@ -27,7 +27,7 @@ def fault(message: str, details: str = "") -> SexpEvaluationError:
 def _number(name: str, value: Any) -> Any:
     if isinstance(value, int | float):
         return value
-    raise fault(f"'{name}' takes numbers, got {kind_of(value)}: {written(value, 80)}")
+    raise fault(f"'{name}' takes numbers, got {kind_of(value)}: {to_source(value, 80)}")
 
 
 def kind_of(value: Any) -> str:
@@ -53,37 +53,37 @@ def kind_of(value: Any) -> str:
 def add(args: Args, meter: Meter) -> Any:
     total: Any = 0
     for value in args:
-        total = _reckoned("+", operator.add, total, _number("+", value))
-    return _bounded(total, meter)
+        total = _calculate("+", operator.add, total, _number("+", value))
+    return _bound(total, meter)
 
 
 def subtract(args: Args, meter: Meter) -> Any:
     if len(args) not in (1, 2):
         raise fault("'-' requires one or two numeric arguments.")
     first = _number("-", args[0])
-    return _bounded(-first if len(args) == 1 else _reckoned("-", operator.sub, first, _number("-", args[1])), meter)
+    return _bound(-first if len(args) == 1 else _calculate("-", operator.sub, first, _number("-", args[1])), meter)
 
 
 def multiply(args: Args, meter: Meter) -> Any:
     total: Any = 1
     for value in args:
-        total = _bounded(_reckoned("*", operator.mul, total, _number("*", value)), meter)
+        total = _bound(_calculate("*", operator.mul, total, _number("*", value)), meter)
     return total
 
 
 def divide(args: Args, meter: Meter) -> Any:
     if len(args) != 2:
         raise fault("'/' requires exactly two numeric arguments.")
-    return _reckoned("/", operator.truediv, _number("/", args[0]), _number("/", args[1]))
+    return _calculate("/", operator.truediv, _number("/", args[0]), _number("/", args[1]))
 
 
 def modulo(args: Args, meter: Meter) -> Any:
     if len(args) != 2:
         raise fault("'mod' requires exactly two numeric arguments.")
-    return _reckoned("mod", operator.mod, _number("mod", args[0]), _number("mod", args[1]))
+    return _calculate("mod", operator.mod, _number("mod", args[0]), _number("mod", args[1]))
 
 
-def _reckoned(name: str, reckon: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def _calculate(name: str, reckon: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     try:
         return reckon(left, right)
     except ZeroDivisionError:
@@ -92,11 +92,11 @@ def _reckoned(name: str, reckon: Callable[[Any, Any], Any], left: Any, right: An
         raise fault(f"'{name}' gives a number that is too large.") from None
 
 
-def _bounded(number: Any, meter: Meter) -> Any:
+def _bound(number: Any, meter: Meter) -> Any:
     if type(number) is not int or number.bit_length() <= 63:
         return number
     meter.charge(number.bit_length() >> 8)
-    return checked(number, meter.budget)
+    return within_budget(number, meter.budget)
 
 
 def less(args: Args, meter: Meter) -> bool:
@@ -142,7 +142,7 @@ def same_text(args: Args, meter: Meter) -> bool:
         raise fault("'string=?' requires exactly two string arguments.")
     for value in args:
         if not isinstance(value, str):
-            raise fault(f"'string=?' takes texts, got {kind_of(value)}: {written(value, 80)}")
+            raise fault(f"'string=?' takes texts, got {kind_of(value)}: {to_source(value, 80)}")
     one, other = args
     return isinstance(one, Symbol) == isinstance(other, Symbol) and str.__eq__(one, other)
 
@@ -150,7 +150,7 @@ def same_text(args: Args, meter: Meter) -> bool:
 def append_text(args: Args, meter: Meter) -> str:
     texts, size = [], 0
     for value in args:
-        text = "" if is_null(value) else value if isinstance(value, str) else written(value, meter=meter)
+        text = "" if is_null(value) else value if isinstance(value, str) else to_source(value, meter=meter)
         size += len(text)
         _fits(size, meter)
         texts.append(text)
@@ -160,7 +160,7 @@ def append_text(args: Args, meter: Meter) -> str:
 
 def _fits(size: int, meter: Meter) -> None:
     if size > meter.budget.text:
-        raise exhausted("text", meter.budget.text, "characters in one text")
+        raise exhaustion("text", meter.budget.text, "characters in one text")
 
 
 def get_field(args: Args, meter: Meter) -> Any:
@@ -186,7 +186,7 @@ def field(target: Any, key: str, meter: Meter | None = None) -> Any:
             if isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) and pair[0] == key:
                 return [] if pair[1] is None else pair[1]
         return []
-    return entered(_field(target, key), meter=meter)
+    return from_python(_field(target, key), meter=meter)
 
 
 def _field(target: Any, key: str) -> Any:
@@ -202,7 +202,7 @@ def _field(target: Any, key: str) -> Any:
     try:
         value = getattr(target, key, None)
     except Exception as error:  # a stranger's property may raise whatever it likes
-        raise fault(f"'get-field' cannot read the field '{key}'.", told(error)) from error
+        raise fault(f"'get-field' cannot read the field '{key}'.", error_line(error)) from error
     return [] if value is None or callable(value) else value
 
 
@@ -229,9 +229,9 @@ def cons(args: Args, meter: Meter) -> Any:
         raise fault("'cons' requires exactly two arguments: (cons item list)")
     items = [] if is_null(args[1]) else args[1]
     if not isinstance(items, list | tuple):
-        raise fault(f"'cons' takes a list, got {kind_of(items)}: {written(items, 80)}")
+        raise fault(f"'cons' takes a list, got {kind_of(items)}: {to_source(items, 80)}")
     meter.charge(len(items) >> 7)
-    return checked([args[0], *items], meter.budget)
+    return within_budget([args[0], *items], meter.budget)
 
 
 def nth(args: Args, meter: Meter) -> Any:
@@ -255,9 +255,9 @@ def append(args: Args, meter: Meter) -> Any:
         if is_null(value):
             continue
         if not isinstance(value, list | tuple):
-            raise fault(f"'append' takes lists, got {kind_of(value)}: {written(value, 80)}")
+            raise fault(f"'append' takes lists, got {kind_of(value)}: {to_source(value, 80)}")
         made.extend(value)
-        checked(made, meter.budget)
+        within_budget(made, meter.budget)
     meter.charge(len(made) >> 7)
     return made
 
@@ -282,7 +282,7 @@ def split_text(args: Args, meter: Meter) -> Any:
         raise fault("'string-split' takes a separator that is not empty.")
     parts = text.split(separator)
     meter.charge((len(text) >> 10) + (len(parts) >> 4))
-    return checked(parts, meter.budget)
+    return within_budget(parts, meter.budget)
 
 
 def join_texts(args: Args, meter: Meter) -> str:
@@ -290,7 +290,7 @@ def join_texts(args: Args, meter: Meter) -> str:
         raise fault("'string-join' takes a list and a separator: (string-join texts separator)")
     separator = str.__str__(args[1]) if len(args) == 2 else ""
     items = _list("string-join", args[:1], 1)[0]
-    texts = [item if isinstance(item, str) else written(item, meter=meter) for item in items]
+    texts = [item if isinstance(item, str) else to_source(item, meter=meter) for item in items]
     size = sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1)
     _fits(size, meter)
     meter.charge((size >> 10) + (len(texts) >> 4))
@@ -302,7 +302,7 @@ def _list(name: str, args: Args, count: int) -> list[list[Any]]:
         raise fault(f"'{name}' requires exactly {count} argument{'' if count == 1 else 's'}.")
     value = [] if args[0] is None else args[0]
     if not isinstance(value, list | tuple):
-        raise fault(f"'{name}' takes a list, got {kind_of(value)}: {written(value, 80)}")
+        raise fault(f"'{name}' takes a list, got {kind_of(value)}: {to_source(value, 80)}")
     return [list(value) if isinstance(value, tuple) else value]
 
 

@@ -12,8 +12,8 @@ import re
 
 from msgspec import structs
 
-from .errors import Budget, Place, SexpSyntaxError
-from .tree import MOST_NESTED, Atom, Form, Name, Node, Source
+from .errors import Budget, SexpSyntaxError, SourcePlace
+from .tree import MOST_NESTED, Atom, Form, Name, Node, SourceText
 
 MOST_DIGITS = 10_000
 
@@ -44,7 +44,7 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
         raise SexpSyntaxError("Input string is empty or contains only whitespace.", text)
     if len(text) > most:
         raise SexpSyntaxError(f"The source has {len(text):,} characters; the most is {most:,}.", text[:200])
-    nodes = _Reader(Source(path, text)).nodes()
+    nodes = _Reader(SourceText(path, text)).nodes()
     if not nodes:
         raise SexpSyntaxError("Input string is empty or contains only whitespace.", text)
     return nodes
@@ -52,10 +52,10 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
 
 def is_unfinished(text: str) -> bool:
     """Whether more lines could make it whole: a parenthesis or a text is open."""
-    return Typed().is_unfinished_with(text)
+    return TypedLines().is_unfinished_with(text)
 
 
-class Typed:
+class TypedLines:
     """Lines as they are typed, each looked at once."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Typed:
 class _Reader:
     """Reads one source; what is open stands in ``_open``."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self._source = source
         self._done: list[Node] = []
         self._open: list[tuple[int, list[Node], bool]] = []  # where it began, its items, whether it is a quote
@@ -103,7 +103,7 @@ class _Reader:
                 case "quote":
                     self._begin(token.start(), quote=True)
                 case "text":
-                    self._add(Atom(_unescaped(token[0][1:-1]), token.start()), at)
+                    self._add(Atom(_unescape(token[0][1:-1]), token.start()), at)
                 case "word":
                     self._add(self._word(token[0], token.start(), at), at)
         if self._open:
@@ -157,7 +157,7 @@ class _Reader:
         return self._error(f"{char} is not part of the language.", at)
 
     def _error(self, message: str, at: int) -> SexpSyntaxError:
-        place = Place.of(self._source.path, self._source.text, at)
+        place = SourcePlace.of(self._source.path, self._source.text, at)
         return SexpSyntaxError(message, self._source.text, message, place)
 
 
@@ -171,7 +171,7 @@ def _int(word: str) -> int:
     return -number if word.startswith("-") else number
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
@@ -198,7 +198,7 @@ def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
         count = pair[1].value if name and isinstance(pair[1], Atom) else None
         if name not in MOST or name in found or type(count) is not int or not 1 <= count <= MOST[name]:
             told = " and ".join(f"({key} N) with N from 1 to {most:,}" for key, most in MOST.items())
-            place = Place.of(first.source.path, first.source.text, first.at)
+            place = SourcePlace.of(first.source.path, first.source.text, first.at)
             message = f"'budgets' takes {told}, each at most once."
             raise SexpSyntaxError(message, first.source.text, message, place)
         found[name] = count

@@ -93,18 +93,18 @@ class TextRequest(Struct, frozen=True):
 
 
 class Together(Struct, frozen=True):
-    """Several at once; sent a list of answers in their order, a ``Refused`` where one has none."""
+    """Several at once; sent a list of answers in their order, a ``RefusedRequest`` where one has none."""
 
-    asks: tuple[Ask, ...]
+    asks: tuple[Request, ...]
 
 
-class Refused(Struct, frozen=True):
+class RefusedRequest(Struct, frozen=True):
     """The error that an ask of a group came to."""
 
     error: SexpEvaluationError
 
 
-Ask = SubtaskRequest | ToolRequest | ContextRequest | Logged | Breath | TextRequest | Together
+Request = SubtaskRequest | ToolRequest | ContextRequest | Logged | Breath | TextRequest | Together
 
 
 class Host(Protocol):

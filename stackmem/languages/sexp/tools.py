@@ -55,7 +55,7 @@ def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
     return (*needed, *(name for name in properties if name not in needed))
 
 
-def called(request: ToolRequest, known: tuple[str, ...] | None, budget: Budget) -> Doing:
+def call_tool(request: ToolRequest, known: tuple[str, ...] | None, budget: Budget) -> Doing:
     """Effects, to the TaskResult of a tool.
 
     Raises:

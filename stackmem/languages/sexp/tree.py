@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import Budget, exhausted
+from .errors import Budget, exhaustion
 
 MOST_NESTED = 100_000
 
@@ -15,7 +15,7 @@ class Symbol(str):
     __slots__ = ()
 
 
-class Source:
+class SourceText:
     """One text, and where it is from."""
 
     __slots__ = ("path", "text")
@@ -38,7 +38,7 @@ class Name:
 
     __slots__ = ("at", "name", "source")
 
-    def __init__(self, name: str, at: int, source: Source) -> None:
+    def __init__(self, name: str, at: int, source: SourceText) -> None:
         self.name, self.at, self.source = name, at, source
 
 
@@ -54,13 +54,13 @@ class Form:
 
     __slots__ = ("at", "end", "height", "items", "plan", "planner", "source")
 
-    def __init__(self, items: list[Node], at: int, end: int, source: Source) -> None:
+    def __init__(self, items: list[Node], at: int, end: int, source: SourceText) -> None:
         self.items, self.at, self.end, self.source = items, at, end, source
         self.height: int = 1 + max([item.height for item in items if type(item) is Form], default=0)
         self.plan: Any = None
         self.planner: Any = None
 
-    def renamed(self, name: str) -> Form:
+    def with_head(self, name: str) -> Form:
         """The same form with a symbol at its head."""
         head = self.items[0]
         return Form([Name(name, head.at, self.source), *self.items[1:]], self.at, self.end, self.source)
@@ -90,7 +90,7 @@ def datum(node: Node, budget: Budget | None = None) -> Any:
     while waiting:
         form, target, deep = waiting.pop()
         if deep > most:
-            raise exhausted("nested", most, "levels in one value")
+            raise exhaustion("nested", most, "levels in one value")
         for item in form.items:
             if isinstance(item, Form):
                 inner: list[Any] = []

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .errors import Budget, Meter, UnboundSymbolError, exhausted
+from .errors import Budget, Meter, UnboundSymbolError, exhaustion
 from .tree import Form, Node, Symbol
 
 
@@ -106,7 +106,7 @@ def truthy(value: Any) -> bool:
     return bool(value)
 
 
-def entered(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None) -> Any:
+def from_python(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None) -> Any:
     """A value of Python's as it is here: None is the empty list, at any depth; tuples are lists. Cycles stay.
 
     A value that holds neither stays itself, so that what a person passes in is what she finds changed.
@@ -137,7 +137,7 @@ def entered(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None) ->
 def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
     """Whether a None or a tuple is in it; raises where it is nested too deeply, or too long."""
     found = False
-    for item in contained(value, meter.budget if meter else budget):
+    for item in containers(value, meter.budget if meter else budget):
         if meter:
             meter.charge(len(item) >> 4)
         found = found or isinstance(item, tuple)
@@ -145,7 +145,7 @@ def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
     return found
 
 
-def contained(value: Any, budget: Budget) -> Iterator[Any]:
+def containers(value: Any, budget: Budget) -> Iterator[Any]:
     """Every list and mapping in a value, itself among them, each once.
 
     Raises:
@@ -159,9 +159,9 @@ def contained(value: Any, budget: Budget) -> Iterator[Any]:
         if not isinstance(item, list | tuple | dict) or id(item) in seen:
             continue
         if deep > budget.nested:
-            raise exhausted("nested", budget.nested, "levels in one value")
+            raise exhaustion("nested", budget.nested, "levels in one value")
         if len(item) > budget.items:
-            raise exhausted("items", budget.items, "items in one list")
+            raise exhaustion("items", budget.items, "items in one list")
         seen.add(id(item))
         yield item
         waiting += [(inner, deep + 1) for inner in (item.values() if isinstance(item, dict) else item)]
@@ -204,7 +204,7 @@ def _same(one: Any, other: Any) -> bool:
 CYCLE = "#<cycle>"
 
 
-def written(value: Any, most: int = 10_000_000, meter: Meter | None = None) -> str:
+def to_source(value: Any, most: int = 10_000_000, meter: Meter | None = None) -> str:
     """The value as source that reads to it again, where there is such.
 
     Args:
@@ -241,7 +241,7 @@ def written(value: Any, most: int = 10_000_000, meter: Meter | None = None) -> s
         if meter:
             meter.charge(1 + (len(text) >> 6))
             if size > meter.budget.text:
-                raise exhausted("text", meter.budget.text, "characters in one text")
+                raise exhaustion("text", meter.budget.text, "characters in one text")
         elif size > most:
             return "".join([*parts, text])[:most] + "…"
         parts.append(text)
@@ -313,7 +313,7 @@ def as_json(value: Any, budget: Budget) -> Any:
         return None
     if not isinstance(value, list | tuple | dict):
         return _plain(value)
-    list(contained(value, budget))
+    list(containers(value, budget))
     made: Any = {} if isinstance(value, dict) else []
     path: list[tuple[Any, Any, Any]] = [(value, iter(_pairs(value)), made)]
     open_ = {id(value)}
@@ -328,14 +328,14 @@ def as_json(value: Any, budget: Budget) -> Any:
         key, item = pair
         count += 1
         if count > budget.items:
-            raise exhausted("items", budget.items, "items in one value")
+            raise exhaustion("items", budget.items, "items in one value")
         put: Any
         if not isinstance(item, list | tuple | dict):
             put = _plain(item)
         elif id(item) in open_:
             put = CYCLE
         elif len(path) >= DEEPEST:
-            put = written(item, budget.text)
+            put = to_source(item, budget.text)
         else:
             put = {} if isinstance(item, dict) else []
             open_.add(id(item))
@@ -364,4 +364,4 @@ def _plain(value: Any) -> Any:
         case float() if math.isfinite(value):
             return value
         case _:
-            return written(value)
+            return to_source(value)

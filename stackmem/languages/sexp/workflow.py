@@ -36,7 +36,6 @@ from .calls import typed_params
 from .errors import Budget, SexpEvaluationError
 from .primitives import field
 from .requests import (
-    Ask,
     Breath,
     ContextGenerationInput,
     ContextManagement,
@@ -44,7 +43,8 @@ from .requests import (
     HistoryConfigSettings,
     Kind,
     Logged,
-    Refused,
+    RefusedRequest,
+    Request,
     SubtaskRequest,
     TextRequest,
     Together,
@@ -52,13 +52,13 @@ from .requests import (
     failed_result,
     task_result,
 )
-from .tools import PARAMETERS, called, listed_parameters, plain_name
+from .tools import PARAMETERS, call_tool, listed_parameters, plain_name
 from .values import as_json, is_null
 
 _SLOT = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 
 
-class Past(Struct, frozen=True):
+class DoneTask(Struct, frozen=True):
     """A task that was done in this evaluation."""
 
     name: str
@@ -69,7 +69,7 @@ class Past(Struct, frozen=True):
     recorded: bool = True
 
 
-def filled(instructions: str, inputs: Mapping[str, Any], budget: Budget) -> tuple[str, set[str], str]:
+def fill_slots(instructions: str, inputs: Mapping[str, Any], budget: Budget) -> tuple[str, set[str], str]:
     """``(text, names used, name that is missing)``; ``{{a.b}}`` is the field b of a."""
     used: set[str] = set()
     missing: list[str] = []
@@ -99,7 +99,7 @@ def _text(value: Any, budget: Budget) -> str:
     return "" if is_null(value) else as_text(as_json(value, budget))
 
 
-def inherited(past: list[Past], context: ContextManagement, files: tuple[str, ...]) -> str:
+def earlier_results(past: list[DoneTask], context: ContextManagement, files: tuple[str, ...]) -> str:
     """The results of earlier tasks that the task inherits."""
     chosen = [
         one
@@ -110,7 +110,7 @@ def inherited(past: list[Past], context: ContextManagement, files: tuple[str, ..
     return "\n\n".join(f"{one.name}:\n{one.notes if notes else one.content}" for one in chosen)
 
 
-def session(past: list[Past], settings: HistoryConfigSettings) -> str:
+def session(past: list[DoneTask], settings: HistoryConfigSettings) -> str:
     """The turns of the session that the task sees, oldest first."""
     if not settings.use_session_history:
         return ""
@@ -140,7 +140,7 @@ class Workflow:
         self._budget = budget
         self._templates: dict[str, dict[str, Any]] = {}
         self._parameters = {**PARAMETERS, **{tool.name: listed_parameters(tool) for tool in own}}
-        self.past: list[Past] = []
+        self.past: list[DoneTask] = []
 
     def kind(self, name: str) -> Kind:
         if name in self._templates:
@@ -159,7 +159,7 @@ class Workflow:
         self._templates[template["name"]] = template
         return ""
 
-    def answer(self, ask: Ask, *, beside: bool = False) -> Effects:
+    def answer(self, ask: Request, *, beside: bool = False) -> Effects:
         """Effects, to the ask's answer; ``beside`` others no frame of its own is opened.
 
         Raises:
@@ -170,11 +170,11 @@ class Workflow:
             case SubtaskRequest():
                 return (yield from self._task(ask, beside=beside))
             case ToolRequest(name="system_get_context" | "system:get_context"):
-                found = yield from self._context(_wanted(ask.arguments))
+                found = yield from self._context(_context_input(ask.arguments))
                 return task_result("\n".join(found), {"template_used": ask.name}, found)
             case ToolRequest():
                 known = self._parameters[plain_name(ask.name)]
-                return (yield from called(ask, known, self._budget))
+                return (yield from call_tool(ask, known, self._budget))
             case ContextRequest():
                 return (yield from self._context(ask.wanted))
             case Logged():
@@ -191,16 +191,16 @@ class Workflow:
             case Together():
                 return (yield from self._together(ask.asks))
 
-    def _together(self, asks: tuple[Ask, ...]) -> Effects:
+    def _together(self, asks: tuple[Request, ...]) -> Effects:
         """The answers to asks that are made together; what cannot be is refused, each by itself."""
 
-        def answered(ask: Ask) -> Effects:
+        def answer_or_refusal(ask: Request) -> Effects:
             try:
                 return (yield from self.answer(ask, beside=True))
             except SexpEvaluationError as error:
-                return Refused(error)
+                return RefusedRequest(error)
 
-        return (yield from side_by_side([answered(ask) for ask in asks]))
+        return (yield from side_by_side([answer_or_refusal(ask) for ask in asks]))
 
     def _task(self, request: SubtaskRequest, *, beside: bool) -> Effects:
         template = self._templates[request.name]
@@ -209,7 +209,7 @@ class Workflow:
         if unknown:
             told = ", ".join(template["params"]) or "none"
             return failed_result("input_validation_failure", f"no parameter {unknown[0]!r}; known: {told}", notes)
-        text, used, missing = filled(template["instructions"], request.inputs, self._budget)
+        text, used, missing = fill_slots(template["instructions"], request.inputs, self._budget)
         if missing:
             return failed_result("input_validation_failure", f"the input {missing!r} is missing", notes)
         given = {name: as_json(value, self._budget) for name, value in request.inputs.items() if name not in used}
@@ -221,12 +221,12 @@ class Workflow:
             given[f"file {path}"] = read.value
         given.update((yield from self._surroundings(request, template, text, files)))
         if template["subtype"] in WITHOUT_TOOLS:
-            result = yield from self._completed(template, text, given, notes, beside=beside)
+            result = yield from self._completion(template, text, given, notes, beside=beside)
         else:
-            result = yield from self._framed(template, text, given, notes)
+            result = yield from self._in_frame(template, text, given, notes)
         settings = self._history(request, template)
         recorded = settings is None or settings.record_in_session_history
-        self.past.append(Past(request.name, text, result["content"], as_text(result["notes"]), files, recorded))
+        self.past.append(DoneTask(request.name, text, result["content"], as_text(result["notes"]), files, recorded))
         return result
 
     def _history(self, request: SubtaskRequest, template: dict[str, Any]) -> HistoryConfigSettings | None:
@@ -241,7 +241,7 @@ class Workflow:
         """What the task is shown beside its inputs."""
         found: dict[str, Any] = {}
         context = request.context_management or ContextManagement(freshContext="disabled")
-        earlier = inherited(self.past, context, files)
+        earlier = earlier_results(self.past, context, files)
         if earlier:
             found["results of earlier tasks"] = earlier
         if context.freshContext == "enabled":
@@ -254,7 +254,7 @@ class Workflow:
             found["the session so far"] = told
         return found
 
-    def _framed(self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any]) -> Effects:
+    def _in_frame(self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any]) -> Effects:
         schema = (template.get("output_format") or {}).get("schema")
         returns = "" if template["description"].startswith("Dynamically defined task") else template["description"]
         answer: FrameAnswer = yield RunFrame(
@@ -265,7 +265,7 @@ class Workflow:
             return failed_result(reason, answer.detail or answer.failed, notes, answer.result)
         return task_result(answer.result, notes, answer.value)
 
-    def _completed(
+    def _completion(
         self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any], *, beside: bool
     ) -> Effects:
         """One completion; a frame around it where it stands alone."""
@@ -301,7 +301,7 @@ class Workflow:
         return answer.value
 
 
-def _wanted(arguments: dict[str, Any]) -> ContextGenerationInput:
+def _context_input(arguments: dict[str, Any]) -> ContextGenerationInput:
     query, strategy = arguments.get("query"), arguments.get("matching_strategy", "content")
     if not isinstance(query, str) or strategy not in ("content", "metadata") or arguments.keys() - _CONTEXT_KEYS:
         raise SexpEvaluationError("Tool 'system_get_context' takes a text 'query' and 'matching_strategy'.")

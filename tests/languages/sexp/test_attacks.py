@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stackmem.languages.sexp.errors import Budget, SexpEvaluationError, SexpSyntaxError, TaskError
-from stackmem.languages.sexp.values import as_json, written
+from stackmem.languages.sexp.values import as_json, to_source
 from tests.compliance.sexp_stage import evaluate
 
 DEEP = Budget(depth=100_000, steps=10_000_000)
@@ -163,8 +163,8 @@ def test_numbers_that_are_too_large_for_a_float_are_an_error_and_not_a_crash() -
             evaluate(text, {"n": 10**4_000})
     with pytest.raises(SexpSyntaxError, match="more than 10,000 digits"):
         evaluate("9" * 10_001)
-    assert written(evaluate("9" * 10_000)) == "9" * 10_000
-    assert written(evaluate("-" + "9" * 9_000)) == "-" + "9" * 9_000
+    assert to_source(evaluate("9" * 10_000)) == "9" * 10_000
+    assert to_source(evaluate("-" + "9" * 9_000)) == "-" + "9" * 9_000
 
 
 def test_a_value_that_is_shared_without_end_is_not_written_out_as_json() -> None:

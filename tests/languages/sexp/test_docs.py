@@ -7,7 +7,7 @@ import pytest
 from stackmem.errors import ProgramError
 from stackmem.languages.sexp.evaluator import OPERATORS
 from stackmem.languages.sexp.tools import PARAMETERS
-from stackmem.languages.sexp.values import written
+from stackmem.languages.sexp.values import to_source
 from tests.compliance.sexp_stage import evaluate
 from tests.stage import ROOT
 
@@ -22,7 +22,7 @@ def test_there_are_examples():
 @pytest.mark.parametrize(("text", "kind", "wanted"), LINES)
 def test_an_example_comes_to_what_the_page_says(text, kind, wanted):
     if kind == "=>":
-        assert written(evaluate(text)) == wanted
+        assert to_source(evaluate(text)) == wanted
         return
     with pytest.raises(ProgramError) as caught:
         evaluate(text)

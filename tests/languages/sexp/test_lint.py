@@ -8,7 +8,7 @@ from stackmem.core.requests import LoadSource
 from stackmem.languages.language import Finding, read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.sexp.language import LANGUAGE
-from stackmem.languages.sexp.reader import Typed, is_unfinished
+from stackmem.languages.sexp.reader import TypedLines, is_unfinished
 
 FILES = {
     "lib.sexp": '(define (double x) (* 2 x)) (bind shared 1) (load "more.sexp") (load "gone.sexp")'
@@ -128,10 +128,10 @@ def test_a_line_that_others_may_follow_is_known(text: str, unfinished: bool) -> 
 
 def test_typed_lines_are_each_looked_at_once_and_come_to_what_the_whole_text_does():
     text = '(list "one\n (two\\\n" 3\n; (\n \'(4\n))\n'
-    typed, so_far = Typed(), ""
+    typed, so_far = TypedLines(), ""
     for line in text.splitlines(keepends=True):
         so_far += line
         assert typed.is_unfinished_with(line) is is_unfinished(so_far)
     assert not is_unfinished(text)
-    flood = Typed()
+    flood = TypedLines()
     assert all(flood.is_unfinished_with('("text" 1\n') for _ in range(50_000))

@@ -12,7 +12,7 @@ from stackmem.languages.sexp.errors import SexpSyntaxError
 from stackmem.languages.sexp.evaluator import SexpEvaluator
 from stackmem.languages.sexp.reader import read
 from stackmem.languages.sexp.tree import Symbol, datum
-from stackmem.languages.sexp.values import equal, written
+from stackmem.languages.sexp.values import equal, to_source
 from tests.compliance.sexp_stage import Memory, Tasks, Tools
 
 SYMBOLS = st.from_regex(r"[a-z+*/<>=!?_][a-z0-9+*/<>=!?_-]{0,8}", fullmatch=True).filter(
@@ -41,7 +41,7 @@ def value_of(text: str) -> Any:
 
 @given(VALUES)
 def test_what_is_written_reads_as_the_same_value(value: Any) -> None:
-    (node,) = read(written(value))
+    (node,) = read(to_source(value))
     assert same(datum(node), value)
     assert equal(datum(node), value)
 

@@ -413,14 +413,14 @@ def test_a_session_evaluates_line_by_line_and_outlives_faults() -> None:
 
 
 def test_a_person_reads_what_is_called_and_what_it_gave() -> None:
-    told = LANGUAGE.announcer()
-    assert told(StepEntered("1:2", "work")) == ("1:2 work",)
-    assert told(StepLeft("1:2", "object", 2)) == ("1:2 done",)
-    assert told(FrameAnswer("words")) == ("  words",)
-    assert told((Completion("one"), Completion("", failed="window", detail="too long"))) == (
+    announce = LANGUAGE.announcer()
+    assert announce(StepEntered("1:2", "work")) == ("1:2 work",)
+    assert announce(StepLeft("1:2", "object", 2)) == ("1:2 done",)
+    assert announce(FrameAnswer("words")) == ("  words",)
+    assert announce((Completion("one"), Completion("", failed="window", detail="too long"))) == (
         "  one",
         "  failed (window): too long",
     )
-    assert told(ToolAnswered(None, "exit", "exit 1")) == ("  failed (exit): exit 1",)
-    assert told(ToolAnswered("fine")) == ()
+    assert announce(ToolAnswered(None, "exit", "exit 1")) == ("  failed (exit): exit 1",)
+    assert announce(ToolAnswered("fine")) == ()
     assert LoadSource("x").listing is False
