@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .literals import CallTo, Variable
+from .literals import CallTo, Variable, calls_in, variables_in
 from .prompt import BUILT_IN_CALLS
 from .state import LARGE_CHARS, AgentState, PlaybookState
 from .tree import Param, Playbook, PlaybookProgram
@@ -97,7 +97,7 @@ def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Col
         for name, value in given.items():
             if name == "artifact_name" and target.book is None and isinstance(value, Variable):
                 continue
-            for variable in _own_variables(value):
+            for variable in variables_in(value):
                 if variable not in agent.variables and variable not in pending:
                     return f"${variable} has no value in {each.name}(…); set it first, or give a literal"
     return ""
@@ -115,34 +115,6 @@ def _names(program: PlaybookProgram, agent: str) -> Iterator[str]:
     yield from program.names(agent)
     for named in program.public.values():
         yield from (f"{each}.{book.name}" for each, book in named if each != agent)
-
-
-def calls_in(value: Any) -> Iterator[CallTo]:
-    """Every call in a value, the inner ones first."""
-    match value:
-        case CallTo():
-            for each in (*value.values, *(inner for _, inner in value.named)):
-                yield from calls_in(each)
-            yield value
-        case list():
-            for each in value:
-                yield from calls_in(each)
-        case dict():
-            for each in value.values():
-                yield from calls_in(each)
-
-
-def _own_variables(value: Any) -> Iterator[str]:
-    """Variables of a value, without those of the calls in it."""
-    match value:
-        case Variable():
-            yield value.name
-        case list():
-            for each in value:
-                yield from _own_variables(each)
-        case dict():
-            for each in value.values():
-                yield from _own_variables(each)
 
 
 def artifact_name(world: PlaybookState, agent: AgentState, given: Any, *, loading: bool) -> Any:

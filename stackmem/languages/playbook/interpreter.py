@@ -7,7 +7,7 @@ Rule 3: agents take turns in the order of the file; one runs until it waits for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -72,9 +72,6 @@ def _choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, P
     return [next((pair for pair in every if not pair[1].python), every[0])]
 
 
-Play = Callable[[Execution, Playbook, dict[str, Any]], Routine]
-
-
 class _Thread(Struct, eq=False):
     """One agent's own playbooks, one after another.
 
@@ -93,7 +90,7 @@ class _Thread(Struct, eq=False):
 
 
 def run_agents(
-    world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], play: Play, *, debug: bool
+    world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], *, debug: bool
 ) -> Routine:
     """Run the entry playbooks of each agent; gives the value of the first agent's last one.
 
@@ -103,8 +100,8 @@ def run_agents(
     """
     threads = []
     for name, todo in entries.items():
-        here = Execution(world, world.agents[name], [], debug)
-        threads.append(_Thread(here, _run_entries(here, todo, play)))
+        here = Execution(world, world.agents[name], [], run_playbook, debug)
+        threads.append(_Thread(here, _run_entries(here, todo)))
     try:
         while not all(thread.done for thread in threads):
             ready = [thread for thread in threads if _ready(thread)]
@@ -118,10 +115,10 @@ def run_agents(
     return threads[0].value
 
 
-def _run_entries(here: Execution, todo: list[tuple[Playbook, dict[str, Any]]], play: Play) -> Routine:
+def _run_entries(here: Execution, todo: list[tuple[Playbook, dict[str, Any]]]) -> Routine:
     value = None
     for book, arguments in todo:
-        value = yield from play(here, book, arguments)
+        value = yield from run_playbook(here, book, arguments)
     return value
 
 
@@ -163,14 +160,14 @@ def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
 
     """
     if book.python:
-        return (yield from run_function(here, book, arguments, run_playbook))
+        return (yield from run_function(here, book, arguments))
     agent = here.agent
     frame = PlaybookFrame(book, arguments, mark=len(agent.log), loaded={}, returned={})
     called = f"{book.name}({', '.join(f'{name}={value_text(value, 60)}' for name, value in arguments.items())})"
     before = {name: agent.variables.get(name, _ABSENT) for name in arguments}
     yield from here.enter(book.name, book.says or called)
     agent.frames.append(frame)
-    here.watched("entered", called)
+    here.notify_watchers("entered", called)
     outer_changed, agent.changed = agent.changed, set()
     for name, value in arguments.items():
         agent.bind(name, value)
@@ -181,7 +178,7 @@ def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
         agent.frames.pop()
         yield from here.leave("the program ended here")
         raise
-    here.watched("left", f"{called} returned {value_text(value)}")
+    here.notify_watchers("left", f"{called} returned {value_text(value)}")
     changed = sorted(name for name in agent.changed if name in agent.variables)
     yield PhaseEnded(book.name, {f"${name}": digest_of(agent.variables[name]) for name in changed})
     agent.changed |= outer_changed
@@ -215,7 +212,7 @@ def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
             instruction = _count_miss(here, frame, turn, answer.text)
             continue
         frame.misses = 0
-        lines = yield from run_queue(here, frame, turn.queue, run_playbook)
+        lines = yield from run_queue(here, frame, turn.queue)
         if isinstance(turn.end, ReturnItem):
             value = resolve(turn.end.value, here.agent.variables)
             if why := excess(value):

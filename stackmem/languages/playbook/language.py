@@ -13,7 +13,7 @@ from stackmem.languages.operations import Complete, EnterFrame, LeaveFrame, Prog
 from . import tree as nodes
 from .compiler import compile_program, compiled_path, digest_of, with_default_steps
 from .errors import PlaybookError, halt
-from .interpreter import entries_of, run_agents, run_playbook
+from .interpreter import entries_of, run_agents
 from .lint import lint
 from .reader import read_program
 from .session_log import brief
@@ -39,7 +39,7 @@ def start(launch: Launch) -> Program:
         program, posixpath.basename(launch.path), contract.text, snoop=bool(launch.options.get("snoop"))
     )
     try:
-        return (yield from run_agents(world, entries, run_playbook, debug=bool(launch.options.get("debug"))))
+        return (yield from run_agents(world, entries, debug=bool(launch.options.get("debug"))))
     except RecursionError as error:
         told = "calls nest deeper than can be followed; nest less, or loop instead"
         raise halt("Limit Reached", told, world.where(world.frame)) from error

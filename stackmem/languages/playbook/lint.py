@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from stackmem.languages.language import Finding, Reading
 
-from .calls import Target, calls_in, find_target, unknown_name
+from .calls import Target, find_target, unknown_name
 from .errors import PlaybookError
-from .literals import CallTo, LiteralFault, LiteralReader
+from .literals import CallTo, LiteralFault, LiteralReader, calls_in
 from .reader import read_program
 from .tree import Agent, Playbook, PlaybookProgram, StepLine, lines_after, target_of
 

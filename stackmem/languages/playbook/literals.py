@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -46,6 +47,27 @@ class CallTo(Struct, frozen=True):
     name: str
     values: tuple[Any, ...] = ()
     named: tuple[tuple[str, Any], ...] = ()
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """A value and all that lists and maps in it hold, in their order; what is inside of a call is left to the call."""
+    yield value
+    for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
+        yield from parts_of(each)
+
+
+def variables_in(value: Any) -> list[str]:
+    """The names of the variables that a value mentions outside of its calls, in their order."""
+    return [part.name for part in parts_of(value) if isinstance(part, Variable)]
+
+
+def calls_in(value: Any) -> Iterator[CallTo]:
+    """Every call in a value, the inner ones first."""
+    for part in parts_of(value):
+        if isinstance(part, CallTo):
+            for each in (*part.values, *(inner for _, inner in part.named)):
+                yield from calls_in(each)
+            yield part
 
 
 class LiteralReader:

@@ -175,20 +175,20 @@ finish(value=json.loads(text))
 """
 
 
-def run_function(here: Execution, book: Playbook, arguments: dict[str, Any], play: Any) -> Routine:
+def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
     """What a function gives, or its ``CallFailure``; what it prints is shown."""
     for param in book.params:
         if param.name in arguments and not fits(arguments[param.name], param.kind):
             return CallFailure(f"{param.name} of {book.name} must be {param.kind}")
     yield from here.enter(book.name, book.says or book.signature)
-    value = yield from _exchange(here, book, arguments, play)
+    value = yield from _exchange(here, book, arguments)
     if not isinstance(value, CallFailure) and book.returns and not fits(value, book.returns):
         value = CallFailure(f"{book.name} must return {book.returns}, and returned {json.dumps(value)[:200]}")
     yield from here.leave(f"failed: {value.why}" if isinstance(value, CallFailure) else "returned")
     return value
 
 
-def _exchange(here: Execution, book: Playbook, arguments: dict[str, Any], play: Any) -> Routine:
+def _exchange(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
     here.world.python_calls += 1
     folder = f".stackmem/python/{here.world.python_calls}"
     answers: list[dict[str, Any]] = []
@@ -203,7 +203,7 @@ def _exchange(here: Execution, book: Playbook, arguments: dict[str, Any], play: 
                 return CallFailure(said["failed"])
             why = excess(said["value"])
             return CallFailure(f"{book.name} returned too much: {why}") if why else said["value"]
-        answers.append((yield from _answer(here, book, said, play)))
+        answers.append((yield from _answer(here, book, said)))
     return CallFailure(f"{book.name} made over {MOST_CALLS} calls")
 
 
@@ -244,7 +244,7 @@ def _last_message(ran: ToolAnswer) -> dict[str, Any]:
     return {**said, "output": output}
 
 
-def _answer(here: Execution, book: Playbook, said: dict[str, Any], play: Any) -> Routine:
+def _answer(here: Execution, book: Playbook, said: dict[str, Any]) -> Routine:
     """The playbook that the function calls, made, as it is told."""
     values, named = said.get("values"), said.get("named")
     call = CallTo(
@@ -260,7 +260,7 @@ def _answer(here: Execution, book: Playbook, said: dict[str, Any], play: Any) ->
     )
     if isinstance(given, str) or target is None or target.book is None:
         return {"failed": given}
-    made = yield from play(here.of(target.agent, f"{here.world.path}:{book.line} ({book.name})"), target.book, given)
+    made = yield from here.play(target.agent, target.book, given, f"{here.world.path}:{book.line} ({book.name})")
     return {"failed": made.why} if isinstance(made, CallFailure) else {"value": made}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from .literals import CallTo, LiteralFault, LiteralReader, Variable
+from .literals import CallTo, LiteralFault, LiteralReader, parts_of
 from .tree import Number, number_of
 
 
@@ -299,8 +299,9 @@ class _ReplyReader:
             if first in ("", '"', "'", "[", "{") or re.match(r"\s*\$[A-Za-z_]", self.text[self.at : self.at + 50]):
                 raise
             return self._bare()
-        if _has_call(value):
-            raise LiteralFault(f"a call in {what}; queue it by itself, as `$x = {_name(value)}(…)`", self.at)
+        if any(isinstance(part, CallTo) for part in parts_of(value)):
+            name = value.name if isinstance(value, CallTo) else "F"
+            raise LiteralFault(f"a call in {what}; queue it by itself, as `$x = {name}(…)`", self.at)
         self.at = reader.at + 1
         return value
 
@@ -315,32 +316,3 @@ class _ReplyReader:
         text = self.text[self.at : at].strip()
         self.at = at + 1
         return text
-
-
-def _has_call(value: Any) -> bool:
-    match value:
-        case CallTo():
-            return True
-        case list():
-            return any(map(_has_call, value))
-        case dict():
-            return any(map(_has_call, value.values()))
-        case _:
-            return False
-
-
-def _name(value: Any) -> str:
-    return value.name if isinstance(value, CallTo) else "F"
-
-
-def variables_in(value: Any) -> tuple[str, ...]:
-    """The names of the variables that a value without calls mentions, in their order."""
-    match value:
-        case Variable():
-            return (value.name,)
-        case list():
-            return tuple(name for each in value for name in variables_in(each))
-        case dict():
-            return tuple(name for each in value.values() for name in variables_in(each))
-        case _:
-            return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -195,8 +195,8 @@ def state_json(world: PlaybookState, agent: AgentState) -> str:
     return json.dumps(told, indent=2, ensure_ascii=False, default=str)
 
 
-Routine = Any
-"""A generator of effects and notes; what it returns stands in each docstring."""
+Routine = Generator[Any, Any, Any]
+"""Operations and notes that are asked for one by one; what it returns stands in each docstring."""
 
 
 class Waiting(Struct, frozen=True):
@@ -217,6 +217,7 @@ class Execution(Struct, frozen=True):
 
     Attributes:
         opened: The frames that are open for the agent whose turn it is, outermost first.
+        run: Runs a playbook or a function where an execution says; it is the interpreter's.
         debug: Watchers are told.
         called_at: File and line of the call; empty where the program begins.
 
@@ -225,12 +226,14 @@ class Execution(Struct, frozen=True):
     world: PlaybookState
     agent: AgentState
     opened: list[EnterFrame]
+    run: Callable[[Execution, Playbook, dict[str, Any]], Routine]
     debug: bool = False
     called_at: str = ""
 
-    def of(self, agent: str, called_at: str) -> Execution:
-        """Where a playbook of ``agent`` is executed that is called from here."""
-        return Execution(self.world, self.world.agents[agent], self.opened, self.debug, called_at)
+    def play(self, agent: str, book: Playbook, arguments: dict[str, Any], called_at: str) -> Routine:
+        """Run a playbook of ``agent`` that is called from here; gives its value."""
+        there = Execution(self.world, self.world.agents[agent], self.opened, self.run, self.debug, called_at)
+        return (yield from self.run(there, book, arguments))
 
     def enter(self, name: str, intent: str) -> Routine:
         """Open a frame on the shared stack.
@@ -261,7 +264,7 @@ class Execution(Struct, frozen=True):
         yield from list(self.opened)
         return text
 
-    def watched(self, kind: Any, text: str = "", line: int = 0) -> None:
+    def notify_watchers(self, kind: Any, text: str = "", line: int = 0) -> None:
         """Tell the debugger; ``line`` is the one that is about to be executed."""
         if not self.debug or not WATCHERS:
             return

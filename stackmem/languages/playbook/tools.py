@@ -11,9 +11,9 @@ from stackmem.languages.frame import artifacts as kept
 from stackmem.languages.frame.values import as_text, variable_set
 from stackmem.languages.operations import Say
 
-from .calls import Target, artifact_name, bind_arguments, find_target
-from .literals import CallTo
-from .reply import Queued, variables_in
+from .calls import artifact_name, bind_arguments, find_target
+from .literals import CallTo, variables_in
+from .reply import Queued
 from .session_log import brief, call_text
 from .state import (
     LARGE_CHARS,
@@ -32,17 +32,12 @@ FRAME_CHARS = 300_000
 """Most characters of all that is loaded in one frame."""
 
 
-def run_queue(here: Execution, frame: PlaybookFrame, queue: list[Queued], play: Any) -> Routine:
-    """Make the calls; gives the lines that the model is told of them.
-
-    Args:
-        play: Runs a playbook: ``play(here, book, arguments)``.
-
-    """
+def run_queue(here: Execution, frame: PlaybookFrame, queue: list[Queued]) -> Routine:
+    """Make the calls; gives the lines that the model is told of them."""
     lines: list[str] = []
     frame.returned = {}
     for queued in queue:
-        value = yield from _make_call(here, frame, queued.call, play)
+        value = yield from _make_call(here, frame, queued.call)
         text = call_text(queued.call, 60)
         if isinstance(value, CallFailure):
             line = f"{text} failed: {value.why}"
@@ -79,7 +74,7 @@ def _report_call(here: Execution, queued: Queued, value: Any, text: str) -> Rout
     return [line]
 
 
-def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo, play: Any) -> Routine:
+def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo) -> Routine:
     """What a call gives, or its ``CallFailure``; the calls inside it are made first."""
     target = find_target(here.world.program, here.agent.agent.name, call.name)
     given = bind_arguments(target, call) if target else "it is unknown"
@@ -90,7 +85,7 @@ def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo, play: Any) -
         given["artifact_name"] = artifact_name(here.world, here.agent, given["artifact_name"], loading=loading)
     arguments: dict[str, Any] = {}
     for name, value in given.items():
-        made = yield from _value(here, frame, value, play)
+        made = yield from _value(here, frame, value)
         if isinstance(made, CallFailure):
             return made
         if why := excess(made):
@@ -98,14 +93,14 @@ def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo, play: Any) -
         arguments[name] = made
     if target.book is None:
         return (yield from _built_in(here, frame, target.name, arguments))
-    return (yield from _played(here, frame, target, arguments, play))
+    return (yield from here.play(target.agent, target.book, arguments, here.world.where(frame)))
 
 
-def _value(here: Execution, frame: PlaybookFrame, value: Any, play: Any) -> Routine:
+def _value(here: Execution, frame: PlaybookFrame, value: Any) -> Routine:
     """A value with its variables and calls replaced by what they come to."""
     match value:
         case CallTo():
-            made = yield from _make_call(here, frame, value, play)
+            made = yield from _make_call(here, frame, value)
             if not isinstance(made, CallFailure):
                 line = f"{call_text(value, 60)} returned {brief(as_text(made), 200)}"
                 here.agent.log.add("MEDIUM", line)
@@ -113,21 +108,17 @@ def _value(here: Execution, frame: PlaybookFrame, value: Any, play: Any) -> Rout
         case list():
             items = []
             for each in value:
-                made = yield from _value(here, frame, each, play)
+                made = yield from _value(here, frame, each)
                 if isinstance(made, CallFailure):
                     return made
                 items.append(made)
             return items
         case dict():
-            made = yield from _value(here, frame, list(value.values()), play)
+            made = yield from _value(here, frame, list(value.values()))
             return made if isinstance(made, CallFailure) else dict(zip(value, made, strict=True))
     found = resolve(value, here.agent.variables)
     missing = variables_in(found)
     return CallFailure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
-
-
-def _played(here: Execution, frame: PlaybookFrame, target: Target, arguments: dict[str, Any], play: Any) -> Routine:
-    return (yield from play(here.of(target.agent, here.world.where(frame)), target.book, arguments))
 
 
 def _built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:

@@ -15,7 +15,7 @@ from stackmem.core.program_facts import StepEntered
 from stackmem.languages.frame.values import variable_set
 
 from .calls import Target, artifact_name, bind_arguments, fault_of, find_target
-from .literals import CallTo, Variable
+from .literals import CallTo, Variable, variables_in
 from .reply import (
     AtStep,
     Fired,
@@ -27,7 +27,6 @@ from .reply import (
     TextItem,
     Unreadable,
     Yielded,
-    variables_in,
 )
 from .session_log import brief, call_text, item_text
 from .state import Execution, PlaybookFrame, Routine, excess, resolve, same_value
@@ -155,7 +154,7 @@ class _ReplyCheck:
         if item.code and item.code != line.code:
             self.turn.notes.append(f"{book.name}:{line.label} is a {line.code}, not a {item.code}")
         self._stepped = self.turn.acted = True
-        self._here.watched("line", f"{line.label}:{line.code} {line.text}", line.line)
+        self._here.notify_watchers("line", f"{line.label}:{line.code} {line.text}", line.line)
         frame.at = line
         yield StepEntered(f"{book.name}:{line.label}", brief(f"{line.code} {line.text}", 200))
 

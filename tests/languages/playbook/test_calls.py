@@ -417,10 +417,12 @@ def test_what_would_be_almost_nothing_is_left_out():
 
 
 def test_a_call_that_nothing_stands_behind_any_more_fails():
-    here = Execution(PlaybookState(read_program(TWO), "main.pb", ""), AgentState(read_program(TWO).agents[0]), [])
+    here = Execution(
+        PlaybookState(read_program(TWO), "main.pb", ""), AgentState(read_program(TWO).agents[0]), [], run_playbook
+    )
     frame = PlaybookFrame(here.agent.agent.playbooks[0], {})
     queue = [Queued(CallTo("Nope")), Queued(CallTo("Say"))]
-    lines = run_in_memory(run_queue(here, frame, queue, run_playbook), lambda _: None).value
+    lines = run_in_memory(run_queue(here, frame, queue), lambda _: None).value
     assert lines == ["what? Nope() failed: it is unknown", "what? Say() failed: Say(message) needs message"]
 
 
