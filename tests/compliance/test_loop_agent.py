@@ -12,7 +12,7 @@ from stackmem.languages.loop_agent.compaction import boundary, prune, take_rung
 from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault, verdict
 from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.forms import question_text, read_answer, read_form
-from stackmem.languages.loop_agent.paths import parse_rule
+from stackmem.languages.loop_agent.paths import parse_rule, path_text
 from stackmem.languages.loop_agent.references import ReferenceNames, resolve
 from stackmem.languages.loop_agent.reply_json import Misfit
 from stackmem.languages.loop_agent.response import read_response
@@ -86,15 +86,16 @@ def test_a_payload_change(case):
     assert json.dumps(change.result) == json.dumps(case["gives"])
     assert json.dumps(case["payload"]) == before
     if "counts" in case:
-        assert [change.count(word) for word in ("add", "update", "delete")] == case["counts"]
+        made = [edit.operation for edit in change.edits]
+        assert [made.count(word) for word in ("add", "update", "delete")] == case["counts"]
     if "diff" in case:
-        assert list(change.diff) == case["diff"]
+        signs = {"add": "+", "update": "~", "delete": "-"}
+        assert [f"{signs[edit.operation]} {path_text(edit.path)}" for edit in change.edits] == case["diff"]
     told = {"warns": change.warnings, "blocked": change.blocked, "flags": change.flags}
     for name, found in told.items():
         if name in case:
             assert bool(found) == bool(case[name])
             assert [part for part in case[name] if not any(part in each for each in found)] == []
-    assert change.requires_feedback == bool(change.flags)
 
 
 @pytest.mark.parametrize("case", cases("forms"))

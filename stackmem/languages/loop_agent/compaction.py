@@ -25,7 +25,6 @@ from .session import AgentEnded, AgentSession, Routine
 from .tree import Expiry
 
 _MARK_CHARS = 60
-Age = Callable[[ConversationEntry], bool]
 
 
 def due(entry: ConversationEntry, turn: int) -> bool:
@@ -97,10 +96,6 @@ def summarize(entry: ConversationEntry, summary: str) -> ConversationEntry:
     return replace(entry, text=text, original=entry.text, final=True)
 
 
-def _older(turns: int, turn: int) -> Age:
-    return lambda entry: turn - entry.turn >= turns
-
-
 RUNGS = 5
 _TRIMMED_CHARS = 1_000
 
@@ -113,9 +108,9 @@ def take_rung(conversation: AgentConversation, turn: int, rung: int) -> bool:
     """
     match rung:
         case 0 | 2:
-            return _each(conversation, _older(5 if rung == 0 else 2, turn), remove)
+            return _change_results(conversation, turn - (5 if rung == 0 else 2), remove)
         case 1 | 3:
-            return _each(conversation, _older(3 if rung == 1 else 0, turn), lambda entry: compact(entry, 500))
+            return _change_results(conversation, turn - (3 if rung == 1 else 0), lambda entry: compact(entry, 500))
     last = max(index for index, entry in enumerate(conversation.entries) if not entry.from_model)
     entry = conversation.entries[last]
     text = shortened(entry.text, _TRIMMED_CHARS, f"\n[Trimmed: {len(entry.text):,} characters]")
@@ -123,15 +118,18 @@ def take_rung(conversation: AgentConversation, turn: int, rung: int) -> bool:
     return text != entry.text
 
 
-def _each(conversation: AgentConversation, old: Age, change: Callable[[ConversationEntry], ConversationEntry]) -> bool:
-    any_ = False
-    for index, entry in enumerate(conversation.entries):
-        if entry.kind in RESULTS and old(entry):
-            new = change(entry)
-            if len(new.text) < len(entry.text):
-                conversation.entries[index] = new
-                any_ = True
-    return any_
+def _change_results(
+    conversation: AgentConversation, upto: int, change: Callable[[ConversationEntry], ConversationEntry]
+) -> bool:
+    """Change the results of turns up to ``upto`` that become shorter by it; whether one did."""
+    shorter = {
+        index: new
+        for index, entry in enumerate(conversation.entries)
+        if entry.kind in RESULTS and entry.turn <= upto and len((new := change(entry)).text) < len(entry.text)
+    }
+    for index, entry in shorter.items():
+        conversation.entries[index] = entry
+    return bool(shorter)
 
 
 UNKNOWN_WINDOW = 8_000

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stackmem.core.requests import AskUser
 
-from .reply_json import Misfit, count, member, required_member
+from .reply_json import Misfit, count, json_value, member, required_member
 from .session import AgentEnded, Routine
 
 TYPES = (
@@ -262,10 +262,10 @@ def _read_choice(question: FormQuestion, text: str) -> FormAnswer:
     words: list[Any] = [text]
     named = _option(question.options, text) is not None
     if text.startswith("[") and not named:
-        try:
-            words = json.loads(text)
-        except (ValueError, RecursionError):
+        given = json_value(text)
+        if given is None:
             return FormAnswer(fault="it is no list of values")
+        words = given
         if not words:
             return read_answer(question, "")
         if len(words) != 1 and not question.multiple:
@@ -366,10 +366,7 @@ def _by_id(text: str, questions: tuple[FormQuestion, ...]) -> dict[str, str]:
     """The answer to each question in an object of some questions' ids; empty where the text is anything else."""
     if not text.lstrip().startswith("{"):
         return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+    value = json_value(text, {})
     left = dict.fromkeys((question.id for question in questions), "")
     if not value or not value.keys() <= left.keys():
         return {}

@@ -84,7 +84,8 @@ def _decide(session: AgentSession, system: str) -> Routine:
     """The model's response; a prompt that is too long is shortened and sent again."""
     yield from shorten_conversation(session)
     while True:
-        prompt = session.conversation.prompt(tail(session.payload, session.params, session.tail_loops))
+        loops = [loop.text for loop in session.loops]
+        prompt = session.conversation.prompt(tail(session.payload, session.params, loops))
         answer: Completion = yield Complete(
             prompt.messages, system, None, prompt.breakpoints, session.agent.name, session.agent.model
         )
@@ -233,8 +234,7 @@ def _change(session: AgentSession, request: dict[str, Any]) -> Routine:
     session.payload = change.result
     yield variable_set("payload", change.result)
     notes = [*change.warnings, *change.blocked, *session.misfit()]
-    if change.requires_feedback:
-        notes += [f"please look at this again: {flag}" for flag in change.flags]
+    notes += [f"please look at this again: {flag}" for flag in change.flags]
     session.tell_notes("your payload change", notes)
 
 

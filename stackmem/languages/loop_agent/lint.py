@@ -15,10 +15,10 @@ from stackmem.languages.operations import Source
 from .conditions.evaluator import syntax_fault
 from .paths import parse_path
 from .prompt import SLOTS
-from .reader import BUILT_IN, load_agent, named_files
+from .reader import load_agent, named_files
 from .reply_json import read_object
 from .response import ActionCall, Actions, Ask, ForEach, Malformed, While, read_response
-from .tools import find_named, nearest_name
+from .tools import BUILT_IN, find_named, nearest_name
 from .tree import Agent, DefinitionFault, SubAgent
 
 _EXAMPLE = re.compile(r"```json[^\n]*\n(.*?)```", re.DOTALL)

@@ -9,7 +9,6 @@ Rule 4: without ``continueOnError`` nothing begins after the batch in which some
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from stackmem.languages.frame.parallel import side_by_side
 from .conditions.evaluator import syntax_fault, verdict
 from .paths import MISSING, look_up, parse_path
 from .references import ReferenceNames, resolve
+from .reply_json import json_value
 from .response import ActionCall, Ask, ForEach, While
 from .results import ActionOutcome, LoopDone, LoopResults
 from .session import AgentSession, Routine, pause, refuse_overspent
@@ -102,7 +102,8 @@ class _Iterations:
 def collection_of(payload: Any, named: str) -> list[Any] | None:
     """The list that ``collectionPath`` names; None where there is none."""
     if named.strip().lower().startswith("static:"):
-        return static_list(named.strip()[len("static:") :])
+        items = json_value(named.strip()[len("static:") :])
+        return items if isinstance(items, list) else None
     bare = named.strip()
     bare = bare[len("payload.") :] if bare.lower().startswith("payload.") else bare
     path = parse_path(bare)
@@ -121,7 +122,7 @@ def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
     if left:
         told = f"the last {left:,} of {left + len(items):,} items were left out, since maxIterations is {loop.most:,}"
         rounds.warnings.append(told)
-    width = _width(session, loop)
+    width = loop.width if loop.parallel else 1  # how many begin before their answers are looked at
     before, stopped = session.payload, ""
     for start in range(0, len(items), width):
         yield from _between(session, loop.delay_ms if start else 0)
@@ -142,11 +143,6 @@ def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
 def _between(session: AgentSession, delay_ms: int) -> Routine:
     """Before an iteration, or a batch of them."""
     yield from (pause(session, delay_ms / 1_000) if delay_ms else refuse_overspent(session))
-
-
-def _width(session: AgentSession, loop: ForEach) -> int:
-    """How many iterations are begun before their answers are looked at."""
-    return loop.width if loop.parallel else 1
 
 
 def _batch(rounds: _Iterations, named: list[ReferenceNames], start: int, loop: ForEach, before: Any) -> Routine:
@@ -213,12 +209,3 @@ def run_while(session: AgentSession, loop: While, path: str) -> Routine:
         rounds.warnings.append(f"it ran as often as it may ({loop.most}); its condition was not looked at again")
     yield from rounds.left()
     return rounds.done("While", loop.condition, stopped)
-
-
-def static_list(text: str) -> list[Any] | None:
-    """The JSON list; None where it is none."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, list) else None

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from .paths import MISSING, Draft, Operation, Path, Rule, denial, look_up, path_text
+from .reply_json import json_kind
 
 DELETE = "__DELETE__"
 WORDS = ("newElements", "updateElements", "removeElements", "replaceElements", "reasoning")
@@ -24,30 +25,17 @@ class PayloadChange(Struct, frozen=True):
     """What came of a request.
 
     Attributes:
-        deeds: What was done, in order.
+        edits: What was done, in order.
         flags: Why somebody should look at it again; empty where nothing is odd.
         blocked: What was not allowed.
 
     """
 
     result: Any
-    deeds: tuple[PayloadEdit, ...] = ()
+    edits: tuple[PayloadEdit, ...] = ()
     warnings: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
-
-    def count(self, operation: Operation) -> int:
-        return sum(deed.operation == operation for deed in self.deeds)
-
-    @property
-    def requires_feedback(self) -> bool:
-        return bool(self.flags)
-
-    @property
-    def diff(self) -> tuple[str, ...]:
-        """A line for each thing that was done."""
-        signs = {"add": "+", "update": "~", "delete": "-"}
-        return tuple(f"{signs[deed.operation]} {path_text(deed.path)}" for deed in self.deeds)
 
 
 def fault_of(request: Any) -> str:
@@ -78,8 +66,8 @@ def apply_change(
         work.taken((key,), value)
     for key, value in new.items():
         work.added((key,), value)
-    deeds = tuple(work.deeds)
-    return PayloadChange(work.result, deeds, tuple(dict.fromkeys(work.warnings)), flags_of(deeds), tuple(work.blocked))
+    edits = tuple(work.edits)
+    return PayloadChange(work.result, edits, tuple(dict.fromkeys(work.warnings)), flags_of(edits), tuple(work.blocked))
 
 
 def write_one(draft: Draft, path: Path, value: Any, rules: tuple[Rule, ...], *, gone: bool = False) -> tuple[str, ...]:
@@ -97,7 +85,7 @@ class _PayloadEditor:
     def __init__(self, draft: Draft, rules: tuple[Rule, ...]) -> None:
         self.draft = draft
         self.rules = rules
-        self.deeds: list[PayloadEdit] = []
+        self.edits: list[PayloadEdit] = []
         self.warnings: list[str] = []
         self.blocked: list[str] = []
 
@@ -115,7 +103,7 @@ class _PayloadEditor:
             self.draft.take(path)
         else:
             self.draft.put(path, value)
-        self.deeds.append(PayloadEdit(operation, path, None if before is MISSING else before, value))
+        self.edits.append(PayloadEdit(operation, path, None if before is MISSING else before, value))
 
     def adopt_stray(
         self, request: dict[str, Any], new: dict[str, Any], update: dict[str, Any], other: tuple[dict[str, Any], ...]
@@ -213,7 +201,7 @@ class _PayloadEditor:
                 self.blocked.append(refused)
                 continue
             kept.append(value)
-            self.deeds.append(PayloadEdit("add", place, None, value))
+            self.edits.append(PayloadEdit("add", place, None, value))
         if len(kept) > len(have):
             self.draft.put(path, kept)
 
@@ -242,7 +230,7 @@ class _PayloadEditor:
                 self._delete(place, look_up(self.result, place))
                 continue
             gone.add(index)
-            self.deeds.append(PayloadEdit("delete", place, have[index]))
+            self.edits.append(PayloadEdit("delete", place, have[index]))
         if gone:
             self.draft.put(path, [item for index, item in enumerate(have) if index not in gone])
 
@@ -289,22 +277,22 @@ class PayloadEdit(Struct, frozen=True):
     after: Any = None
 
 
-def flags_of(deeds: tuple[PayloadEdit, ...]) -> tuple[str, ...]:
+def flags_of(edits: tuple[PayloadEdit, ...]) -> tuple[str, ...]:
     """What somebody should look at again, a sentence each."""
-    return tuple(flag for deed in deeds for flag in _flags(deed))
+    return tuple(flag for edit in edits for flag in _flags(edit))
 
 
-def _flags(deed: PayloadEdit) -> Iterator[str]:
-    place = path_text(deed.path)
-    if deed.operation == "delete":
-        if deed.before not in (None, "", [], {}):
+def _flags(edit: PayloadEdit) -> Iterator[str]:
+    place = path_text(edit.path)
+    if edit.operation == "delete":
+        if edit.before not in (None, "", [], {}):
             yield f"'{place}' was removed and was not empty"
         return
-    if deed.operation == "update":
-        yield from _shrinkage(place, deed.before, deed.after)
-        if deed.before is not None and deed.after is not None and _kind(deed.before) != _kind(deed.after):
-            yield f"'{place}' was {_kind(deed.before)} and is {_kind(deed.after)}"
-    for text in _texts(deed.after):
+    if edit.operation == "update":
+        yield from _shrinkage(place, edit.before, edit.after)
+        if edit.before is not None and edit.after is not None and json_kind(edit.before) != json_kind(edit.after):
+            yield f"'{place}' was {json_kind(edit.before)} and is {json_kind(edit.after)}"
+    for text in _texts(edit.after):
         if _PLACEHOLDER.fullmatch(text.strip()) or text.rstrip().endswith(_ENDS):
             yield f"'{place}' holds what looks like a placeholder: {text[-40:]!r}"
             return
@@ -315,20 +303,6 @@ def _shrinkage(place: str, before: Any, after: Any) -> Iterator[str]:
         lost = 1 - len(after) / len(before)
         if lost > 1 - _CUT:
             yield f"'{place}' lost {lost:.0%} of its {len(before):,} characters"
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
 
 
 def _texts(value: Any) -> Iterator[str]:

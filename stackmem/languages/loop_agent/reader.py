@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -27,7 +27,7 @@ from stackmem.languages.operations import Source
 
 from .paths import Rule, parse_rule
 from .prompt import unknown_params
-from .tools import nearest_name
+from .tools import BUILT_IN, nearest_name
 from .tree import MOST_FAILURES, MOST_ITERATIONS, Agent, AgentAction, AgentLimits, DefinitionFault, Expiry, SubAgent
 from .writes import mapping_fault
 
@@ -181,10 +181,15 @@ def _expiry(shape: MappingReader, faults: list[DefinitionFault]) -> Expiry | Non
     )
 
 
-_KINDS = {
-    "text": "a text", "object": "a mapping", "list": "a list", "flag": "true or false",
-    "count": "a whole number from 0", "number": "a number above 0",
-}  # fmt: skip
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "text": ("a text", lambda value: isinstance(value, str)),
+    "object": ("a mapping", lambda value: isinstance(value, dict)),
+    "list": ("a list", lambda value: isinstance(value, tuple)),
+    "flag": ("true or false", lambda value: isinstance(value, bool)),
+    "count": ("a whole number from 0", lambda value: type(value) is int and value >= 0),
+    "number": ("a number above 0", lambda value: type(value) in (int, float)),
+}
+"""What a key may hold, in words, and whether a value is that."""
 MOST = 1_000_000_000
 _MOST_MEANT = 50
 """Findings after which no more is guessed at, so that a file of strange keys is read in a moment."""
@@ -227,14 +232,13 @@ class MappingReader:
         return None if isinstance(tree, Scalar) and tree.value is None else tree
 
     def text(self, key: str, default: str = "", *, needed: bool = False) -> str:
-        tree = self.tree(key)
-        if tree is None:
-            if needed:
-                self.fault(self.place, "schema", f"{self.says} needs `{key}`")
+        found = self._read(key, "text", None)
+        if found is None and needed and self.tree(key) is None:
+            self.fault(self.place, "schema", f"{self.says} needs `{key}`")
+        elif found is not None and needed and not found.strip():
+            self.fault(self.at(key), "schema", f"`{key}` of {self.says} is a text, not empty")
             return default
-        if not isinstance(tree, Scalar) or not isinstance(tree.value, str) or (needed and not tree.value.strip()):
-            return str(self._misfit(key, tree, "text", default))
-        return tree.value
+        return default if found is None else str(found)
 
     def word(self, key: str, words: tuple[str, ...], default: str) -> Any:
         found = self.text(key, default).lower()
@@ -244,63 +248,44 @@ class MappingReader:
         return found
 
     def table(self, key: str) -> dict[str, Any]:
-        tree = self.tree(key)
-        if tree is None:
-            return {}
-        found: dict[str, Any] = plain(tree) if isinstance(tree, Table) else self._misfit(key, tree, "object", {})
-        return found
+        return dict(self._read(key, "object", {}))
 
     def items(self, key: str) -> tuple[Tree, ...]:
-        tree = self.tree(key)
-        if tree is None:
-            return ()
-        found: tuple[Tree, ...] = tree.items if isinstance(tree, Items) else self._misfit(key, tree, "list", ())
-        return found
+        return tuple(self._read(key, "list", ()))
 
     def flag(self, key: str, default: bool) -> bool:
-        tree = self.tree(key)
-        if tree is None:
-            return default
-        fits = isinstance(tree, Scalar) and isinstance(tree.value, bool)
-        return bool(plain(tree) if fits else self._misfit(key, tree, "flag", default))
+        return bool(self._read(key, "flag", default))
 
     def count(self, key: str, default: Any, most: int = 10**12, least: int = 0) -> Any:
-        tree = self.tree(key)
-        if tree is None:
-            return default
-        value = tree.value if isinstance(tree, Scalar) else None
-        if isinstance(value, bool) or not isinstance(value, int) or not value >= 0:
-            return self._misfit(key, tree, "count", default)
-        if value > most:
-            self.fault(tree.place, "schema", f"`{key}` of {self.says} is {value:,}, at most {most:,}")
+        value = self._read(key, "count", None)
+        if value is not None and value > most:
+            self.fault(self.at(key), "schema", f"`{key}` of {self.says} is {value:,}, at most {most:,}")
             return most
-        if value < least:
-            self.fault(tree.place, "schema", f"`{key}` of {self.says} is {value:,}, at least {least:,}")
-            return default
-        return value
+        if value is not None and value < least:
+            self.fault(self.at(key), "schema", f"`{key}` of {self.says} is {value:,}, at least {least:,}")
+        return default if value is None or value < least else value
 
     def number(self, key: str) -> float | None:
-        tree = self.tree(key)
-        value = tree.value if isinstance(tree, Scalar) else None
-        if tree is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self._misfit(key, tree, "number", None)
-            return None
-        if not 0 < value <= MOST:
-            told = f"`{key}` of {self.says} is {_KINDS['number']} and at most {MOST:,}, not {str(value)[:40]}"
-            self.fault(tree.place, "schema", told)
-            return None
-        return float(value)
+        value = self._read(key, "number", None)
+        if value is None or 0 < value <= MOST:
+            return None if value is None else float(value)
+        told = f"`{key}` of {self.says} is {_KINDS['number'][0]} and at most {MOST:,}, not {str(value)[:40]}"
+        self.fault(self.at(key), "schema", told)
+        return None
 
-    def _misfit(self, key: str, tree: Tree, kind: str, default: Any) -> Any:
-        empty = isinstance(tree, Scalar) and isinstance(tree.value, str) and kind == "text"
-        found = "empty" if empty else kind_of(tree)
-        self.fault(tree.place, "schema", f"`{key}` of {self.says} is {_KINDS[kind]}, not {found}")
+    def _read(self, key: str, kind: str, default: Any) -> Any:
+        """The value of a kind; the default where there is none, or where it does not fit, which is a fault."""
+        tree = self.tree(key)
+        if tree is None:
+            return default
+        value = tree.items if isinstance(tree, Items) else plain(tree)
+        words, fits = _KINDS[kind]
+        if fits(value):
+            return value
+        self.fault(tree.place, "schema", f"`{key}` of {self.says} is {words}, not {kind_of(tree)}")
         return default
 
 
-BUILT_IN = ("shell", "read_file", "write_file", "list_files", "make_directory")
 Files = dict[tuple[str, str], tuple[str, Agent]]
 
 
@@ -319,7 +304,7 @@ def load_agents(path: str, text: str) -> Reading:
     """The agent with all that it can ask.
 
     Raises:
-        Broken: One of them is missing or has a fault.
+        BrokenDefinition: One of them is missing or has a fault.
 
     """
     agent = _load_sound(path, text)

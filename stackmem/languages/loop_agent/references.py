@@ -14,6 +14,7 @@ from .paths import MISSING, look_up, parse_path
 MOST_CHARS = 2_000_000
 MOST_DEPTH = 150
 _PART_CHARS = 8
+_MOST_WARNINGS = 50
 _DEEP = f"a value is nested deeper than {MOST_DEPTH} levels"
 _LARGE = f"a value has more than {MOST_CHARS:,} characters"
 
@@ -140,7 +141,11 @@ def _inside(text: str, names: ReferenceNames, warnings: list[str]) -> str:
 
 
 def _warn_unresolved(text: str, warnings: list[str]) -> str:
-    told = f"'{text[:80]}' stands for nothing here and was taken as it is written"
-    if told not in warnings and len(warnings) < 50:
-        warnings.append(told)
+    add_warning(warnings, f"'{text[:80]}' stands for nothing here and was taken as it is written")
     return text
+
+
+def add_warning(warnings: list[str], told: str) -> None:
+    """Add one that is not there yet, as long as they are few enough to be read."""
+    if told not in warnings and len(warnings) < _MOST_WARNINGS:
+        warnings.append(told)

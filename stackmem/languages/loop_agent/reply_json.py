@@ -57,7 +57,7 @@ def read_object(reply: str) -> ReplyObject:
             value, fault = _load(text)
     if not fault and not isinstance(value, dict):
         begins = line_and_column(text, len(text) - len(text.lstrip()))
-        fault = f"it is {_kind(value)} and not one JSON object ({begins})"
+        fault = f"it is {json_kind(value)} and not one JSON object ({begins})"
     return ReplyObject(None, text, fault) if fault else ReplyObject(value, text, repairs=tuple(repairs))
 
 
@@ -96,21 +96,21 @@ def _blank_match(match: re.Match[str]) -> str:
     return _blank(match[0]) if match[0] == "," or match[0][0] == "/" else match[0]
 
 
-def _kind(value: Any) -> str:
-    match value:
-        case list():
-            return "a list"
-        case str():
-            return "a text"
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case _:
-            return "a number"
-
-
 _BEHIND_PLACE = re.compile(r"[^\w.\[\]]")
+
+
+def json_kind(value: Any) -> str:
+    """What a JSON value is, in words."""
+    kinds = ((dict, "an object"), (list, "a list"), (str, "a text"), (bool, "true or false"), (type(None), "null"))
+    return next((words for kind, words in kinds if isinstance(value, kind)), "a number")
+
+
+def json_value(text: str, default: Any = None) -> Any:
+    """The value of a text that may be JSON; the default where it is not."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return default
 
 
 class Misfit(Exception):  # noqa: N818 - a finding that is told to the model
@@ -172,13 +172,7 @@ def word(value: dict[str, Any], name: str, place: str, words: tuple[str, ...], d
 
 def kind_of(value: Any) -> str:
     """What a value is, with a scalar's own text."""
-    match value:
-        case dict():
-            return "an object"
-        case list():
-            return "a list"
-        case _:
-            return f"{value!r}"[:80]
+    return json_kind(value) if isinstance(value, dict | list) else f"{value!r}"[:80]
 
 
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", float: "a number"}

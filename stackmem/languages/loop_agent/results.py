@@ -17,6 +17,7 @@ from stackmem.core.requests import InvokeTool
 from stackmem.core.text import clip_chars
 from stackmem.languages.operations import ToolAnswer
 
+from .reply_json import json_value
 from .session import Routine
 
 MOST_CHARS = 30_000
@@ -78,10 +79,7 @@ def crush_json(value: Any) -> str | None:
     if isinstance(value, str):
         if len(value) < LEAST_CHARS or value.lstrip()[:1] not in ("{", "["):
             return None
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+        value = json_value(value)
     whole = _json(value)
     if len(whole) < LEAST_CHARS:
         return None

@@ -104,10 +104,6 @@ class AgentSession:
         self.loops: list[ShownLoop] = []
         self.watches: tuple[Any, ...] = ()
 
-    @property
-    def tail_loops(self) -> list[str]:
-        return [shown.text for shown in self.loops]
-
     def tell(self, text: str) -> None:
         self.conversation.tell(text, self.turn)
 

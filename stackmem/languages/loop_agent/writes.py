@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,8 @@ from msgspec import Struct
 
 from .paths import MISSING, MOST_STEPS, Draft, Path, Rule, look_up, parse_path, path_text
 from .payload import write_one
-from .references import ReferenceNames, excess, resolve
+from .references import ReferenceNames, add_warning, excess, resolve
+from .reply_json import json_value
 
 
 class Write(Struct, frozen=True):
@@ -37,9 +37,6 @@ def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
             yield Write(path, after[len(before) :], appended=True)
     elif before is MISSING or type(before) is not type(after) or before != after:
         yield Write(path, after)
-
-
-_MOST_TOLD = 50
 
 
 class PayloadMerge:
@@ -73,8 +70,8 @@ class PayloadMerge:
     def _compare(self, index: int, write: Write) -> None:
         known = self._first.setdefault(write.path, (index, write))
         if known[0] != index and known[1] != write:
-            place = path_text(write.path)
-            self._warn(f"iterations {known[0]} and {index} wrote different values to '{place}'; the later holds")
+            told = f"iterations {known[0]} and {index} wrote different values to '{path_text(write.path)}'"
+            add_warning(self.warnings, f"{told}; the later holds")
             self._first[write.path] = (index, write)
 
     def _append(self, write: Write) -> None:
@@ -85,23 +82,16 @@ class PayloadMerge:
     def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
         fault = excess(value) or ("the place is too deep" if len(path) > MOST_STEPS else "")
         if fault:
-            self._warn(f"nothing was written to '{path_text(path)[:80]}': {fault}")
+            add_warning(self.warnings, f"nothing was written to '{path_text(path)[:80]}': {fault}")
             return
         for refused in write_one(self._draft, path, value, self._rules, gone=gone):
-            self._warn(refused)
-
-    def _warn(self, told: str) -> None:
-        if told not in self.warnings and len(self.warnings) < _MOST_TOLD:
-            self.warnings.append(told)
+            add_warning(self.warnings, refused)
 
 
 def pairs_of(mapping: Any) -> tuple[tuple[str, str], ...] | None:
     """``(result path, payload path)``, each as text; None where it is no mapping."""
     if isinstance(mapping, str) and mapping.lstrip().startswith("{") and not mapping.lstrip().startswith("{{"):
-        try:
-            mapping = json.loads(mapping)
-        except (ValueError, RecursionError):
-            return None
+        mapping = json_value(mapping)
     if isinstance(mapping, str):
         return (("", mapping),)
     if isinstance(mapping, dict) and all(isinstance(value, str) for value in mapping.values()):
@@ -130,9 +120,9 @@ def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[s
         spelled = str(resolve(target, names, warnings)) if "{{" in target else target
         path = parse_path(_bare(spelled))
         if value is MISSING:
-            _warn(warnings, f"the result has no '{source}', so nothing was written to '{spelled}'")
+            add_warning(warnings, f"the result has no '{source}', so nothing was written to '{spelled}'")
         elif not path:
-            _warn(warnings, f"{spelled[:80]!r} is no path in the payload; nothing was written there")
+            add_warning(warnings, f"{spelled[:80]!r} is no path in the payload; nothing was written there")
         else:
             found.append(Write(path, value))
     return tuple(found)
@@ -141,8 +131,3 @@ def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[s
 def _bare(path: str) -> str:
     text = path.strip()
     return text[len("payload.") :] if text.lower().startswith("payload.") else text
-
-
-def _warn(warnings: list[str], told: str) -> None:
-    if told not in warnings and len(warnings) < 50:
-        warnings.append(told)

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from operator import ge, gt, le, lt
 from typing import Any
 
 from .syntax import ConditionFault
@@ -26,6 +27,7 @@ _NUMERAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity"
 _BASED = re.compile(r"0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)", re.ASCII)
 _PLACE = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 Visit = Callable[[int], None]
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, ">": gt, "<=": le, ">=": ge}
 
 
 class Undefined:
@@ -81,8 +83,10 @@ def apply_infix(operator: str, left: Any, right: Any, visit: Visit) -> Any:
         case "!=":
             return not _loosely_equal(left, right, visit)
     left, right = _primitive(left, visit), _primitive(right, visit)
-    if operator in ("<", ">", "<=", ">="):
-        return _compare(operator, left, right, visit)
+    if operator in _COMPARISONS:
+        if not (isinstance(left, str) and isinstance(right, str)):
+            left, right = number_of(left, visit), number_of(right, visit)
+        return bool(_COMPARISONS[operator](left, right))
     if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
         return _concatenate(text_of(left, visit), text_of(right, visit), visit)
     return _calculate(operator, number_of(left, visit), number_of(right, visit))
@@ -125,20 +129,6 @@ def _loosely_equal(left: Any, right: Any, visit: Visit) -> bool:
     if isinstance(left, str) and isinstance(right, str):
         return left == right
     return bool(number_of(left, visit) == number_of(right, visit))
-
-
-def _compare(operator: str, left: Any, right: Any, visit: Visit) -> bool:
-    if not (isinstance(left, str) and isinstance(right, str)):
-        left, right = number_of(left, visit), number_of(right, visit)
-    match operator:
-        case "<":
-            return bool(left < right)
-        case ">":
-            return bool(left > right)
-        case "<=":
-            return bool(left <= right)
-        case _:
-            return bool(left >= right)
 
 
 def _calculate(operator: str, left: float, right: float) -> float:
