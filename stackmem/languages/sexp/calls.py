@@ -87,7 +87,7 @@ _INHERIT = ("none", "full", "subset")
 _FORMATS = ("full_output", "notes_only")
 
 
-class Invoking:
+class Calls:
     """Makes the requests of one evaluation.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from stackmem.core.json_schema import first_fault, read_json
 
-from .calls import Invoking, typed_params
+from .calls import Calls, typed_params
 from .errors import Budget, SexpEvaluationError, TaskError, error_line
 from .forms import ADDED_FORMS, DOCUMENT_FORMS
 from .interpreter import Doing, Machine, is_task_error
@@ -45,10 +45,10 @@ class Evaluation:
     """Evaluates sources in their order, with one count of steps."""
 
     def __init__(self, host: Host, budget: Budget) -> None:
-        invoking = Invoking(host)
+        calls = Calls(host)
         forms = {**DOCUMENT_FORMS, **LOOPS, **OUTSIDE_FORMS, "defatom": defatom_of(host)}
         added = {**ADDED_FORMS, **OUTSIDE_ADDED}
-        self.machine = Machine(forms, added, budget, invoking.knows, invoking.invoke, invoking.apply_named)
+        self.machine = Machine(forms, added, budget, calls.knows, calls.invoke, calls.apply_named)
 
     def run(self, nodes: list[Node], env: SexpEnvironment) -> Doing:
         """The last expression's value; yields asks.

@@ -17,7 +17,7 @@ from .calls import parameters_of, tasks_of, type_fault, unknown_type
 from .errors import LineIndex, SexpSyntaxError
 from .evaluator import ADDITIONS, OPERATORS
 from .interpreter import source_of
-from .loops import SHAPES, Shape
+from .loops import SHAPES, LoopShape
 from .reader import read, split_budget
 from .tools import PARAMETERS, plain_name
 from .tree import Atom, Form, Name, Node, bound_names, name_of, pair_of
@@ -349,7 +349,7 @@ class Analysis:
         self._waiting.append((node.items[1], scope))
         self._body(items[2:], inner)
 
-    def _loop(self, node: Form, shape: Shape, scope: LintScope) -> None:
+    def _loop(self, node: Form, shape: LoopShape, scope: LintScope) -> None:
         known = shape.clauses
         seen: set[str] = set()
         for clause in node.items[1:]:

@@ -17,7 +17,7 @@ from .tree import Form, Node, Symbol, datum, pair_of
 from .values import Closure, SexpEnvironment, to_source
 
 
-class Shape(Struct, frozen=True):
+class LoopShape(Struct, frozen=True):
     """What a loop of phases is made of.
 
     Attributes:
@@ -39,7 +39,7 @@ class Shape(Struct, frozen=True):
         return ("max-iterations", self.initial, *self.plain, *self.phases)
 
 
-DIRECTOR = Shape(
+DIRECTOR = LoopShape(
     "director-evaluator-loop",
     "initial-director-input",
     (),
@@ -50,7 +50,7 @@ DIRECTOR = Shape(
         "controller": ("evaluator", "director", "executor"),
     },
 )
-ITERATIVE = Shape(
+ITERATIVE = LoopShape(
     "iterative-loop",
     "initial-input",
     ("test-command",),
@@ -58,7 +58,7 @@ ITERATIVE = Shape(
 )
 
 
-def _phases_form(shape: Shape) -> Handler:
+def _phases_form(shape: LoopShape) -> Handler:
     """The loop of that shape; its value is the last executor's result when the rounds are used up."""
 
     def run(machine: Machine, form: Form, env: Env) -> Doing:
@@ -79,7 +79,7 @@ def _phases_form(shape: Shape) -> Handler:
     return run
 
 
-def _prepare(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
+def _prepare(machine: Machine, form: Form, env: Env, shape: LoopShape) -> Doing:
     """``(values of the clauses, functions of the phases)``."""
     clauses = _clauses(machine, form, shape)
     setup: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def _prepare(machine: Machine, form: Form, env: Env, shape: Shape) -> Doing:
     return setup, phases
 
 
-def _clauses(machine: Machine, form: Form, shape: Shape) -> dict[str, Node]:
+def _clauses(machine: Machine, form: Form, shape: LoopShape) -> dict[str, Node]:
     known = shape.clauses
     found: dict[str, Node] = {}
     for clause in form.items[1:]:
@@ -129,7 +129,7 @@ def _clauses(machine: Machine, form: Form, shape: Shape) -> dict[str, Node]:
     return found
 
 
-def _clause(machine: Machine, form: Form, node: Node, env: Env, shape: Shape, name: str) -> Doing:
+def _clause(machine: Machine, form: Form, node: Node, env: Env, shape: LoopShape, name: str) -> Doing:
     try:
         return (yield (node, env))
     except SexpEvaluationError as error:
@@ -157,7 +157,7 @@ def _aware(function: Any, config: list[Any]) -> Any:
     return Closure(function.params, function.body, between, function.form, function.name)
 
 
-def _decision(machine: Machine, form: Form, decided: Any, shape: Shape) -> tuple[str, Any]:
+def _decision(machine: Machine, form: Form, decided: Any, shape: LoopShape) -> tuple[str, Any]:
     if not isinstance(decided, list) or len(decided) != 2 or not isinstance(decided[0], Symbol):
         raise machine.fault(
             f"{shape.name}: Controller must return a list of (action_symbol value), got: {to_source(decided, 80)}", form
