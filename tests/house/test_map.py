@@ -1,5 +1,6 @@
 """The documents name what is there: the map is as the modules say, and a path in a page leads to a file."""
 
+import ast
 import re
 
 from scripts import structure
@@ -29,3 +30,53 @@ def test_a_path_that_leads_nowhere_is_seen():
     assert dead_paths("`core/machine.py` `memory/NAME.py` `core/gone.py` `stackmem/run/gone.py` `elsewhere/x.py`") == [
         "core/gone.py", "run/gone.py",
     ]  # fmt: skip
+
+
+def rows(title: str) -> list[str]:
+    """The first column of the glossary's tables under a heading, a word or several in each."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    before, _, unused = page.partition("## Words that are not used")
+    lines = (unused if title == "unused" else before).splitlines()
+    return [line.split("|")[1].strip() for line in lines if line.startswith("| ") and "---" not in line][1:]
+
+
+def class_names(room: str = "") -> dict[str, list[str]]:
+    """Class name to its words in lower case, of a room or of the whole package."""
+    trees = [
+        ast.parse(path.read_text(encoding="utf-8"))
+        for path in modules()
+        if path.is_relative_to(ROOT / "stackmem" / room)
+    ]
+    names = [node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    return {name: [word.lower() for word in re.findall(r"[A-Z][a-z0-9]*", name)] for name in names}
+
+
+def test_a_class_of_the_core_is_called_by_a_word_of_the_glossary():
+    terms = {word.lower() for row in rows("used") for word in re.findall(r"[A-Za-z]+", row)}
+
+    def known(word: str) -> bool:
+        return any(
+            form in terms for form in (word, f"{word}s", f"{word}e", word.removesuffix("s"), word[:-1], word[:-2])
+        )
+
+    # Facts, effects and tools are called subject or verb first; one word that the glossary explains is enough.
+    unknown = [name for name, words in class_names("core").items() if name[0] != "_" and not any(map(known, words))]
+    assert sorted(unknown) == sorted(UNEXPLAINED)
+
+
+UNEXPLAINED = {
+    "Continued": "a part of ProgramStarted, which says from which run",
+    "Expand": "the tool of `expandable`",
+    "PromptText": "a template that a strategy reads, by its name",
+    "Pending": "a part of the state: the reply that is not settled yet",
+    "Return": "the tool of `fold`",
+    "Said": "a fact of a program; traces hold the name",
+    "Text": "plain text is what it says",
+    "Thinking": "providers call it so",
+}
+"""Classes of the core without a word of the glossary, and why."""
+
+
+def test_no_class_has_a_word_that_the_glossary_leaves_out():
+    unused = {word for row in rows("unused") for word in re.findall(r"[a-z]+", row)} - {"memory", "session", "store"}
+    assert [name for name, words in class_names().items() if name[0] != "_" and unused & set(words)] == []

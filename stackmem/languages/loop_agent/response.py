@@ -8,7 +8,7 @@
 | ``taskComplete`` true | ``Success``; any other step is dropped with a warning |
 | no step; a form, or actionable commands | ``Chat`` with the message, else the form's title or the first label |
 | no step; a message | ``Chat`` |
-| no step; a payload change or automatic commands | ``Again``: it is carried out and the loop goes on |
+| no step; a payload change or automatic commands | ``Retry``: it is carried out and the loop goes on |
 | no step; a reasoning alone | ``Chat`` with the reasoning |
 | nothing of these | ``Malformed`` |
 | a step without a type | the type is the one whose member is there |
@@ -194,7 +194,7 @@ class Expand(Struct, frozen=True):
     reason: str
 
 
-class Again(Struct, frozen=True):
+class Retry(Struct, frozen=True):
     """Nothing but another turn."""
 
 
@@ -208,7 +208,7 @@ class Failed(Struct, frozen=True):
     fault: str
 
 
-Step = Success | Chat | Actions | Ask | ForEach | While | Expand | Again | Malformed | Failed
+Step = Success | Chat | Actions | Ask | ForEach | While | Expand | Retry | Malformed | Failed
 
 
 class Response(Struct, frozen=True):
@@ -291,7 +291,7 @@ def _without_step(
     if message or actionable:
         return Chat(message or actionable[0].label)
     if acts:
-        return Again()
+        return Retry()
     if not reasoning:
         raise Misfit(_NOTHING, "")
     return Chat(reasoning)
@@ -347,7 +347,7 @@ def _detail(step: dict[str, Any], name: str) -> dict[str, Any]:
 def _retry(step: dict[str, Any]) -> Step:
     index = step.get("messageIndex")
     if index is None:
-        return Again()
+        return Retry()
     if isinstance(index, bool) or not isinstance(index, int):
         raise Misfit(f"nextStep.messageIndex must be a whole number, is {kind_of(index)}")
     return Expand(index, member(step, "reason", str, "nextStep", ""))
