@@ -13,14 +13,15 @@ def stays_linear(work: Callable[[int], object], size: int, tries: int = 6) -> bo
     """
     small = large = float("inf")
     for _ in range(tries):
-        small, large = min(small, spent(work, size // TIMES)), min(large, spent(work, size))
+        small = min(small, spent(lambda: work(size // TIMES)))
+        large = min(large, spent(lambda: work(size)))
         if large <= 2.5 * TIMES * small:
             return True
     return False
 
 
-def spent(work: Callable[[int], object], size: int) -> float:
+def spent(work: Callable[[], object]) -> float:
     """The processor time of this process that it takes."""
     begun = time.process_time()
-    work(size)
+    work()
     return time.process_time() - begun

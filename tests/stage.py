@@ -153,7 +153,7 @@ def shown(result: RunResult) -> dict[str, Any]:
     return decoded
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+def eventually(holds: Callable[[], Any], seconds: float = 100.0, what: str = "") -> Any:
     """What ``holds`` returns once it is true."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):

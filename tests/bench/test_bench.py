@@ -189,7 +189,7 @@ def test_a_signal_keeps_what_is_finished_and_says_how_to_go_on(stage, tmp_path, 
     eventually(lambda: (bench / LEDGER).exists() and (bench / LEDGER).read_bytes().count(b"\n") >= 1)
     family = children_of(running.pid)
     os.kill(running.pid, number)
-    out, err = running.communicate(timeout=30)
+    out, err = running.communicate(timeout=100)
     assert running.returncode == code, err
     assert f"go on with: stackmem bench -o {bench}" in out
     assert "Traceback" not in err

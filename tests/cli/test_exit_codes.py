@@ -132,6 +132,6 @@ def test_a_run_that_was_stopped_ends_with_its_signals_code(stage: Stage, number,
     process = stage.start("solve", stage.task(command("sleep 60"), pop()), "--model", "demo", "--json", "--quiet")
     eventually(lambda: stage.written() == 2)
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=100)
     assert process.returncode == code, stderr
     assert json.loads(stdout)["ending"] == "interrupted"

@@ -126,7 +126,7 @@ def test_a_check_that_hangs_is_ended_by_ctrl_c_with_the_patch_kept(stage: Stage,
     process = stage.start("solve", hers, "-t", "Go.", "--model", script, "--check", "sleep 1000", "--json", "--apply")
     eventually(lambda: stage.written() >= 7)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=100)
     result = json.loads(stdout)
     assert (process.returncode, result["outcome"], result["changed"]) == (130, "unsolved", CHANGED), stderr
     untouched(hers)

@@ -59,7 +59,7 @@ def test_a_fork_that_is_interrupted_is_a_whole_run(stage: Stage, number):
     eventually(lambda: [run for run in stage.runs.glob("*/trace.jsonl") if "RunForked" in run.read_text("utf-8")])
     time.sleep(1)
     process.send_signal(number)
-    assert process.wait(30) == 128 + number
+    assert process.wait(100) == 128 + number
     (child,) = [run for run in stage.runs.iterdir() if run.name != result.run]
     assert replay(child).outcome == "interrupted"
     assert len(list(stage.work.iterdir())) == 2

@@ -18,7 +18,7 @@ main:
 
 def stackmem(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "stackmem", *words]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, env=dict(os.environ))
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, env=dict(os.environ))
 
 
 @pytest.fixture

@@ -142,5 +142,5 @@ def test_a_signal_while_a_run_is_done_again_ends_it_and_leaves_nothing_behind(st
     acts.eventually(lambda: list(stage.work.glob("replay-*/history.git/stackmem.json")))
     time.sleep(1)  # the command has begun, or is about to: either must end in good order
     process.send_signal(number)
-    assert process.wait(30) == 128 + number
+    assert process.wait(100) == 128 + number
     assert stage.left_behind() == before

@@ -101,7 +101,7 @@ def test_a_reader_that_goes_away_does_not_take_the_run_along(stage: Stage):
     process.stderr.close()
     assert process.stdout is not None
     assert process.stdout.read().startswith("solved")
-    assert process.wait(60) == 0
+    assert process.wait(100) == 0
     assert replay(stage.only_run()).outcome == "solved"
 
 
@@ -109,7 +109,7 @@ def test_a_reader_that_goes_away_does_not_take_the_run_along(stage: Stage):
 def test_a_full_disk_under_stdout_is_told_and_the_result_is_kept(stage: Stage, format_flag):
     with Path("/dev/full").open("w") as full:
         process = stage.start("solve", stage.task(pop()), "--model", "demo", format_flag, stdout=full)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=100)
     assert process.returncode == 2
     assert "stackmem: the output cannot be written or read (No space left on device)" in stderr
     assert "Traceback" not in stderr
@@ -137,7 +137,7 @@ def test_replay_on_a_threads_run_in_another_thread_is_the_same(stage: Stage):
     task, results = stage.task(command("true"), pop()), []
     thread = threading.Thread(target=lambda: results.append(stage.solve(task)))
     thread.start()
-    thread.join(60)
+    thread.join(100)
     assert results[0].outcome == "solved"
     assert replay(results[0].run_dir).events == results[0].records
 
@@ -148,6 +148,6 @@ def test_the_program_answers_without_any_variable_of_the_caller_but_home(stage: 
     environ = {"HOME": str(stage.root), "PYTHONPATH": str(TASKS.parent), "XDG_STATE_HOME": str(stage.root / "state")}
     ran = subprocess.run(
         stage.arguments("solve", task, "--model", "demo", "--json", *places), cwd=stage.elsewhere, env=environ,
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=100,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

@@ -30,11 +30,11 @@ def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield _address(server, said)
         finally:
             server.terminate()
-            server.wait(10)
+            server.wait(100)
 
 
 def _address(server: subprocess.Popen[bytes], said: Path) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while time.monotonic() < deadline and server.poll() is None:
         if found := re.search(r"http://127\.0\.0\.1:\d+", said.read_text()):
             return found.group()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 
 import pytest
 
@@ -241,14 +240,12 @@ def test_a_server_that_reports_no_usage_is_estimated_and_says_so() -> None:
 
 
 def test_ctrl_c_ends_a_waiting_request_at_once() -> None:
-    with MessagesServer(says("fast"), says("slow", pause_seconds=5)) as server:
+    with MessagesServer(says("fast"), says("slow", pause_seconds=1_000)) as server:
         model = client(server)
         model.reply(asking())
         threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
-        began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             model.reply(asking())
-    assert time.monotonic() - began < 3
 
 
 def test_a_system_prompt_and_a_first_message_are_cached_for_an_hour() -> None:

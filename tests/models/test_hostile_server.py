@@ -63,7 +63,7 @@ def asked(kind: type, url: str, seconds: float = 20.0) -> ModelReplied | ModelFa
 def trickling(head: bytes, piece: bytes) -> Callable[[socket.socket], None]:
     def talk(connection: socket.socket) -> None:
         connection.sendall(head)
-        for _ in range(400):
+        while True:
             time.sleep(0.05)
             connection.sendall(piece)
 
@@ -87,12 +87,10 @@ CHUNKED = b"HTTP/1.1 %s OK\r\ncontent-type: text/event-stream\r\ntransfer-encodi
 )
 def test_whatever_trickles_without_end_is_cut_at_the_time_limit(kind, head, piece):
     with serving(trickling(head, piece)) as url:
-        begun = time.monotonic()
-        answer = asked(kind, url, LIMIT)
+        answer = asked(kind, url, LIMIT)  # without the cut it has no end
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "timeout"
     assert "longer than its time limit" in answer.detail
-    assert time.monotonic() - begun < LIMIT + 20  # without the cut it has no end
 
 
 @each_model
@@ -140,15 +138,13 @@ def test_a_reply_that_is_compressed_unasked_is_refused_before_it_is_unpacked(kin
 def test_an_error_without_end_is_read_to_a_limit_and_keeps_its_status(kind, coding):
     def talk(connection: socket.socket) -> None:
         connection.sendall(CHUNKED % (b"401", coding))
-        for _ in range(100_000):
+        while True:
             connection.sendall(b"10000\r\n" + b"e" * 65536 + b"\r\n")
 
     with serving(talk) as url:
-        begun = time.monotonic()
         answer = asked(kind, url)
     assert isinstance(answer, ModelFailed)
     assert (answer.kind, len(answer.detail) <= 500) == ("authentication", True)
-    assert time.monotonic() - begun < 5
 
 
 @each_model

@@ -186,7 +186,7 @@ def test_an_address_that_is_followed_at_once_after_another_is_not_written_over(s
         page.evaluate(f"location.hash = '#step={number}'")
         expect(page.locator(".where h2")).to_have_text(f"Step {number}")
         page.evaluate(f"() => {{ {waits} location.hash = '#step={number + 10}' }}")
-        expect(page.locator(".where h2")).to_have_text(f"Step {number + 10}", timeout=2_000)
+        expect(page.locator(".where h2")).to_have_text(f"Step {number + 10}")
 
 
 def test_everything_a_trace_holds_is_text(show, made):
@@ -213,22 +213,28 @@ def test_a_line_of_a_megabyte_is_cut_until_it_is_asked_for(show, made):
     assert came.evaluate("node => node.textContent.length") > 1_100_000
 
 
-def test_ten_thousand_steps_open_in_two_seconds_in_a_small_file(show, tmp_path):
+def test_ten_thousand_steps_open_and_turn_in_time_by_their_number_in_a_small_file(show, tmp_path):
     import gzip
+
+    def millis(shown, steps):
+        """Until the page of a step in the middle is there, and for ten steps from there: each the least of three."""
+        opened, turned = [], []
+        for _ in range(3):
+            page = shown.open(f"#step={steps // 2}")
+            opened.append(page.evaluate("performance.getEntriesByName('ready')[0].startTime"))
+            started = page.evaluate("performance.now()")
+            for _ in range(10):
+                page.keyboard.press("ArrowRight")
+            expect(page.locator(".where h2")).to_have_text(f"Step {steps // 2 + 10:,}")
+            turned.append(page.evaluate("performance.now()") - started)
+            page.goto("about:blank")
+        return min(opened), min(turned)
 
     folder = runs.long_run(tmp_path / "long", 10_000)
     trace = len(gzip.compress((folder / "trace.jsonl").read_bytes(), 9))
     shown = show(folder)
     assert shown.path.stat().st_size <= 1.5 * trace + 300_000
-    millis = []
-    for _ in range(3):  # the machine may be busy with other tests: the best of three is the page's own time
-        page = shown.open("#step=5000")
-        millis.append(page.evaluate("performance.getEntriesByName('ready')[0].startTime"))
-        page.goto("about:blank")
-    assert min(millis) < 2_000
-    page = shown.open("#step=5000")
-    started = page.evaluate("performance.now()")
-    for _ in range(10):
-        page.keyboard.press("ArrowRight")
-    expect(page.locator(".where h2")).to_have_text("Step 5,010")
-    assert page.evaluate("performance.now()") - started < 2_000
+    opened, turned = millis(shown, 10_000)
+    opened_less, turned_less = millis(show(runs.long_run(tmp_path / "less", 1_000)), 1_000)
+    assert opened < 15 * opened_less
+    assert turned < 5 * turned_less

@@ -1,6 +1,5 @@
 """What decides whether a run is solved: on a copy, out of the agent's reach, and never a crash."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -79,9 +78,7 @@ def test_without_a_verdict_a_run_is_unsolved_and_the_reason_is_told(room: CheckR
 
 
 def test_checks_that_hang_are_ended_and_no_verdict(room: CheckRoom):
-    began = time.monotonic()
-    verdict = task_checks(room, SOLVED + "sleep 600\n", seconds=0.5).judge()
-    assert time.monotonic() - began < 10
+    verdict = task_checks(room, SOLVED + "sleep 10000\n", seconds=0.5).judge()
     assert not solved(verdict)
     assert verdict.error == "the checks did not end by themselves: timeout"
 

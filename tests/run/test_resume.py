@@ -36,7 +36,7 @@ def killed_in_a_command(stage: Stage):
         process = stage.start("solve", task, "--model", "demo", "--quiet", "--isolation", isolation)
         eventually(lambda: list(stage.work.glob("*/workspace/begun")))
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=100)
         return stage.only_run()
 
     return build
@@ -112,7 +112,7 @@ def test_a_run_that_ctrl_c_stopped_in_a_command_runs_it_again_from_the_start(sta
     process = stage.start("solve", task, "--model", "demo", "--json")
     eventually(lambda: list(stage.work.glob("*/workspace/log")))
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=100)
     run = stage.only_run()
     assert events(run, ToolReturned) == []
     assert resumed(run).result.outcome == "solved"
@@ -179,7 +179,7 @@ def test_a_verify_command_that_was_killed_without_confinement_says_so(stage: Sta
     process = stage.start("solve", task, "--model", "demo", "--quiet", "--isolation", "none")
     eventually(lambda: list(stage.work.glob("*/workspace/begun")))
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=100)
     run = stage.only_run()
     assert resumed(run).result.outcome == "solved"
     assert events(run, VerifyReturned)[0].outcome == "interrupted"
@@ -191,7 +191,7 @@ def test_a_run_killed_in_its_checks_is_judged_and_nothing_else(stage: Stage):
     process = stage.start("solve", task, "--model", "demo", "--quiet")
     eventually(lambda: list(stage.runs.glob("*/verifier/begun")))
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=100)
     run = stage.only_run()
     (task / "tests" / "test.sh").write_text(SOLVED)
     result = resumed(run).result
@@ -266,7 +266,7 @@ def test_a_run_that_another_process_writes_is_refused_with_its_process_id(stage:
     assert ran.returncode == 7
     assert f"process {process.pid} is writing the run" in ran.stderr
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=100)
 
 
 def test_a_run_that_a_full_disk_ended_goes_on_when_there_is_room(stage: Stage):

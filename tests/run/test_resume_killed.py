@@ -106,7 +106,7 @@ def test_a_run_killed_at_any_time_goes_on_as_if_nothing_had_been(stage: Stage, m
     run = eventually(lambda: next((path for path in set(stage.runs.iterdir()) - known if events_so_far(path)), None))
     time.sleep(moment * whole.wall_seconds)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=100)
     resumed(run)
     assert story(run) == story(whole.run_dir)
     assert replay(run).outcome == "solved"

@@ -132,7 +132,7 @@ def test_ctrl_c_while_a_slow_server_streams_ends_the_run(stage: Stage):
         process = stage.start("solve", stage.task(), "--model", MODEL, "--json", env=server.environ)
         eventually(lambda: len(server.bodies) == 2)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=20)
+        stdout, stderr = process.communicate(timeout=100)
     assert process.returncode == 130, stderr
     result = json.loads(stdout)
     assert (result["ending"], result["steps"]) == ("interrupted", 1)

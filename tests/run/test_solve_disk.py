@@ -25,7 +25,7 @@ def limited(stage: Stage, most_bytes: int, *arguments: object) -> subprocess.Com
     """The program where no file may grow longer."""
     return subprocess.run(
         [sys.executable, "-c", LIMITED, str(most_bytes), *map(str, arguments)], cwd=stage.elsewhere,
-        env=stage.environ(), capture_output=True, text=True, check=False, timeout=60,
+        env=stage.environ(), capture_output=True, text=True, check=False, timeout=100,
     )  # fmt: skip
 
 

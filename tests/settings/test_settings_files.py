@@ -120,7 +120,7 @@ def test_a_pipe_or_folder_in_place_of_a_file_is_refused_and_not_waited_for(place
     asked: list[str] = []
     asking = threading.Thread(target=lambda: asked.append(places.refusal()), daemon=True)
     asking.start()
-    asking.join(10)
+    asking.join(100)
     assert asked == ["stackmem.toml is not a regular file; remove it, or write settings into one"]
     (places.repository / "stackmem.toml").unlink()
     (places.repository / "stackmem.toml").mkdir()

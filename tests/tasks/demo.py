@@ -77,7 +77,7 @@ class PlainFolder(Struct, frozen=True):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=30,
+            timeout=100,
             check=False,
         )
         return done.stdout, done.returncode

@@ -117,10 +117,8 @@ def test_a_flood_is_refused_by_its_size_and_the_next_call_is_answered(served: Se
 def test_a_server_that_ends_in_mid_call_has_failed_and_later_calls_fail_too(served: Served, tmp_path: Path) -> None:
     write_own(served.settings("seconds = 3"))
     with own_servers(os.environ, tmp_path):
-        begun = time.monotonic()
         assert TOOLS["web__crash"].answer({}).failed in ("error", "timeout")
         assert TOOLS["web__add"].answer({"a": 1, "b": 1}).failed in ("error", "timeout")
-        assert time.monotonic() - begun < 20
     with pytest.raises(UsageError, match=r"the server web .* does not answer"), own_servers(os.environ, tmp_path):
         pass
     assert not TOOLS

@@ -130,7 +130,7 @@ def test_a_call_that_takes_too_long_timed_out_and_its_python_code_ends() -> None
         None, "timeout", "no answer within 0.1 s; what it does after that is not waited for"
     )
     assert slow.text({})[0].startswith("forever failed (timeout): no answer within 0.1 s")
-    assert ended.wait(10)
+    assert ended.wait(100)
 
 
 def test_calls_one_after_another_come_to_one_thread_also_after_one_was_too_late() -> None:
@@ -165,7 +165,7 @@ print(one.answer({}).failed, flush=True)
 
 
 def test_a_function_that_cannot_be_ended_does_not_keep_the_process_from_ending() -> None:
-    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "timeout\n", "")
 
 

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -68,7 +67,8 @@ ORPHAN = HOLD.replace(
     """
 import os, signal, time
 if os.fork() == 0:
-    time.sleep(0.7)
+    os.set_inheritable(1, False)
+    sys.stdin.read()
     os._exit(0)
 os.kill(os.getpid(), signal.SIGKILL)
 """,
@@ -76,12 +76,15 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_child_that_outlives_its_killed_parent_for_a_moment_is_waited_for(path):
-    process = subprocess.Popen([sys.executable, "-c", ORPHAN, path], cwd=ROOT, stdout=subprocess.PIPE)
-    assert process.wait(20) == -signal.SIGKILL
-    began = time.monotonic()
+    command = [sys.executable, "-c", ORPHAN, path]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.wait(100) == -signal.SIGKILL
+    let_go = threading.Timer(0.7, process.stdin.close)
+    let_go.start()
     Lock(path).close()
-    assert time.monotonic() - began > 0.2  # it was held: else this test shows nothing
-    process.communicate()
+    assert process.stdin.closed  # it was held until then: else this test shows nothing
+    let_go.join()
+    process.stdout.close()
 
 
 def test_two_writers_in_one_process_are_two(path):

@@ -133,11 +133,11 @@ def outside(place: Path) -> Path:
     return folder
 
 
-def sh(workspace: Workspace, command: str, seconds: float = 20, shown_bytes: int = 20_000) -> ToolOutcome:
+def sh(workspace: Workspace, command: str, seconds: float = 60, shown_bytes: int = 20_000) -> ToolOutcome:
     return workspace.run_command(command, seconds, shown_bytes)
 
 
-def py(workspace: Workspace, program: str, seconds: float = 20) -> ToolOutcome:
+def py(workspace: Workspace, program: str, seconds: float = 60) -> ToolOutcome:
     """Run a program from a file of the workspace."""
     (workspace.root / "program.py").write_text(program)
     return sh(workspace, "python program.py", seconds)
@@ -164,7 +164,7 @@ def living(mark: str) -> list[int]:
     return found
 
 
-def soon(fact: Callable[[], bool], seconds: float = 5.0) -> bool:
+def soon(fact: Callable[[], bool], seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if fact():

@@ -6,7 +6,6 @@ import resource
 import signal
 import socket
 import stat
-import time
 from pathlib import Path
 
 import pytest
@@ -122,13 +121,11 @@ def test_a_fifo_and_a_socket_are_refused_at_once(place, opener):
         server.bind(str(at.ws / "sock"))
         server.listen()
         server.settimeout(0)
-        start = time.monotonic()
-        for path in ("fifo", "sock"):
+        for path in ("fifo", "sock"):  # one that is opened and waited for is waited for without end
             assert refused(at.read(path), "not a regular file")
             assert refused(at.write(path), "not a regular file")
             assert refused(at.list(path), "not a directory")
             assert at.digest(path) == "unknown"
-        assert time.monotonic() - start < 0.5
         with pytest.raises(BlockingIOError):
             server.accept()  # nobody came
     assert at.list().text.splitlines()[2:] == ["fifo  (FIFO)", "sock  (socket)"]

@@ -52,7 +52,7 @@ def _choose_under(isolation: str, *before: str) -> str:
     """What a process takes after these shell commands in a user namespace of its own."""
     script = "; ".join((*before, 'exec "$@"'))
     call = ["unshare", "-Urm", "sh", "-ec", script, "sh", sys.executable, "-c", CHOOSE, isolation]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=60, cwd=CHECKOUT, check=False)
+    done = subprocess.run(call, capture_output=True, text=True, timeout=100, cwd=CHECKOUT, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -75,7 +75,7 @@ def test_where_proc_is_masked_bubblewrap_does_without():
     mask = "for p in $(awk '/ - proc /{print $5}' /proc/self/mountinfo); do mount -t tmpfs none $p/irq; done"
     script = f'{mask}; exec unshare -Um --map-root-user "$@"'
     call = ["unshare", "-Urmp", "--fork", "--mount-proc", "sh", "-ec", script, "sh", sys.executable, "-c", CHOOSE]
-    done = subprocess.run([*call, "auto"], capture_output=True, text=True, timeout=60, cwd=CHECKOUT, check=False)
+    done = subprocess.run([*call, "auto"], capture_output=True, text=True, timeout=100, cwd=CHECKOUT, check=False)
     assert done.stdout == "took bubblewrap (no /proc)\n", done.stderr
 
 

@@ -93,7 +93,7 @@ def test_an_editor_sets_breakpoints_steps_and_looks(adapter, files):
     assert client.event("exited") == {"exitCode": 0}
     client.event("terminated")
     client.request("disconnect")
-    assert adapter.wait(timeout=10) == 0
+    assert adapter.wait(timeout=100) == 0
     assert adapter.stdout.read() == b""
 
 
@@ -111,7 +111,7 @@ def test_an_editor_stops_at_the_entry_and_ends_the_program(adapter, files):
     assert "the debugger ended the program" in client.event("output")["output"]
     assert client.event("exited") == {"exitCode": 1}
     adapter.stdin.close()
-    assert adapter.wait(timeout=10) == 1
+    assert adapter.wait(timeout=100) == 1
 
 
 def test_a_launch_configuration_that_is_wrong_is_told(adapter, files):
@@ -121,12 +121,12 @@ def test_a_launch_configuration_that_is_wrong_is_told(adapter, files):
     assert "launch has no key 'colour'" in client.event("output")["output"]
     assert client.event("exited") == {"exitCode": 2}
     client.request("disconnect")
-    assert adapter.wait(timeout=10) == 2
+    assert adapter.wait(timeout=100) == 2
 
 
 def test_an_editor_that_goes_away_ends_the_adapter(adapter):
     adapter.stdin.close()
-    assert adapter.wait(timeout=10) == 0
+    assert adapter.wait(timeout=100) == 0
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from stackmem.errors import UsageError
@@ -13,69 +11,79 @@ from stackmem.languages.playbook.errors import PlaybookError
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.playbook.reader import read_program
 from stackmem.languages.playbook.reply import read_reply
+from tests.growth import TIMES, stays_linear
 
 from .stage import launch
 
 SIZE = 100_000
-MOST_SECONDS = 4.0
+SMALLER = 30_000
 HEAD = "# A\nsays\n\n## P\nsays\n\n### Steps\n"
 QUE = f"{HEAD}- 01:QUE "
 
 
-def much(text: str) -> str:
-    return (text * (SIZE // len(text) + 1))[:SIZE]
+def sources(size: int) -> dict[str, str]:
+    def much(text: str) -> str:
+        return (text * (size // len(text) + 1))[:size]
+
+    return {
+        "calls in calls": QUE + much("P("),
+        "calls in calls with values": QUE + much("P(1,"),
+        "long calls, 52 deep": QUE + ("P(" + "1," * 950) * 52,
+        "lists in calls": QUE + much("P(["),
+        "texts without an end": QUE + much("P('"),
+        "calls side by side": QUE + much("P(1) "),
+        "variables": QUE + "".join(f"$x{index} " for index in range(size // 8)),
+        "a variable": QUE + "$" + much("x"),
+        "blanks": QUE + "$x" + much(" ") + "y",
+        "paragraphs": "# A\n## P\n" + much("x\n\n"),
+        "steps": HEAD + much("- EXE\n"),
+        "a number of a thousand parts": f"{HEAD}- {'1.' * 1_000}1:EXE",
+        "fences without an end": "# A\n" + much("```python\n"),
+        "agents": "".join(f"# A{index}\n## public: P\n### Steps\n- QUE A{index}.Q()\n" for index in range(size // 45)),
+        "blank lines": much("\n"),
+        "quotes": much("> "),
+        "lists": much("- "),
+        "brackets": QUE + much("["),
+        "stars": QUE + much("*a "),
+        "back-ticks": QUE + much("`a"),
+        "links": "# A\n" + much("[a]: b\n"),
+        "comments without an end": "# A\n<!--" + much("x\n"),
+        "a heading": "# A\n## " + much("P("),
+        "blanks in a heading": f"# A\n## a{much(' ')}(",
+        "blanks before a name": f"# A\n## public{much(' ')}x(",
+        "blanks in a type": f"# A\n## P($a:a{much(' ')}x()\n",
+        "parameters": "# A\n## P(" + ",".join(f"$a{index}" for index in range(size // 60)) + ")\n### Steps\n- RET",
+        "front matter without an end": "---\n" + much("x\n"),
+        "NUL": much("\0"),
+        "other ends of lines": HEAD.replace("\n", "\r") + "- EXE\r\n- RET\u2028- EXE\x85- EXE",
+        "half a character": HEAD + "- RET \ud800",
+        "a mark of byte order in the middle": HEAD + "\ufeff- RET",
+        "UTF-16": (HEAD + "- RET").encode("utf-16").decode("latin-1"),
+    }
 
 
-HOSTILE = {
-    "calls in calls": QUE + much("P("),
-    "calls in calls with values": QUE + much("P(1,"),
-    "long calls, 52 deep": QUE + ("P(" + "1," * 950) * 52,
-    "lists in calls": QUE + much("P(["),
-    "texts without an end": QUE + much("P('"),
-    "calls side by side": QUE + much("P(1) "),
-    "variables": QUE + "".join(f"$x{index} " for index in range(SIZE // 8)),
-    "a variable": QUE + "$" + much("x"),
-    "blanks": QUE + "$x" + much(" ") + "y",
-    "paragraphs": "# A\n## P\n" + much("x\n\n"),
-    "steps": HEAD + much("- EXE\n"),
-    "a number of a thousand parts": f"{HEAD}- {'1.' * 1_000}1:EXE",
-    "fences without an end": "# A\n" + much("```python\n"),
-    "agents": "".join(f"# A{index}\n## public: P\n### Steps\n- QUE A{index}.Q()\n" for index in range(SIZE // 45)),
-    "blank lines": much("\n"),
-    "quotes": much("> "),
-    "lists": much("- "),
-    "brackets": QUE + much("["),
-    "stars": QUE + much("*a "),
-    "back-ticks": QUE + much("`a"),
-    "links": "# A\n" + much("[a]: b\n"),
-    "comments without an end": "# A\n<!--" + much("x\n"),
-    "a heading": "# A\n## " + much("P("),
-    "blanks in a heading": f"# A\n## a{much(' ')}(",
-    "blanks before a name": f"# A\n## public{much(' ')}x(",
-    "blanks in a type": f"# A\n## P($a:a{much(' ')}x()\n",
-    "parameters": "# A\n## P(" + ",".join(f"$a{index}" for index in range(SIZE // 60)) + ")\n### Steps\n- RET",
-    "front matter without an end": "---\n" + much("x\n"),
-    "NUL": much("\0"),
-    "other ends of lines": HEAD.replace("\n", "\r") + "- EXE\r\n- RET\u2028- EXE\x85- EXE",
-    "half a character": HEAD + "- RET \ud800",
-    "a mark of byte order in the middle": HEAD + "\ufeff- RET",
-    "UTF-16": (HEAD + "- RET").encode("utf-16").decode("latin-1"),
-}
+HOSTILE = sources(SIZE)
+SCALED = {size: sources(size) for size in (SMALLER // TIMES, SMALLER, SIZE)}
+
+
+def linted_and_outlined(name: str, size: int) -> tuple[tuple[Finding, ...], Halted | None]:
+    """What lint finds, and the fault that the outline ends with."""
+    text = SCALED[size][name]
+    found: tuple[Finding, ...] = read_with(LANGUAGE.lint("main.pb", text), lambda _: Source(""))
+    try:
+        read_with(LANGUAGE.outline(launch(text)), lambda _: Source(""))
+    except Halted as fault:
+        return found, fault
+    except UsageError:
+        assert name == "parameters"  # inputs that are missing
+    return found, None
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_source_is_linted_and_outlined_or_refused_with_its_line(name: str) -> None:
     text = HOSTILE[name]
-    began = time.process_time()
-    found: tuple[Finding, ...] = read_with(LANGUAGE.lint("main.pb", text), lambda _: Source(""))
-    halted = None
-    try:
-        read_with(LANGUAGE.outline(launch(text)), lambda _: Source(""))
-    except Halted as fault:
-        halted = fault
-    except UsageError:
-        assert name == "parameters"  # inputs that are missing
-    assert time.process_time() - began < MOST_SECONDS
+    found, halted = linted_and_outlined(name, SIZE)
+    assert stays_linear(lambda size: linted_and_outlined(name, size), SMALLER)
     assert all(0 < each.line <= len(text) + 1 and len(each.message) < 2_000 for each in found)
     errors = [each for each in found if each.severity == "error"]
     if halted is not None:
@@ -126,6 +134,5 @@ def test_a_call_that_stands_in_a_text_is_none_and_one_in_an_argument_is() -> Non
     "begins", ["`$x", "`$x:a", "`P", "Step[", "`Step[P", "`Var[$a", "`Var[$a:b", "`Return[", "`yld"]
 )
 def test_blanks_in_a_reply_take_time_by_their_number_alone(begins: str) -> None:
-    began = time.process_time()
     assert read_reply(f"{begins}{' ' * SIZE}x").items
-    assert time.process_time() - began < MOST_SECONDS
+    assert stays_linear(lambda size: read_reply(f"{begins}{' ' * size}x"), SIZE)

@@ -135,7 +135,7 @@ def test_a_tool_of_the_persons_own_is_known(tmp_path: Path) -> None:
 
 def lint(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "stackmem", "lint", *words]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, check=False)
 
 
 def test_the_command_lints_folders_and_says_it_for_machines(place: Path) -> None:

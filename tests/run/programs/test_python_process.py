@@ -62,13 +62,11 @@ def test_a_process_that_is_gone_is_started_again_with_its_answers(workspace: Wor
 
 def test_only_its_own_time_counts(workspace: Workspace):
     calls = PythonCalls()
-    body = "a = Ask(); time.sleep(60); return a"
+    body = "a = Ask(); time.sleep(10000); return a"
     assert "call" in calls.use(given(body), 1.0, workspace, str).value
     time.sleep(1.2)
-    began = time.monotonic()
     ended = calls.use(given(body, ({"value": 1},)), 1.0, workspace, str)
     assert (ended.failed, ended.detail) == ("timeout", "timed out after 1 s; everything it started was killed")
-    assert time.monotonic() - began < 10
     assert os.listdir(workspace.root) == []
 
 

@@ -282,7 +282,7 @@ def test_an_archive_of_a_programs_run_has_its_sources_and_can_be_replayed(desk: 
 
 
 def test_own_tools_that_may_run_beside_others_do_and_their_answers_keep_the_order(desk: Desk) -> None:
-    met = threading.Barrier(2, timeout=20)
+    met = threading.Barrier(2, timeout=100)
 
     @tool(parallel=True)
     def meet(name: str) -> str:
