@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -35,6 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith(CALLERS_OWN) and name not in FOR_TESTS:
             del os.environ[name]
+    # Else each of the hundreds of processes that the tests start would compile the package anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     for role in ("AUTHOR", "COMMITTER"):
         os.environ |= {f"GIT_{role}_NAME": "Test", f"GIT_{role}_EMAIL": "test@localhost"}
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as `make test &` of a script has it, and its children too

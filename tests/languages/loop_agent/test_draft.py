@@ -101,8 +101,8 @@ def test_forty_thousand_changes_by_position_take_time_that_grows_with_their_numb
 
     def change(size):
         items = {"items": payload["items"][:size]}
-        changed(items, {"updateElements": {"items": marks[:size]}})
-        changed(items, {"removeElements": {"items": [DELETE] * size}})
+        apply_change(items, {"updateElements": {"items": marks[:size]}})
+        apply_change(items, {"removeElements": {"items": [DELETE] * size}})
 
     assert stays_linear(change, LONG), "one by one, each would copy the list"
 
