@@ -13,7 +13,7 @@ HEAVY = {
     "anthropic", "openai", "pydantic", "tiktoken", "jinja2", "rich", "msgspec", "ruamel", "pytest", "numpy",
     "scipy", "distributed", "dask", "inspect_ai", "mcp", "sqlite3", "asyncio", "multiprocessing",
 }  # fmt: skip
-# `stackmem --help` promises 150 ms where a bare interpreter starts in 11 to 15; on a busy machine it is 10 to 12 starts.
+# 150 ms where a bare interpreter starts in 11 to 15; on a busy machine the ratio is 10 to 12.
 HELP_IN_BARE_STARTS = 16
 
 

@@ -1,0 +1,89 @@
+"""Nothing is split where a reader would not look for a second thing, and no class name stands for two things."""
+
+from functools import cache
+
+from scripts import structure
+
+MOST_SMALL, MOST_DOUBLED = 15, 38
+# A place that lists alternatives: each has a file of its own, however small, and only the list imports it.
+LISTS = {
+    "stackmem.memory": "one memory strategy a file",
+    "stackmem.worlds.make": "one family of worlds a file",
+    "stackmem.workspace.isolation.levels": "one isolation level a file",
+    "stackmem.languages": "one language a folder",
+}
+# A module under 60 lines that one other imports, and why it is none of that one.
+SMALL = {
+    "stackmem.history.sharing": "git's configuration is the history's matter, and the run only asks for it",
+    "stackmem.report.comparison.markdown": "a format beside the page and the table",
+    "stackmem.run.doctor": "looks at the machine; the command only prints",
+    "stackmem.run.programs.compile": "makes a model's call; the command only prints",
+    "stackmem.run.programs.world": "what a program may touch, which the beginning only hands over",
+}
+LANGUAGES = "several languages name the same idea"
+PRIVATE = "each is private to its file"
+OTHER = "two things of one name, to be parted"
+DOUBLED = {
+    "Agent": LANGUAGES,
+    "Answer": OTHER,
+    "Call": LANGUAGES,
+    "Changes": OTHER,
+    "Comparison": OTHER,
+    "Entry": OTHER,
+    "Expand": OTHER,
+    "Fault": LANGUAGES,
+    "FileChange": OTHER,
+    "Fold": OTHER,
+    "FrameRow": OTHER,
+    "Imported": OTHER,
+    "Interpreter": LANGUAGES,
+    "Known": OTHER,
+    "Language": OTHER,
+    "Model": OTHER,
+    "Outcome": OTHER,
+    "Parting": OTHER,
+    "Parts": OTHER,
+    "Place": OTHER,
+    "Refused": OTHER,
+    "Request": OTHER,
+    "Row": OTHER,
+    "Said": OTHER,
+    "Scope": LANGUAGES,
+    "Source": OTHER,
+    "Step": OTHER,
+    "Trial": OTHER,
+    "While": LANGUAGES,
+    "Workspace": OTHER,
+    "_Book": PRIVATE,
+    "_Call": PRIVATE,
+    "_Conversation": PRIVATE,
+    "_Message": PRIVATE,
+    "_Reader": PRIVATE,
+    "_Task": PRIVATE,
+    "_Trajectory": PRIVATE,
+    "_Usage": PRIVATE,
+}
+
+
+@cache
+def small_single_importers() -> dict[str, str]:
+    """Modules under 60 lines to the one that imports them, without those of the lists."""
+    importers = structure.importers()
+    single = {name: next(iter(importers[name])) for name in structure.small_single_importers()}
+    return {name: importer for name, importer in single.items() if importer not in LISTS}
+
+
+def test_a_small_module_that_one_other_imports_has_a_reason():
+    assert {name: by for name, by in small_single_importers().items() if name not in SMALL} == {}
+
+
+def test_no_reason_stands_for_a_module_that_needs_none():
+    assert [name for name in SMALL if name not in small_single_importers()] == []
+    assert len(SMALL) <= MOST_SMALL
+
+
+def test_a_class_name_that_stands_twice_has_a_reason():
+    doubled = structure.doubled_classes()
+    assert {name: places for name, places in doubled.items() if name not in DOUBLED} == {}
+    assert [name for name in DOUBLED if name not in doubled] == []
+    assert len(DOUBLED) <= MOST_DOUBLED
