@@ -202,6 +202,30 @@ class ChunkAnswer(Struct, frozen=True):
     failed: str = ""
 
 
+class ReadSpending(Struct, frozen=True):
+    """Look at what the run has used so far; answered by ``Spending``. Nobody is told of it: it changes nothing.
+
+    Attributes:
+        seconds: The clock is looked at, too, which is a fact of its own.
+
+    """
+
+    seconds: bool = False
+
+
+class Spending(Struct, frozen=True):
+    """What the run has used.
+
+    Attributes:
+        usd: For all that has a price; None as long as nothing has one.
+        seconds: Up to the last look at the clock.
+
+    """
+
+    usd: float | None
+    seconds: float
+
+
 class Group(Struct, frozen=True):
     """Several operations at once; sent a tuple of their answers, in the order asked.
 
@@ -217,7 +241,8 @@ class Group(Struct, frozen=True):
 
 Single = InvokeTool | Complete | RunFrame | LoadSource
 Operation = (
-    Single | EnterFrame | LeaveFrame | Say | AskUser | Wait | KeepChunk | ReadChunk | DropChunk | ListChunks | Group
+    Single | EnterFrame | LeaveFrame | Say | AskUser | Wait | KeepChunk | ReadChunk | DropChunk | ListChunks
+    | ReadSpending | Group
 )  # fmt: skip
 Answer = Any
 """Depends on the operation; each one's docstring names it. Use ``answer: ToolAnswer = yield InvokeTool(...)``."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
-from stackmem.core import limits, machine
+from stackmem.core import machine
 from stackmem.core.budgets import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
 from stackmem.core.facts import (
     ClockRead,
@@ -25,8 +25,7 @@ from stackmem.core.facts import (
     RunEnded,
     RunForked,
     RunResumed,
-)
-from stackmem.core.frames import so_far
+)  # fmt: skip
 from stackmem.core.program_facts import (
     ChunkDropped,
     ChunkKept,
@@ -35,25 +34,23 @@ from stackmem.core.program_facts import (
     ProgramReturned,
     ProgramStarted,
     Said,
-    ToolAnswered,
     UserAnswered,
     Waited,
-)
-from stackmem.core.requests import AskModel, AskUser, Effect, InvokeTool, LoadSource, Parallel, ReadClock, Wait
+)  # fmt: skip
+from stackmem.core.requests import AskUser, Effect, InvokeTool, LoadSource, ReadClock, Wait
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import clip_chars, mark_cut, whole
+from stackmem.errors import ProgramError, UsageError
 
-from . import chunks
-from .frame.task_text import long_inputs, schema_text, task_text
 from .frame.values import as_text, digest_of, kind_and_size
-from .interpreter import Ended, Interpreter
+from .language import Happening
 from .operations import (
+    Answer,
     ChunkAnswer,
     Complete,
     DropChunk,
     EnterFrame,
-    FrameAnswer,
     Group,
     Halted,
     KeepChunk,
@@ -62,16 +59,25 @@ from .operations import (
     Operation,
     Program,
     ReadChunk,
+    ReadSpending,
     RunFrame,
     Say,
     Single,
     Value,
-)
-from .questions import Question, ReadSpending, asked_model, frame_answer, given_up, spending, take
+)  # fmt: skip
+from .settle import Round, bounded, chunk_name, settle_chunk, spending
+
+Tell = Callable[[tuple[Happening, ...], State], object]
+"""Told of what happened since it was told last, and of the state that it made."""
 
 
 class ProgramDecider:
-    """One program under way, and where it stands beside the machine."""
+    """One program under way, and where it stands beside the machine.
+
+    Attributes:
+        said: What it told its person since somebody listens.
+
+    """
 
     def __init__(
         self,
@@ -80,7 +86,6 @@ class ProgramDecider:
         strategy: MemoryStrategy,
         open_strategy: Callable[[str], MemoryStrategy],
         text_of: Callable[[str], str],
-        tell: Callable[[object], object] = id,
         *,
         keep: bool = True,
     ) -> None:
@@ -90,24 +95,20 @@ class ProgramDecider:
             begun: The fact that it begins with, once the run has started.
             make: The program from its beginning; called again where a halted run is resumed.
             text_of: The text of a source, by its digest.
-            tell: Told of every happening, see ``language.Happening``.
             keep: Whether answers are kept, so that a halted program can be taken up again.
 
         """
         self._begun = begun
         self._strategy, self._open_strategy = strategy, open_strategy
-        self._text_of, self._tell, self._keep = text_of, tell, keep
-        self._questions: list[Question] = []
-        self._due: set[int | None] = set()  # branches of the round under way that are not answered yet
-        self._midway = False  # some of them are
-        self._group = False
-        self._frame = ""
-        self._written = 0
+        self._text_of, self._keep = text_of, keep
+        self._round: Round | None = None
         self._clock_read = False  # since the program asked for it
-        self._interpreter = Interpreter(make, tell, keep=keep)
+        self._tell: Tell | None = None
+        self.said: list[str] = []
+        self._interpreter = _Interpreter(make, keep=keep)
 
     @property
-    def asked(self) -> Operation | ReadSpending | Note | Ended:
+    def asked(self) -> Operation | Note | Ended:
         """What the interpreter waits for, or how it ended."""
         return self._interpreter.asked
 
@@ -116,20 +117,37 @@ class ProgramDecider:
         """What the program returned; None before, and where it halted."""
         return self.asked.value if isinstance(self.asked, Ended) else None
 
+    def listen(self, tell: Tell) -> None:
+        """Tell from here on what happens, as the program goes on live: all of it once the next thing is decided.
+
+        A halt is not taken back any more: only a recorded one is, and no more of those come.
+        """
+        self._tell, self._keep = tell, False
+        self._interpreter.listen()
+
     def decide(self, state: State) -> Event | Effect | None:
         """What happens next: a fact that follows, something to ask of the world, or None when the run is over."""
+        upcoming = self._next(state)
+        if self._tell is not None:
+            happened, self._interpreter.happened = tuple(self._interpreter.happened), []
+            self._tell(happened, state)
+        return upcoming
+
+    def _next(self, state: State) -> Event | Effect | None:
         if state.program is None and state.stack and state.end is None:
             return self._begun
-        if state.end is not None or not state.stack or state.running.program != "steps":
+        if state.end is not None or not state.stack or state.stack[-1].program != "steps":
             return machine.advance(state, self._strategy)
         aligned = self._aligned(state)
-        if aligned is not None:
-            return aligned
-        while True:
-            asked = self.asked
+        while aligned is None:
+            asked = self._interpreter.asked
             match asked:
+                case InvokeTool() | Complete() | LoadSource() | RunFrame() | Group():
+                    upcoming = self._ask(asked, state)
+                    if upcoming is not None:
+                        return upcoming
                 case KeepChunk() | ReadChunk() | DropChunk() | ListChunks():
-                    settled = chunks.settle(asked, state, self._interpreter.called)
+                    settled = settle_chunk(asked, state, self._interpreter.called)
                     if isinstance(settled, ChunkKept | ChunkDropped):
                         return settled
                     self._interpreter.answer(settled)
@@ -140,12 +158,22 @@ class ProgramDecider:
                 case ReadSpending():
                     self._clock_read = False
                     self._interpreter.answer(spending(state))
-                case Group() | InvokeTool() | Complete() | RunFrame() | LoadSource():
-                    found = self._questioned(state)
-                    if found is not None:
-                        return found
                 case _:
                     return self._follows(asked, state)
+        return aligned
+
+    def _ask(self, asked: Single | Group, state: State) -> Event | Effect | None:
+        """What is still to be asked; None once the program was sent all answers, or was refused."""
+        self._round = self._round or Round(asked, self._text_of)
+        if self._round.next_frame() and state.running.depth >= PROGRAM_DEPTH:
+            self._round = None
+            self._interpreter.refuse(_too_deep())
+            return None
+        upcoming = self._round.decide(state)
+        if upcoming is None:
+            answer, self._round = self._round.answer, None
+            self._interpreter.answer(answer, outside=True)
+        return upcoming
 
     def _follows(self, asked: Operation | Note | Ended, state: State) -> Event | Effect | None:
         match asked:
@@ -158,129 +186,38 @@ class ProgramDecider:
                     state.running.id, clip_chars(whole(asked.result), PROGRAM_RESULT_CHARS) or "(nothing)"
                 )
             case AskUser() | Wait():
-                return self._bounded(state, asked)
+                return bounded(state, asked)
             case Ended():
                 return _ended(asked, state)
             case _:
-                assert isinstance(asked, Note)  # noqa: S101 - all effects are matched above or in upcoming
+                assert isinstance(asked, Note)  # noqa: S101 - all operations are matched above or in _next
                 return asked
 
     def _aligned(self, state: State) -> Event | None:
         """What brings the stack to the frames that the program has open: after a halt they may differ."""
         have, want = len(state.stack) - 1, len(self._interpreter.frames)
-        if isinstance(self.asked, Ended):
+        if have == want or isinstance(self._interpreter.asked, Ended):
             return None
         if have > want:
             return FramePopped(state.running.id, "(left by a halt)", forced="halted")
-        return _entered(self._interpreter.frames[have], state) if have < want else None
-
-    def _questioned(self, state: State) -> Event | Effect | None:
-        """What is still to be asked; None once all answers were there and the program was sent them."""
-        if not self._questions:
-            self._question(state)
-        waiting = [question for question in self._questions if not question.done]
-        for question in () if self._due else waiting:  # a round is judged when all of it has come
-            over = given_up(question, state)
-            if over is not None:
-                return over
-        effect = self._effect([question for question in waiting if not isinstance(question.effect, RunFrame)], state)
-        if effect is not None:
-            return self._bounded(state, effect)
-        if waiting:
-            return self._pushed(waiting[0], state)
-        found = tuple(question.answer for question in self._questions)
-        self._questions = []
-        self._interpreter.answer(found if self._group else found[0], outside=True)
-        return None
-
-    def _question(self, state: State) -> None:
-        asked = self.asked
-        self._group = isinstance(asked, Group)
-        if isinstance(asked, Group):
-            self._questions = [Question(effect, branch) for branch, effect in enumerate(asked.operations)]
-        elif isinstance(asked, Single):
-            self._questions = [Question(asked)]
-
-    def _effect(self, waiting: list[Question], state: State) -> Effect | None:
-        """What can be asked now: no more completions than steps are left; what is due comes before anything new."""
-        left = None if state.limits.steps is None else state.limits.steps - state.step
-        asked: list[tuple[int | None, AskModel | InvokeTool | LoadSource]] = []
-        rank = 0
-        for question in waiting:
-            operation = question.effect
-            if self._midway and question.branch not in self._due:
-                continue
-            if isinstance(operation, Complete):
-                if left is None or rank < max(1, left):
-                    asked.append((question.branch, asked_model(question, operation, state, rank)))
-                rank += 1
-            elif not isinstance(operation, RunFrame):
-                asked.append((question.branch, operation))
-        self._due = self._due or {branch for branch, _ in asked}
-        if not isinstance(self.asked, Group):
-            return asked[0][1] if asked else None
-        branches = tuple((branch or 0, effect) for branch, effect in asked)
-        return Parallel(branches, max(1, self.asked.most)) if branches else None
-
-    def _bounded(self, state: State, effect: Effect) -> Event | Effect | None:
-        """What is asked, unless a limit of the run is spent or must be looked at first."""
-        if self._midway and self._due:
-            return effect  # it was begun within the limits, and is asked as a whole
-        if limits.needs_clock(state) and not state.clock_fresh:
-            return ReadClock()
-        asked = [each for _, each in effect.branches] if isinstance(effect, Parallel) else [effect]
-        requests = [each for each in asked if isinstance(each, AskModel)]
-        waits = [each.seconds for each in asked if isinstance(each, Wait)]
-        spent = limits.ending(state, max((*waits, *(request.wait_seconds for request in requests)), default=0.0))
-        if spent is not None and (requests or spent == "limit:seconds"):
-            return RunEnded(spent, so_far(state))
-        return effect
-
-    def _pushed(self, question: Question, state: State) -> Event | Effect | None:
-        """The frame of the work that is handed to the agent; its long inputs are written first."""
-        effect = question.effect
-        assert isinstance(effect, RunFrame)  # noqa: S101 - its caller looked
-        if state.running.depth >= PROGRAM_DEPTH:
-            self._questions = []
-            self._interpreter.refuse(_too_deep())
-            return self.decide(state)
-        frame = f"frame-{state.pushes + 1}"
-        files = long_inputs(effect, frame)
-        if self._written < len(files):
-            return self._bounded(state, files[self._written])
-        budgets = state.begun.budgets
-        return FramePushed(
-            frame=frame,
-            name=mark_cut(whole(effect.name), budgets.name_chars) or "work",
-            intent=mark_cut(" ".join(whole(effect.task).split()), budgets.intent_chars),
-            return_spec=mark_cut(" ".join(whole(effect.returns).split()), budgets.return_chars),
-            constraint=limits.left(state),
-            context="",
-            program=ProgramFrame(
-                "work", whole(task_text(effect, frame)), schema_text(effect.schema), whole(effect.model) or UNSET
-            ),
-        )
-
-    def listen(self, tell: Callable[[object], object]) -> None:
-        """Tell another one from here on, as the program goes on live; a halt is not taken back any more."""
-        self._tell, self._keep = tell, False
-        self._interpreter.listen(tell)
+        return _entered(self._interpreter.frames[have], state)
 
     def note(self, event: Event, after: State) -> None:
         """Take note of a fact and of the state that it makes; the program goes on where it answers it."""
-        self._tell(event)
+        if self._tell is not None:
+            self._interpreter.happened.append(event)
+            self.said += [event.text] if isinstance(event, Said) else []
+        working = self._round.working if self._round is not None else ""
         match event:
             case RunForked() | RunResumed():
                 if isinstance(event, RunForked):
                     self._strategy = self._open_strategy(event.start.strategy)
-                self._taken_up()
-            case FramePushed() if event.program is not UNSET and event.program.kind == "work":
-                self._frame = event.frame
-            case FramePopped() if self._frame and event.frame == self._frame:
-                self._frame, self._written = "", 0
-                for question in [each for each in self._questions if not each.done][:1]:
-                    question.settle(frame_answer(question.effect, after.popped[-1]))
-            case _ if self._frame:
+                self._reopen()
+            case FramePushed() if self._round and event.program is not UNSET and event.program.kind == "work":
+                self._round.working = event.frame
+            case FramePopped() if self._round and event.frame == working:
+                self._round.note_popped(after.popped[-1])
+            case _ if working:
                 pass
             case FramePushed():
                 if isinstance(self.asked, EnterFrame) and len(after.stack) - 2 == len(self._interpreter.frames):
@@ -288,52 +225,36 @@ class ProgramDecider:
             case FramePopped():
                 if isinstance(self.asked, LeaveFrame) and len(after.stack) == len(self._interpreter.frames):
                     self._interpreter.answer(None)
-            case _ if self._questions:
-                self._answered(event)
+            case _ if self._round:
+                self._round.note(event)
             case _:
-                self._noted(event)
+                self._note_answer(event)
 
-    def _answered(self, event: Event) -> None:
-        waiting = [question for question in self._questions if not question.done]
-        for question in waiting:
-            if question.answered_by(event):
-                self._due.discard(question.branch)
-                self._midway = bool(self._due)
-                take(question, event, self._text_of)
-                return
-        if isinstance(event, ToolAnswered) and waiting:  # a long input of a frame was written, or could not be
-            self._written += 1
-            if event.failed:
-                self._written = 0
-                waiting[0].settle(FrameAnswer("", failed="inputs", detail=event.detail))
-
-    def _noted(self, event: Event) -> None:
+    def _note_answer(self, event: Event) -> None:
         asked = self.asked
-        match asked:
-            case KeepChunk() if isinstance(event, ChunkKept):
+        match asked, event:
+            case (KeepChunk(), ChunkKept()) | (DropChunk(), ChunkDropped()):
                 self._interpreter.answer(ChunkAnswer())
-            case DropChunk() if isinstance(event, ChunkDropped):
-                self._interpreter.answer(ChunkAnswer())
-            case AskUser() if isinstance(event, UserAnswered):
-                self._interpreter.answer(event.text, outside=True)
-            case Wait() if isinstance(event, Waited):
+            case AskUser(), UserAnswered(text):
+                self._interpreter.answer(text, outside=True)
+            case Wait(), Waited():
                 self._interpreter.answer(None, outside=True)
-            case Say() if isinstance(event, Said):
+            case Say(), Said():
                 self._interpreter.answer(None)
-            case ReadSpending() if isinstance(event, ClockRead):
+            case ReadSpending(), ClockRead():
                 self._clock_read = True
             case _ if type(event) is type(asked):
                 self._interpreter.go_on()
             case _:
                 pass
 
-    def _taken_up(self) -> None:
+    def _reopen(self) -> None:
         """Forget what led to the end; a program that halted goes back to the last thing that it asked the world."""
-        self._due, self._midway, self._clock_read = set(), False, False
-        for question in self._questions:
-            question.failures = ()
+        self._clock_read = False
+        if self._round is not None:
+            self._round.reopen()
         if self._keep and isinstance(self.asked, Ended) and self.asked.fault is not None:
-            self._questions = []
+            self._round = None
             self._interpreter.back_to_question()
 
 
@@ -365,3 +286,113 @@ def _ended(ended: Ended, state: State) -> Event:
     if program is None or program.returned is None:
         return ProgramReturned(*kind_and_size(ended.value), digest_of(ended.value))
     return FramePopped(state.running.id, clip_chars(whole(as_text(ended.value)), most) or "(nothing)")
+
+
+class Ended(Struct, frozen=True):
+    """The interpreter is through: with a value, or with a fault."""
+
+    value: Value = None
+    fault: Halted | None = None
+
+
+class _Interpreter:
+    """The generator, run from answer to answer, and back to its last question after a halt.
+
+    Attributes:
+        asked: What it waits for, or how it ended.
+        frames: Those that it has open, outermost first.
+        called: Name of a chunk to what the program called it.
+        happened: Every operation, and every answer from outside, where somebody listens.
+
+    """
+
+    def __init__(self, make: Callable[[], Program], *, keep: bool) -> None:
+        """Run the program to its first operation; see ``ProgramDecider``."""
+        self._make, self._keep = make, keep
+        self._listens = False
+        self.happened: list[Happening] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._kept: list[tuple[bool, Answer]] = []
+        self.frames: list[EnterFrame] = []
+        self.called: dict[str, str] = {}
+        self.asked: Operation | Note | Ended = Ended()
+        self._under_way = False
+        self._program = self._make()
+        self.go_on()
+
+    def listen(self) -> None:
+        """Note what happens from here on, beginning with what is being waited for; what was kept is let go."""
+        self._listens = True
+        self._keep, self._kept = False, []
+        self._note_operation()
+
+    def _note_operation(self) -> None:
+        if self._listens and not isinstance(self.asked, ReadSpending | Note | Ended):
+            self.happened.append(self.asked)
+
+    def go_on(self) -> None:
+        """Run on from a note, to the next operation or note, or to the end."""
+        self._step(lambda: self._program.send(None))
+
+    def answer(self, answer: Answer, *, outside: bool = False) -> None:
+        """Answer the operation that the program waits for."""
+        asked = self.asked
+        self._under_way = True
+        if self._keep:
+            self._kept.append((outside, answer))
+        if outside and self._listens:
+            self.happened.append(answer)
+        match asked:
+            case EnterFrame():
+                self.frames.append(asked)
+            case LeaveFrame():
+                self.frames = self.frames[:-1]
+            case KeepChunk():
+                self.called.setdefault(chunk_name(asked.name), asked.name)
+            case _:
+                pass
+        self._step(lambda: self._program.send(answer))
+
+    def refuse(self, error: Halted) -> None:
+        """Raise ``error`` where the program waits."""
+        if self._keep:
+            self._kept.append((False, error))
+        self._step(lambda: self._program.throw(error))
+
+    def back_to_question(self) -> None:
+        """After a fault: stand again where the program last asked something of the world."""
+        last = max((index for index, (outside, _) in enumerate(self._kept) if outside), default=-1)
+        fed = self._kept[: max(0, last)]
+        self._begin()
+        for outside, answer in fed:
+            self._skip_notes()
+            if isinstance(answer, Halted):
+                self.refuse(answer)
+            else:
+                self.answer(answer, outside=outside)
+        if last >= 0:
+            self._skip_notes()
+
+    def _skip_notes(self) -> None:
+        while isinstance(self.asked, Note):
+            self.go_on()
+
+    def _step(self, run: Callable[[], Operation | Note]) -> None:
+        try:
+            self.asked = run()
+            self._note_operation()
+        except StopIteration as stop:
+            self.asked = Ended(stop.value)
+        except Halted as halted:
+            self.asked = Ended(fault=halted)
+        except RecursionError:
+            report = "the program nests deeper than its interpreter can follow; nest less, or loop instead"
+            self.asked = Ended(fault=Halted("Limit Reached", report))
+        except ProgramError as error:
+            self.asked = Ended(fault=Halted("Program Error", str(error)))
+        except UsageError as error:
+            if not self._under_way:
+                raise
+            self.asked = Ended(fault=Halted("Invalid Input", str(error)))

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import Event
-from stackmem.core.program_facts import Said
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.history.repository import copy_repository
 from stackmem.history.sharing import share
 from stackmem.history.walk import path_bytes
-from stackmem.languages.program import ProgramDecider
+from stackmem.languages.language import Happening
+from stackmem.languages.program import ProgramDecider, Tell
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
@@ -48,19 +48,23 @@ def nobody_answers(question: str) -> str | None:
     return None
 
 
+def nobody_listens(happened: tuple[Happening, ...], state: State) -> None:
+    """Nobody is told."""
+
+
 class Person(Struct, frozen=True):
     """Who a run talks to.
 
     Attributes:
         ask: Their answer to a program's question, or None where nobody answers.
         tell: Told of everything that happens in a program, see ``languages.language.Happening``.
-        observe: Told of every fact and the state it makes.
+        observe: Told of every fact as it is recorded, and the state it makes.
         stop: Ends the process with an exit code at a second Ctrl-C.
 
     """
 
     ask: Callable[[str], str | None] = nobody_answers
-    tell: Callable[[object], object] = id
+    tell: Tell = nobody_listens
     observe: Observe | None = None
     stop: Callable[[int], object] = os._exit
 
@@ -76,7 +80,6 @@ class Opened(Struct):
         steps_with_secrets: Steps of that time whose reply holds a secret.
         missing: Dependency folders that no place holds any more; the workspace is without them.
         program: Of a program's run, what decides what happens next; else the agent's rules do.
-        said: What the program told its person.
 
     """
 
@@ -93,13 +96,6 @@ class Opened(Struct):
     steps_with_secrets: tuple[int, ...] = ()
     missing: tuple[str, ...] = ()
     program: ProgramDecider | None = None
-    said: list[str] = field(default_factory=list)
-
-    def tell(self, happening: object) -> None:
-        """Pass on what happens in a program, and keep what it says."""
-        if isinstance(happening, Said):
-            self.said.append(happening.text)
-        self.person.tell(happening)
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def resume(
             known, first = _next(beginning, opened, yes=wanted.get("yes") is not None)
         talks = stopped.program is not None and first is not None and not isinstance(first, Effect)
         if stopped.program is not None and talks:
-            stopped.program.listen(opened.tell)
+            stopped.program.listen(opened.person.tell)
             opened.program = stopped.program
         result = play(first, stopped.state, opened, known)
         return ResumeResult(

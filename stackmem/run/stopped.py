@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -79,11 +79,8 @@ class _Watch:
             yield record
 
 
-def read_stopped(run_dir: Path, scrubber: Scrubber, tell: Callable[[object], object] = id) -> Stopped:
+def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
     """Read and verify a run; its lock must be held, so that nobody writes it meanwhile.
-
-    Args:
-        tell: Told of what happens in a program, as its interpreter runs again.
 
     Raises:
         TraceError: A line is broken or lost, or the trace is no run.
@@ -92,7 +89,7 @@ def read_stopped(run_dir: Path, scrubber: Scrubber, tell: Callable[[object], obj
     """
     watch = _Watch(scrubber)
     reader = RunReader(run_dir)
-    found = verify(watch.over(iter(reader)), sources_of(run_dir), tell)
+    found = verify(watch.over(iter(reader)), sources_of(run_dir))
     rules = found.state.begun.rules
     if not found.same_rules:
         raise RulesDiffer(

@@ -18,7 +18,9 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from stackmem.core.program_facts import ProgramHalted, Said
+from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
+from stackmem.languages.language import Happening
 from stackmem.languages.operations import Halted
 from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, Stepper
 from stackmem.run.open import Person
@@ -91,12 +93,13 @@ class DebugSession:
         """Show text in the editor's console."""
         self._event("output", {"category": category, "output": text})
 
-    def happened(self, happening: object) -> None:
+    def show(self, happened: tuple[Happening, ...], state: State) -> None:
         """Told of everything in the program; what it says goes to the console."""
-        if isinstance(happening, Said):
-            self.tell(f"{happening.text}\n")
-        elif isinstance(happening, ProgramHalted):
-            self.tell(f"{happening.report}\n", "stderr")
+        for happening in happened:
+            if isinstance(happening, Said):
+                self.tell(f"{happening.text}\n")
+            elif isinstance(happening, ProgramHalted):
+                self.tell(f"{happening.report}\n", "stderr")
 
     def __call__(self, moment: DebugMoment) -> None:
         """A line is about to be executed: stand still here where the editor wants it.
@@ -327,7 +330,7 @@ def run_debugged(arguments: dict[str, Any], session: DebugSession, environ: Mapp
     flags = {flag: str(given[name]) for name, flag in FLAGS.items() if name in given}
     ready = prepare_program(asked, flags, environ, folder)
     answers = [str(each) for each in given.get("say", [])]
-    person = Person(lambda _: answers.pop(0) if answers else None, session.happened)
+    person = Person(lambda _: answers.pop(0) if answers else None, session.show)
     result = run_program(ready, environ, person)
     session.tell(f"{result.run.outcome}; run: {result.run.run_dir}\n", "console")
     return result.run.exit_code

@@ -82,7 +82,6 @@ def program_of(
     start: RunStarted,
     strategy: MemoryStrategy,
     text_of: TextOf,
-    tell: Callable[[object], object] = id,
     *,
     keep: bool = True,
 ) -> ProgramDecider:
@@ -95,7 +94,7 @@ def program_of(
     try:
         language = open_language(event.language)
         launch = launch_of(event, start, text_of(event.digest))
-        return ProgramDecider(event, lambda: language.start(launch), strategy, open_strategy, text_of, tell, keep=keep)
+        return ProgramDecider(event, lambda: language.start(launch), strategy, open_strategy, text_of, keep=keep)
     except UsageError as error:
         raise TraceError(f"the program cannot be run again ({error}); use the version that ran it") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -60,12 +60,11 @@ class Replay(Struct, frozen=True):
     program: ProgramDecider | None = None
 
 
-def verify(records: Iterable[Record], text_of: TextOf = no_sources, tell: Callable[[object], object] = id) -> Replay:
+def verify(records: Iterable[Record], text_of: TextOf = no_sources) -> Replay:
     """Fold ``records`` and check each against the rules.
 
     Args:
         text_of: The text of a program's source, by its digest.
-        tell: Told of what happens in a program, as its interpreter runs again.
 
     Raises:
         RulesDiffer: A record that the rules do not derive, named by sequence number, with both versions.
@@ -88,7 +87,7 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, tell: Callab
             strategy = _strategy(event.start)
             proven = {}
         elif isinstance(event, ProgramStarted) and program is None:
-            program = program_of(event, state.begun, strategy, text_of, tell)
+            program = program_of(event, state.begun, strategy, text_of)
         elif not isinstance(event, RunResumed):
             upcoming = program.decide(state) if program else advance(state, strategy)
             prompts += _check(state, strategy, record, proven, upcoming)

@@ -62,7 +62,7 @@ def command(
         raise UsageError("there is no standard input to read expressions from; open it, or use `stackmem run FILE`")
     if sys.stdin.isatty():
         _remember(Path.home() / ".local" / "state" / "stackmem" / "repl-history")
-    result = run_program(ready, os.environ, Person(_read, screen, screen.observe, stop_at_once))
+    result = run_program(ready, os.environ, Person(_read, screen, stop=stop_at_once))
     show_program(result, screen, as_json=False)
 
 

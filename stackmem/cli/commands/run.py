@@ -108,7 +108,7 @@ def command(
         replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=asked.interactive)
         ask_about_size(ready.prepared, as_json=json)
         screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
-        person = Person(replies, screen, screen.observe, stop_at_once)
+        person = Person(replies, screen, stop=stop_at_once)
         with debugged(ready.language.name, wanted=debug):
             result = run_program(ready, os.environ, person)
         show_program(result, screen, as_json=json)

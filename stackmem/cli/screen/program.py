@@ -15,7 +15,7 @@ from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.languages.frame.values import as_text
-from stackmem.languages.language import Announcer
+from stackmem.languages.language import Announcer, Happening
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers
 from stackmem.run.programs.run import ProgramResult
@@ -46,7 +46,14 @@ class ProgramScreen:
         self.quiet = quiet
         self.halt_shown = False
 
-    def __call__(self, happening: object) -> None:
+    def __call__(self, happened: tuple[Happening, ...], state: State) -> None:
+        """Show what happened, in its order."""
+        for happening in happened:
+            if isinstance(happening, Event):
+                self._show_step(happening, state)
+            self._show(happening)
+
+    def _show(self, happening: Happening) -> None:
         if isinstance(happening, Said):
             if not self._as_json:
                 with suppress(OSError):
@@ -59,7 +66,7 @@ class ProgramScreen:
             for text in self._announcer(happening):
                 say(self._folded(readable(text)))
 
-    def observe(self, event: Event, state: State) -> None:
+    def _show_step(self, event: Event, state: State) -> None:
         """The agent's own steps, in the frames that the program hands to it."""
         if self.quiet or isinstance(event, ProgramEvent | RunStarted):
             return
@@ -107,7 +114,7 @@ def screen_of_kept(
         return None
     screen = ProgramScreen(open_language(program.language).announcer(), quiet=quiet, full=False, as_json=as_json)
     replies = Answers([*given, *read_answers(answers, Path.cwd())], interactive=program.interactive)
-    return screen, Person(replies, screen, screen.observe, stop_at_once)
+    return screen, Person(replies, screen, stop=stop_at_once)
 
 
 def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool) -> NoReturn:

@@ -10,8 +10,7 @@ from msgspec import Struct, field
 from stackmem.core.json_schema import first_fault
 from stackmem.core.requests import Wait
 from stackmem.core.text import mark_cut
-from stackmem.languages.operations import Say
-from stackmem.languages.questions import ReadSpending, Spending
+from stackmem.languages.operations import ReadSpending, Say, Spending
 
 from .conversation import AgentConversation
 from .prompt import PromptParams

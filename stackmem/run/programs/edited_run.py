@@ -106,12 +106,11 @@ def continue_program(
         with interrupts.setting_up("run", opened.places.scratch):
             opened.program, facts = _rerun(run, again, opened)
         tell_parted(again.parted)
-        opened.program.listen(opened.tell)
-        for event in facts:
-            if isinstance(event, Said):  # what else is told again was told by the other run
-                opened.tell(event)
-        state = fold(facts)
-        return program_result(play(opened.program.decide(state), state, opened, facts), opened)
+        state, said = fold(facts), tuple(event for event in facts if isinstance(event, Said))
+        person.tell(said, state)  # what else is told again was told by the other run
+        opened.program.listen(person.tell)
+        opened.program.said += [each.text for each in said]
+        return program_result(play(opened.program.decide(state), State(), opened, facts), opened)
 
 
 def _edited_request(run: Run, file: Path) -> RunRequest:

@@ -37,8 +37,8 @@ class ProgramResult(Struct, frozen=True):
 
 
 def program_result(result: RunResult, opened: Opened) -> ProgramResult:
-    value = None if opened.program is None else opened.program.value
-    return ProgramResult(result, value, tuple(opened.said))
+    program = opened.program
+    return ProgramResult(result) if program is None else ProgramResult(result, program.value, tuple(program.said))
 
 
 def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Person) -> ProgramResult:
@@ -59,7 +59,8 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
             request = opened.request.program or ready.request
             begun = _started(request, parts.scrubber.scrub(ready.text), folder, opened)
             text_of = sources_of(run_dir)
-            opened.program = program_of(begun, parts.start, parts.strategy, text_of, opened.tell, keep=False)
+            opened.program = program_of(begun, parts.start, parts.strategy, text_of, keep=False)
+            opened.program.listen(person.tell)
         return program_result(play(parts.start, State(), opened), opened)
 
 

@@ -1,0 +1,352 @@
+"""What a program's operations come to: an answer from the state, or questions to the world and what came of them.
+
+Rule 1: a round is asked as a whole, within the limits of its beginning, and judged when all of it has come.
+Rule 2: where the provider fails, only what it failed in is asked again; a reply that does not fit its schema, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET, Struct, json
+from msgspec.structs import replace
+
+from stackmem.core import heap as heaps
+from stackmem.core import limits
+from stackmem.core.budgets import UNFIT_RESULTS
+from stackmem.core.facts import Event, FramePushed, ModelFailed, ModelReplied, ProgramFrame, RunEnded
+from stackmem.core.frames import so_far
+from stackmem.core.json_schema import first_fault, read_json
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, Text, View
+from stackmem.core.program_facts import ChunkDropped, ChunkKept, SourceLoaded, ToolAnswered
+from stackmem.core.requests import (
+    AskModel,
+    Effect,
+    InvokeTool,
+    LoadSource,
+    Parallel,
+    ReadClock,
+    Wait,
+    answers,
+    effects_of,
+)  # fmt: skip
+from stackmem.core.retries import after_failure, wait_seconds
+from stackmem.core.state import PoppedFrame, Reply, State
+from stackmem.core.text import mark_cut, whole
+from stackmem.core.tools import StoreEntry
+
+from .frame.task_text import long_inputs, schema_text, task_text
+from .operations import (
+    Answer,
+    ChunkAnswer,
+    Complete,
+    Completion,
+    DropChunk,
+    FrameAnswer,
+    Group,
+    KeepChunk,
+    ListChunks,
+    ReadChunk,
+    RunFrame,
+    Single,
+    Source,
+    Spending,
+    ToolAnswer,
+)  # fmt: skip
+
+_STRANGE = re.compile(r"[^A-Za-z0-9_./-]")
+_FAILED_STOPS = {"window": "window", "truncated": "truncated", "refused": "refused"}
+_WHY = {
+    "misfit": f"{UNFIT_RESULTS} results did not fit what is asked for",
+    "window": "the frame filled the model's window",
+    "constraint": "the frame used up what it was given",
+    "stalled": "the model made no usable call",
+}
+
+
+class Question(Struct):
+    """One operation and what is known of its answer.
+
+    Attributes:
+        kind: The effect that it is asked by; None for a frame, whose result is no fact of its own.
+        branch: Its place in its group; None where it stands alone.
+        failures: Of the provider, since its last reply.
+        added: Replies that did not fit the schema, each with its refusal.
+
+    """
+
+    operation: Single
+    kind: type[Effect] | None
+    branch: int | None = None
+    failures: tuple[ModelFailed, ...] = ()
+    added: tuple[Message, ...] = ()
+    misfits: int = 0
+    done: bool = False
+    answer: Answer = None
+
+    def settle(self, answer: Answer) -> None:
+        self.done, self.answer = True, answer
+
+
+def _question(operation: Single, branch: int | None = None) -> Question:
+    match operation:
+        case Complete():
+            return Question(operation, AskModel, branch)
+        case RunFrame():
+            return Question(operation, None, branch)
+        case _:
+            return Question(operation, type(operation), branch)
+
+
+class Round:
+    """The questions of one operation, or of one group.
+
+    Attributes:
+        working: Id of the frame in which the agent works for it; empty where none does.
+
+    """
+
+    def __init__(self, asked: Single | Group, text_of: Callable[[str], str]) -> None:
+        """Begin; ``text_of`` gives the text of a source by its digest."""
+        self._group = isinstance(asked, Group)
+        self._most = max(1, asked.most) if isinstance(asked, Group) else 1
+        operations = enumerate(asked.operations) if isinstance(asked, Group) else [(None, asked)]
+        self._questions = [_question(operation, branch) for branch, operation in operations]
+        self._text_of = text_of
+        self._due: set[int | None] = set()  # branches that were asked together and are not answered yet
+        self._midway = False  # some of them are
+        self._written = 0  # long inputs of the frame that is pushed next
+        self.working = ""
+
+    @property
+    def answer(self) -> Answer:
+        """What the program is sent once nothing is left to ask."""
+        found = tuple(question.answer for question in self._questions)
+        return found if self._group else found[0]
+
+    def decide(self, state: State) -> Event | Effect | None:
+        """What is asked next, or why that cannot be; None once all answers are there."""
+        waiting = [question for question in self._questions if not question.done]
+        for question in () if self._due else waiting:
+            if question.failures and (end := _given_up(question, state)):
+                return end
+        effect = self._effect([question for question in waiting if question.kind is not None], state)
+        if effect is not None:
+            begun = self._midway and self._due  # within the limits
+            return effect if begun else bounded(state, effect)
+        return self._pushed(waiting[0].operation, state) if waiting else None
+
+    def next_frame(self) -> bool:
+        """Whether a frame of the agent is what is left to begin."""
+        waiting = [question for question in self._questions if not question.done]
+        return bool(waiting) and all(question.kind is None for question in waiting)
+
+    def _effect(self, waiting: list[Question], state: State) -> Effect | None:
+        """What can be asked now: no more completions than steps are left; what is due comes before anything new."""
+        left = None if state.limits.steps is None else state.limits.steps - state.step
+        asked: list[tuple[int | None, AskModel | InvokeTool | LoadSource]] = []
+        rank = 0
+        for question in waiting:
+            operation = question.operation
+            if self._midway and question.branch not in self._due:
+                continue
+            if isinstance(operation, Complete):
+                if left is None or rank < max(1, left):
+                    asked.append((question.branch, _request(question, operation, state, rank)))
+                rank += 1
+            elif not isinstance(operation, RunFrame):
+                asked.append((question.branch, operation))
+        self._due = self._due or {branch for branch, _ in asked}
+        if not self._group:
+            return asked[0][1] if asked else None
+        branches = tuple((branch or 0, effect) for branch, effect in asked)
+        return Parallel(branches, self._most) if branches else None
+
+    def _pushed(self, work: Single, state: State) -> Event | Effect:
+        """The frame of the work that is handed to the agent; its long inputs are written first."""
+        assert isinstance(work, RunFrame)  # noqa: S101 - all other questions have a kind
+        frame = f"frame-{state.pushes + 1}"
+        files = long_inputs(work, frame)
+        if self._written < len(files):
+            return bounded(state, files[self._written])
+        budgets = state.begun.budgets
+        return FramePushed(
+            frame=frame,
+            name=mark_cut(whole(work.name), budgets.name_chars) or "work",
+            intent=mark_cut(" ".join(whole(work.task).split()), budgets.intent_chars),
+            return_spec=mark_cut(" ".join(whole(work.returns).split()), budgets.return_chars),
+            constraint=limits.left(state),
+            context="",
+            program=ProgramFrame(
+                "work", whole(task_text(work, frame)), schema_text(work.schema), whole(work.model) or UNSET
+            ),
+        )
+
+    def note(self, event: Event) -> None:
+        """Take note of a fact that may answer a question."""
+        waiting = [question for question in self._questions if not question.done]
+        for question in waiting:
+            if question.kind is not None and answers(question.kind, event, question.branch):
+                self._due.discard(question.branch)
+                self._midway = bool(self._due)
+                _take(question, event, self._text_of)
+                return
+        if isinstance(event, ToolAnswered) and waiting:  # a long input of a frame was written, or could not be
+            self._written += 1
+            if event.failed:
+                self._written = 0
+                waiting[0].settle(FrameAnswer("", failed="inputs", detail=event.detail))
+
+    def note_popped(self, done: PoppedFrame) -> None:
+        """Take note that the frame in which the agent worked ended."""
+        self.working, self._written = "", 0
+        for question in self._questions:
+            if not question.done:
+                question.settle(_frame_answer(question.operation, done))
+                return
+
+    def reopen(self) -> None:
+        """Forget what led to the end of the run; what was not answered is asked again."""
+        self._due, self._midway = set(), False
+        for question in self._questions:
+            question.failures = ()
+
+
+def bounded(state: State, effect: Effect) -> Event | Effect:
+    """What is asked, unless a limit of the run is spent or must be looked at first."""
+    asked = effects_of(effect)
+    requests = [each for each in asked if isinstance(each, AskModel)]
+    if not requests and state.limits.seconds is None:
+        return effect  # the other limits bound what a model is asked
+    if limits.needs_clock(state) and not state.clock_fresh:
+        return ReadClock()
+    waits = [each.seconds for each in asked if isinstance(each, Wait)]
+    spent = limits.ending(state, max((*waits, *(request.wait_seconds for request in requests)), default=0.0))
+    if spent is not None and (requests or spent == "limit:seconds"):
+        return RunEnded(spent, so_far(state))
+    return effect
+
+
+def _request(question: Question, asked: Complete, state: State, rank: int) -> AskModel:
+    """The request of a completion; ``rank`` counts the completions asked for beside it, from 0."""
+    frame = state.running
+    return AskModel(
+        view=View(asked.system, (), Log([*_messages(asked), *question.added]), asked.breakpoints),
+        step=state.step + rank + 1,
+        facts=state.facts + rank,
+        attempt=len(question.failures) + 1,
+        wait_seconds=wait_seconds(question.failures),
+        frame=asked.name or frame.name,
+        depth=frame.depth,
+        chunks=tuple(state.heap.chunks),
+        model=asked.model,
+    )
+
+
+def _messages(asked: Complete) -> tuple[Message, ...]:
+    if asked.schema is None:
+        return asked.messages
+    wanted = f"Reply with one JSON value that fits this JSON Schema, and with nothing else:\n{_text(asked.schema)}"
+    *before, last = asked.messages
+    return (*before, Message(last.role, (*last.parts, Text(wanted))))
+
+
+def _text(schema: dict[str, Any]) -> str:
+    return json.encode(schema).decode()
+
+
+def _take(question: Question, event: Event, text_of: Callable[[str], str]) -> None:
+    """Note the fact that answers the question, or a part of its answer."""
+    match event:
+        case ToolAnswered():
+            question.settle(ToolAnswer(event.value, event.failed, event.detail))
+        case SourceLoaded():
+            text = "" if event.failed else text_of(event.digest)
+            question.settle(Source(event.path, text, event.digest, event.failed))
+        case ModelFailed(kind="window"):
+            question.settle(Completion("", failed="window", detail=event.detail))
+        case ModelFailed():
+            question.failures = (*question.failures, event)
+        case ModelReplied():
+            question.failures = ()
+            _replied(question, event)
+        case _:
+            pass
+
+
+def _replied(question: Question, reply: ModelReplied) -> None:
+    asked = question.operation
+    text = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
+    failed = _FAILED_STOPS.get(reply.stop, "")
+    schema = asked.schema if isinstance(asked, Complete) else None
+    if failed or schema is None:
+        question.settle(Completion(text, None, reply.stop, failed, reply.detail, reply.usage))
+        return
+    value, fault = read_json(text)
+    fault = fault or first_fault(value, schema)
+    question.misfits += bool(fault)
+    if not fault:
+        question.settle(Completion(text, value, reply.stop, usage=reply.usage))
+    elif question.misfits >= UNFIT_RESULTS:
+        question.settle(Completion(text, None, reply.stop, "misfit", fault, reply.usage))
+    else:
+        refusal = f"That does not fit: {fault}. Reply again with the one JSON value, and with nothing else."
+        own = Message("assistant", (Text(text if text.strip() else "(an empty reply)"),))
+        question.added = (*question.added, own, Message("user", (Text(refusal),)))
+
+
+def _given_up(question: Question, state: State) -> RunEnded | None:
+    """The run's end where the provider has failed for good."""
+    followed = after_failure(replace(state, failures=question.failures))
+    return followed if isinstance(followed, RunEnded) else None
+
+
+def _frame_answer(work: Single, done: PoppedFrame) -> FrameAnswer:
+    """What a frame that ended tells the program."""
+    first = next((turn for turn in done.frame.turns if isinstance(turn, Reply)), None)
+    plan = "\n".join(part.text for part in first.parts if isinstance(part, Text)).strip() if first else ""
+    wanted = isinstance(work, RunFrame) and work.schema is not None
+    value = read_json(done.result)[0] if wanted and not done.forced else None
+    return FrameAnswer(done.result, value, done.forced, _WHY.get(done.forced, ""), plan)
+
+
+def spending(state: State) -> Spending:
+    """What the run has used; nothing is known of its cost as long as nothing has a price."""
+    known = state.begun.price is not None or state.usd > 0
+    return Spending(state.usd if known else None, state.seconds)
+
+
+def chunk_name(name: str) -> str:
+    """The name of the chunk for what a program calls ``name``."""
+    return _STRANGE.sub("_", name)
+
+
+def settle_chunk(
+    asked: KeepChunk | ReadChunk | DropChunk | ListChunks, state: State, called: dict[str, str]
+) -> ChunkKept | ChunkDropped | ChunkAnswer | tuple[tuple[str, int, str], ...]:
+    """The fact that an operation on the heap comes to, or its answer.
+
+    Args:
+        called: Name of a chunk to what the program called it.
+
+    """
+    heap = state.heap
+    if isinstance(asked, ListChunks):
+        return tuple((chunk.name, len(chunk.content), chunk.description) for chunk in heap.chunks.values())
+    name = chunk_name(asked.name)
+    if isinstance(asked, KeepChunk):
+        if called.get(name, asked.name) != asked.name:
+            return ChunkAnswer(failed=f"{asked.name[:80]!r} and {called[name][:80]!r} would be one chunk; rename one")
+        entry = StoreEntry(name, whole(asked.content), whole(asked.description), whole(asked.source))
+        found = heaps.faults(heap, (entry,), state.begun.budgets)
+        return ChunkAnswer(failed="; ".join(found)) if found else ChunkKept(*_fields(entry))
+    if name not in heap.chunks:
+        return ChunkAnswer(failed=heaps.no_chunk(heap, name))
+    return ChunkAnswer(heap.chunks[name].content) if isinstance(asked, ReadChunk) else ChunkDropped(name)
+
+
+def _fields(entry: StoreEntry) -> tuple[str, str, str, str]:
+    return entry.name, entry.content, entry.description, entry.source
