@@ -250,6 +250,8 @@ Value = Any
 """A JSON value."""
 
 Program = Generator[Operation | Note, Answer, Value]
+Routine = Generator[Any, Any, Any]
+"""A part of a program's work, for ``yield from``; what it returns stands in each docstring."""
 
 
 def prompt(text: str) -> tuple[Message, ...]:

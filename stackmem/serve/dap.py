@@ -39,7 +39,7 @@ _CAN = {
 }
 
 
-class RefusedRequest(Exception):  # noqa: N818 - an answer to the editor
+class DebugRefusal(Exception):  # noqa: N818 - an answer to the editor
     """A request that cannot be answered; the editor is told why."""
 
 
@@ -139,8 +139,8 @@ class DebugSession:
         reply = {"type": "response", "request_seq": request.get("seq"), "command": command}
         with self._lock:
             try:
-                body = self._done(command, arguments)
-            except RefusedRequest as refusal:
+                body = self._dispatch(command, arguments)
+            except DebugRefusal as refusal:
                 self._send({**reply, "success": False, "message": str(refusal)})
                 return False
             self._send({**reply, "success": True, "body": body})
@@ -151,7 +151,7 @@ class DebugSession:
             self._lock.notify_all()
         return command == "disconnect"
 
-    def _done(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _dispatch(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         now = self._now
         match command:
             case "initialize":
@@ -173,12 +173,12 @@ class DebugSession:
             case "continue" | "next" | "stepIn" | "stepOut":
                 self._go(command)
                 return {"allThreadsContinued": True} if command == "continue" else {}
-        return self._looked(command, arguments)
+        return self._inspect(command, arguments)
 
     def _launch(self, arguments: dict[str, Any]) -> dict[str, Any]:
         program = arguments.get("program")
         if not isinstance(program, str) or not program:
-            raise RefusedRequest("launch needs `program`, the path of a playbook program")
+            raise DebugRefusal("launch needs `program`, the path of a playbook program")
         self._path = program
         if arguments.get("stopOnEntry"):
             self._stepper.mode = "in"
@@ -194,18 +194,18 @@ class DebugSession:
 
     def _go(self, command: str) -> None:
         if self._now.moment is None:
-            raise RefusedRequest("the program is not stopped; set a breakpoint, or pause it")
+            raise DebugRefusal("the program is not stopped; set a breakpoint, or pause it")
         modes: dict[str, Any] = {"continue": "run", "next": "over", "stepIn": "in", "stepOut": "out"}
         self._stepper.go_on(modes[command], self._now.moment)
         self._now.going = True
 
-    def _looked(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _inspect(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """What a look into the stopped program shows."""
         moment = self._now.moment
         if command not in ("stackTrace", "scopes", "variables", "evaluate"):
-            raise RefusedRequest(f"{command[:80]} is not supported")
+            raise DebugRefusal(f"{command[:80]} is not supported")
         if moment is None:
-            raise RefusedRequest("the program is not stopped")
+            raise DebugRefusal("the program is not stopped")
         if command == "stackTrace":
             source = {"name": self._path.rpartition("/")[2], "path": self._path}
             frames = [
@@ -221,17 +221,17 @@ class DebugSession:
         if command == "variables":
             value = self._now.handles.get(arguments.get("variablesReference", 0))
             if value is None:
-                raise RefusedRequest("there is nothing behind this reference any more")
+                raise DebugRefusal("there is nothing behind this reference any more")
             top = value is variables
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            return {"variables": [self._shown(f"${name}" if top else str(name), each) for name, each in pairs]}
+            return {"variables": [self._variable(f"${name}" if top else str(name), each) for name, each in pairs]}
         name = str(arguments.get("expression", "")).strip().lstrip("$")
         if name not in variables:
-            raise RefusedRequest(f"${name[:80]} has no value")
-        found = self._shown(name, variables[name])
+            raise DebugRefusal(f"${name[:80]} has no value")
+        found = self._variable(name, variables[name])
         return {"result": found["value"], "variablesReference": found["variablesReference"]}
 
-    def _shown(self, name: str, value: Any) -> dict[str, Any]:
+    def _variable(self, name: str, value: Any) -> dict[str, Any]:
         text = json.dumps(value, ensure_ascii=False, default=str)[:_VALUE_CHARS]
         inner = self._handle(value) if isinstance(value, dict | list) and value else 0
         return {"name": name, "value": text, "type": type(value).__name__, "variablesReference": inner}

@@ -1,6 +1,7 @@
 """Commands that a model hands to its person: what they could open or send, and what is done at once.
 
-Nothing here opens, sends or refreshes anything by itself: a command is told and recorded.
+Nothing here opens, sends or refreshes anything by itself: a command is told and recorded. One that does not fit raises
+``Misfit``.
 """
 
 from __future__ import annotations
@@ -31,22 +32,12 @@ class Command(Struct, frozen=True):
 
 
 def read_actionable(value: Any) -> tuple[Command, ...]:
-    """What the person may do.
-
-    Raises:
-        Misfit: One does not fit.
-
-    """
+    """What the person may do."""
     return _read_commands(value, "actionableCommands", _ACTIONABLE)
 
 
 def read_automatic(value: Any) -> tuple[Command, ...]:
-    """What is done at once.
-
-    Raises:
-        Misfit: One does not fit.
-
-    """
+    """What is done at once."""
     return _read_commands(value, "automaticCommands", _AUTOMATIC)
 
 

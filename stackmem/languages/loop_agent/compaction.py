@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import StepEntered
 from stackmem.core.text import shortened
-from stackmem.languages.operations import Complete, Completion, prompt
+from stackmem.languages.operations import Complete, Completion, Routine, prompt
 
 from .conversation import RESULTS, AgentConversation, ConversationEntry
-from .session import AgentEnded, AgentSession, Routine
+from .session import AgentEnded, AgentSession
 from .tree import Expiry
 
 _MARK_CHARS = 60

@@ -15,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.requests import AskUser
+from stackmem.languages.operations import Routine
 
 from .reply_json import Misfit, count, json_value, member, required_member
-from .session import AgentEnded, Routine
+from .session import AgentEnded
 
 TYPES = (
     "text", "textarea", "email", "number", "currency", "date", "datetime", "time", "daterange", "slider",

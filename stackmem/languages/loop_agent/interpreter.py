@@ -13,7 +13,7 @@ from typing import Any
 from stackmem.core.program_facts import StepEntered
 from stackmem.core.requests import AskUser
 from stackmem.languages.frame.values import variable_set
-from stackmem.languages.operations import Complete, Completion, Say
+from stackmem.languages.operations import Complete, Completion, Routine, Say
 
 from . import payload as payloads
 from .compaction import recover, shorten_conversation
@@ -37,9 +37,9 @@ from .response import (
     read_response,
 )
 from .results import LoopDone, action_text
-from .session import MOST_BARE, RAN_DRY, AgentEnded, AgentSession, Finish, Routine, ShownLoop, refuse_overspent, watch
+from .session import MOST_BARE, RAN_DRY, AgentEnded, AgentSession, Finish, ShownLoop, refuse_overspent, watch
 from .sub_agents import SubAgentAnswer, agent_of, ask_agent
-from .tools import NOT_RUN, find_named, mapping_of, run_actions
+from .tools import NOT_RUN, mapping_of, run_actions
 from .tree import Expiry
 from .writes import PayloadMerge, writes_of
 
@@ -157,7 +157,7 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
         case Chat():
             return (yield from _chat(session, step, response))
         case Malformed():
-            return _malformed(session, step.fault)
+            return _count_malformed(session, step.fault)
         case Failed():
             session.tell_failure(step.fault)
             return _count_failure(session, ok=False)
@@ -186,7 +186,7 @@ def _count_failure(session: AgentSession, *, ok: bool) -> None:
         raise AgentEnded("Failed", f"{session.failed} steps failed in a row; the last: {session.fault[:500]}")
 
 
-def _malformed(session: AgentSession, fault: str) -> None:
+def _count_malformed(session: AgentSession, fault: str) -> None:
     session.malformed += 1
     if session.malformed >= RAN_DRY:
         raise AgentEnded("Malformed Response", f"{RAN_DRY} responses in a row could not be used; the last: {fault}")
@@ -269,7 +269,7 @@ def run_calls(session: AgentSession, step: Actions) -> Routine:
 
 
 def _expiry(session: AgentSession, name: str) -> Expiry | None:
-    action = find_named(name, session.agent.actions, "action")
+    action = session.agent.action(name)
     return session.agent.expires or (None if isinstance(action, str) else action.expires)
 
 
@@ -322,7 +322,7 @@ def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
     line = f"{done.completed}: {results.count} processed, {results.errors} errors; {shown}."
     session.conversation.result("loop-result", line, session.turn)
     if turns:
-        text: str = yield from results.told(done.head)
+        text: str = yield from results.text(done.head)
         session.loops.append(ShownLoop(text, turns))
     session.fault = done.completed
     return results.errors < max(results.count, 1)

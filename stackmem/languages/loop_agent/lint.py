@@ -18,7 +18,7 @@ from .prompt import SLOTS
 from .reader import load_agent, named_files
 from .reply_json import read_object
 from .response import ActionCall, Actions, Ask, ForEach, Malformed, While, read_response
-from .tools import BUILT_IN, find_named, nearest_name
+from .tools import BUILT_IN, nearest_name
 from .tree import Agent, DefinitionFault, SubAgent
 
 _EXAMPLE = re.compile(r"```json[^\n]*\n(.*?)```", re.DOTALL)
@@ -39,11 +39,11 @@ def lint(path: str, text: str) -> Reading:
                 told = f"the file {sub.file} of {sub.name} cannot be read ({source.failed})"
                 gathered.append(DefinitionFault(sub.place, "unknown-sub-agent", told))
             else:
-                gathered += _broken(sub, source.text)
+                gathered += _broken_sub_agent(sub, source.text)
     return tuple(sorted((_finding(path, each) for each in gathered), key=lambda each: (each.line, each.column)))
 
 
-def _broken(sub: SubAgent, text: str) -> Iterator[DefinitionFault]:
+def _broken_sub_agent(sub: SubAgent, text: str) -> Iterator[DefinitionFault]:
     """A fault in the file of a sub-agent, without which this agent does not run either."""
     wrong = next((fault for fault in load_agent(text)[1] if not fault.warning), None)
     if wrong is not None:
@@ -107,11 +107,11 @@ def _example(agent: Agent, text: str, place: Place) -> Iterator[DefinitionFault]
             yield DefinitionFault(place, "bad-example", f"an example in the prompt cannot be used: {step.fault}")
         case Actions():
             for call in step.calls:
-                yield from _named(agent, call, place)
+                yield from _unknown_names(agent, call, place)
         case Ask():
-            yield from _named(agent, step, place)
+            yield from _unknown_names(agent, step, place)
         case ForEach() | While():
-            yield from _named(agent, step.does, place)
+            yield from _unknown_names(agent, step.does, place)
             if isinstance(step, While) and (fault := syntax_fault(step.condition)):
                 yield DefinitionFault(place, "bad-condition", f"a condition in the prompt: {fault}")
             if isinstance(step, ForEach) and not _is_collection(step.collection):
@@ -124,12 +124,12 @@ def _is_collection(text: str) -> bool:
     return text.lower().startswith("static:") or bool(parse_path(text))
 
 
-def _named(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[DefinitionFault]:
+def _unknown_names(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[DefinitionFault]:
     if isinstance(call, ActionCall):
-        action = find_named(call.name, agent.actions, "action")
+        action = agent.action(call.name)
         if isinstance(action, str):
             yield DefinitionFault(place, "unknown-action", f"an example in the prompt: {action}")
     else:
-        sub = find_named(call.name, agent.sub_agents, "sub-agent")
+        sub = agent.sub_agent(call.name)
         if isinstance(sub, str):
             yield DefinitionFault(place, "unknown-sub-agent", f"an example in the prompt: {sub}")

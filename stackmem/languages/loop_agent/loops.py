@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import StepEntered, StepLeft
 from stackmem.languages.frame.parallel import side_by_side
+from stackmem.languages.operations import Routine
 
 from .conditions.evaluator import syntax_fault, verdict
 from .paths import MISSING, look_up, parse_path
@@ -22,9 +23,9 @@ from .references import ReferenceNames, resolve
 from .reply_json import json_value
 from .response import ActionCall, Ask, ForEach, While
 from .results import ActionOutcome, LoopDone, LoopResults
-from .session import AgentSession, Routine, pause, refuse_overspent
+from .session import AgentSession, pause, refuse_overspent
 from .sub_agents import SubAgentAnswer, ask_agent, runs_alone
-from .tools import find_named, mapping_of, run_batch
+from .tools import mapping_of, may_join, run_batch
 from .writes import PayloadMerge, Write, writes_of
 
 
@@ -49,19 +50,19 @@ class _Iterations:
     def act(self, names: ReferenceNames) -> Any:
         """What is done, with its references resolved."""
         if isinstance(self.does, ActionCall):
-            return replace(self.does, params=self._resolved(self.does.params, names))
-        message = self._resolved(self.does.message, names)
+            return replace(self.does, params=self._resolve(self.does.params, names))
+        message = self._resolve(self.does.message, names)
         return replace(
             self.does,
             message=message if isinstance(message, str) else str(message),
-            template=self._resolved(self.does.template, names),
-            context=self._resolved(self.does.context, names),
+            template=self._resolve(self.does.template, names),
+            context=self._resolve(self.does.context, names),
         )
 
-    def _resolved(self, value: Any, names: ReferenceNames) -> Any:
+    def _resolve(self, value: Any, names: ReferenceNames) -> Any:
         return resolve(value, names, self.warnings, self.merged.give)
 
-    def took(self, index: int, names: ReferenceNames, outcome: ActionOutcome, writes: tuple[Write, ...]) -> Routine:
+    def record(self, index: int, names: ReferenceNames, outcome: ActionOutcome, writes: tuple[Write, ...]) -> Routine:
         """Note an outcome, and merge what it writes."""
         if not outcome.ok and self.failed is None:
             self.failed, self.fault = index, outcome.told or outcome.code
@@ -73,7 +74,7 @@ class _Iterations:
         self.session.payload = self.merged.payload
         yield from self.results.take(outcome)
 
-    def one(self, names: ReferenceNames, index: int) -> Routine:
+    def run_one(self, names: ReferenceNames, index: int) -> Routine:
         """One iteration by itself; gives its outcome."""
         act = self.act(names)
         if isinstance(act, ActionCall):
@@ -82,10 +83,10 @@ class _Iterations:
         else:
             self.merged.give(self.session.payload)
             asked = yield from ask_agent(self.session, act, self.session.payload, f"{self.path}[{index}]")
-        yield from self.took(index, names, asked.outcome, asked.writes)
+        yield from self.record(index, names, asked.outcome, asked.writes)
         return asked.outcome
 
-    def left(self) -> Routine:
+    def note_count(self) -> Routine:
         """Note how many there were, and the first that failed."""
         yield StepLeft(self.path, "list", self.results.count)
         if self.failed is not None:
@@ -94,7 +95,7 @@ class _Iterations:
             )
             yield StepEntered(self.path, " ".join(first.split())[:300])
 
-    def done(self, kind: str, over: str, stopped: str) -> LoopDone:
+    def close(self, kind: str, over: str, stopped: str) -> LoopDone:
         warnings = tuple(dict.fromkeys([*self.warnings, *self.merged.warnings]))
         return LoopDone(kind, over, self.results, stopped, warnings)
 
@@ -131,13 +132,13 @@ def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
             named = [_names(session, loop, items[index], index, before) for index in batch]
             yield from _batch(rounds, named, start, loop, before)
         else:
-            yield from rounds.one(_names(session, loop, items[start], start, session.payload), start)
+            yield from rounds.run_one(_names(session, loop, items[start], start, session.payload), start)
         if rounds.failed is not None and not loop.continue_on_error:
             stopped = f"iteration {rounds.failed + 1} failed" if rounds.results.count < len(items) else ""
             if stopped:
                 break
-    yield from rounds.left()
-    return rounds.done("ForEach", loop.collection, stopped)
+    yield from rounds.note_count()
+    return rounds.close("ForEach", loop.collection, stopped)
 
 
 def _between(session: AgentSession, delay_ms: int) -> Routine:
@@ -147,20 +148,13 @@ def _between(session: AgentSession, delay_ms: int) -> Routine:
 
 def _batch(rounds: _Iterations, named: list[ReferenceNames], start: int, loop: ForEach, before: Any) -> Routine:
     session, acts = rounds.session, [rounds.act(names) for names in named]
-    asked: list[SubAgentAnswer]
+    asked: list[SubAgentAnswer] = []
     if isinstance(loop.does, ActionCall):
-        action = find_named(loop.does.name, session.agent.actions, "action")
-        alone = isinstance(action, str) or not action.parallel or action.max_runs is not None
-        if alone:
-            asked = []
-            for act in acts:
-                outcomes = yield from run_batch(session, (act,), 1)
-                asked.append(SubAgentAnswer(outcomes[0]))
-        else:
-            outcomes = yield from run_batch(session, tuple(acts), loop.width)
-            asked = [SubAgentAnswer(outcome) for outcome in outcomes]
+        together = may_join(session, loop.does)
+        for batch in (acts,) if together else ([act] for act in acts):
+            outcomes = yield from run_batch(session, tuple(batch), loop.width)
+            asked += map(SubAgentAnswer, outcomes)
     elif runs_alone(session, loop.does.name):
-        asked = []
         for index, act in enumerate(acts, start):
             one = yield from ask_agent(session, act, before, f"{rounds.path}[{index}]")
             asked.append(one)
@@ -171,7 +165,7 @@ def _batch(rounds: _Iterations, named: list[ReferenceNames], start: int, loop: F
         ]
         asked = yield from side_by_side(branches, loop.width)
     for index, (names, each) in enumerate(zip(named, asked, strict=True), start):
-        yield from rounds.took(index, names, each.outcome, each.writes)
+        yield from rounds.record(index, names, each.outcome, each.writes)
 
 
 def _names(session: AgentSession, loop: ForEach, item: Any, index: int, payload: Any) -> ReferenceNames:
@@ -199,7 +193,7 @@ def run_while(session: AgentSession, loop: While, path: str) -> Routine:
             break
         yield from _between(session, loop.delay_ms if index else 0)
         values = {loop.item: attempt, "index": index, "payload": session.payload, "data": session.data or {}}
-        outcome = yield from rounds.one(ReferenceNames(values, (loop.item, "index")), index)
+        outcome = yield from rounds.run_one(ReferenceNames(values, (loop.item, "index")), index)
         results += [outcome.value] if looks_back[0] else []
         errors += [outcome.told or outcome.code] if looks_back[1] and not outcome.ok else []
         if not outcome.ok and not loop.continue_on_error:
@@ -207,5 +201,5 @@ def run_while(session: AgentSession, loop: While, path: str) -> Routine:
             break
     else:
         rounds.warnings.append(f"it ran as often as it may ({loop.most}); its condition was not looked at again")
-    yield from rounds.left()
-    return rounds.done("While", loop.condition, stopped)
+    yield from rounds.note_count()
+    return rounds.close("While", loop.condition, stopped)

@@ -157,9 +157,9 @@ class Draft:
     def take(self, path: Path) -> None:
         """Take away what stands there, which something must."""
         *way, last = path
-        holder = self.value = self._copied(self.value)
+        holder = self.value = self._own_copy(self.value)
         for step in way:
-            inner = self._copied(look_up(holder, (step,)))
+            inner = self._own_copy(look_up(holder, (step,)))
             _store(holder, step, inner)
             holder = inner
         del holder[index_of(last) if isinstance(holder, list) else str(last)]
@@ -172,12 +172,12 @@ class Draft:
     def _fit(self, value: Any, step: str | int) -> Any:
         """A container of one's own in which the step can be made."""
         if isinstance(value, list) and index_of(step) is not None:
-            return self._copied(value)
+            return self._own_copy(value)
         if isinstance(step, int) and not isinstance(value, dict):
-            return self._copied([])
-        return self._copied(value if isinstance(value, dict) else {})
+            return self._own_copy([])
+        return self._own_copy(value if isinstance(value, dict) else {})
 
-    def _copied(self, value: Any) -> Any:
+    def _own_copy(self, value: Any) -> Any:
         if id(value) in self._own:
             return value
         copy = value.copy()

@@ -57,15 +57,15 @@ def apply_change(
     if not ignore_stray:
         work.adopt_stray(request, new, update, (remove, replace))
     for key, value in replace.items():
-        work.replaced((key,), value)
+        work.replace((key,), value)
         for other in (new, update, remove):
             other.pop(key, None)
     for key, value in update.items():
-        work.updated((key,), value, top=True)
+        work.update((key,), value, top=True)
     for key, value in remove.items():
-        work.taken((key,), value)
+        work.remove((key,), value)
     for key, value in new.items():
-        work.added((key,), value)
+        work.add((key,), value)
     edits = tuple(work.edits)
     return PayloadChange(work.result, edits, tuple(dict.fromkeys(work.warnings)), flags_of(edits), tuple(work.blocked))
 
@@ -119,7 +119,7 @@ class _PayloadEditor:
             target[key] = value
             self.warnings.append(f"Auto-corrected: '{key}' stood outside of the known words (moved to {word})")
 
-    def replaced(self, path: Path, value: Any) -> None:
+    def replace(self, path: Path, value: Any) -> None:
         there = look_up(self.result, path) is not MISSING
         if there and denial(self.rules, path, "add"):  # what cannot be put there again is not taken away
             self.blocked.append(denial(self.rules, path, "add"))
@@ -127,13 +127,13 @@ class _PayloadEditor:
         if there:
             self.set("delete", path, None)
         if look_up(self.result, path) is MISSING:
-            self._begun(path, _without_marks(value))
+            self._add_allowed(path, _without_marks(value))
 
-    def _begun(self, path: Path, value: Any) -> None:
+    def _add_allowed(self, path: Path, value: Any) -> None:
         """Add what is not there; of an object that may not be added as a whole, the members that may."""
         if isinstance(value, dict) and denial(self.rules, path, "add") and self._may_add_within(path, value):
             for name, member in value.items():
-                self._begun((*path, name), member)
+                self._add_allowed((*path, name), member)
         else:
             self.set("add", path, value)
 
@@ -142,23 +142,23 @@ class _PayloadEditor:
         inner = [((*path, name), member) for name, member in members]
         return any(not denial(self.rules, place, "add") or self._may_add_within(place, each) for place, each in inner)
 
-    def added(self, path: Path, value: Any) -> None:
+    def add(self, path: Path, value: Any) -> None:
         have = look_up(self.result, path)
         if have is MISSING:
-            self._begun(path, _without_marks(value))
+            self._add_allowed(path, _without_marks(value))
         elif isinstance(have, list):
             items = value if isinstance(value, list) else [value]
-            self._extended(path, items)
+            self._append(path, items)
         elif isinstance(have, dict) and isinstance(value, dict):
             for name, member in value.items():
-                self.added((*path, name), member)
+                self.add((*path, name), member)
         else:
             key = path_text(path)
             told = f"Auto-corrected: '{key}' was in newElements but already exists (treated as update)"
             self.warnings.append(told)
-            self.updated(path, value)
+            self.update(path, value)
 
-    def updated(self, path: Path, value: Any, *, top: bool = False) -> None:
+    def update(self, path: Path, value: Any, *, top: bool = False) -> None:
         have = look_up(self.result, path)
         if isinstance(value, str) and value == DELETE:
             self._delete(path, have)
@@ -167,30 +167,30 @@ class _PayloadEditor:
                 key = path_text(path)
                 told = f"Auto-corrected: '{key}' was in updateElements but does not exist (treated as addition)"
                 self.warnings.append(told)
-            self._begun(path, _without_marks(value))
+            self._add_allowed(path, _without_marks(value))
         elif value == {} and isinstance(value, dict):
             return
         elif isinstance(have, dict) and isinstance(value, dict):
             for name, member in value.items():
-                self.updated((*path, name), member)
+                self.update((*path, name), member)
         elif isinstance(have, list) and isinstance(value, list):
-            self._positional(path, value, len(have))
+            self._update_items(path, value, len(have))
         elif not _same(have, value):
             self.set("update", path, _without_marks(value))
 
-    def _positional(self, path: Path, values: list[Any], length: int) -> None:
+    def _update_items(self, path: Path, values: list[Any], length: int) -> None:
         marked, more = list[int](), list[Any]()
         for index, item in enumerate(values):
             if isinstance(item, str) and item == DELETE:
                 marked.append(index)
             elif index < length:
-                self.updated((*path, index), item)
+                self.update((*path, index), item)
             else:
                 more.append(item)
-        self._extended(path, more)
+        self._append(path, more)
         self._delete_items(path, marked)
 
-    def _extended(self, path: Path, items: list[Any]) -> None:
+    def _append(self, path: Path, items: list[Any]) -> None:
         """Append all at once: one by one, a long list would be copied as often as it has items."""
         have = look_up(self.result, path)
         kept = list(have)
@@ -205,18 +205,18 @@ class _PayloadEditor:
         if len(kept) > len(have):
             self.draft.put(path, kept)
 
-    def taken(self, path: Path, mark: Any) -> None:
+    def remove(self, path: Path, mark: Any) -> None:
         have = look_up(self.result, path)
         if isinstance(mark, str) and mark == DELETE:
             self._delete(path, have)
         elif isinstance(mark, dict) and mark and isinstance(have, dict):
             for name, member in mark.items():
-                self.taken((*path, name), member)
+                self.remove((*path, name), member)
         elif isinstance(mark, list) and isinstance(have, list):
             marked = [index for index, item in enumerate(mark) if isinstance(item, str) and item == DELETE]
             for index, item in enumerate(mark[: len(have)]):
                 if isinstance(item, dict | list):
-                    self.taken((*path, index), item)
+                    self.remove((*path, index), item)
             self._delete_items(path, marked)
         elif mark is not None and mark != {}:
             self.warnings.append(f"'{path_text(path)}' in removeElements was kept: only \"{DELETE}\" removes")

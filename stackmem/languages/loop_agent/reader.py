@@ -75,7 +75,7 @@ def _agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> Agent:
         sub_agents=subs,
         payload=shape.table("payload"),
         payload_schema=shape.table("payload_schema"),
-        allowed=_allowed(shape),
+        allowed=_allowed_rules(shape),
         prompt_params=params,
         limits=_limits(shape, faults),
         loop_result_turns=shape.count("loop_result_turns", 1, 100),
@@ -138,7 +138,7 @@ def _sub_agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> SubAgen
     )
 
 
-def _allowed(shape: MappingReader) -> tuple[Rule, ...]:
+def _allowed_rules(shape: MappingReader) -> tuple[Rule, ...]:
     found = []
     for tree in shape.items("allowed_paths"):
         if not isinstance(tree, Scalar) or not isinstance(tree.value, str):

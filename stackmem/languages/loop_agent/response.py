@@ -12,6 +12,8 @@
 | no step; a reasoning alone | ``Chat`` with the reasoning |
 | nothing of these | ``Malformed`` |
 | a step without a type | the type is the one whose member is there |
+
+The functions that read a part of a reply raise ``Misfit`` where something in it does not fit.
 """
 
 from __future__ import annotations
@@ -76,12 +78,7 @@ class While(Struct, frozen=True):
 
 
 def read_for_each(value: dict[str, Any], place: str) -> ForEach:
-    """Read one.
-
-    Raises:
-        Misfit: Something in it does not fit.
-
-    """
+    """Read one."""
     item, index = _variable(value, "itemVariable", place, "item"), _variable(value, "indexVariable", place, "index")
     if item.lower() == index.lower():
         raise Misfit(f"{place}.indexVariable must not be the item variable")
@@ -99,12 +96,7 @@ def read_for_each(value: dict[str, Any], place: str) -> ForEach:
 
 
 def read_while(value: dict[str, Any], place: str) -> While:
-    """Read one; its condition is looked at when it begins.
-
-    Raises:
-        Misfit: Something in it does not fit.
-
-    """
+    """Read one; its condition is looked at when it begins."""
     item = _variable(value, "itemVariable", place, "attempt")
     if item.lower() == "index":
         raise Misfit(f"{place}.itemVariable must not be index, which counts the iterations")
@@ -119,12 +111,7 @@ def read_while(value: dict[str, Any], place: str) -> While:
 
 
 def read_action_call(value: Any, place: str) -> ActionCall:
-    """Read one action.
-
-    Raises:
-        Misfit: Something in it does not fit.
-
-    """
+    """Read one action."""
     if not isinstance(value, dict):
         raise Misfit(f"{place} must be an object")
     mapping = value.get("outputMapping")
@@ -135,12 +122,7 @@ def read_action_call(value: Any, place: str) -> ActionCall:
 
 
 def read_ask(value: dict[str, Any], place: str) -> Ask:
-    """Read a request to a sub-agent.
-
-    Raises:
-        Misfit: Something in it does not fit.
-
-    """
+    """Read a request to a sub-agent."""
     return Ask(
         required_member(value, "name", str, place),
         required_member(value, "message", str, place),

@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from stackmem.core.requests import InvokeTool
 from stackmem.core.text import clip_chars
-from stackmem.languages.operations import ToolAnswer
+from stackmem.languages.operations import Routine, ToolAnswer
 
 from .reply_json import json_value
-from .session import Routine
 
 MOST_CHARS = 30_000
 TOLD_AFTER = 3
@@ -166,7 +165,7 @@ class LoopResults:
         self._rows.append(row)
         self._row_bytes += size
 
-    def told(self, head: str) -> Routine:
+    def text(self, head: str) -> Routine:
         """All of them in full where they are short; else what fits of a line each, errors first, and all in files."""
         if self._sections is not None and not self._stem:
             return "\n\n".join([head, *self._sections])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -10,13 +10,12 @@ from msgspec import Struct, field
 from stackmem.core.json_schema import first_fault
 from stackmem.core.requests import Wait
 from stackmem.core.text import mark_cut
-from stackmem.languages.operations import ReadSpending, Say, Spending
+from stackmem.languages.operations import ReadSpending, Routine, Say, Spending
 
 from .conversation import AgentConversation
 from .prompt import PromptParams
 from .tree import Agent, AgentAction, AgentLimits
 
-Routine = Generator[Any, Any, Any]
 MOST_DEPTH = 8
 RAN_DRY = 3
 MOST_BARE = 5

@@ -7,14 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.languages.operations import EnterFrame, LeaveFrame
+from stackmem.languages.operations import EnterFrame, LeaveFrame, Routine
 
 from .conversation import ConversationEntry
 from .prompt import RUNTIME, prompt_params
 from .response import Ask
 from .results import ActionOutcome
-from .session import MOST_DEPTH, AgentEnded, AgentSession, Finish, Routine
-from .tools import find_named
+from .session import MOST_DEPTH, AgentEnded, AgentSession, Finish
 from .tree import Agent, Mode
 from .writes import Write, writes_between
 
@@ -30,7 +29,7 @@ class SubAgentAnswer(Struct, frozen=True):
 
 def agent_of(session: AgentSession, name: str) -> tuple[str, str, Agent, Mode] | str:
     """``(name, file, agent, mode)`` of a sub-agent, or what is wrong."""
-    sub = find_named(name, session.agent.sub_agents, "sub-agent")
+    sub = session.agent.sub_agent(name)
     if isinstance(sub, str):
         return sub
     if sub.inline is not None:

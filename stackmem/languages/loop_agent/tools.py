@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Collection
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from stackmem.core.json_schema import first_fault
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import InvokeTool
-from stackmem.languages.operations import Group, ToolAnswer
+from stackmem.languages.operations import Group, Routine, ToolAnswer
 
 from .references import excess
 from .response import ActionCall
 from .results import ActionOutcome
-from .session import AgentSession, Routine, pause
+from .session import AgentSession, pause
 from .tree import Agent, AgentAction
 
 _TEXT = {"type": "string"}
@@ -69,29 +69,6 @@ def _describe(action: AgentAction, known: dict[str, tuple[str, dict[str, Any]]])
     return replace(action, description=action.description or description, params=action.params or schema)
 
 
-class Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-T = TypeVar("T", bound=Named)
-
-
-def find_named(name: str, among: Sequence[T], kind: str) -> T | str:
-    """The one of that name in any case, else the only one that contains it, else what is wrong."""
-    wanted = name.strip().lower()
-    exact = [each for each in among if each.name.lower() == wanted]
-    if exact:
-        return exact[0]
-    near = [each for each in among if wanted and wanted in each.name.lower()]
-    if len(near) == 1:
-        return near[0]
-    if near:
-        return f"{name[:80]!r} could be {', '.join(each.name for each in near)}; give the whole name"
-    known = ", ".join(each.name for each in among) or "none"
-    return f"there is no {kind} {name[:80]!r}; known: {known}"
-
-
 def nearest_name(name: str, known: Collection[str]) -> str:
     """The known name that was meant, as it seems; empty where none is like it."""
     found = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in known], n=1, cutoff=0.75)
@@ -114,7 +91,7 @@ class ReadyAction(Struct, frozen=True):
 
 def prepare(session: AgentSession, call: ActionCall) -> ReadyAction | ActionOutcome:
     """The action with its parameters checked, or why it is not run."""
-    action = find_named(call.name, session.agent.actions, "action")
+    action = session.agent.action(call.name)
     if isinstance(action, str):
         return ActionOutcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", told=action)
     if action.max_runs is not None and session.runs.get(action.name, 0) >= action.max_runs:
@@ -136,15 +113,15 @@ def run_actions(session: AgentSession, calls: tuple[ActionCall, ...]) -> Routine
     at = 0
     while at < len(calls):
         upto = at + 1
-        while upto < len(calls) and _may_join(session, calls[at]) and _may_join(session, calls[upto]):
+        while upto < len(calls) and may_join(session, calls[at]) and may_join(session, calls[upto]):
             upto += 1
         outcomes += yield from run_batch(session, calls[at:upto], MOST_TOGETHER)
         at = upto
     return outcomes
 
 
-def _may_join(session: AgentSession, call: ActionCall) -> bool:
-    action = find_named(call.name, session.agent.actions, "action")
+def may_join(session: AgentSession, call: ActionCall) -> bool:
+    action = session.agent.action(call.name)
     return not isinstance(action, str) and action.parallel and action.max_runs is None
 
 
@@ -193,5 +170,5 @@ def mapping_of(session: AgentSession, call: ActionCall) -> Any:
     """Where the result of a call goes: as the call says, else as the action's definition does."""
     if call.mapping is not None:
         return call.mapping
-    action = find_named(call.name, session.agent.actions, "action")
+    action = session.agent.action(call.name)
     return None if isinstance(action, str) else action.output_mapping

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, field
 
@@ -120,3 +121,29 @@ class Agent(Struct, frozen=True):
     loop_result_turns: int = 1
     expires: Expiry | None = None
     places: dict[str, Place] = field(default_factory=dict)
+
+    def action(self, name: str) -> AgentAction | str:
+        """The action that a model calls so, or what is wrong with the name."""
+        return _find_named(name, self.actions, "action")
+
+    def sub_agent(self, name: str) -> SubAgent | str:
+        """The sub-agent that a model calls so, or what is wrong with the name."""
+        return _find_named(name, self.sub_agents, "sub-agent")
+
+
+Named = TypeVar("Named", AgentAction, SubAgent)
+
+
+def _find_named(name: str, among: Sequence[Named], kind: str) -> Named | str:
+    """The one of that name in any case, else the only one that contains it, else what is wrong."""
+    wanted = name.strip().lower()
+    exact = [each for each in among if each.name.lower() == wanted]
+    if exact:
+        return exact[0]
+    near = [each for each in among if wanted and wanted in each.name.lower()]
+    if len(near) == 1:
+        return near[0]
+    if near:
+        return f"{name[:80]!r} could be {', '.join(each.name for each in near)}; give the whole name"
+    known = ", ".join(each.name for each in among) or "none"
+    return f"there is no {kind} {name[:80]!r}; known: {known}"

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct
 
 from .literals import CallTo, Variable, calls_in, variables_in
-from .prompt import BUILT_IN_CALLS
 from .state import LARGE_CHARS, AgentState, PlaybookState
 from .tree import Param, Playbook, PlaybookProgram
 
@@ -21,6 +20,8 @@ _BUILT_IN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "WaitForMessage": (("source_agent_id",), ("source",)),
 }
 """Name to its parameters, and to the short names that are taken for them."""
+BUILT_IN_CALLS = {name: f"{name}({', '.join(params)})" for name, (params, _) in _BUILT_IN.items()}
+"""Name to the call as the model is shown it."""
 _MOST_TOLD = 30
 _MOST_NAME = 80
 
@@ -75,9 +76,7 @@ def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
 
 
 def _signature(target: Target) -> str:
-    return (
-        target.book.signature if target.book else next(each for each in BUILT_IN_CALLS if each.startswith(target.name))
-    )
+    return target.book.signature if target.book else BUILT_IN_CALLS[target.name]
 
 
 def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Collection[str]) -> str:

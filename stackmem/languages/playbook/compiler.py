@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from stackmem.core.messages import Breakpoint
 from stackmem.core.requests import LoadSource
-from stackmem.languages.operations import Complete, Completion, Source, prompt
+from stackmem.languages.operations import Complete, Completion, Routine, Source, prompt
 
 from .errors import PlaybookError, halt
 from .reader import read_program
-from .state import Routine
 from .tree import Playbook, PlaybookProgram, step_line
 
 INSTRUCTIONS = "stackmem:playbook/compile.md"

@@ -20,7 +20,7 @@ class PlaybookError(Exception):
         super().__init__(message)
         self.title, self.message, self.line = title, message, line
 
-    def halted(self, path: str, text: str) -> Halted:
+    def halt(self, path: str, text: str) -> Halted:
         lines = text.splitlines()
         shown = lines[self.line - 1].strip() if 0 < self.line <= len(lines) else ""
         return halt(self.title, self.message, f"{path}:{self.line}", shown)

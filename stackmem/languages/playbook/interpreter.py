@@ -15,14 +15,14 @@ from msgspec import Struct
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.errors import UsageError
 from stackmem.languages.frame.values import as_text, digest_of, variable_set
-from stackmem.languages.operations import Completion, Halted
+from stackmem.languages.operations import Completion, Halted, Routine
 
 from .errors import halt
 from .prompt import frame_request
 from .python_functions import run_function
 from .reply import ReturnItem, read_reply
 from .session_log import brief, value_text
-from .state import Execution, Exit, PlaybookFrame, PlaybookState, Routine, Waiting, excess, resolve
+from .state import Execution, Exit, PlaybookFrame, PlaybookState, Waiting, excess, resolve
 from .tools import ask_person, run_queue
 from .tree import Agent, Playbook, PlaybookProgram
 from .turns import Turn, expected_lines, take

@@ -28,10 +28,9 @@ def start(launch: Launch) -> Program:
     named = str(launch.options.get("entry") or "")
     if launch.options.get("compile"):
         return (yield from compile_program(launch.path, launch.text))[1] if program.plain else launch.text
-    entries = entries_of(program, named, launch.inputs)
+    entries_of(program, named, launch.inputs)  # what is wrong with the inputs is said before a model compiles
     if program.plain:
         program = (yield from compile_program(launch.path, launch.text))[0]
-        entries = entries_of(program, named, launch.inputs)
     program = with_default_steps(program)
     entries = entries_of(program, named, launch.inputs)
     contract: Source = yield LoadSource(CONTRACT)
@@ -77,7 +76,7 @@ def _read(launch: Launch) -> nodes.PlaybookProgram:
     try:
         return read_program(launch.text)
     except PlaybookError as error:
-        raise error.halted(posixpath.basename(launch.path), launch.text) from error
+        raise error.halt(posixpath.basename(launch.path), launch.text) from error
 
 
 def announcer() -> Announcer:

@@ -157,11 +157,11 @@ class LiteralReader:
                 raise LiteralFault(f"the text that begins with {_excerpt(text, start)} has no closing {quote}", start)
             char = text[self.at]
             self.at += 1
-            parts.append(self._escaped() if char == "\\" else char)
+            parts.append(self._escape() if char == "\\" else char)
         self.at += len(quote)
         return "".join(parts)
 
-    def _escaped(self) -> str:
+    def _escape(self) -> str:
         """The character behind a backslash; what is no escape is kept as it was written."""
         char = self.text[self.at : self.at + 1]
         self.at += 1

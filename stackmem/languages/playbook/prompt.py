@@ -5,16 +5,10 @@ from __future__ import annotations
 from stackmem.core.messages import Breakpoint, Message, Text
 from stackmem.languages.operations import Complete
 
+from .calls import BUILT_IN_CALLS
 from .state import AgentState, PlaybookFrame, PlaybookState, state_json
 from .tree import Agent, Playbook, PlaybookProgram
 
-BUILT_IN_CALLS = (
-    "Say(message)",
-    "SaveArtifact(artifact_name, artifact_summary, artifact_content)",
-    "LoadArtifact(artifact_name)",
-    "SendMessage(target_agent_id, message)",
-    "WaitForMessage(source_agent_id)",
-)
 _CLOSING = "---\n**Follow the contract exactly; deviations break execution.**"
 
 
@@ -48,7 +42,7 @@ def frame_part(program: PlaybookProgram, agent: Agent, book: Playbook) -> str:
         if each.public
     ]
     agents = [other.name for other in program.agents if other.name != agent.name]
-    built_in = [f"- `{call}`" for call in BUILT_IN_CALLS]
+    built_in = [f"- `{call}`" for call in BUILT_IN_CALLS.values()]
     known = "\n".join([*own, *others, *built_in])
     beside = f"\n\nYou are the agent {agent.name}. Other agents: {', '.join(agents)}" if agents else ""
     return (

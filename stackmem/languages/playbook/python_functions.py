@@ -11,13 +11,13 @@ from typing import Any
 
 from stackmem.core.requests import InvokeTool
 from stackmem.core.text import whole, whole_value
-from stackmem.languages.operations import Say, ToolAnswer
+from stackmem.languages.operations import Routine, Say, ToolAnswer
 
 from .calls import Target, bind_arguments, find_target
 from .errors import PlaybookError
 from .literals import CallTo
 from .session_log import head_and_tail
-from .state import CallFailure, Execution, Routine, excess
+from .state import CallFailure, Execution, excess
 from .tree import Param, Playbook, Required, Trigger, trigger_line
 
 _MOST_CHARS = 200_000

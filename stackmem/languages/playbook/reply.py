@@ -166,21 +166,21 @@ class _ReplyReader:
         lead = _LEAD.match(self.text, self.at, end)
         self.at = lead.end() if lead else self.at
         if found := _WORDS.match(self.text, self.at, end):
-            self._said(found[1].lower(), found[2])
+            self._add_text(found[1].lower(), found[2])
         elif found := _WHAT.match(self.text, self.at, end):
-            self._said("what", found[1])
+            self._add_text("what", found[1])
         elif found := _YIELD.match(self.text, self.at, end):
-            self._yielded(found)
+            self._add_yield(found)
         else:
             found = _TRIG.match(self.text, self.at, end)
             self.at = found.end() if found else self.at
             self._rest(trig=bool(found))
 
-    def _said(self, kind: Any, text: str) -> None:
+    def _add_text(self, kind: Any, text: str) -> None:
         self._items.append(TextItem(kind, text.strip()))
         self.at = self._line_end() + 1
 
-    def _yielded(self, found: re.Match[str]) -> None:
+    def _add_yield(self, found: re.Match[str]) -> None:
         to = found[1].lower()
         self.at = found.end()
         if to in ("user", "call", "return", "exit"):
@@ -203,7 +203,7 @@ class _ReplyReader:
                 break
             found = _YIELD.match(self.text, self.at) if after_step or start else None
             if found and found.end() <= self._line_end():
-                self._yielded(found)
+                self._add_yield(found)
                 return
             took = self._item(trig=trig, start=start and not trig)
             if self._over():
@@ -226,7 +226,7 @@ class _ReplyReader:
         try:
             if found:
                 self.at = found.end()
-                self._items.append(self._bracketed(found[1].capitalize()))
+                self._items.append(self._bracket_item(found[1].capitalize()))
             elif found := _CALL.match(self.text, at):
                 reader = LiteralReader(self.text, found.end())
                 call = reader.call()
@@ -260,7 +260,7 @@ class _ReplyReader:
         self.at = len(self.text)
         self._items.append(Unreadable(why, self.text[at : at + 300].split("\n\n")[0].strip()))
 
-    def _bracketed(self, kind: str) -> Item:
+    def _bracket_item(self, kind: str) -> Item:
         match kind:
             case "Var":
                 return self._var()

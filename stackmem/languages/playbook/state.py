@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text
-from stackmem.languages.operations import EnterFrame, Halted, LeaveFrame
+from stackmem.languages.operations import EnterFrame, Halted, LeaveFrame, Routine
 
 from .debugger import WATCHERS, DebugMoment, FrameView
 from .errors import halt
@@ -193,10 +193,6 @@ def state_json(world: PlaybookState, agent: AgentState) -> str:
     if left_out:
         told["older_not_shown"] = left_out
     return json.dumps(told, indent=2, ensure_ascii=False, default=str)
-
-
-Routine = Generator[Any, Any, Any]
-"""Operations and notes that are asked for one by one; what it returns stands in each docstring."""
 
 
 class Waiting(Struct, frozen=True):

@@ -9,7 +9,7 @@ from stackmem.core.requests import AskUser
 from stackmem.core.text import clip_chars
 from stackmem.languages.frame import artifacts as kept
 from stackmem.languages.frame.values import as_text, variable_set
-from stackmem.languages.operations import Say
+from stackmem.languages.operations import Routine, Say
 
 from .calls import artifact_name, bind_arguments, find_target
 from .literals import CallTo, variables_in
@@ -22,7 +22,6 @@ from .state import (
     Execution,
     PlaybookFrame,
     PlaybookState,
-    Routine,
     excess,
     resolve,
 )

@@ -318,11 +318,11 @@ def lines_after(book: Playbook, at: StepLine | None) -> tuple[StepLine, ...]:
     if at is None:
         return book.steps[:1]
     order = book.order
-    places = {order.place[number] for number in _allowed(order, at) if number in order.place}
+    places = {order.place[number] for number in _next_numbers(order, at) if number in order.place}
     return tuple(book.steps[index] for index in sorted(places))
 
 
-def _allowed(order: LineOrder, at: StepLine) -> Iterator[Number]:
+def _next_numbers(order: LineOrder, at: StepLine) -> Iterator[Number]:
     yield at.number
     behind = order.place[at.number] + 1
     if behind < len(order.steps):

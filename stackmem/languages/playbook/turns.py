@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.frame.values import variable_set
+from stackmem.languages.operations import Routine
 
 from .calls import Target, artifact_name, bind_arguments, fault_of, find_target
 from .literals import CallTo, Variable, variables_in
@@ -29,7 +30,7 @@ from .reply import (
     Yielded,
 )
 from .session_log import brief, call_text, item_text
-from .state import Execution, PlaybookFrame, Routine, excess, resolve, same_value
+from .state import Execution, PlaybookFrame, excess, resolve, same_value
 from .tree import Playbook, StepLine, Trigger, lines_after
 
 
@@ -59,7 +60,7 @@ def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
     turn = reading.turn
     for item in reply.items:
         here.agent.log.add("HIGH" if isinstance(item, TextItem) and item.kind == "recap" else "LOW", item_text(item))
-        yield from reading.item(item)
+        yield from reading.take_item(item)
         if turn.fault:
             turn.text = turn.text or item_text(item)
             turn.queue.clear()
@@ -86,12 +87,12 @@ class _ReplyCheck:
         self._dropping = False
         self.turn = Turn([], notes=[])
 
-    def item(self, item: Item) -> Routine:
+    def take_item(self, item: Item) -> Routine:
         if not isinstance(item, Queued):
             self._dropping = False
         match item:
             case TextItem():
-                self._said(item)
+                self._note_recap(item)
             case SetVar():
                 yield from self._set(item)
             case AtStep():
@@ -101,7 +102,7 @@ class _ReplyCheck:
             case Queued():
                 self._queue(item)
             case ReturnItem():
-                self._returned(item)
+                self._return(item)
             case Yielded():
                 self.turn.end = item
             case Unreadable():
@@ -109,7 +110,7 @@ class _ReplyCheck:
             case _:
                 assert_never(item)  # pragma: no cover - the type checker counts the cases
 
-    def _said(self, said: TextItem) -> None:
+    def _note_recap(self, said: TextItem) -> None:
         if said.kind == "recap" and said.text:
             self._frame.recap = said.text
 
@@ -117,12 +118,12 @@ class _ReplyCheck:
     def _pending(self) -> list[str]:
         return [queued.into for queued in self.turn.queue if queued.into]
 
-    def _undefined(self, value: Any, pending: list[str]) -> str:
+    def _undefined_variable(self, value: Any, pending: list[str]) -> str:
         names = [name for name in variables_in(value) if name not in self._agent.variables and name not in pending]
         return f"${names[0]} has no value; set it first, or give a literal" if names else ""
 
     def _set(self, item: SetVar) -> Routine:
-        self.turn.fault = self._undefined(item.value, [])
+        self.turn.fault = self._undefined_variable(item.value, [])
         if self.turn.fault:
             return
         value = resolve(item.value, self._agent.variables)
@@ -196,11 +197,11 @@ class _ReplyCheck:
         if self.turn.fault:
             self.turn.text = call_text(item.call)
             return
-        call = resolve(self._named(item.call, pending), self._agent.variables, pending)
+        call = resolve(self._name_artifact(item.call, pending), self._agent.variables, pending)
         self.turn.fault = excess(call)
         self.turn.queue.append(Queued(call, item.into, item.fired))
 
-    def _named(self, call: CallTo, pending: list[str]) -> CallTo:
+    def _name_artifact(self, call: CallTo, pending: list[str]) -> CallTo:
         """The call with ``$x`` as an artifact's name read as one."""
         target = find_target(self._here.world.program, self._agent.agent.name, call.name)
         given = bind_arguments(target, call) if target else ""
@@ -214,8 +215,8 @@ class _ReplyCheck:
             return CallTo(call.name, (told, *call.values[1:]), call.named)
         return CallTo(call.name, (), tuple({**given, "artifact_name": told}.items()))
 
-    def _returned(self, item: ReturnItem) -> None:
-        self.turn.fault = self._undefined(item.value, self._pending)
+    def _return(self, item: ReturnItem) -> None:
+        self.turn.fault = self._undefined_variable(item.value, self._pending)
         if not self.turn.fault:
             self.turn.end = item
 

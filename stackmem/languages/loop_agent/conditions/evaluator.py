@@ -76,7 +76,7 @@ class _Evaluator:
             case Literal():
                 return node.value
             case Identifier():
-                return self._named(node.name, names)
+                return self._look_up(node.name, names)
             case ListLiteral():
                 return [self.evaluate(item, names) for item in node.items]
             case Unary():
@@ -91,7 +91,7 @@ class _Evaluator:
         if self._visits > MOST_VISITS:
             raise ConditionFault(f"Expression evaluation failed: it takes more than {MOST_VISITS:,} steps")
 
-    def _named(self, name: str, names: dict[str, Any]) -> Any:
+    def _look_up(self, name: str, names: dict[str, Any]) -> Any:
         if name in names:
             return names[name]
         if name in _CONSTANTS:
@@ -143,11 +143,11 @@ class _Evaluator:
                 case MethodCall():
                     if not method:
                         raise ConditionFault("Expression evaluation failed: only methods can be called")
-                    value = self._called(owner, method, step.arguments, names)
+                    value = self._call(owner, method, step.arguments, names)
                     method = ""
         return value
 
-    def _called(self, owner: Any, method: str, given: tuple[Node | Arrow, ...], names: dict[str, Any]) -> Any:
+    def _call(self, owner: Any, method: str, given: tuple[Node | Arrow, ...], names: dict[str, Any]) -> Any:
         arguments: list[Any] = []
         for each in given:
             if isinstance(each, Arrow):
