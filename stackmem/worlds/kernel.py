@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from random import Random
-
 from msgspec import Struct, field
 
 
@@ -155,13 +152,3 @@ class WorldFacts:
                     )
                 )  # fmt: skip
         return tuple(reversed(rows))
-
-
-def lines_of(facts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(f"{key} = {value}" for key, value in facts)
-
-
-def shuffled(rng: Random, items: Iterable[str]) -> list[str]:
-    found = list(items)
-    rng.shuffle(found)
-    return found

@@ -176,13 +176,6 @@ class _Reader:
         return None
 
 
-def _acted(step: _Step, text: str) -> str:
-    """What happened in a step that no model took part in."""
-    calls = [f"{call.function_name} {msgspec.json.encode(call.arguments).decode()}" for call in step.tool_calls or ()]
-    results = [words(found.content) for found in (step.observation.results if step.observation else ())]
-    return "\n".join(filter(None, (text, *calls, *results)))
-
-
 def _failed(found: _Result) -> bool:
     ours = (found.extra or {}).get("stackmem")
     return isinstance(ours, dict) and ours.get("failed") is True
