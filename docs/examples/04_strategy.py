@@ -41,7 +41,7 @@ class Masked(Struct, frozen=True):
         first_whole = results[-self.keep] if len(results) >= self.keep else 0
         for turn in frame.turns:
             conversation = extend(conversation, self.masked(turn, first_whole))
-        messages = conversation.closed().messages
+        messages = conversation.close().messages
         return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
 
     def masked(self, turn: Turn, first_whole: int) -> Turn:

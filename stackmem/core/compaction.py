@@ -75,7 +75,7 @@ def apply_compaction(state: State, event: ContextCompacted) -> State:
         told=frame.told - {"window"},
     )
     after = replace(state.with_cost(event), stack=(*state.stack[:-1], shorter))
-    if limits.closing(after) is not None:
+    if limits.closing_refusal(after) is not None:
         return after
     return replace(after, stack=(*after.stack[:-1], replace(shorter, refused=0)))
 

@@ -79,7 +79,7 @@ def push(state: State, call: PushFrame, told: Collection[str], pending: Pending)
         name=call.name,
         intent=call.objective or mark_cut(" ".join(call.context.split()), budgets.intent_chars),
         return_spec=call.return_spec,
-        constraint=call.constraint if call.constraint.strip() else limits.left(state),
+        constraint=call.constraint if call.constraint.strip() else limits.remaining(state),
         context=call.context,
         stored=tuple(entry.name for entry in store),
         missing=tuple(name for name in pointers(call) if name not in known),
@@ -207,7 +207,7 @@ def last_words(frame: Frame) -> str:
     return ""
 
 
-def so_far(state: State) -> str:
+def partial_result(state: State) -> str:
     """What a run that stops early has achieved: what each open frame was told by its children, and its last words."""
     told = []
     for frame in state.stack:

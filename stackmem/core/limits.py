@@ -31,7 +31,7 @@ def constraint(text: str) -> Limits:
     return Limits(steps=found.get("steps"), tokens=found.get("tokens"), seconds=found.get("seconds"))
 
 
-def left(state: State) -> str:
+def remaining(state: State) -> str:
     """R3 of a frame pushed without a constraint: the steps and tokens left, never time."""
     limits = state.limits
     steps, tokens = [], []
@@ -71,7 +71,7 @@ def _used(state: State) -> list[tuple[str, Ending, float, float]]:
     return [(word, ending, used, allowed) for word, ending, used, allowed in rows if allowed is not None]
 
 
-def ending(state: State, wait_seconds: float = 0.0) -> Ending | None:
+def spent_limit(state: State, wait_seconds: float = 0.0) -> Ending | None:
     """The limit of the run that is spent, if any; a wait that would outlast the run's seconds has spent them."""
     seconds = state.limits.seconds
     if wait_seconds and seconds is not None and state.seconds + wait_seconds >= seconds:
@@ -101,7 +101,7 @@ def notice(state: State) -> NoticeGiven | None:
     return None
 
 
-def closing(state: State) -> Refusal | None:
+def closing_refusal(state: State) -> Refusal | None:
     """Why the running frame may only use the heap and pop, if so."""
     for frame in reversed(state.stack):
         spent = _spent(state, frame)

@@ -107,15 +107,15 @@ def _before_asking(state: State) -> Event | Effect | None:
     if state.idle >= IDLE_REPLIES:
         if state.program is not None:
             return frames.forced_pop(state, "stalled")  # the program decides what follows
-        return RunEnded("stalled", frames.so_far(state))
-    closing = limits.closing(state)
+        return RunEnded("stalled", frames.partial_result(state))
+    closing = limits.closing_refusal(state)
     if closing is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
         return frames.forced_pop(state, closing.code)
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
-    spent = limits.ending(state, retries.wait_seconds(state.failures))
+    spent = limits.spent_limit(state, retries.wait_seconds(state.failures))
     if spent is not None:
-        return RunEnded(spent, frames.so_far(state))
+        return RunEnded(spent, frames.partial_result(state))
     return None if state.failures else limits.notice(state)  # a request that is asked again keeps its bytes
 
 
@@ -132,7 +132,7 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     call = parse(asked, strategy.tools, pending.call)
     if isinstance(call, Refusal):
         return frames.with_budget_faults(call, asked, state.begun.budgets, strategy.tools)
-    closing = None if call.behavior.while_closing else limits.closing(state)
+    closing = None if call.behavior.while_closing else limits.closing_refusal(state)
     return closing or _settle_call(state, call, pending, strategy.tools)
 
 
@@ -140,7 +140,7 @@ def _use_own(state: State, call: ToolCall) -> Effect | Refusal:
     """A tool of the person's own; what its arguments must be, it knows itself."""
     if call.malformed is not None or not isinstance(call.arguments, dict):
         return Refusal("bad_arguments", f"the arguments of {call.name} must be one JSON object")
-    return limits.closing(state) or UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
+    return limits.closing_refusal(state) or UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
 
 
 def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool, ...]) -> Event | Effect | Refusal:
@@ -299,7 +299,7 @@ def _reject(state: State, event: CallRejected) -> State:
         told = frames.tell(told, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
     frame = replace(
         told.running,
-        refused=told.running.refused + (limits.closing(state) is not None),
+        refused=told.running.refused + (limits.closing_refusal(state) is not None),
         unfit=told.running.unfit + (event.code == "misfit"),
     )
     idle = state.idle + 1 if state.pending and state.pending.stop in retries.CUT_SHORT else 0

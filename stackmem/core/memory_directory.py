@@ -40,7 +40,7 @@ class Directory(Struct, frozen=True):
         return sorted(path for path in self.files if path.startswith(f"{folder}/"))
 
 
-class Outcome(Struct, frozen=True):
+class CommandOutcome(Struct, frozen=True):
     """What a command comes to; with a ``fault`` nothing has changed."""
 
     directory: Directory
@@ -48,36 +48,44 @@ class Outcome(Struct, frozen=True):
     fault: str = ""
 
 
-def carry_out(directory: Directory, call: Memory) -> Outcome:
+_Change = tuple[dict[str, str], str]
+"""The files after a command, and what the model is told."""
+
+
+def carry_out(directory: Directory, call: Memory) -> CommandOutcome:
     """The directory after the command, and what the model is told."""
     needs = _NEEDS[call.command]
     missing = [name for name in needs if getattr(call, name) is None]
     if missing:
-        return Outcome(directory, fault=f"{call.command} needs {' and '.join(needs)}; {', '.join(missing)} is missing")
+        fault = f"{call.command} needs {' and '.join(needs)}; {', '.join(missing)} is missing"
+        return CommandOutcome(directory, fault=fault)
     paths = [getattr(call, name) for name in needs if name.endswith("path")]
-    faults = [fault for fault in map(_path_fault, paths) if fault]
-    if faults:
-        return Outcome(directory, fault=faults[0])
-    path = paths[0].rstrip("/")
-    outcome = _done(directory, call, path, paths[-1].rstrip("/"))
-    too_much = "" if outcome.fault else _too_much(directory, outcome.directory)
-    return Outcome(directory, fault=too_much) if too_much else outcome
+    fault = next((fault for fault in map(_path_fault, paths) if fault), "")
+    if fault:
+        return CommandOutcome(directory, fault=fault)
+    change = _run(directory, call, paths[0].rstrip("/"), paths[-1].rstrip("/"))
+    if isinstance(change, str):
+        return CommandOutcome(directory, fault=change)
+    after = Directory(change[0])
+    fault = _size_fault(directory, after)
+    return CommandOutcome(directory, fault=fault) if fault else CommandOutcome(after, change[1])
 
 
-def _done(directory: Directory, call: Memory, path: str, other: str) -> Outcome:
+def _run(directory: Directory, call: Memory, path: str, other: str) -> _Change | str:
+    """What the command changes, or why it cannot be done."""
     match call.command:
         case "view":
             return _view(directory, path)
         case "create":
-            return _created(directory, path, call.file_text or "")
+            return _create(directory, path, call.file_text or "")
         case "str_replace":
-            return _replaced(directory, path, call.old_str or "", call.new_str or "")
+            return _replace_text(directory, path, call.old_str or "", call.new_str or "")
         case "insert":
-            return _inserted(directory, path, call.insert_line or 0, call.insert_text or "")
+            return _insert(directory, path, call.insert_line or 0, call.insert_text or "")
         case "delete":
-            return _deleted(directory, path)
+            return _delete(directory, path)
         case "rename":
-            return _renamed(directory, path, other)
+            return _rename(directory, path, other)
         case _:
             assert_never(call.command)
 
@@ -91,7 +99,7 @@ def _path_fault(path: str) -> str:
     return ""
 
 
-def _too_much(before: Directory, after: Directory) -> str:
+def _size_fault(before: Directory, after: Directory) -> str:
     if after.chars > TOTAL_CHARS and after.chars > before.chars:
         return f"the files would hold {after.chars:,} characters, maximum is {TOTAL_CHARS:,}; shorten or delete some"
     if len(after.files) > max(FILES, len(before.files)):
@@ -99,35 +107,31 @@ def _too_much(before: Directory, after: Directory) -> str:
     return ""
 
 
-def _missing(directory: Directory, path: str) -> Outcome:
+def _no_file(directory: Directory, path: str) -> str:
     if directory.under(path) or path == ROOT:
-        return Outcome(directory, fault=f"{path} is a folder; name a file, or view it to see its files")
+        return f"{path} is a folder; name a file, or view it to see its files"
     known = ", ".join(sorted(directory.files)[:5]) or "none yet, create makes a first one"
-    return Outcome(directory, fault=f"there is no {path}; files: {known}")
+    return f"there is no {path}; files: {known}"
 
 
-def _view(directory: Directory, path: str) -> Outcome:
-    if path in directory.files:
-        lines = directory.files[path].split("\n")
-        numbered = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines, 1))
-        return Outcome(directory, f"{path}, {len(directory.files[path]):,} characters\n{numbered}")
-    found = directory.under(path)
-    if not found and path != ROOT:
-        return _missing(directory, path)
-    head = f"{path}: {len(found)} files, {directory.chars:,} of {TOTAL_CHARS:,} characters used in all"
-    return Outcome(
-        directory, "\n".join([head, *(f"- {name} | {len(directory.files[name]):,} chars" for name in found)])
-    )
+def _view(directory: Directory, path: str) -> _Change | str:
+    files = directory.files
+    if path in files:
+        numbered = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(files[path].split("\n"), 1))
+        return files, f"{path}, {len(files[path]):,} characters\n{numbered}"
+    below = directory.under(path)
+    if not below and path != ROOT:
+        return _no_file(directory, path)
+    head = f"{path}: {len(below)} files, {directory.chars:,} of {TOTAL_CHARS:,} characters used in all"
+    return files, "\n".join([head, *(f"- {name} | {len(files[name]):,} chars" for name in below)])
 
 
-def _created(directory: Directory, path: str, text: str) -> Outcome:
-    fault = _taken(directory, path)
-    if fault:
-        return Outcome(directory, fault=fault)
-    return Outcome(Directory({**directory.files, path: text}), f"created {path}, {len(text):,} characters")
+def _create(directory: Directory, path: str, text: str) -> _Change | str:
+    fault = _place_fault(directory, path)
+    return fault or ({**directory.files, path: text}, f"created {path}, {len(text):,} characters")
 
 
-def _taken(directory: Directory, path: str) -> str:
+def _place_fault(directory: Directory, path: str) -> str:
     """Why no file can be made there."""
     if path in directory.files:
         return f"{path} exists; change it by str_replace or insert, or delete it first"
@@ -137,53 +141,54 @@ def _taken(directory: Directory, path: str) -> str:
     return f"{above} is a file, so nothing can be in it; choose another path" if above else ""
 
 
-def _replaced(directory: Directory, path: str, old: str, new: str) -> Outcome:
+def _replace_text(directory: Directory, path: str, old: str, new: str) -> _Change | str:
     if path not in directory.files:
-        return _missing(directory, path)
+        return _no_file(directory, path)
     count = directory.files[path].count(old) if old else 0
     if count != 1:
-        told = "is empty" if not old else f"occurs {count} times in {path}"
-        return Outcome(directory, fault=f"old_str {told}; give text that occurs exactly once")
-    text = directory.files[path].replace(old, new)
-    return Outcome(Directory({**directory.files, path: text}), f"changed {path}, now {len(text):,} characters")
+        fault = "is empty" if not old else f"occurs {count} times in {path}"
+        return f"old_str {fault}; give text that occurs exactly once"
+    return _rewrite(directory, path, directory.files[path].replace(old, new))
 
 
-def _inserted(directory: Directory, path: str, line: int, text: str) -> Outcome:
+def _rewrite(directory: Directory, path: str, text: str) -> _Change:
+    return {**directory.files, path: text}, f"changed {path}, now {len(text):,} characters"
+
+
+def _insert(directory: Directory, path: str, line: int, text: str) -> _Change | str:
     if path not in directory.files:
-        return _missing(directory, path)
+        return _no_file(directory, path)
     lines = directory.files[path].splitlines(keepends=True)
     if not 0 <= line <= len(lines):
-        return Outcome(directory, fault=f"insert_line is {line}; give a number from 0 to {len(lines)}")
+        return f"insert_line is {line}; give a number from 0 to {len(lines)}"
     if line and not lines[line - 1].endswith("\n"):
         lines[line - 1] += "\n"
     ended = text if text.endswith("\n") or line == len(lines) else text + "\n"
-    changed = "".join([*lines[:line], ended, *lines[line:]])
-    return Outcome(Directory({**directory.files, path: changed}), f"changed {path}, now {len(changed):,} characters")
+    return _rewrite(directory, path, "".join([*lines[:line], ended, *lines[line:]]))
 
 
-def _deleted(directory: Directory, path: str) -> Outcome:
-    gone = [path] if path in directory.files else directory.under(path)
+def _delete(directory: Directory, path: str) -> _Change | str:
     if path == ROOT:
-        return Outcome(directory, fault=f"{ROOT} itself cannot be deleted; name a file or a folder in it")
+        return f"{ROOT} itself cannot be deleted; name a file or a folder in it"
+    gone = [path] if path in directory.files else directory.under(path)
     if not gone:
-        return _missing(directory, path)
+        return _no_file(directory, path)
     left = {name: text for name, text in directory.files.items() if name not in gone}
-    return Outcome(Directory(left), f"deleted {', '.join(gone)}")
+    return left, f"deleted {', '.join(gone)}"
 
 
-def _renamed(directory: Directory, old: str, new: str) -> Outcome:
-    moved = {old: new} if old in directory.files else {name: new + name[len(old) :] for name in directory.under(old)}
+def _rename(directory: Directory, old: str, new: str) -> _Change | str:
     if old == ROOT:
-        return Outcome(directory, fault=f"{ROOT} itself cannot be renamed; name a file or a folder in it")
+        return f"{ROOT} itself cannot be renamed; name a file or a folder in it"
+    moved = {old: new} if old in directory.files else {name: new + name[len(old) :] for name in directory.under(old)}
     if not moved:
-        return _missing(directory, old)
-    fault = _taken(directory, new) if not new.startswith(f"{old}/") else f"{new} is in {old}; choose a path outside"
+        return _no_file(directory, old)
+    if new.startswith(f"{old}/"):
+        return f"{new} is in {old}; choose a path outside"
+    fault = _place_fault(directory, new)
     if fault:
-        return Outcome(directory, fault=fault)
+        return fault
     long = next((name for name in moved.values() if len(name) > PATH_CHARS), "")
     if long:
-        return Outcome(
-            directory, fault=f"{long[:80]}… would have {len(long)} chars, maximum is {PATH_CHARS}; shorten it"
-        )
-    files = {moved.get(name, name): text for name, text in directory.files.items()}
-    return Outcome(Directory(files), f"renamed {old} to {new}")
+        return f"{long[:80]}… would have {len(long)} chars, maximum is {PATH_CHARS}; shorten it"
+    return {moved.get(name, name): text for name, text in directory.files.items()}, f"renamed {old} to {new}"

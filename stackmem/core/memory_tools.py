@@ -152,7 +152,7 @@ def _digest(state: State, source: str) -> str:
     return (state.pending.digests or {}).get(source, "unknown") if source and state.pending else ""
 
 
-class Answer(Struct, frozen=True):
+class LookupAnswer(Struct, frozen=True):
     """What a look-up comes to; with a ``fault`` nothing has changed.
 
     Attributes:
@@ -181,10 +181,10 @@ def apply_lookup(state: State, call: LookupCall | HeapRead) -> tuple[State, str]
     return (changed if answer.directory is None else replace(changed, directory=answer.directory)), answer.text
 
 
-def _answer(state: State, call: LookupCall | HeapRead) -> Answer:
+def _answer(state: State, call: LookupCall | HeapRead) -> LookupAnswer:
     match call:
         case HeapList():
-            return Answer(index(state.heap, state.begun.budgets))
+            return LookupAnswer(index(state.heap, state.begun.budgets))
         case HeapRead():
             return _read_frame(state, call)
         case AddNote():
@@ -193,7 +193,7 @@ def _answer(state: State, call: LookupCall | HeapRead) -> Answer:
             return _expand(state, call)
         case Memory():
             outcome = carry_out(state.directory, call)
-            return Answer(clip_bytes(outcome.text, state.shown_bytes), outcome.fault, directory=outcome.directory)
+            return LookupAnswer(clip_bytes(outcome.text, state.shown_bytes), outcome.fault, directory=outcome.directory)
         case _:
             assert_never(call)
 
@@ -203,38 +203,38 @@ def names_frame(call: HeapRead) -> bool:
     return call.name.startswith(_PREFIX)
 
 
-def _read_frame(state: State, call: HeapRead) -> Answer:
+def _read_frame(state: State, call: HeapRead) -> LookupAnswer:
     name = call.name.removeprefix(_PREFIX)
     if call.start_line is not None or call.end_line is not None:
-        return Answer(fault="start_line and end_line are for chunks; ask a popped frame with query")
+        return LookupAnswer(fault="start_line and end_line are for chunks; ask a popped frame with query")
     done = _popped_frame(state, name)
     if done is None:
         known = list(dict.fromkeys(done.frame.name for done in reversed(state.popped)))[:5]
-        return Answer(fault=f"no frame {name[:80]!r} has popped; popped: {', '.join(known) or 'none yet'}")
-    return Answer(excerpts(done, call.query))
+        return LookupAnswer(fault=f"no frame {name[:80]!r} has popped; popped: {', '.join(known) or 'none yet'}")
+    return LookupAnswer(excerpts(done, call.query))
 
 
-def _add_note(state: State, call: AddNote) -> Answer:
+def _add_note(state: State, call: AddNote) -> LookupAnswer:
     most = state.begun.budgets.heap_chars
     used = sum(map(len, state.notes))
     if not call.text.strip():
-        return Answer(fault="text is empty; write what to remember")
+        return LookupAnswer(fault="text is empty; write what to remember")
     if used + len(call.text) > most:
-        return Answer(
+        return LookupAnswer(
             fault=f"the notes hold {used:,} of {most:,} characters and this has {len(call.text):,}; shorten it, or "
             "work with what they hold"
         )
     notes = state.notes.append(call.text)
-    return Answer(f"noted; {used + len(call.text):,} of {most:,} characters used", notes=notes)
+    return LookupAnswer(f"noted; {used + len(call.text):,} of {most:,} characters used", notes=notes)
 
 
-def _expand(state: State, call: Expand) -> Answer:
+def _expand(state: State, call: Expand) -> LookupAnswer:
     results = [turn for turn in state.running.turns if isinstance(turn, Result)]
     texts = [turn.text for turn in results if turn.step == call.index]
     if not texts:
         known = f"numbers go from {results[0].step} to {results[-1].step}" if results else "there is no result yet"
-        return Answer(fault=f"no result has the number {call.index}; {known}")
-    return Answer(clip_bytes(f"result {call.index} again, whole:\n" + "\n".join(texts), state.shown_bytes + 200))
+        return LookupAnswer(fault=f"no result has the number {call.index}; {known}")
+    return LookupAnswer(clip_bytes(f"result {call.index} again, whole:\n" + "\n".join(texts), state.shown_bytes + 200))
 
 
 class _Passage(Struct, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .facts import Event, ModelFailed, ReplyNudged, RunEnded, Stop
-from .frames import forced_pop, so_far
+from .frames import forced_pop, partial_result
 from .limits import ending_tool
 from .messages import Text
 from .state import Pending, Reply, State
@@ -27,7 +27,7 @@ def after_failure(state: State) -> Event | None:
     if last.kind == "window":
         return forced_pop(state, "window")
     if last.kind not in _PASSING or len(state.failures) >= ATTEMPTS:
-        return RunEnded("model_error", so_far(state))
+        return RunEnded("model_error", partial_result(state))
     return None
 
 

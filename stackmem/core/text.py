@@ -42,7 +42,7 @@ def _left_out(chars: int, total: int) -> str:
     return f"\n[... {chars:,} of {total:,} characters left out ...]\n"
 
 
-def shortened(text: str, chars: int, mark: str) -> str:
+def shorten_text(text: str, chars: int, mark: str) -> str:
     """The first ``chars`` characters of ``text`` and the mark; the text itself where that is no shorter."""
     short = text[:chars] + mark
     return short if len(short) < len(text) else text

@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
-from stackmem.core.text import shortened
+from stackmem.core.text import shorten_text
 from stackmem.core.tools import Expand
 
 from .shared.linear import OneConversation, Rules, newest_whole
@@ -25,7 +25,7 @@ from .shared.parameters import parameters as parse
 def shorten(chars: int, result: ToolResult, step: int) -> ToolResult:
     """The first ``chars`` characters of a result, and how to have it whole."""
     line = f"[shortened: {chars:,} of {len(result.text):,} characters; expand index {step} shows it whole]"
-    return replace(result, text=shortened(result.text, chars, f"\n{line}"))
+    return replace(result, text=shorten_text(result.text, chars, f"\n{line}"))
 
 
 def expandable(parameters: str) -> OneConversation:

@@ -16,7 +16,7 @@ from stackmem.core.tools import Branch, Return
 from .shared.conversation import Growing, no_news
 from .shared.inherited import inherited_view
 from .shared.offers import WORKSPACE
-from .shared.opening import prompted
+from .shared.opening import prompt_opening
 from .shared.parameters import parameters as parse
 
 
@@ -25,7 +25,7 @@ def _show(state: State, name: str) -> View:
 
 
 def _opening(budgets: Budgets, frame: Frame) -> str:
-    return prompted("BRANCH", frame, budgets)
+    return prompt_opening("BRANCH", frame, budgets)
 
 
 def fold(parameters: str) -> Growing:

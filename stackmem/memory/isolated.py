@@ -12,12 +12,12 @@ from stackmem.core.tools import Delegate
 
 from .shared.conversation import Growing, own_view
 from .shared.offers import POP_CLEAN, WORKSPACE
-from .shared.opening import prompted
+from .shared.opening import prompt_opening
 from .shared.parameters import parameters as parse
 
 
 def _show(state: State, name: str) -> View:
-    return own_view(state, name, prompted("SUB-AGENT", state.running, state.begun.budgets))
+    return own_view(state, name, prompt_opening("SUB-AGENT", state.running, state.begun.budgets))
 
 
 def isolated(parameters: str) -> Growing:

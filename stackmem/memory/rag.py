@@ -53,7 +53,7 @@ class Passage(Struct, frozen=True):
     text: str
 
 
-class Known(Struct, frozen=True):
+class Passages(Struct, frozen=True):
     """Everything that can be found; the index numbers the passages in their order.
 
     Attributes:
@@ -66,11 +66,11 @@ class Known(Struct, frozen=True):
     index: Index
 
 
-def retrieved(most: int, chars: int, state: State, shown: Linear) -> str:
+def retrieve(most: int, chars: int, state: State, shown: Linear) -> str:
     """The passages that fit, in their own order; empty where none does."""
     if not shown.cut.dropped:
         return ""
-    known = shown.past.fold(_with_passages, Known(chars, Log(), Index()), chars)
+    known = shown.past.fold(_with_passages, Passages(chars, Log(), Index()), chars)
     last = shown.past[-1]
     query = f"{spoken(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(spoken(last.told), _TOLD_CHARS)
     old = bisect_left(known.passages, shown.cut.dropped, key=lambda passage: passage.turn)
@@ -85,13 +85,13 @@ def retrieved(most: int, chars: int, state: State, shown: Linear) -> str:
     return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts hold:", *blocks])
 
 
-def _with_passages(known: Known, exchange: Exchange) -> Known:
+def _with_passages(known: Passages, exchange: Exchange) -> Passages:
     passages, index = known.passages, known.index
     turn = passages[-1].turn + 1 if len(passages) else 0
     for source, text in _pieces(exchange, known.chars):
         passages = passages.append(Passage(turn, source, text))
         index = index.add(f"{source}\n{text}")
-    return Known(known.chars, passages, index)
+    return Passages(known.chars, passages, index)
 
 
 def best(index: Index, query: str, first: int, most: int) -> list[int]:
@@ -134,4 +134,4 @@ def rag(parameters: str) -> OneConversation:
     chosen = parse("rag", parameters, (Count("turns", 5), Count("passages", 5), Count("chars", 1_000, low=100)))
     keep, passages, chars = chosen.counts.values()
     rules = Rules(Partial(newest_shown, (keep, keep)), left_out)
-    return OneConversation(chosen.name, rules, tail=Partial(retrieved, (passages, chars)))
+    return OneConversation(chosen.name, rules, tail=Partial(retrieve, (passages, chars)))

@@ -78,7 +78,7 @@ class StackHeap(Struct, frozen=True):
         news = heap_news(self.place, budgets, self.described)
         begun = Conversation(Log(), (Text(constants), Text(own)), frame.opened, frame.opened, news, thoughts)
         # A fork may change what stands above the turns: the key tells the two conversations apart.
-        messages = frame.turns.fold(extend, begun, (self.name, constants, thoughts)).closed().messages
+        messages = frame.turns.fold(extend, begun, (self.name, constants, thoughts)).close().messages
         kept = len(messages[-1].parts)
         now = index(state.heap, budgets, described=self.described) if self.place in ("tail", "system") else ""
         if self.place == "tail":

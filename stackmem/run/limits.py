@@ -109,7 +109,7 @@ def refuse_spent(state: State, has: str = "the run has") -> None:
         UsageError: It would; the message names the limit and how to raise it.
 
     """
-    spent = core_limits.ending(state)
+    spent = core_limits.spent_limit(state)
     if spent is not None:
         word = spent.removeprefix("limit:")
         raise UsageError(f"{has} used up its limit of {word}; raise it, as in --max-{word} {MORE[word]}")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from stackmem.core.decider import Decider
 from stackmem.core.facts import ChecksReturned, Event, RunEnded
-from stackmem.core.frames import so_far
+from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
@@ -60,6 +60,6 @@ def _fact(upcoming: Event | Effect, state: State, world: World, interrupts: Inte
     except KeyboardInterrupt:
         if state.end is not None:
             return ChecksReturned({}, "the checks were interrupted")
-        return RunEnded("interrupted", so_far(state))
+        return RunEnded("interrupted", partial_result(state))
     except (WorkspaceError, OSError) as error:  # an OSError: of files, pipes or memory, where nothing better is known
         return RunEnded("workspace_error", world.scrub(str(error)))

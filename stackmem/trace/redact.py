@@ -28,7 +28,7 @@ from stackmem.core.facts import (
     ToolReturned,
     VerifyReturned,
 )
-from stackmem.core.frames import so_far
+from stackmem.core.frames import partial_result
 from stackmem.core.machine import advance, evolve
 from stackmem.core.program_facts import ProgramStarted, ToolAnswered
 from stackmem.core.requests import Effect
@@ -205,7 +205,7 @@ def _following(event: Event, state: State, derived: Event | Effect | None, numbe
     """The event as it follows from the copy's state."""
     if isinstance(derived, Effect):
         if isinstance(event, RunEnded) and event.ending == "interrupted":
-            return replace(event, result=so_far(state))
+            return replace(event, result=partial_result(state))
         return with_prompt(event, derived)
     if derived is None or _unworded(derived) != _unworded(event):
         told = type(derived).__name__ if derived is not None else "nothing"

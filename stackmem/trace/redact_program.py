@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import ContextCompacted, Event, FramePushed, ModelFailed, ModelReplied, RunEnded
-from stackmem.core.frames import so_far
+from stackmem.core.frames import partial_result
 from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
 from stackmem.core.requests import AskModel, AskUser, Compact, Effect, answered
 from stackmem.core.state import State
@@ -86,7 +86,7 @@ def with_prompt(event: Event, asked: object) -> Event:
 def stopped(event: RunEnded, upcoming: Event | Effect | None, state: State) -> RunEnded:
     """How a run that was stopped from outside ends in the copy."""
     if event.ending == "interrupted":
-        return replace(event, result=so_far(state))
+        return replace(event, result=partial_result(state))
     if event.ending == "input_needed" and isinstance(upcoming, AskUser):
         return replace(event, result=mark_cut(upcoming.question, _QUESTION_CHARS))
     return event

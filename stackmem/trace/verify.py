@@ -22,7 +22,7 @@ from stackmem.core.facts import (
     RunResumed,
     RunStarted,
 )
-from stackmem.core.frames import so_far
+from stackmem.core.frames import partial_result
 from stackmem.core.machine import advance, evolve
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import STOPS, AskModel, Compact, Effect, answered
@@ -120,8 +120,8 @@ def _check(
     same_rules = state.begun.rules == RULES
     if isinstance(derived, Effect) or _may_stop_anywhere(state, event):
         if isinstance(event, RunEnded) and event.ending in STOPS and state.end is None:
-            if event.ending == "interrupted" and same_rules and event.result != so_far(state):
-                raise RulesDiffer(differing(record.seq, event, RunEnded("interrupted", so_far(state))))
+            if event.ending == "interrupted" and same_rules and event.result != partial_result(state):
+                raise RulesDiffer(differing(record.seq, event, RunEnded("interrupted", partial_result(state))))
             return 0
         effect = answered(derived, event) if isinstance(derived, Effect) else None
         if effect is None:

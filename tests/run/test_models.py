@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import ModelReplied
-from stackmem.core.limits import ending
+from stackmem.core.limits import spent_limit
 from stackmem.core.log import Log
 from stackmem.core.machine import fold
 from stackmem.core.messages import Message, Text, Usage, View
@@ -89,7 +89,7 @@ def test_the_window_of_a_frame_is_that_of_the_model_that_works_in_it() -> None:
 def test_a_limit_of_cost_holds_where_only_the_other_model_has_a_price() -> None:
     start = started(limits=Limits(usd=0.001))
     state = fold([start, ModelReplied((Text("said"),), "end", SPENT, answerer=Answerer("other", DEAR))])
-    assert ending(state) == "limit:usd"
+    assert spent_limit(state) == "limit:usd"
 
 
 def settings(tmp_path: Path) -> Settings:

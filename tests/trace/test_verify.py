@@ -18,7 +18,7 @@ from stackmem.core.facts import (
     RunStarted,
     ToolReturned,
 )
-from stackmem.core.frames import so_far
+from stackmem.core.frames import partial_result
 from stackmem.trace.verify import verify
 from tests.build import alloc, call, do, failed, play, pop, push, reply, started
 
@@ -129,7 +129,7 @@ def test_a_fact_after_the_end_is_named():
 
 def test_a_run_that_a_person_ended_is_whole():
     records = a_run()[:5]
-    so_far_told = so_far(verify(records).state)
+    so_far_told = partial_result(verify(records).state)
     found = verify([*records, Record(6, 0.0, RunEnded("interrupted", so_far_told))])
     assert found.state.outcome == "interrupted"
 

@@ -34,7 +34,7 @@ def view_of(state: State) -> View:
     if not imported_from(start):
         return _strategy(start.strategy).render(state)
     begun = Conversation(Log(), (Text(_opening(frame)),), Heap(), Heap(), _no_news)
-    return View(start.system, start.tools, frame.turns.fold(extend, begun, "imported").closed().messages)
+    return View(start.system, start.tools, frame.turns.fold(extend, begun, "imported").close().messages)
 
 
 @lru_cache(maxsize=8)

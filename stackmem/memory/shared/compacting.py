@@ -38,7 +38,7 @@ is flat around that: 24,000 costs at most 17, 2 and 7 % more than the best of ea
 something, so of two thresholds that cost nearly the same the higher one is to be preferred."""
 
 
-class Request(Struct, frozen=True):
+class SummaryRequest(Struct, frozen=True):
     """What is asked for.
 
     Attributes:
@@ -69,7 +69,7 @@ class Summarizing(Struct, frozen=True):
     """
 
     name: str
-    request: Request
+    request: SummaryRequest
     due: Callable[[State, Linear], int | None]
     rules: Rules
     tools: tuple[Tool, ...] = ONE_FRAME
@@ -93,7 +93,7 @@ class Summarizing(Struct, frozen=True):
 
 
 def summary_rules(
-    request: Request,
+    request: SummaryRequest,
     cut: Callable[[Linear], Cut] = unmoved,
     shorten: Callable[[ToolResult, int], ToolResult] = whole_result,
 ) -> Rules:
@@ -101,7 +101,7 @@ def summary_rules(
     return Rules(cut, Partial(standing_for, (request.most,)), shorten)
 
 
-def compaction(state: State, shown: Linear, request: Request, turns: int) -> Compact | None:
+def compaction(state: State, shown: Linear, request: SummaryRequest, turns: int) -> Compact | None:
     """The request for a text that stands for the first ``turns`` exchanges, those of the last text included.
 
     None where that would be no more than already has a text, the last result being kept.
@@ -110,7 +110,7 @@ def compaction(state: State, shown: Linear, request: Request, turns: int) -> Com
     if turns <= shown.cut.dropped:
         return None
     last = shown.past[turns - 1].step
-    asked = _asked(state, request, last, len(shown.past) - turns)
+    asked = _request_text(state, request, last, len(shown.past) - turns)
     wanted = _cold(state, shown, asked, turns) if request.prefix == "cold" else _shared(state, shown, asked)
     return compact(state, wanted, last)
 
@@ -135,7 +135,7 @@ def overfull(state: State, shown: Linear) -> bool:
     return shown.tokens >= state.window_tokens // 2
 
 
-def _asked(state: State, request: Request, last: int, kept: int) -> str:
+def _request_text(state: State, request: SummaryRequest, last: int, kept: int) -> str:
     values = {"most_chars": f"{request.most}", "last_step": f"{last:,}", "kept": f"{kept:,}"}
     return fill(_text(state, request.text, _plain(request.kind)), values)
 

@@ -47,7 +47,7 @@ class Conversation(Struct, frozen=True):
     news: Callable[[Heap, Heap], str]
     thoughts: bool = True
 
-    def closed(self) -> Conversation:
+    def close(self) -> Conversation:
         """With the unfinished user message finished, the heap's news at its end."""
         told = self.news(self.shown, self.heap)
         parts = (*self.parts, Text(told)) if told else self.parts
@@ -61,7 +61,7 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
     """With one more turn; messages that stand are never changed."""
     match turn:
         case Reply():
-            closed = conversation.closed()
+            closed = conversation.close()
             return replace(
                 closed,
                 messages=closed.messages.append(Message("assistant", said_parts(turn, thoughts=closed.thoughts))),
@@ -106,7 +106,7 @@ def own_view(state: State, name: str, opening: str, news: Callable[[Heap, Heap],
     parts = (Text(constants), Text(opening))
     begun = Conversation(Log(), parts, frame.opened, frame.opened, news or no_news, thoughts)
     # A fork may change what stands above the turns: the key tells the two conversations apart.
-    messages = frame.turns.fold(extend, begun, (name, constants, thoughts)).closed().messages
+    messages = frame.turns.fold(extend, begun, (name, constants, thoughts)).close().messages
     return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
 
 

@@ -48,5 +48,5 @@ def inherited_view(
         conversation = frame.turns.fold(extend, begun, key)
     if conversation is None:
         raise IndexError("no frame is running")
-    messages = conversation.closed().messages
+    messages = conversation.close().messages
     return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))

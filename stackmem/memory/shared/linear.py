@@ -107,15 +107,15 @@ class Linear(Struct, frozen=True):
         """How many exchanges are shown as they were."""
         return len(self.past) - self.cut.short
 
-    def closed(self) -> Linear:
+    def close(self) -> Linear:
         """With the user message that is being written finished, and the borders where the rules want them."""
         if not self.parts:
             return self
         if self.reply is None:
-            return replace(self, opening=(*self.opening, *self.parts), parts=()).redrawn()
-        return self.answered(self.reply, self.parts)
+            return replace(self, opening=(*self.opening, *self.parts), parts=()).redraw()
+        return self.finish_exchange(self.reply, self.parts)
 
-    def answered(self, reply: Message, parts: tuple[Part, ...]) -> Linear:
+    def finish_exchange(self, reply: Message, parts: tuple[Part, ...]) -> Linear:
         told = Message("user", parts)
         exchange = Exchange(self.step, reply, told, size(reply) + size(told))
         grown = replace(
@@ -127,36 +127,36 @@ class Linear(Struct, frozen=True):
             reply=None,
             parts=(),
         )
-        return grown.moved(self.rules.cut(grown))
+        return grown.move_borders(self.rules.cut(grown))
 
-    def moved(self, cut: Cut) -> Linear:
+    def move_borders(self, cut: Cut) -> Linear:
         """With the borders there, but not past the last result; if that moves one, with everything written anew."""
         last = max(self.answer, self.cut.short)
         cut = Cut(min(cut.dropped, last), min(cut.short, last))
         if cut == self.cut:
             return self
         before = self.before if cut.short == self.cut.short else self.cut.short
-        return replace(self, cut=cut, before=before).redrawn()
+        return replace(self, cut=cut, before=before).redraw()
 
-    def redrawn(self) -> Linear:
+    def redraw(self) -> Linear:
         head = self.rules.head(self)
         messages = [Message("user", (*self.opening, Text(head)) if head else self.opening)]
         for number, exchange in enumerate(self.past[self.cut.dropped :], self.cut.dropped):
             messages.append(exchange.said)
-            messages.append(self.shortened(exchange) if number < self.cut.short else exchange.told)
+            messages.append(self.shorten_results(exchange) if number < self.cut.short else exchange.told)
         return replace(self, shown=Log(messages), chars=sum(map(size, messages)))
 
-    def shortened(self, exchange: Exchange) -> Message:
+    def shorten_results(self, exchange: Exchange) -> Message:
         parts = (
             self.rules.shorten(part, exchange.step) if isinstance(part, ToolResult) else part
             for part in exchange.told.parts
         )
         return Message("user", tuple(parts))
 
-    def replied(self, reply: Reply) -> Linear:
-        done = self.closed()
+    def take_reply(self, reply: Reply) -> Linear:
+        done = self.close()
         if done.reply is not None:  # nothing answered the last one, and messages alternate
-            done = done.answered(done.reply, (Text("(no answer)"),))
+            done = done.finish_exchange(done.reply, (Text("(no answer)"),))
         return replace(done, reply=Message("assistant", said_parts(reply, thoughts=False)), step=reply.step)
 
     def summarize(self, turn: Compaction) -> Linear:
@@ -167,7 +167,7 @@ class Linear(Struct, frozen=True):
         cut = Cut(max(upto, self.cut.dropped), max(upto, self.cut.short))
         answered = self.reply is not None and any(isinstance(part, ToolResult) for part in self.parts)
         known = replace(self, answer=len(self.past)) if answered else self  # the last result is yet to be finished
-        return replace(known.moved(cut), summary=turn.text).redrawn()
+        return replace(known.move_borders(cut), summary=turn.text).redraw()
 
 
 def unmoved(conversation: Linear) -> Cut:
@@ -259,7 +259,7 @@ def proceed(conversation: Linear, turn: Turn) -> Linear:
     """With one more turn."""
     match turn:
         case Reply():
-            return conversation.replied(turn)
+            return conversation.take_reply(turn)
         case Result():
             part = ToolResult(turn.call_id, turn.text, turn.failed)
             return replace(conversation, parts=(*conversation.parts, part))
@@ -278,7 +278,7 @@ def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = Fa
     standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
     first = Message("user", opening)
     begun = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarizes=summarizes)
-    return frame.turns.fold(proceed, begun, (name, opening, standing)).closed()
+    return frame.turns.fold(proceed, begun, (name, opening, standing)).close()
 
 
 def _task(frame: Frame) -> str:
@@ -321,7 +321,7 @@ def breakpoints(shown: Linear) -> tuple[Breakpoint, ...]:
 def freed(shown: Linear, number: int) -> int:
     """Characters that the prompt loses when the results of an exchange are shortened."""
     exchange = shown.past[number]
-    return size(exchange.told) - size(shown.shortened(exchange))
+    return size(exchange.told) - size(shown.shorten_results(exchange))
 
 
 def size(message: Message) -> int:

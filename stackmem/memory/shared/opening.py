@@ -38,7 +38,7 @@ def _registers(frame: Frame) -> list[str]:
     return [*lines, f"R3 BUDGET: {own.constraint}"] if own.constraint else lines
 
 
-def prompted(word: str, frame: Frame, budgets: Budgets) -> str:
+def prompt_opening(word: str, frame: Frame, budgets: Budgets) -> str:
     """The block of a sub-agent or a branch, of which there is only the prompt; elsewhere the task.
 
     A frame with registers, which a run has that is forked from a strategy with them, shows them.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import ClockRead, Event, ModelReplied, RunEnded, RunResumed
-from stackmem.core.frames import so_far
+from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Text, Usage
 from stackmem.core.program_facts import ProgramStarted, ToolAnswered, Waited
@@ -89,7 +89,7 @@ class Clocked:
 
     def stopped_and_resumed(self) -> Clocked:
         """Stop here, and go on as another process would, from the facts alone."""
-        self.add(RunEnded("interrupted", so_far(self.state)))
+        self.add(RunEnded("interrupted", partial_result(self.state)))
         again = verify([Record(at, 0.0, event) for at, event in enumerate(self.events, 1)], self.text_of)
         assert again.program is not None
         self.program, self.state = again.program, again.state
