@@ -17,7 +17,7 @@ from stackmem.core import heap as heaps
 from stackmem.core import limits
 from stackmem.core.budgets import UNFIT_RESULTS
 from stackmem.core.facts import Event, FramePushed, ModelFailed, ModelReplied, ProgramFrame, RunEnded
-from stackmem.core.frames import so_far
+from stackmem.core.frames import partial_result
 from stackmem.core.json_schema import first_fault, read_json
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
@@ -178,7 +178,7 @@ class Round:
             name=mark_cut(whole(work.name), budgets.name_chars) or "work",
             intent=mark_cut(" ".join(whole(work.task).split()), budgets.intent_chars),
             return_spec=mark_cut(" ".join(whole(work.returns).split()), budgets.return_chars),
-            constraint=limits.left(state),
+            constraint=limits.remaining(state),
             context="",
             program=ProgramFrame(
                 "work", whole(task_text(work, frame)), schema_text(work.schema), whole(work.model) or UNSET
@@ -224,9 +224,9 @@ def bounded(state: State, effect: Effect) -> Event | Effect:
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
     waits = [each.seconds for each in asked if isinstance(each, Wait)]
-    spent = limits.ending(state, max((*waits, *(request.wait_seconds for request in requests)), default=0.0))
+    spent = limits.spent_limit(state, max((*waits, *(request.wait_seconds for request in requests)), default=0.0))
     if spent is not None and (requests or spent == "limit:seconds"):
-        return RunEnded(spent, so_far(state))
+        return RunEnded(spent, partial_result(state))
     return effect
 
 
