@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import StepEntered
-from stackmem.core.text import shortened
+from stackmem.core.text import shorten_text
 from stackmem.languages.operations import Complete, Completion, Routine, prompt
 
 from .conversation import RESULTS, AgentConversation, ConversationEntry
@@ -82,7 +82,7 @@ def compact(entry: ConversationEntry, chars: int) -> ConversationEntry:
     once = bool(entry.number) and not (entry.final and entry.original is None)
     again = "Agent can request expansion if needed." if once else "It cannot be expanded again."
     mark = f"\n\n[Compacted: showing first {chars:,} of {len(entry.text):,} characters. {again}]"
-    text = shortened(entry.text, chars, mark)
+    text = shorten_text(entry.text, chars, mark)
     whole = entry.text if entry.original is None else entry.original
     return replace(entry, text=text, original=whole if once and text != entry.text else entry.original, final=True)
 
@@ -113,7 +113,7 @@ def take_rung(conversation: AgentConversation, turn: int, rung: int) -> bool:
             return _change_results(conversation, turn - (3 if rung == 1 else 0), lambda entry: compact(entry, 500))
     last = max(index for index, entry in enumerate(conversation.entries) if not entry.from_model)
     entry = conversation.entries[last]
-    text = shortened(entry.text, _TRIMMED_CHARS, f"\n[Trimmed: {len(entry.text):,} characters]")
+    text = shorten_text(entry.text, _TRIMMED_CHARS, f"\n[Trimmed: {len(entry.text):,} characters]")
     conversation.entries[last] = replace(entry, text=text, final=True)
     return text != entry.text
 
