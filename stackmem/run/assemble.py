@@ -47,7 +47,7 @@ CHECK_SECONDS = 600.0
 _TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
 
 
-class Parts(Struct):
+class RunParts(Struct):
     """A run put together, not yet begun.
 
     Attributes:
@@ -161,7 +161,7 @@ def assemble(
     scrubber: Scrubber,
     environ: Mapping[str, str],
     history: History | NoHistory,
-) -> Parts:
+) -> RunParts:
     """Open the workspace and put the run together; nothing is forced to the disk until a trace is there.
 
     Raises:
@@ -205,7 +205,7 @@ def assemble(
         own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
     )
-    return Parts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
+    return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
 
 
 def _opened(

@@ -10,17 +10,25 @@ import os
 from collections.abc import Callable, Mapping
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import ModelReplied, RunForked, RunStarted
+from stackmem.core.facts import ChunkSet, ModelReplied, RunForked, RunStarted
+from stackmem.core.heap import Heap, faults, no_chunk
 from stackmem.core.machine import evolve
 from stackmem.core.messages import ToolSpec
+from stackmem.core.state import State
 from stackmem.core.strategy import budgets_of
+from stackmem.core.tools import HeapRead, StoreEntry, tool_name
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.languages.program import ProgramDecider
+from stackmem.measure.whatif import has_frames
+from stackmem.memory import open_strategy
 from stackmem.memory.shared.constants import run_constants
+from stackmem.settings.option_values import Place, read_value
+from stackmem.settings.options import OPTIONS
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
@@ -29,17 +37,56 @@ from stackmem.trace.verify import verify
 from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
 
-from .assemble import Parts, RunPlan, scrubber_of
+from .assemble import RunParts, RunPlan, scrubber_of
 from .begin import Forked, must_be_original, plan_kept
-from .fork_changes import Changes, chunks_to_set, must_go_on
 from .in_memory import stays_in_memory
 from .interrupts import Interrupts
-from .limits import later_limits, refuse_spent
+from .limits import LIMITS, later_limits, refuse_spent
 from .open import Observe, Opened, Person, open_run
 from .play import play
 from .prepare import Prepared, prepare_kept, with_model
 from .request import RunRequest, read_request
 from .result import RunResult, holds_secret
+
+_HEAP = "heap."
+
+
+class ForkChanges(Struct, frozen=True):
+    """Everything that may differ from the run that is forked; None and nothing keep what it had.
+
+    Attributes:
+        chunks: Chunk name to content.
+        dropped: Chunks taken from the heap.
+        limits: As flags spell them: ``50``, ``+50``, ``none``.
+
+    """
+
+    strategy: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    window_tokens: int | None = None
+    prompt: Path | None = None
+    isolation: str | None = None
+    chunks: Mapping[str, str] = {}
+    dropped: tuple[str, ...] = ()
+    limits: Mapping[str, str | None] = {}
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that it changes, by name."""
+        given = {
+            "strategy": self.strategy,
+            "model": self.model,
+            "base_url": self.base_url,
+            "window_tokens": self.window_tokens,
+            "prompt": self.prompt,
+            "isolation": self.isolation,
+        }
+        if self.model is not None:  # an address belongs to the model that it was given with
+            return {name: value for name, value in given.items() if value is not None or name in _OF_A_MODEL}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+_OF_A_MODEL = ("base_url", "window_tokens")
 
 
 class ForkResult(Struct, frozen=True):
@@ -60,7 +107,7 @@ class ForkResult(Struct, frozen=True):
 def fork(
     run_dir: Path,
     at: int,
-    changes: Changes,
+    changes: ForkChanges,
     environ: Mapping[str, str],
     observe: Observe | None = None,
     stop: Callable[[int], object] = os._exit,
@@ -100,7 +147,7 @@ def fork(
         return ForkResult(result, opened.folder, start.checked, opened.missing)
 
 
-def _beginning(run: Run, moment: StepMoment, changes: Changes, environ: Mapping[str, str]) -> Forked:
+def _beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapping[str, str]) -> Forked:
     """The fork as it can be, with what the run recorded wherever no change speaks.
 
     Raises:
@@ -128,7 +175,7 @@ def _beginning(run: Run, moment: StepMoment, changes: Changes, environ: Mapping[
 
 
 def _plan(
-    request: RunRequest, base: RunStarted, changes: Changes, prepared: Prepared, environ: Mapping[str, str]
+    request: RunRequest, base: RunStarted, changes: ForkChanges, prepared: Prepared, environ: Mapping[str, str]
 ) -> RunPlan:
     kept_prompt = changes.prompt is None and (changes.strategy is None or prepared.resolved.settings.prompt is not None)
     if kept_prompt:  # the run holds the text itself; its file may say something else today
@@ -142,7 +189,7 @@ def _plan(
     return replace(plan, budgets=budgets_of(plan.strategy, base.budgets))
 
 
-def _start(moment: StepMoment, changes: Changes, plan: RunPlan, parts: Parts) -> RunStarted:
+def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunParts) -> RunStarted:
     """What holds from here on. The tree stays that of the oldest start: patches count from there."""
     base, state = moment.settled.begun, moment.settled
     if parts.start.tree != state.tree:
@@ -202,3 +249,91 @@ def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramDecider:
 def _steps_with_secrets(run: Run, at: int, scrubber: Scrubber) -> tuple[int, ...]:
     replies = (record.event for record in run.records() if isinstance(record.event, ModelReplied))
     return tuple(step for step, reply in zip(range(1, at + 1), replies, strict=False) if holds_secret(reply, scrubber))
+
+
+def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[str], cwd: Path) -> ForkChanges:
+    """The changes that flags spell.
+
+    Args:
+        flags: Setting name to text, limits among them.
+        sets: ``heap.NAME=TEXT`` or ``heap.NAME=@FILE``.
+        drops: ``heap.NAME``.
+
+    Raises:
+        UsageError: One of them is not accepted, or a file cannot be read.
+
+    """
+    known = {}
+    for name in ("strategy", "model", "base_url", "window_tokens", "prompt", "isolation"):
+        text = flags.get(name)
+        if text is not None:
+            place = Place(OPTIONS[name].flag, folder=cwd, home=os.environ.get("HOME", ""))
+            known[name] = read_value(OPTIONS[name], text, place)
+    chunks: dict[str, str] = {}
+    for given in sets:
+        name, equals, value = given.partition("=")
+        if not equals or not name.startswith(_HEAP):
+            raise UsageError(f"--set {given[:60]!a} sets nothing; write heap.NAME=TEXT or heap.NAME=@FILE")
+        if name.removeprefix(_HEAP) in chunks:
+            raise UsageError(f"--set {name[:80]} is given twice; set each chunk once")
+        chunks[name.removeprefix(_HEAP)] = _content(value, cwd) if value.startswith("@") else value
+    wrong = next((name for name in drops if not name.startswith(_HEAP)), None)
+    if wrong is not None:
+        raise UsageError(f"--drop {wrong[:60]!a} names no chunk; write heap.NAME")
+    dropped = tuple(dict.fromkeys(name.removeprefix(_HEAP) for name in drops))
+    return ForkChanges(**known, chunks=chunks, dropped=dropped, limits={n: flags.get(n) for n in LIMITS})
+
+
+def _content(value: str, cwd: Path) -> str:
+    path = cwd / Path(os.path.expanduser(value[1:]))  # noqa: PTH111 - a name like ~nobody is no error here
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise UsageError(f"--set: {path} cannot be read as text ({error}); name a UTF-8 file") from error
+
+
+def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
+    """Refuses what no run could go on from.
+
+    Raises:
+        UsageError: The root had popped; or frames are open that the other strategy could never pop.
+
+    """
+    state = moment.settled
+    if not state.stack:
+        raise UsageError(f"at step {moment.step} the run's root had popped; fork at an earlier step")
+    if changes.strategy is None:
+        return
+    strategy = open_strategy(changes.strategy)
+    open_frames = [frame.name for frame in state.stack[1:]]
+    if open_frames and not has_frames(strategy):
+        raise UsageError(
+            f"at step {moment.step} the frames {', '.join(map(repr, open_frames))} are open, and the strategy "
+            f"{strategy.name} has none; fork at a step where only the root is, or with a strategy that has frames"
+        )
+
+
+def chunks_to_set(state: State, changes: ForkChanges, scrub: Callable[[str], str]) -> tuple[ChunkSet, ...]:
+    """The chunks to set, without secrets; a chunk that is replaced keeps its description.
+
+    Raises:
+        UsageError: A name to drop is not on the heap, or what is set is over a budget.
+
+    """
+    heap: Heap = state.heap
+    for name in changes.dropped:
+        if name not in heap.chunks:
+            raise UsageError(f"--drop: {no_chunk(heap, name)}")
+        heap = heap.without(name)
+    strategy = open_strategy(changes.strategy or state.begun.strategy)
+    if changes.chunks and tool_name(HeapRead) not in map(tool_name, strategy.tools):
+        raise UsageError(f"--set: the strategy {strategy.name} has no heap, so nobody would read it; leave --set out")
+    old = {name: chunk.description for name, chunk in heap.chunks.items()}
+    chunks = tuple(
+        ChunkSet(name, scrub(content), old.get(name, "")) for name, content in sorted(changes.chunks.items())
+    )
+    entries = tuple(StoreEntry(chunk.name, chunk.content, chunk.description) for chunk in chunks)
+    wrong = faults(heap, entries, state.begun.budgets)
+    if wrong:
+        raise UsageError(f"--set: {'; '.join(wrong)}")
+    return chunks

@@ -38,7 +38,7 @@ def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
     """
     limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
     usd = resolved.value("max_usd")
-    return keepable(limits, model, price, chosen=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
+    return check_usd(limits, model, price, chosen=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
 
 
 def later_limits(
@@ -59,7 +59,7 @@ def later_limits(
         if wanted.get(name) is not None
     }
     now = replace(limits, **values)
-    return keepable(now, model, price, chosen=usd_chosen or values.get("usd") is not None)
+    return check_usd(now, model, price, chosen=usd_chosen or values.get("usd") is not None)
 
 
 def _value(name: str, given: str, had: float | None, field: str) -> float | None:
@@ -79,7 +79,7 @@ def _value(name: str, given: str, had: float | None, field: str) -> float | None
     return had + more  # type: ignore[no-any-return]
 
 
-def keepable(
+def check_usd(
     limits: Limits, model: str, price: Price | None, *, chosen: bool, source: str = "", named: str = "the model"
 ) -> Limits:
     """``limits`` as they can be kept with a model.

@@ -17,7 +17,7 @@ from stackmem.errors import UsageError
 from stackmem.models.registry import NOBODY, Model, open_model
 from stackmem.settings.settings import Settings
 
-from .limits import keepable
+from .limits import check_usd
 
 
 class Nobody(Struct, frozen=True):
@@ -51,7 +51,7 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
         name = f"script:{cwd / script}"
     url = settings.base_url if name.startswith("openai/") else None
     model = open_model(name, environ, base_url=url, seed=settings.seed)
-    keepable(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program asks,")
+    check_usd(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program asks,")
     return model
 
 

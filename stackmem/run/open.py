@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,25 +18,34 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import Event
 from stackmem.core.state import State
-from stackmem.errors import UsageError
+from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History
+from stackmem.history.ignored import IgnoreRules
 from stackmem.history.repository import copy_repository
 from stackmem.history.sharing import share
 from stackmem.history.walk import path_bytes
 from stackmem.languages.language import Happening
 from stackmem.languages.program import ProgramDecider, Tell
+from stackmem.tools.own_tools import TOOLS
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.program import keep_source
 from stackmem.trace.store import TraceWriter
+from stackmem.workspace.secrets import scrub_value
 from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.workspace import Workspace
 
-from .assemble import Parts, RunPlaces, assemble, scrubber_of
+from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed
 from .checks import copy_folder
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
+from .perform import ProgramWorld
 from .prepare import Prepared, first_request
-from .programs.world import program_world, without_secrets
-from .request import RunRequest, write_request
+from .programs.edited_sources import EditedSources
+from .programs.prepare import reachable_folders
+from .programs.sources import Loader, as_read, source_keeper
+from .programs.tools import ToolContext
+from .request import ProgramRequest, RunRequest, write_request
 from .run_folder import HISTORY, TRACE, new_run
 
 _WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}
@@ -83,7 +93,7 @@ class Opened(Struct):
 
     """
 
-    parts: Parts
+    parts: RunParts
     places: RunPlaces
     history: History | NoHistory
     request: RunRequest
@@ -173,7 +183,7 @@ def _opened(
     if writer is not None:
         parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
     if request.program is not None:
-        parts.world.program = program_world(parts, places, request.program, person.ask)
+        parts.world.program = _program_world(parts, places, request.program, person.ask)
     opened = Opened(
         parts, places, history, request, interrupts, person, writer,
         folder=request.subject if request.text is not None else "",
@@ -195,7 +205,7 @@ def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str
     """What is kept beside the run of what was asked for."""
     match beginning:
         case Fresh(prepared, _, program):
-            return first_request(prepared, places.work, None if program is None else without_secrets(program, scrub))
+            return first_request(prepared, places.work, None if program is None else _without_secrets(program, scrub))
         case Forked() | Edited():
             return replace(beginning.request, workspace=str(places.work))
         case Resumed() | Rehearsed():
@@ -267,7 +277,7 @@ def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[
     return tuple(missing)
 
 
-def _recall(beginning: Beginning, parts: Parts) -> None:
+def _recall(beginning: Beginning, parts: RunParts) -> None:
     """Of a run in memory, bring the files to where it goes on."""
     match beginning:
         case Resumed():
@@ -276,3 +286,33 @@ def _recall(beginning: Beginning, parts: Parts) -> None:
             recall(beginning.run.records(), beginning.at, parts.world)
         case Fresh() | Edited():
             pass
+
+
+def _without_secrets(request: ProgramRequest, scrub: Callable[[str], str]) -> ProgramRequest:
+    """The request as it is kept, and as the program is given it."""
+    return replace(request, inputs=scrub_value(request.inputs, scrub), options=scrub_value(request.options, scrub))
+
+
+def _program_world(
+    parts: RunParts, places: RunPlaces, request: ProgramRequest, ask: Callable[[str], str | None]
+) -> ProgramWorld:
+    """The world of a program over the run's workspace.
+
+    Args:
+        ask: The person's answer to a question, or None where nobody answers.
+
+    """
+    world, workspace = parts.world, parts.workspace
+    if not isinstance(workspace, Workspace):
+        raise WorkspaceError("a program needs a workspace on the disk; choose another level with --isolation")
+    loader = Loader(Path(request.path), reachable_folders(request, None), (workspace.path, workspace.files))
+    rules = partial(IgnoreRules, places.run / HISTORY, workspace.root)
+    seen = (workspace.path, places.run / HISTORY)
+    instead = EditedSources(request, request.edited, seen, world.scrub).instead if request.edited else as_read
+    return ProgramWorld(
+        context=ToolContext(workspace, world.snapshot, world.scrub, world.command_seconds, rules, parts.literal_bytes),
+        load=source_keeper(loader, lambda text: keep_source(places.run, text), world.scrub, instead),
+        ask_user=ask,
+        own_tools=dict(TOOLS),
+        parallel=frozenset(name for name, tool in TOOLS.items() if tool.parallel),
+    )

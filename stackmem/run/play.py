@@ -18,7 +18,7 @@ from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.trace.lineage import came_from
 from stackmem.workspace.memory import MemoryWorkspace
 
-from .assemble import Parts, RunPlaces
+from .assemble import RunParts, RunPlaces
 from .in_memory import NoHistory
 from .loop import run
 from .open import Opened
@@ -77,7 +77,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         signal=opened.interrupts.signal,
         parent=came_from(places.run),
     )
-    return _applied(_keep(result, state.begun.tree, opened), opened)
+    return _apply(_keep(result, state.begun.tree, opened), opened)
 
 
 def _keep(result: RunResult, before: str, opened: Opened) -> RunResult:
@@ -96,7 +96,7 @@ def _keep(result: RunResult, before: str, opened: Opened) -> RunResult:
     return kept
 
 
-def _applied(result: RunResult, opened: Opened) -> RunResult:
+def _apply(result: RunResult, opened: Opened) -> RunResult:
     """The result, its patch brought into the person's folder where that was asked for and the work was done.
 
     Raises:
@@ -139,7 +139,7 @@ def _write_start(start: RunStarted, run_dir: Path) -> None:
         raise TraceError(f"{run_dir / RUN} cannot be written ({error.strerror}); make room there") from error
 
 
-def _result(state: State, parts: Parts, places: RunPlaces, seconds: float) -> RunResult:
+def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float) -> RunResult:
     ended, start = state.end, state.begun
     return RunResult(
         run=places.run.name,

@@ -94,12 +94,28 @@ def prepare(
                 f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the "
                 "model; for a real one set the key, or say --model NAME (stackmem models lists them)"
             )
+    return place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
+
+
+def place_run(
+    subject: Subject, resolved: Resolved, model: str, here: tuple[Path, Mapping[str, str]], warnings: tuple[str, ...]
+) -> Prepared:
+    """The request with the folders in which it is run and kept.
+
+    Args:
+        here: Where the person stands, and her environment.
+
+    Raises:
+        UsageError: A folder cannot be written, or a name holds what is no text.
+
+    """
+    cwd, environ = here
     must_be_text(model, "the name of the model")
-    folders = (runs_dir(settings, cwd, environ), sandbox_dir(settings, cwd, environ))
+    folders = (runs_dir(resolved.settings, cwd, environ), sandbox_dir(resolved.settings, cwd, environ))
     for folder in folders:
         must_be_text(str(folder), f"the path {folder}")
-    copy = plan_copy(subject.folder, settings.include, folders) if subject.folder else None
-    return Prepared(subject, resolved, cwd, folders, model, copy, tuple(warnings))
+    copy = plan_copy(subject.folder, resolved.settings.include, folders) if subject.folder else None
+    return Prepared(subject, resolved, cwd, folders, model, copy, warnings)
 
 
 def _must_have_demo(subject: Subject) -> None:

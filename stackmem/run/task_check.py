@@ -48,11 +48,11 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFin
     level = isolation or "auto"
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:
-        yield _twice(task, "doing nothing", [_judged(task, level, scratch, solved=False) for _ in range(2)], False)
+        yield _twice(task, "doing nothing", [_judge(task, level, scratch, solved=False) for _ in range(2)], False)
         if task.solution is None:
             yield TaskFinding(task.short_name, False, "it has no solution/solve.sh")
         else:
-            verdicts = [_judged(task, level, scratch, solved=True) for _ in range(2)]
+            verdicts = [_judge(task, level, scratch, solved=True) for _ in range(2)]
             yield _twice(task, "the solution", verdicts, True)
         if task.demo is None:
             yield TaskFinding(task.short_name, True, "it has no demo.yaml, and none is needed")
@@ -74,7 +74,7 @@ def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool
     return TaskFinding(task.short_name, True, f"{says}, twice")
 
 
-def _judged(task: Task, level: str, scratch: Path, *, solved: bool) -> tuple[bool, str]:
+def _judge(task: Task, level: str, scratch: Path, *, solved: bool) -> tuple[bool, str]:
     """Whether the checks pass after ``solve.sh`` (or after nothing), and the end of what they print."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
     work = folder / "workspace"

@@ -24,7 +24,7 @@ from stackmem.languages.language import Happening
 from stackmem.languages.operations import Halted
 from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, Stepper
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
 
 Run = Callable[[dict[str, Any], "DebugSession"], int]
@@ -324,7 +324,7 @@ def run_debugged(arguments: dict[str, Any], session: DebugSession, environ: Mapp
             raise UsageError(f"{name} of launch must be a {_TYPES[name].__name__}")
     folder = Path(given.get("cwd") or cwd)
     options: dict[str, Any] = {"debug": True, **({"entry": given["entry"]} if "entry" in given else {})}
-    asked = Asked(
+    asked = ProgramArguments(
         str(given["program"]), dict(given.get("inputs", {})), options, given.get("workspace"), interactive=False
     )
     flags = {flag: str(given[name]) for name, flag in FLAGS.items() if name in given}

@@ -4,14 +4,13 @@ import json
 import os
 from pathlib import Path
 
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from tests.stage import Stage, command, pop
 
 
 def test_a_packed_fork_is_replayed_anywhere(stage: Stage):
     result = stage.solve(stage.task(command("echo x > made"), pop()))
-    fork(Path(result.run_dir), 1, Changes(), os.environ)
+    fork(Path(result.run_dir), 1, ForkChanges(), os.environ)
     ran = stage.run("trace", "pack", "last", "-o", "far.zip", "--json")
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
@@ -39,7 +38,7 @@ def test_runs_are_removed_by_name_and_all_names_are_checked_first(stage: Stage):
 
 def test_a_run_with_forks_is_not_removed(stage: Stage):
     result = stage.solve(stage.task(command("true"), pop()))
-    child = fork(Path(result.run_dir), 1, Changes(), os.environ).result.run
+    child = fork(Path(result.run_dir), 1, ForkChanges(), os.environ).result.run
     ran = stage.run("runs", "rm", result.run)
     assert ran.returncode == 2
     assert child in ran.stderr

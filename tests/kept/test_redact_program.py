@@ -13,8 +13,7 @@ from stackmem.core.program_facts import ChunkKept, ProgramStarted, Said, SourceL
 from stackmem.errors import UsageError
 from stackmem.kept.redact import redact_run
 from stackmem.replays.replay import replay_run
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
@@ -112,7 +111,7 @@ def test_halted_and_forked_runs_have_a_copy_and_it_goes_nowhere(desk: Desk) -> N
     assert SECRET not in (copy / "trace.jsonl").read_text("utf-8")
     with pytest.raises(UsageError, match="redacted copy"):
         resume(copy, {}, dict(os.environ))
-    forked = Path(fork(run, 1, Changes(), dict(os.environ)).result.run_dir)
+    forked = Path(fork(run, 1, ForkChanges(), dict(os.environ)).result.run_dir)
     made = Path(redact_run(forked, [SECRET]).run_dir)
     assert SECRET not in (made / "trace.jsonl").read_text("utf-8")
     assert replay_run(made).outcome == replay_run(forked).outcome

@@ -9,8 +9,7 @@ import pytest
 from stackmem import TraceError, UsageError, replay
 from stackmem.history.sharing import share
 from stackmem.kept.removal import remove_run
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from stackmem.trace.lock import Lock
 from tests.stage import Stage, command, pop
 
@@ -26,8 +25,8 @@ def test_a_run_goes_with_its_workspace(stage: Stage, run):
 
 
 def test_a_run_with_forks_is_kept_until_they_are_gone(stage: Stage, run):
-    child = Path(fork(run, 1, Changes(), os.environ).result.run_dir)
-    grandchild = Path(fork(child, 1, Changes(), os.environ).result.run_dir)
+    child = Path(fork(run, 1, ForkChanges(), os.environ).result.run_dir)
+    grandchild = Path(fork(child, 1, ForkChanges(), os.environ).result.run_dir)
     for held, by in ((run, child), (child, grandchild)):
         with pytest.raises(UsageError, match=f"its forks begin with: .*{by.name}"):
             remove_run(held)

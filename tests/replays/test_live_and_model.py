@@ -9,8 +9,7 @@ from stackmem import Run, TraceError, UsageError, open_run
 from stackmem.core.facts import ToolReturned
 from stackmem.replays.live import replay_live
 from stackmem.replays.model import replay_model
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from tests.stage import SOLVED, Stage, call, command, events, fails, pop, push, rechain, records
 
 CHECK = '[ "$(cat made)" = two ] && ' + SOLVED
@@ -106,7 +105,7 @@ def test_files_that_a_call_leaves_otherwise_are_told_by_their_lines(run):
 
 
 def test_a_fork_is_executed_from_the_oldest_start(run):
-    child = open_run(fork(run.folder, 3, Changes(), os.environ).result.run_dir)
+    child = open_run(fork(run.folder, 3, ForkChanges(), os.environ).result.run_dir)
     assert replay_live(child, os.environ).calls == 4
     assert replay_live(child, os.environ, 4).calls == 2
 
@@ -135,7 +134,7 @@ def test_a_run_that_was_killed_is_the_same_up_to_there(run):
 
 
 def test_a_run_that_was_forked_is_played_again_behind_the_cut(run):
-    child = open_run(fork(run.folder, 3, Changes(chunks={"a": "b"}), os.environ).result.run_dir)
+    child = open_run(fork(run.folder, 3, ForkChanges(chunks={"a": "b"}), os.environ).result.run_dir)
     assert replay_model(child, os.environ, 4).difference == ""
     with pytest.raises(UsageError, match="use --from 4 or a later step"):
         replay_model(child, os.environ, 2)

@@ -11,7 +11,7 @@ from stackmem.measure.moments import moments
 from stackmem.measure.timeline import timeline
 from stackmem.report.facts import BRIEF_AFTER, BRIEF_CHARS, MOST_CHARS
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
 from stackmem.trace.open_run import Run
 from tests.report.opened import opened, text
@@ -52,7 +52,9 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = root / "script.yaml"
     script.write_text(json.dumps({"replies": [{"text": json.dumps(each)} for each in REPLIES]}), "utf-8")
     flags = {"model": f"script:{script}", "runs_dir": str(root / "runs"), "sandbox_dir": str(root / "work")}
-    asked = Asked(str(folder), {"items": ["long", "gone"] * (COUNT // 2)}, workspace=str(folder), interactive=False)
+    asked = ProgramArguments(
+        str(folder), {"items": ["long", "gone"] * (COUNT // 2)}, workspace=str(folder), interactive=False
+    )
     ready = prepare_program(asked, {**flags, "isolation": "none"}, dict(os.environ), root)
     return Path(run_program(ready, dict(os.environ), Person(lambda _: "the first")).run.run_dir)
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from stackmem import RulesDiffer, TraceError, UsageError, open_run, replay
 from stackmem.core.facts import ModelReplied, Redaction, RunEnded, RunForked, ToolReturned
 from stackmem.replays.live import replay_live
-from stackmem.run.fork import Forked, fork
-from stackmem.run.fork_changes import Changes, read_changes
+from stackmem.run.fork import ForkChanges, Forked, fork, read_changes
 from tests.stage import SOLVED, TASKS, Stage, call, command, events, fails, pop, push, rechain, records
 
 CHECK = '[ "$(cat made)" = two ] && ' + SOLVED
@@ -21,7 +20,7 @@ def step(number: int) -> dict:
 
 
 def forked(run: str | Path, at: int, **changes) -> Forked:
-    return fork(Path(run), at, Changes(**changes), os.environ)
+    return fork(Path(run), at, ForkChanges(**changes), os.environ)
 
 
 def digests(run: str | Path) -> list[str]:
@@ -252,7 +251,7 @@ def test_changes_are_read_as_flags_spell_them(tmp_path):
     (tmp_path / "file.txt").write_text("from a file", encoding="utf-8")
     flags = {"strategy": "full", "window_tokens": "5_000", "prompt": "p.md", "max_steps": "+5", "model": None}
     read = read_changes(flags, ["heap.a=text=with=signs", "heap.b=@file.txt"], ["heap.c", "heap.c"], tmp_path)
-    assert read == Changes(
+    assert read == ForkChanges(
         strategy="full", window_tokens=5_000, prompt=tmp_path / "p.md",
         chunks={"a": "text=with=signs", "b": "from a file"}, dropped=("c",),
         limits={"max_steps": "+5", "max_usd": None, "max_tokens": None, "max_seconds": None},

@@ -9,8 +9,7 @@ from stackmem import UsageError, WorkspaceError, replay
 from stackmem.core.facts import ChecksReturned, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.replays.live import replay_live
 from stackmem.replays.model import replay_model
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.task_check import check_task
 from stackmem.trace.open_run import Run
 from stackmem.worlds import WORLDS, make
@@ -114,17 +113,17 @@ def test_a_run_goes_on_in_memory_or_on_a_disk_throughout(stage: Stage, world: Pa
     with pytest.raises(UsageError, match="files are in memory or on a disk, throughout"):
         resumed(Path(first.run_dir), max_steps="+50", isolation="none")
     with pytest.raises(UsageError, match="files are in memory or on a disk, throughout"):
-        fork(Path(first.run_dir), 3, Changes(isolation="none"), os.environ)
+        fork(Path(first.run_dir), 3, ForkChanges(isolation="none"), os.environ)
 
 
 def test_a_fork_goes_on_from_the_files_of_its_step(stage: Stage, world: Path):
     whole = solved(stage, world)
     for at in (0, 4, 9):
-        forked = fork(Path(whole.run_dir), at, Changes(), os.environ)
+        forked = fork(Path(whole.run_dir), at, ForkChanges(), os.environ)
         assert forked.result.outcome == "solved"
         assert events(forked.result.run_dir, RunForked)
         assert replay(forked.result.run_dir).outcome == "solved"
-    again = fork(Path(forked.result.run_dir), 10, Changes(), os.environ)
+    again = fork(Path(forked.result.run_dir), 10, ForkChanges(), os.environ)
     assert again.result.outcome == "solved"
 
 

@@ -13,8 +13,7 @@ from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.models.registry import NOBODY, is_free
 from stackmem.replays.replay import replay_run
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.limits import LIMITS, first_limits, later_limits
 from stackmem.run.open import Person
 from stackmem.run.programs.edited_run import continue_program
@@ -102,7 +101,7 @@ def test_a_run_of_a_simulated_model_goes_on_under_a_limit_of_cost_and_is_forked_
     again = resume(folder, {"max_steps": "4", "max_usd": "3"}, dict(os.environ)).result
     assert again is not None
     assert (again.steps, Run(folder).state.limits.usd) == (4, 3.0)
-    child = fork(folder, 1, Changes(limits={"max_usd": "+1", "max_steps": "3"}), dict(os.environ)).result
+    child = fork(folder, 1, ForkChanges(limits={"max_usd": "+1", "max_steps": "3"}), dict(os.environ)).result
     assert Run(Path(child.run_dir)).state.limits == Limits(steps=3, usd=3.0)
 
 
@@ -149,4 +148,4 @@ def test_a_spent_limit_is_named_with_the_way_to_raise_it_wherever_a_run_goes_on(
     with pytest.raises(UsageError, match=f"the run has {says}"):
         resume(folder, {}, dict(os.environ))
     with pytest.raises(UsageError, match=f"at step 2 the run had {says}"):
-        fork(folder, 2, Changes(), dict(os.environ))
+        fork(folder, 2, ForkChanges(), dict(os.environ))

@@ -22,11 +22,10 @@ from stackmem.languages.language import Launch, Reading
 from stackmem.models.registry import Model, Scripted, open_model
 from stackmem.replays.replay import replay_run
 from stackmem.report.view import read_runs
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.models import Models, open_other
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import Asked, outlined, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program, with_outline
 from stackmem.run.programs.run import run_program
 from stackmem.run.resume import resume
 from stackmem.settings.settings import Settings, resolve
@@ -157,8 +156,8 @@ def test_a_language_that_says_which_models_it_asks_has_them_opened_before_the_ru
         yield from ()
         return tuple(line.split()[1] for line in launch.text.splitlines() if line.startswith("ask_by"))
 
-    asked = prepare_program(Asked(str(desk.write("ask_by nosuch/model b?"))), desk.flags, {}, desk.folder)
-    ready = outlined(replace(asked, language=replace(asked.language, models=models)))
+    asked = prepare_program(ProgramArguments(str(desk.write("ask_by nosuch/model b?"))), desk.flags, {}, desk.folder)
+    ready = with_outline(replace(asked, language=replace(asked.language, models=models)))
     assert ready.prepared.others == ("nosuch/model",)
     with pytest.raises(UsageError, match="no model 'nosuch/model'"):
         run_program(ready, dict(os.environ), Person(lambda _: None))
@@ -177,5 +176,5 @@ def test_a_fork_of_a_run_that_was_given_a_model_has_it(desk: Desk) -> None:  # n
     first = desk.run("ask what?\nask more?\nsay $it")
     replies = script(desk.root / "late.yaml", *({"text": text} for text in ("skipped", "a", "b")))
     resume(folder_of(first), {"model": f"script:{replies}"}, dict(os.environ))
-    forked = fork(folder_of(first), 1, Changes(), dict(os.environ))
+    forked = fork(folder_of(first), 1, ForkChanges(), dict(os.environ))
     assert (forked.result.outcome, forked.result.model) == ("finished", f"script:{replies}")

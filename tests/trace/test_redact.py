@@ -11,8 +11,7 @@ from msgspec import UNSET
 from stackmem import Record, RulesDiffer, UsageError, replay
 from stackmem.core.facts import ChunkAllocated, FramePopped, ModelReplied, Redaction, RunStarted, ToolReturned
 from stackmem.kept.redact import redact_run
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from stackmem.trace.redact import mask_of, masked, redact
 from stackmem.trace.verify import verify
 from tests.golden.stories import STORIES
@@ -130,13 +129,13 @@ def test_a_copy_is_neither_resumed_nor_forked(stage: Stage):
     with pytest.raises(UsageError, match="redacted copy"):
         resumed(copy)
     with pytest.raises(Exception, match=r"cannot be taken up again|redacted copy"):
-        fork(copy, 1, Changes(), stackmem_environ())
+        fork(copy, 1, ForkChanges(), stackmem_environ())
 
 
 def test_a_fork_is_redacted_with_what_it_shares(stage: Stage):
     run = holding(stage)
     script = stage.script(*([pop(f"Forked {SECRET}.")] * 20))
-    forked = fork(run, 2, Changes(model=script), stackmem_environ())
+    forked = fork(run, 2, ForkChanges(model=script), stackmem_environ())
     made = redact_run(Path(forked.result.run_dir), [SECRET])
     assert SECRET.encode() not in (Path(made.run_dir) / "trace.jsonl").read_bytes()
     stage.runs.joinpath(run.name).rename(stage.root / "elsewhere" / run.name)

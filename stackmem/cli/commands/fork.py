@@ -14,8 +14,7 @@ from stackmem.cli.places import run_folder
 from stackmem.cli.screen.live import is_played_by_person, open_screen, stop_at_once
 from stackmem.cli.screen.result import say_missing, show_result
 from stackmem.cli.screen.text import echo_json, readable, say
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import read_changes
+from stackmem.run.fork import fork, read_changes
 
 
 @takes("flags", settings("strategy", "model", "base_url", "window_tokens", "prompt", "isolation"))

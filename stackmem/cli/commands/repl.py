@@ -23,7 +23,7 @@ from stackmem.languages import sexp
 from stackmem.languages.sexp.reader import TypedLines
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_inputs
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
 
 _MOST_CHARS = 1_000_000
@@ -53,7 +53,9 @@ def command(
     folder = Path(next(iter(sexp.__path__)))
     options = {"repl": True, "lib": [str(absolute(path)) for path in lib or ()]}
     named = program or str(folder / "repl.sexp")
-    asked = Asked(named, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp")
+    asked = ProgramArguments(
+        named, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp"
+    )
     ready = prepare_program(asked, flags, os.environ, cwd)
     say(*ready.prepared.warnings)
     ask_about_size(ready.prepared, as_json=False)

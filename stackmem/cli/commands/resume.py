@@ -19,7 +19,7 @@ from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.core.requests import InvokeTool
 from stackmem.errors import UsageError
 from stackmem.run.open import Person
-from stackmem.run.programs.edited_run import Parted, continue_program
+from stackmem.run.programs.edited_run import Divergence, continue_program
 from stackmem.run.repeats import MayRepeat
 from stackmem.run.resume import ResumeResult, resume
 from stackmem.run.stopped import Stopped
@@ -107,7 +107,7 @@ def _continue(
 ) -> NoReturn:
     """Go on with an edited program, and exit with the new run's code."""
 
-    def say_where(parted: Parted) -> None:
+    def say_where(parted: Divergence) -> None:
         if not screen.quiet:
             where = f" in {readable(parted.path)}" if parted.path else ""
             if parted.changed:

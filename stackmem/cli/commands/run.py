@@ -18,7 +18,7 @@ from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import readable, say
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers, read_inputs
-from stackmem.run.programs.prepare import Asked, PreparedProgram, prepare_program
+from stackmem.run.programs.prepare import PreparedProgram, ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
 from stackmem.tools.mcp_servers import own_servers
 
@@ -92,7 +92,7 @@ def command(
     }  # fmt: skip
     with own_servers(os.environ, cwd) as warnings:
         say(*warnings)
-        asked = Asked(
+        asked = ProgramArguments(
             program,
             read_inputs(given or (), inputs, cwd),
             {name: value for name, value in options.items() if value is not None},

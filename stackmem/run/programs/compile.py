@@ -12,7 +12,7 @@ from stackmem.languages.playbook.compiler import compiled_path
 from stackmem.run.open import Person
 from stackmem.run.programs.run import run_program
 
-from .prepare import Asked, prepare_program
+from .prepare import ProgramArguments, prepare_program
 
 
 class Compiled(Struct, frozen=True):
@@ -38,7 +38,7 @@ def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[st
         WorkspaceError: The result cannot be written.
 
     """
-    ready = prepare_program(Asked(named, options={"compile": True}, interactive=False), flags, environ, cwd)
+    ready = prepare_program(ProgramArguments(named, options={"compile": True}, interactive=False), flags, environ, cwd)
     if ready.language.name != "playbook":
         raise UsageError(f"{named} is no playbook program, and only those are compiled; run it as it is")
     if ready.halts is not None:

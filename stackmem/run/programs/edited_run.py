@@ -44,14 +44,14 @@ from stackmem.trace.program_tape import Tape, play_tape, tape_of
 from stackmem.trace.record import Record
 from stackmem.version import VERSION
 
-from .edited_sources import EditedSources, digest_of_text, reread
+from .edited_sources import EditedSources, digest_of_text, reread_sources
 from .prepare import read_program
 from .run import ProgramResult, program_result
-from .sources import below
+from .sources import is_below
 from .tools import BUILT_IN
 
 
-class Parted(Struct, frozen=True):
+class Divergence(Struct, frozen=True):
     """Where the edited program parted from the run.
 
     Attributes:
@@ -74,7 +74,7 @@ def continue_program(
     wanted: Mapping[str, str | None],
     environ: Mapping[str, str],
     person: Person,
-    tell_parted: Callable[[Parted], object] = id,
+    tell_parted: Callable[[Divergence], object] = id,
 ) -> ProgramResult:
     """Run ``file`` in place of the run's program, against its recorded answers while it asks the same.
 
@@ -121,7 +121,7 @@ def _edited_request(run: Run, file: Path) -> RunRequest:
         raise UsageError(f"{run.id} is no run of a program; leave out --program")
     before = request.program.edited
     program = state.program.start.path
-    if before is None and below(program, run.start.workspace):
+    if before is None and is_below(program, run.start.workspace):
         program = posixpath.relpath(program, run.start.workspace)
     if before is not None:
         edited = replace(before, file=str(file.resolve()))
@@ -146,7 +146,7 @@ class _Again(Struct, frozen=True):
     texts: dict[str, str]
     state: State
     limits: Limits
-    parted: Parted
+    parted: Divergence
 
 
 def _again(
@@ -155,7 +155,7 @@ def _again(
     """The edited program run once against the answers, with nothing performed."""
     sources = sources_of(run.folder)
     reader, last = run.records(), deque[Record](maxlen=1)
-    tape = tape_of(_noting(reader, last), sources, idempotent_tools() | {*BUILT_IN})
+    tape = tape_of(_note_last(reader, last), sources, idempotent_tools() | {*BUILT_IN})
     refuse_unsafe(tape.pending, "", yes=wanted.get("yes") is not None)
     limits = later_limits(tape.limits, wanted, run.start.model, run.start.price)
     start = replace(tape.start, limits=limits)
@@ -164,7 +164,7 @@ def _again(
     if request.program is not None and request.program.edited is not None:
         seen = (start.workspace, run.folder / HISTORY)
         now = EditedSources(request.program, request.program.edited, seen, scrub)
-        tape, texts, changed = reread(tape, now, sources)
+        tape, texts, changed = reread_sources(tape, now, sources)
     begun = replace(tape.begun, digest=digest_of_text(text))
     texts[begun.digest] = text
     program = program_of(begun, start, open_strategy(start.strategy), _instead(texts, sources), keep=False)
@@ -172,12 +172,12 @@ def _again(
     if state.end is not None and state.stack:
         refuse_spent(state)
     path = state.program.path if state.program is not None else ""
-    parted = Parted(used, len(tape.heard), path, changed)
+    parted = Divergence(used, len(tape.heard), path, changed)
     begun = replace(begun, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.heard), changed))
     return _Again(request, tape, begun, texts, state, limits, parted)
 
 
-def _noting(records: Iterable[Record], last: deque[Record]) -> Iterator[Record]:
+def _note_last(records: Iterable[Record], last: deque[Record]) -> Iterator[Record]:
     for record in records:
         last.append(record)
         yield record

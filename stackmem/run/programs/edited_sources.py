@@ -21,8 +21,8 @@ from stackmem.trace.program import TextOf
 from stackmem.trace.program_tape import Heard, Tape
 from stackmem.trace.snapshot import Snapshot
 
-from .prepare import reachable
-from .sources import PACKAGED, Loader, below
+from .prepare import reachable_folders
+from .sources import PACKAGED, Loader, is_below
 
 
 class EditedSources:
@@ -42,7 +42,7 @@ class EditedSources:
         self._program = posixpath.join(places[0], edited.program)
         self._host_program = request.path
         self._start = Snapshot(places[1], edited.tree)
-        folders = (*reachable(request, Path(edited.subject)), Path(request.path).parent)
+        folders = (*reachable_folders(request, Path(edited.subject)), Path(request.path).parent)
         self._loader = Loader(self._file, folders)
 
     def instead(self, asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
@@ -61,7 +61,7 @@ class EditedSources:
 
     def _as_begun(self, path: str, text: str, failed: str) -> bool:
         """Whether the run has left the source as it was when it began; those outside the workspace it cannot write."""
-        if not below(path, self._workspace):
+        if not is_below(path, self._workspace):
             return True
         inner = posixpath.relpath(path, self._workspace)
         if inner not in self._start:
@@ -72,13 +72,13 @@ class EditedSources:
         if path in (self._program, self._host_program):
             return [self._file]
         folders = map(posixpath.dirname, (self._program, self._host_program))  # a source is named by either
-        found = [self._file.parent / posixpath.relpath(path, each) for each in folders if below(path, each)]
-        if below(path, self._workspace):
+        found = [self._file.parent / posixpath.relpath(path, each) for each in folders if is_below(path, each)]
+        if is_below(path, self._workspace):
             return [*found, Path(self._edited.subject) / posixpath.relpath(path, self._workspace)]
         return [*found, Path(path)]
 
 
-def reread(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[Tape, dict[str, str], tuple[str, ...]]:
+def reread_sources(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[Tape, dict[str, str], tuple[str, ...]]:
     """``(tape, texts by digest, paths)``: the answers with every source as it is now, and which sources changed."""
     texts: dict[str, str] = {}
     changed: dict[str, None] = {}

@@ -17,7 +17,7 @@ from stackmem.tools.plugins import load_plugins
 from stackmem.trace.languages import open_language
 
 from .prepare import read_program, with_config
-from .sources import Loader, reading
+from .sources import Loader, source_reader
 
 _LEFT_OUT = ("node_modules", "__pycache__", "venv")
 """Folders that are not looked into, as those whose names begin with a dot."""
@@ -51,7 +51,7 @@ def lint_all(
     for each in named:
         path = (cwd / Path(each).expanduser()).resolve()
         if not path.is_dir():
-            found[path] = _linted(path, whole(each), language, config, cwd)
+            found[path] = _lint_file(path, whole(each), language, config, cwd)
             continue
         inside = [file for file in _files(path) if _fits(file, language)]
         if not inside:
@@ -59,7 +59,7 @@ def lint_all(
             raise UsageError(f"{each} holds no file whose name ends with one of {told}; name a file and its --language")
         for file in inside:
             shown = whole(os.path.join(each, file.relative_to(path)))  # noqa: PTH118 - as typed, `.` and all
-            found.setdefault(file, _in_folder(file, shown, config, cwd))
+            found.setdefault(file, _lint_found_file(file, shown, config, cwd))
     return tuple(found.values())
 
 
@@ -75,10 +75,10 @@ def _fits(file: Path, language: str | None) -> bool:
     return found is not None and language in (None, found) and file.is_file()
 
 
-def _in_folder(file: Path, shown: str, config: str | None, cwd: Path) -> Linted:
+def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path) -> Linted:
     """A file that nobody named: where it cannot be read, that is what is found."""
     try:
-        return _linted(file, shown, None, config, cwd)
+        return _lint_file(file, shown, None, config, cwd)
     except UsageError as error:
         language = open_language(language_of(file.name, linting=True) or "")
         code = f"{language.name}/unreadable-file"
@@ -86,7 +86,7 @@ def _in_folder(file: Path, shown: str, config: str | None, cwd: Path) -> Linted:
         return Linted(shown, language, (finding,))
 
 
-def _linted(path: Path, shown: str, language: str | None, config: str | None, cwd: Path) -> Linted:
+def _lint_file(path: Path, shown: str, language: str | None, config: str | None, cwd: Path) -> Linted:
     found = language or language_of(path.name, linting=True)
     if found is None:
         told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
@@ -99,6 +99,6 @@ def _linted(path: Path, shown: str, language: str | None, config: str | None, cw
     named = str(with_config(given, opened, cwd, path).get("config", ""))
     own = {"config": named, "tools": tuple(tool.spec for tool in TOOLS.values())} if opened.config else {}
     folders = (cwd, *([Path(named).parent] if named else []))
-    findings = read_with(opened.lint(str(path), text, **own), reading(Loader(path, folders)))
+    findings = read_with(opened.lint(str(path), text, **own), source_reader(Loader(path, folders)))
     made = [replace(each, path=shown) if each.path == str(path) else each for each in findings]
     return Linted(shown, opened, tuple(sorted(made, key=lambda each: (each.path, each.line, each.column))))

@@ -12,26 +12,24 @@ from msgspec.structs import replace
 
 from stackmem.core.text import whole_value
 from stackmem.errors import UsageError
-from stackmem.history.repository import plan_copy
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
 from stackmem.languages.operations import Halted
 from stackmem.models.registry import NOBODY, default_model
-from stackmem.run.prepare import Prepared, Subject, must_be_text
+from stackmem.run.prepare import Prepared, Subject, must_be_text, place_run
 from stackmem.run.request import ProgramRequest
-from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.settings import resolve
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.languages import open_language
 
-from .sources import SOURCE_BYTES, Loader, reading
+from .sources import SOURCE_BYTES, Loader, source_reader
 
 HEAP_CHARS = 100_000
 """The heap of a program's run, where nothing else is set."""
 INPUT_DEPTH = 200
 
 
-class Asked(Struct, frozen=True):
+class ProgramArguments(Struct, frozen=True):
     """What was typed.
 
     Attributes:
@@ -69,7 +67,7 @@ class PreparedProgram(Struct, frozen=True):
 
 
 def prepare_program(
-    asked: Asked, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
+    asked: ProgramArguments, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
 ) -> PreparedProgram:
     """What is to be run, under which settings, kept where.
 
@@ -88,35 +86,29 @@ def prepare_program(
     if not resolved.is_given("heap_chars"):
         flags = {**flags, "heap_chars": str(HEAP_CHARS)}
         resolved = resolve(flags, environ, cwd, wanted, source)
-    settings = resolved.settings
-    model = settings.model or default_model(environ)
-    if model == "demo":
-        model = NOBODY
-    must_be_text(model, "the name of the model")
-    folders = (runs_dir(settings, cwd, environ), sandbox_dir(settings, cwd, environ))
+    model = resolved.settings.model or default_model(environ)
     subject = Subject(
         path.name.partition(".")[0] or "program",
         f"Run the program {path.name}.",
         must_be_text(str(folder), "the folder's path"),
         folder=folder,
     )
-    copy = plan_copy(folder, settings.include, folders)
-    prepared = Prepared(subject, resolved, cwd, folders, model, copy, warnings)
+    prepared = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), warnings)
     options = with_config(asked.options, language, cwd, path)
-    request = ProgramRequest(language.name, str(path), _kept(asked.inputs), options, mounts, asked.interactive)
-    return outlined(PreparedProgram(prepared, request, language, text))
+    request = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)
+    return with_outline(PreparedProgram(prepared, request, language, text))
 
 
-def _kept(inputs: dict[str, Any]) -> dict[str, Any]:
+def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
     """The inputs as they can be recorded: half a character is replaced."""
     try:
-        found: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
+        whole: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
     except ValueError as error:
         raise UsageError(f"an input is nested more than {INPUT_DEPTH} deep; give it as a file") from error
-    return found
+    return whole
 
 
-def outlined(ready: PreparedProgram) -> PreparedProgram:
+def with_outline(ready: PreparedProgram) -> PreparedProgram:
     """With the program's inputs checked and its tools resolved.
 
     Raises:
@@ -125,21 +117,21 @@ def outlined(ready: PreparedProgram) -> PreparedProgram:
     """
     request = ready.request
     place = Path(request.path)
-    folders = reachable(request, ready.prepared.subject.folder)
+    folders = reachable_folders(request, ready.prepared.subject.folder)
     inside = ready.prepared.subject.inside
     own = tuple(tool.spec for tool in TOOLS.values())
     launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options, own)
     try:
-        told = read_with(ready.language.outline(launch), reading(Loader(place, folders)))
+        told = read_with(ready.language.outline(launch), source_reader(Loader(place, folders)))
         named = ready.language.models
-        others = () if named is None else read_with(named(launch), reading(Loader(place, folders)))
+        others = () if named is None else read_with(named(launch), source_reader(Loader(place, folders)))
     except Halted as halted:
         return replace(ready, halts=halted)
     ready = replace(ready, prepared=replace(ready.prepared, others=tuple(dict.fromkeys(others))))
     return replace(ready, outline=told if isinstance(told, str) else "\n".join(told))
 
 
-def reachable(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
+def reachable_folders(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
     """The folders of the host, beside the program's own, that its sources may be read from."""
     config = request.options.get("config")
     named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))

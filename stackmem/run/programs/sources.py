@@ -46,12 +46,12 @@ class Loader:
         path = posixpath.normpath(posixpath.join(beside, asked.path))
         if "\0" in path:
             return path[:200], "", "the path holds a NUL character"
-        if self._files is not None and below(path, self._files[0]):
+        if self._files is not None and is_below(path, self._files[0]):
             return self._from_workspace(path, listing=asked.listing)
         config = posixpath.basename(path) in CONFIGS and str(self._program).startswith(
             _with_slash(posixpath.dirname(path))
         )
-        if not config and not any(below(path, str(folder)) for folder in self._folders):
+        if not config and not any(is_below(path, str(folder)) for folder in self._folders):
             return path, "", f"it is out of reach; what can be reached: {', '.join(self._reach())}"
         found = _from_host(Path(path), listing=asked.listing, inside=None if config else self._folders)
         if config and not found[2]:
@@ -76,7 +76,7 @@ class Loader:
                 return path, "", "there is no workspace"
             if listing:
                 return path, "\n".join(files.names(path)), ""
-            return path, *_decoded(files.read_whole(path, SOURCE_BYTES))
+            return path, *_decode(files.read_whole(path, SOURCE_BYTES))
         except ToolRefused as refused:
             return path, "", "No such file" if "does not exist" in str(refused) else str(refused)
 
@@ -94,12 +94,12 @@ def _from_host(place: Path, *, listing: bool, inside: list[Path] | None) -> tupl
         if real.exists() and not real.is_file():
             return path, "", "Is a directory" if real.is_dir() else "it is no regular file"
         with real.open("rb") as file:
-            return path, *_decoded(file.read(SOURCE_BYTES + 1))
+            return path, *_decode(file.read(SOURCE_BYTES + 1))
     except OSError as error:
         return path, "", "No such file" if isinstance(error, FileNotFoundError) else error.strerror or "unreadable"
 
 
-def _decoded(raw: bytes) -> tuple[str, str]:
+def _decode(raw: bytes) -> tuple[str, str]:
     """``(text, failed)``."""
     if len(raw) > SOURCE_BYTES:
         return "", f"it is over {SOURCE_BYTES:,} bytes"
@@ -109,7 +109,7 @@ def _decoded(raw: bytes) -> tuple[str, str]:
         return "", f"it is no UTF-8 text (byte {error.start:,})"
 
 
-def below(path: str, folder: str) -> bool:
+def is_below(path: str, folder: str) -> bool:
     """Whether a path is a folder's or of something in it; both are absolute and normal."""
     return path == folder.rstrip("/") or path.startswith(_with_slash(folder))
 
@@ -127,7 +127,7 @@ def as_read(asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, 
     return text, failed
 
 
-def keeping(
+def source_keeper(
     loader: Loader, keep: Callable[[str], str], scrub: Callable[[str], str], instead: Instead = as_read
 ) -> Callable[[LoadSource], SourceLoaded]:
     """Reads a source, keeps its text, and gives the fact."""
@@ -142,7 +142,7 @@ def keeping(
     return load
 
 
-def reading(loader: Loader) -> Callable[[LoadSource], Source]:
+def source_reader(loader: Loader) -> Callable[[LoadSource], Source]:
     """Reads a source for a look at a program that is not run; nothing is kept."""
 
     def load(asked: LoadSource) -> Source:

@@ -197,10 +197,10 @@ def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswer
         if text is not None:
             rows.append((path, text))
     most = int(arguments.get("most") or 10)
-    return ToolAnswered([context.scrub(name) for name in _ranked(rows, words)[:most]])
+    return ToolAnswered([context.scrub(name) for name in _rank(rows, words)[:most]])
 
 
-def _ranked(rows: list[tuple[str, str]], words: list[str]) -> list[str]:
+def _rank(rows: list[tuple[str, str]], words: list[str]) -> list[str]:
     """Names of the rows that hold one of the words; rarer words and shorter texts count for more."""
     with closing(sqlite3.connect(":memory:")) as store:
         store.execute("CREATE VIRTUAL TABLE text USING fts5(name UNINDEXED, body)")

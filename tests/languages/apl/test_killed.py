@@ -15,7 +15,7 @@ RUN = """
 import os, signal, sys
 from pathlib import Path
 from stackmem.core.program_facts import StepEntered, ToolAnswered
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.open import Person
 from stackmem.run.programs.run import run_program
 kind, item = sys.argv[2], sys.argv[3]
@@ -26,7 +26,7 @@ def observe(event, state):
         entered = event.path
     if type(event).__name__ == kind and f"[{item}]" in entered:
         os.kill(os.getpid(), signal.SIGKILL)
-asked = Asked(sys.argv[1], inputs={"n": int(sys.argv[4])})
+asked = ProgramArguments(sys.argv[1], inputs={"n": int(sys.argv[4])})
 ready = prepare_program(asked, {}, os.environ, Path.cwd())
 run_program(ready, os.environ, Person(lambda question: None, observe=observe))
 """

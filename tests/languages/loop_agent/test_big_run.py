@@ -11,7 +11,7 @@ from stackmem.errors import UsageError
 from stackmem.replays.replay import replay_run
 from stackmem.run.limits import first_limits
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
 from stackmem.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
@@ -49,7 +49,7 @@ def ran(count: int, root: Path, **more: str):
     script = root / "script.yaml"
     script.write_text(json.dumps({"replies": [{"text": json.dumps(each)} for each in replies]}), encoding="utf-8")
     flags = {"model": f"script:{script}", "runs_dir": str(root / "runs"), "sandbox_dir": str(root / "work"), **more}
-    asked = Asked(str(folder), inputs={"items": list(range(count))}, interactive=False)
+    asked = ProgramArguments(str(folder), inputs={"items": list(range(count))}, interactive=False)
     return run_program(prepare_program(asked, flags, dict(os.environ), root), dict(os.environ), Person(lambda _: None))
 
 
@@ -81,7 +81,7 @@ def test_ten_thousand_items_run_side_by_side_and_replay(tmp_path):
 def prepared(root: Path, **flags: str):
     (root / "main.agent.yaml").write_text("name: a\nprompt: p\nlimits: {usd: 0.5, seconds: 90}\n", encoding="utf-8")
     return prepare_program(
-        Asked(str(root), interactive=False), {"model": "demo", **flags}, dict(os.environ), root
+        ProgramArguments(str(root), interactive=False), {"model": "demo", **flags}, dict(os.environ), root
     ).prepared.resolved
 
 
@@ -101,7 +101,7 @@ def test_a_flag_is_heard_before_the_limits_of_a_definition(tmp_path):
 def test_a_limit_that_the_run_cannot_have_is_refused_with_its_file(tmp_path):
     (tmp_path / "main.agent.yaml").write_text("name: a\nprompt: p\nlimits: {usd: 2000000}\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"main\.agent\.yaml: max_usd is '2000000\.0'; write a number above 0"):
-        prepare_program(Asked(str(tmp_path)), {}, dict(os.environ), tmp_path)
+        prepare_program(ProgramArguments(str(tmp_path)), {}, dict(os.environ), tmp_path)
 
 
 def test_a_round_under_a_limit_of_seconds_replays(tmp_path):

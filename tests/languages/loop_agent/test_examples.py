@@ -10,7 +10,7 @@ from stackmem.replays.replay import replay_run
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers
 from stackmem.run.programs.lint import lint_all
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "loop"
@@ -32,7 +32,7 @@ def test_an_example_does_what_its_script_says_and_replays(name, tmp_path):
     script = folder / "script.yaml"
     flags = {"model": f"script:{script}", "runs_dir": str(tmp_path / "runs"), "sandbox_dir": str(tmp_path / "work")}
     answers = read_answers("answers.yaml", folder) if (folder / "answers.yaml").exists() else []
-    ready = prepare_program(Asked(str(folder), interactive=False), flags, dict(os.environ), tmp_path)
+    ready = prepare_program(ProgramArguments(str(folder), interactive=False), flags, dict(os.environ), tmp_path)
     result = run_program(ready, dict(os.environ), Person(lambda _: answers.pop(0) if answers else None))
     assert (result.run.outcome, result.run.changed, answers) == ("finished", CHANGED[name], [])
     for definition in folder.glob("*.agent.yaml"):

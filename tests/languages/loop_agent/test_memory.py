@@ -23,7 +23,7 @@ from pathlib import Path
 
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.tools.own_tools import tool
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.open import Person
 from stackmem.run.programs.run import run_program
 
@@ -47,7 +47,7 @@ def tell(happened, state):
 
 
 flags = {"model": f"script:{root / 'script.yaml'}", "runs_dir": str(root / "runs"), "sandbox_dir": str(root / "work")}
-asked = Asked(str(root / "here"), inputs={"items": list(range(count))}, interactive=False)
+asked = ProgramArguments(str(root / "here"), inputs={"items": list(range(count))}, interactive=False)
 ready = prepare_program(asked, flags, dict(os.environ), root)
 result = run_program(ready, dict(os.environ), Person(lambda _: None, tell))
 held.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

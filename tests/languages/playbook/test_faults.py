@@ -12,7 +12,7 @@ import pytest
 
 from stackmem.replays.replay import replay_run
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
 
 from .stage import one, run
@@ -89,7 +89,7 @@ def test_calls_without_end_halt_with_the_line_that_calls(tmp_path: Path):
     reply = '`Step["P:01"]`\n`Step["P:02"]` `P()`\n`Step["P:03"]` yld call'
     script.write_text(json.dumps({"replies": [{"text": reply}] * 60}), "utf-8")
     flags = {"runs_dir": str(tmp_path / "runs"), "sandbox_dir": str(tmp_path / "work"), "model": f"script:{script}"}
-    ready = prepare_program(Asked(str(tmp_path / "main.pb")), flags, os.environ, tmp_path)
+    ready = prepare_program(ProgramArguments(str(tmp_path / "main.pb")), flags, os.environ, tmp_path)
     halted = run_program(ready, dict(os.environ), Person(lambda _: None)).run
     assert halted.outcome == "halted"
     assert halted.result == (

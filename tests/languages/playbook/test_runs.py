@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stackmem.replays.replay import replay_run
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
 from stackmem.run.resume import resume
 
@@ -43,7 +43,7 @@ def test_a_run_that_stops_while_a_function_waits_is_resumed(tmp_path: Path):
     script = tmp_path / "script.yaml"
     script.write_text(json.dumps({"replies": [{"text": text} for text in REPLIES]}), "utf-8")
     flags = {"runs_dir": str(tmp_path / "runs"), "sandbox_dir": str(tmp_path / "work"), "model": f"script:{script}"}
-    ready = prepare_program(Asked(str(tmp_path / "here" / "main.pb")), flags, os.environ, tmp_path)
+    ready = prepare_program(ProgramArguments(str(tmp_path / "here" / "main.pb")), flags, os.environ, tmp_path)
     stopped = run_program(ready, dict(os.environ), Person(lambda _: None))
     assert (stopped.run.outcome, stopped.said) == ("input_needed", ("how many?",))
     folder = Path(stopped.run.run_dir)

@@ -13,7 +13,7 @@ from stackmem.core.program_facts import Continued, ProgramStarted, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.replays.replay import replay_run
 from stackmem.run.open import Person
-from stackmem.run.programs.edited_run import Parted, continue_program
+from stackmem.run.programs.edited_run import Divergence, continue_program
 from stackmem.run.programs.run import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, tool
@@ -34,8 +34,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     TOOLS.update(kept)
 
 
-def go_on(desk: Desk, result: ProgramResult, text: str, **wanted: str) -> tuple[ProgramResult, Parted]:
-    parted: list[Parted] = []
+def go_on(desk: Desk, result: ProgramResult, text: str, **wanted: str) -> tuple[ProgramResult, Divergence]:
+    parted: list[Divergence] = []
     file = desk.root / "edited.tiny"
     file.write_text(text, encoding="utf-8")
     again = continue_program(folder_of(result), file, wanted, dict(os.environ), Person(NOBODY), parted.append)
@@ -55,7 +55,7 @@ def test_what_was_answered_is_not_asked_again_and_files_are_as_they_were_then(de
     assert answers(again)[0]["stdout"] == stamp
     assert answers(again)[1]["stdout"] == stamp
     assert again.said == ("new", "done")
-    assert parted == Parted(1, 1, "line 3")
+    assert parted == Divergence(1, 1, "line 3")
     assert again.run.changed == ("made.txt",)
 
 

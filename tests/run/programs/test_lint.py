@@ -13,7 +13,7 @@ import pytest
 
 from stackmem.errors import UsageError
 from stackmem.run.programs.lint import lint_all
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.tools import own_tools
 
 GOOD = "main: [{name: a, tool: log, message: hi}]\n"
@@ -87,7 +87,7 @@ def test_a_file_of_a_folder_that_cannot_be_read_is_a_finding_and_the_others_are_
 def runs(place: Path, program: str, cwd: Path) -> bool:
     """Whether a program's tools are found where it is run from a folder."""
     flags = {"runs_dir": str(place / "runs"), "sandbox_dir": str(place / "work")}
-    return prepare_program(Asked(str(place / program)), flags, os.environ, cwd).halts is None
+    return prepare_program(ProgramArguments(str(place / program)), flags, os.environ, cwd).halts is None
 
 
 @pytest.mark.parametrize("at", ["p/x", "p", "elsewhere/below", "elsewhere", "."])

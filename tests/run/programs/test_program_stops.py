@@ -34,7 +34,7 @@ import os, signal, sys, threading, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from stackmem.tools.own_tools import tool
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.open import Person
 from stackmem.run.programs.run import run_program
 from tests.languages import tiny
@@ -47,7 +47,7 @@ def never() -> None:
         time.sleep(0.05)
 
 flags = {{"runs_dir": {runs!r}, "sandbox_dir": {work!r}}}
-ready = prepare_program(Asked({program!r}), flags, dict(os.environ), Path({cwd!r}))
+ready = prepare_program(ProgramArguments({program!r}), flags, dict(os.environ), Path({cwd!r}))
 print(run_program(ready, dict(os.environ), Person(lambda question: None)).run.outcome)
 """
 
@@ -70,7 +70,7 @@ import os, signal, sys, threading
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from stackmem.core.facts import RunEnded
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import Person, run_program
 from tests.languages import tiny
 tiny.install()
@@ -80,7 +80,7 @@ def observe(event, state):
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 flags = {{"runs_dir": {runs!r}, "sandbox_dir": {work!r}, "check": "test -e again || {{ sleep 600; }}"}}
-ready = prepare_program(Asked({program!r}), flags, dict(os.environ), Path({cwd!r}))
+ready = prepare_program(ProgramArguments({program!r}), flags, dict(os.environ), Path({cwd!r}))
 result = run_program(ready, dict(os.environ), Person(lambda question: None, observe=observe))
 print(result.run.outcome, result.value, result.run.check_error)
 """

@@ -19,10 +19,9 @@ from stackmem.core.program_facts import Said, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.kept.export import export_run
 from stackmem.replays.replay import replay_run
-from stackmem.run.fork import fork
-from stackmem.run.fork_changes import Changes
+from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import Asked, find_program, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, find_program, prepare_program
 from stackmem.run.programs.run import ProgramResult, run_program
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, register, tool
@@ -63,7 +62,7 @@ class Desk:
         self.flags["model"] = f"script:{path}"
 
     def run(self, text: str, answers: tuple[str, ...] = (), **more: Any) -> ProgramResult:
-        asked = Asked(str(self.write(text)), **more)
+        asked = ProgramArguments(str(self.write(text)), **more)
         ready = prepare_program(asked, self.flags, dict(os.environ), self.folder)
         told = list(answers)
         return run_program(ready, dict(os.environ), Person(lambda _: told.pop(0) if told else None))
@@ -203,13 +202,13 @@ KILLED = """
 import os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from stackmem.run.programs.prepare import Asked, prepare_program
+from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.open import Person
 from stackmem.run.programs.run import run_program
 from tests.languages import tiny
 tiny.install()
 flags = {{"runs_dir": {runs!r}, "sandbox_dir": {work!r}}}
-ready = prepare_program(Asked({program!r}), flags, dict(os.environ), Path({cwd!r}))
+ready = prepare_program(ProgramArguments({program!r}), flags, dict(os.environ), Path({cwd!r}))
 run_program(ready, dict(os.environ), Person(lambda question: None))
 """
 
@@ -254,13 +253,13 @@ def test_a_fork_goes_on_with_the_program_from_where_it_was_cut(desk: Desk) -> No
     desk.script({"text": "first"}, reply)
     result = desk.run("ask what?\nsay $it\nframe Do it.\nsay done $it")
     desk.script({"text": "first"}, {"call": "pop_frame", "args": {"result": '{"n": 2}'}})
-    forked = fork(folder_of(result), 1, Changes(), dict(os.environ))
+    forked = fork(folder_of(result), 1, ForkChanges(), dict(os.environ))
     assert forked.result.outcome == "finished"
     run = Run(Path(forked.result.run_dir))
     assert [r.event.text for r in run.records() if isinstance(r.event, Said)] == ["first", "done {'n': 2}"]
     assert replay_run(run.folder).outcome == "finished"
     with pytest.raises(UsageError, match="run it anew"):
-        fork(folder_of(result), 0, Changes(), dict(os.environ))
+        fork(folder_of(result), 0, ForkChanges(), dict(os.environ))
 
 
 @pytest.mark.parametrize("form", ["atif", "chrome", "csv", "mini", "otel", "sft"])
@@ -366,7 +365,7 @@ def test_what_is_no_program_is_said_in_words(desk: Desk, name: str, told: str) -
     desk.write("", "part.tool.apl")
     os.mkfifo(desk.folder / "pipe.tiny")
     with pytest.raises(UsageError, match=told):
-        prepare_program(Asked(name), desk.flags, dict(os.environ), desk.folder)
+        prepare_program(ProgramArguments(name), desk.flags, dict(os.environ), desk.folder)
 
 
 def test_a_folders_program_may_have_any_ending_of_its_language_but_only_one_may_be_there(desk: Desk) -> None:
