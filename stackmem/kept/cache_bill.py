@@ -10,7 +10,7 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 from stackmem.measure.cached_steps import Bill, CachedStep, bill, cached_steps
 from stackmem.measure.moments import Moment, moments
-from stackmem.measure.prefix import Block, Count, text_of
+from stackmem.measure.prefix import Count, PromptBlock, text_of
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.tokens import count, learned_factor, o200k_tokens
 from stackmem.trace.lineage import RunReader
@@ -71,7 +71,7 @@ def counter_for(run: Callable[[], Iterator[Moment]], row: ModelRow) -> tuple[Cou
             if one.sent and not one.recorded.estimated
         )
 
-    def counter(block: Block) -> int:
+    def counter(block: PromptBlock) -> int:
         return count(text_of(block), row.name, factor).tokens
 
     return counter, count("", row.name, factor).source

@@ -15,8 +15,8 @@ from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.formats.recordings import IMPORTERS, guess
-from stackmem.formats.recordings.facts import Fact, facts
-from stackmem.formats.recordings.session import Said, Session
+from stackmem.formats.recordings.facts import TimedFact, facts
+from stackmem.formats.recordings.session import RecordedReply, RecordedSession
 from stackmem.models.catalog import lookup
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
@@ -81,7 +81,7 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> Imported:
         raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
 
 
-def facts_of(file: Path) -> Iterator[Fact]:
+def facts_of(file: Path) -> Iterator[TimedFact]:
     """The facts of a recording, which is kept nowhere.
 
     Raises:
@@ -95,7 +95,7 @@ def facts_of(file: Path) -> Iterator[Fact]:
         raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
 
 
-def _session(file: Path, content: bytes, spelled: str | None) -> tuple[str, Session]:
+def _session(file: Path, content: bytes, spelled: str | None) -> tuple[str, RecordedSession]:
     """The format's name, and what the file holds."""
     text, where = content.decode("utf-8-sig", "replace"), str(file)
     named = spelled or guess(text, where)
@@ -115,7 +115,7 @@ def _subagents(file: Path) -> Iterator[tuple[str, str]]:
         yield path.stem.removeprefix("agent-"), _read(path).decode("utf-8-sig", "replace")
 
 
-def _keep(session: Session, file: Path, sha256: str, run_dir: Path) -> Imported:
+def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> Imported:
     state, seconds, writer = _write(_told(session), run_dir / TRACE)
     cost = _cost(session)
     imported = Imported(
@@ -139,7 +139,7 @@ def _keep(session: Session, file: Path, sha256: str, run_dir: Path) -> Imported:
     return imported
 
 
-def _write(told: Iterable[Fact], trace: Path) -> tuple[State, float, TraceWriter]:
+def _write(told: Iterable[TimedFact], trace: Path) -> tuple[State, float, TraceWriter]:
     """The state at the end, the seconds from the first fact to the last, and the closed writer."""
     state, began, at = State(), 0.0, 0.0
     writer = TraceWriter(trace, lambda: at)
@@ -155,13 +155,13 @@ def _write(told: Iterable[Fact], trace: Path) -> tuple[State, float, TraceWriter
     return state, max(0.0, at - began), writer
 
 
-def _prices(session: Session) -> list[tuple[Usage, Price | None]]:
+def _prices(session: RecordedSession) -> list[tuple[Usage, Price | None]]:
     """What each reply used, and its model's price; a reply that used nothing costs nothing."""
     found = [(said.usage, lookup(said.model)) for said in session.replies() if said.usage.total]
     return [(usage, row.price if row else None) for usage, row in found]
 
 
-def _told(session: Session) -> Iterator[Fact]:
+def _told(session: RecordedSession) -> Iterator[TimedFact]:
     """The facts of a recording: under one price where all replies have it, else each under that of its model."""
     prices = [price for _, price in _prices(session)]
     if all(price == prices[0] for price in prices):
@@ -169,7 +169,7 @@ def _told(session: Session) -> Iterator[Fact]:
     row = lookup(session.model)
     own = row.price if row else None
 
-    def by(said: Said) -> Answerer | UnsetType:
+    def by(said: RecordedReply) -> Answerer | UnsetType:
         if own is not None and said.model in ("", session.model):
             return UNSET
         found = lookup(said.model)
@@ -178,13 +178,13 @@ def _told(session: Session) -> Iterator[Fact]:
     return facts(session, own, _window(session), by)
 
 
-def _cost(session: Session) -> float | None:
+def _cost(session: RecordedSession) -> float | None:
     costs = [cost_usd(usage, price) if price else None for usage, price in _prices(session)]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if known and len(known) == len(costs) else None
 
 
-def _window(session: Session) -> int:
+def _window(session: RecordedSession) -> int:
     """The model's, else the longest prompt there was."""
     row = lookup(session.model)
     return row.window_tokens if row else max((said.usage.prompt for said in session.replies()), default=0) or 1

@@ -17,10 +17,19 @@ from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import tool_name
 from stackmem.errors import StackmemError, TraceError, UsageError
-from stackmem.measure.first_loss import Facts, facts_used
+from stackmem.measure.first_loss import UsedFacts, facts_used
 from stackmem.measure.moments import Moment, moments
-from stackmem.measure.prefix import Block, Count, text_of
-from stackmem.measure.whatif import PUSHES, Outcome, Terms, as_recorded, by_program, has_frames, memory_tools, outcome
+from stackmem.measure.prefix import Count, PromptBlock, text_of
+from stackmem.measure.whatif import (
+    PUSHES,
+    Terms,
+    WhatIfOutcome,
+    as_recorded,
+    by_program,
+    has_frames,
+    memory_tools,
+    outcome,
+)
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.prompts import prompt_text
@@ -51,7 +60,7 @@ class Row(Struct, frozen=True):
     strategy: str
     recorded: bool
     note: str
-    outcome: Outcome | None
+    outcome: WhatIfOutcome | None
     ratio: float | None = None
 
 
@@ -143,7 +152,7 @@ def _remembered(counter: Count) -> Count:
     """The same count, taken once for each text: every strategy shows mostly the same ones."""
     known: dict[str, int] = {}
 
-    def remembered(block: Block) -> int:
+    def remembered(block: PromptBlock) -> int:
         text = text_of(block)
         if text not in known:
             if len(known) >= _COUNTS_KEPT:
@@ -170,7 +179,7 @@ def _rows(run: tuple[Moment, ...], start: RunStarted, strategies: Iterable[str],
 
 
 def _row(
-    run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, Facts], terms: Terms
+    run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, UsedFacts], terms: Terms
 ) -> Row:
     if run[-1].after.program is not None and not has_frames(strategy):
         return Row(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)

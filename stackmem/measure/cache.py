@@ -19,14 +19,14 @@ from msgspec import Struct
 
 from stackmem.core.messages import Usage, View
 
-from .prefix import Count, Prompt, Reader, marks
+from .prefix import Count, PromptPrefixes, PromptReader, marks
 
 LOOK_BACK = 20
 LIFE_SECONDS = {"5m": 300.0, "1h": 3_600.0}
 _CONVERSATIONS = 64
 
 
-class Request(Struct, frozen=True):
+class CacheRequest(Struct, frozen=True):
     """One request to a model.
 
     Attributes:
@@ -61,7 +61,7 @@ class Cached(Struct, frozen=True):
         return Usage(self.uncached, self.read, self.written_5m, self.written_1h, output_tokens)
 
 
-def simulate(requests: Iterable[Request], minimum_tokens: int, count: Count) -> Iterator[Cached]:
+def simulate(requests: Iterable[CacheRequest], minimum_tokens: int, count: Count) -> Iterator[Cached]:
     """What a cache that starts empty does for each request in turn; ``minimum_tokens`` is the model's."""
     return map(Cache(minimum_tokens, count).answer, requests)
 
@@ -77,11 +77,13 @@ class Cache:
 
     def __init__(self, minimum_tokens: int, count: Count) -> None:
         self._minimum = minimum_tokens
-        self._reader = Reader(count)
+        self._reader = PromptReader(count)
         self._entries: dict[bytes, _Entry] = {}
-        self._open: dict[bytes, Prompt] = {}  # by the end of its last breakpoint, the last prompt of each conversation
+        self._open: dict[
+            bytes, PromptPrefixes
+        ] = {}  # by the end of its last breakpoint, the last prompt of each conversation
 
-    def answer(self, request: Request) -> Cached:
+    def answer(self, request: CacheRequest) -> Cached:
         """What it does for the next request; none was sent later."""
         prompt = self._reader.read(request.view, request.settings)
         marked = marks(request.view, prompt)
@@ -103,7 +105,7 @@ class Cache:
         self._go_on(prompt, hit, marked[-1][0] if marked else len(prompt.prefixes) - 1)
         return Cached(read, written["5m"], written["1h"], prompt.tokens - end, broken)
 
-    def _found(self, mark: int, prompt: Prompt, now: float) -> int:
+    def _found(self, mark: int, prompt: PromptPrefixes, now: float) -> int:
         """The longest prefix that the breakpoint can read; -1 for none."""
         prefixes = prompt.prefixes
         for index in range(mark, -1, -1):
@@ -114,14 +116,14 @@ class Cache:
                 return index
         return -1
 
-    def _keep(self, digest: bytes, request: Request, life: float) -> None:
+    def _keep(self, digest: bytes, request: CacheRequest, life: float) -> None:
         """Write the entry, or make it live on."""
         old = self._entries.get(digest)
         begun = request.at if request.began is None else request.began
         live = old is not None and old.expires > request.at
         self._entries[digest] = _Entry(min(begun, old.readable) if old and live else begun, request.at + life, life)
 
-    def _go_on(self, prompt: Prompt, hit: int, end: int) -> None:
+    def _go_on(self, prompt: PromptPrefixes, hit: int, end: int) -> None:
         """Remember the prompt as its conversation's last one."""
         if hit >= 0:
             self._open.pop(prompt.prefixes[hit].digest, None)
@@ -130,7 +132,7 @@ class Cache:
         if len(self._open) > _CONVERSATIONS:
             del self._open[next(iter(self._open))]
 
-    def _why(self, now: float, prompt: Prompt, hit: int) -> str:
+    def _why(self, now: float, prompt: PromptPrefixes, hit: int) -> str:
         prefixes = prompt.prefixes
         if hit >= 0 and prefixes[hit].digest in self._open:
             return ""
@@ -149,7 +151,7 @@ def _unreadable(entry: _Entry, now: float) -> str:
     return "not begun" if entry.readable > now else "out of reach"
 
 
-def _difference(before: Prompt, now: Prompt) -> str:
+def _difference(before: PromptPrefixes, now: PromptPrefixes) -> str:
     """The first thing that is not as it was in the prompt most like it."""
     for name in ("tools", "system", "settings"):
         if getattr(before, name) != getattr(now, name):
@@ -163,7 +165,7 @@ def _difference(before: Prompt, now: Prompt) -> str:
     return f"message {place} changed" if place > 1 else "new conversation"
 
 
-def _shared(before: Prompt, now: Prompt) -> int:
+def _shared(before: PromptPrefixes, now: PromptPrefixes) -> int:
     """How many blocks two prompts begin with alike."""
     low, high = 0, min(len(before.prefixes), len(now.prefixes))
     while low < high:  # digests are chained: all differ from the first that does

@@ -16,7 +16,7 @@ from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.memory import open_strategy
 
-from .cache import Cache, Cached, Request
+from .cache import Cache, Cached, CacheRequest
 from .moments import Moment
 from .prefix import Count
 
@@ -78,7 +78,7 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
         if view is None or not isinstance(reply, ModelReplied | ContextCompacted):
             continue
         sent = min(moment.at, moment.at - moment.seconds + wait_seconds(before.failures))
-        cached = cache.answer(Request(sent, view))
+        cached = cache.answer(CacheRequest(sent, view))
         yield CachedStep(
             step=moment.after.step,
             frame=before.running.id,

@@ -51,7 +51,7 @@ class FirstLoss(Struct, frozen=True):
     gone: int = 0
 
 
-class Facts(Struct, frozen=True):
+class UsedFacts(Struct, frozen=True):
     """The facts that a run used, and where.
 
     Attributes:
@@ -109,7 +109,7 @@ def _texts(value: Any) -> list[str]:
     return found
 
 
-def facts_used(run: Iterable[Moment], *, flat: bool = False) -> Facts:
+def facts_used(run: Iterable[Moment], *, flat: bool = False) -> UsedFacts:
     """The facts of a run.
 
     Args:
@@ -138,7 +138,7 @@ def facts_used(run: Iterable[Moment], *, flat: bool = False) -> Facts:
                     origins.update(dict.fromkeys(new, moment.after.step))
                     known |= new
     used_ever = {one for frame in needed.values() for one in frame}
-    return Facts({one: origins[one] for one in origins if one in used_ever}, needed)
+    return UsedFacts({one: origins[one] for one in origins if one in used_ever}, needed)
 
 
 def _standing(start: RunStarted) -> set[str]:
@@ -164,10 +164,10 @@ class _Link(NamedTuple):
 _START = _Link(None, Message("user", ()), frozenset(), 0)
 
 
-class Sight:
+class FactSight:
     """Looks for the facts in prompt after prompt."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: UsedFacts) -> None:
         self._facts = facts
         self._wanted = frozenset(facts.origins)
         self._by_origin = {
@@ -248,7 +248,7 @@ def first_loss(run: Iterable[Moment]) -> FirstLoss:
 
     """
     moments = tuple(run)
-    sight = Sight(facts_used(moments))
+    sight = FactSight(facts_used(moments))
     for moment in with_prompts(moments):
         if moment.view is not None and isinstance(moment.event, ModelReplied):
             sight.see(moment.after.step, moment.view, moment.before)

@@ -22,14 +22,14 @@ _NOTHING = Text("(no text)")
 _MARKABLE = ("text", "tool_use", "tool_result")
 
 
-class Block(Struct, frozen=True):
+class PromptBlock(Struct, frozen=True):
     """One block of a prompt; the system prompt is text, a tool its description."""
 
     place: Literal["tool", "system", "user", "assistant"]
     content: ToolSpec | Part
 
 
-Count = Callable[[Block], int]
+Count = Callable[[PromptBlock], int]
 """How many tokens a block has."""
 
 
@@ -53,7 +53,7 @@ class Prefix(Struct, frozen=True):
 _EMPTY = Prefix(b"", 0, 0, "")
 
 
-class Prompt(Struct, frozen=True):
+class PromptPrefixes(Struct, frozen=True):
     """Every prefix of one prompt.
 
     Attributes:
@@ -73,15 +73,17 @@ class Prompt(Struct, frozen=True):
         return self.prefixes[-1].tokens if self.prefixes else 0
 
 
-class Reader:
+class PromptReader:
     """Reads prompts; messages that a prompt shares with an earlier one are not read again."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
-        self._read: dict[int, tuple[Prompt, Message, Prompt]] = {}  # by place: what a message made of what prompt
-        self._heads: dict[tuple[str, tuple[ToolSpec, ...], str], Prompt] = {}
+        self._read: dict[
+            int, tuple[PromptPrefixes, Message, PromptPrefixes]
+        ] = {}  # by place: what a message made of what prompt
+        self._heads: dict[tuple[str, tuple[ToolSpec, ...], str], PromptPrefixes] = {}
 
-    def read(self, view: View, settings: str) -> Prompt:
+    def read(self, view: View, settings: str) -> PromptPrefixes:
         """Every prefix of ``view``; ``settings`` stands for what else of a request invalidates its messages."""
         key = (view.system, view.tools, settings)
         head = self._heads.get(key)
@@ -90,18 +92,18 @@ class Reader:
             self._heads = {key: head}
         return view.messages.fold(self._with_message, head, key)
 
-    def _head(self, view: View, settings: str) -> Prompt:
-        blocks = [Block("tool", tool) for tool in view.tools]
-        blocks += [Block("system", Text(view.system))] if view.system.strip() else []
+    def _head(self, view: View, settings: str) -> PromptPrefixes:
+        blocks = [PromptBlock("tool", tool) for tool in view.tools]
+        blocks += [PromptBlock("system", Text(view.system))] if view.system.strip() else []
         prefixes: Log[Prefix] = Log()
         for block in blocks:
             prefixes = prefixes.append(self._next(prefixes, block, b""))
-        return Prompt(
+        return PromptPrefixes(
             _digest(json.encode(view.tools)), _digest(view.system.encode(errors="replace")),
             _digest(settings.encode()), prefixes, Log(),
         )  # fmt: skip
 
-    def _with_message(self, prompt: Prompt, message: Message) -> Prompt:
+    def _with_message(self, prompt: PromptPrefixes, message: Message) -> PromptPrefixes:
         """With one more message; one that stood at this place after the same ones in the last prompt is known."""
         place = len(prompt.starts)
         known = self._read.get(place)
@@ -111,16 +113,16 @@ class Reader:
         self._read[place] = (prompt, message, after)
         return after
 
-    def _extended(self, prompt: Prompt, message: Message) -> Prompt:
+    def _extended(self, prompt: PromptPrefixes, message: Message) -> PromptPrefixes:
         prefixes = prompt.prefixes
         for part in filter(sent, message.parts):
-            prefixes = prefixes.append(self._next(prefixes, Block(message.role, part), prompt.settings))
+            prefixes = prefixes.append(self._next(prefixes, PromptBlock(message.role, part), prompt.settings))
         if len(prefixes) == len(prompt.prefixes):
-            prefixes = prefixes.append(self._next(prefixes, Block(message.role, _NOTHING), prompt.settings))
+            prefixes = prefixes.append(self._next(prefixes, PromptBlock(message.role, _NOTHING), prompt.settings))
         starts = prompt.starts.append(len(prompt.prefixes))
-        return Prompt(prompt.tools, prompt.system, prompt.settings, prefixes, starts)
+        return PromptPrefixes(prompt.tools, prompt.system, prompt.settings, prefixes, starts)
 
-    def _next(self, prefixes: Log[Prefix], block: Block, settings: bytes) -> Prefix:
+    def _next(self, prefixes: Log[Prefix], block: PromptBlock, settings: bytes) -> Prefix:
         before = prefixes[-1] if prefixes else _EMPTY
         kind = _kind(block.content)
         together = kind == before.kind and kind in ("tool_use", "tool_result")
@@ -133,7 +135,7 @@ class Reader:
         )
 
 
-def marks(view: View, prompt: Prompt) -> list[tuple[int, Life]]:
+def marks(view: View, prompt: PromptPrefixes) -> list[tuple[int, Life]]:
     """The number of each block that a breakpoint ends, and its time to live; of two on one block the later holds."""
     found: dict[int, Life] = {}
     before = prompt.starts[0] if prompt.starts else len(prompt.prefixes)
@@ -157,7 +159,7 @@ def sent(part: Part) -> bool:
     return not isinstance(part, Thinking) or part.raw.get("type") in _OWN_THOUGHTS
 
 
-def text_of(block: Block) -> str:
+def text_of(block: PromptBlock) -> str:
     """What of a block has tokens."""
     match block.content:
         case ToolSpec(name=name, description=description, schema=schema):

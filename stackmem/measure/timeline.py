@@ -45,7 +45,7 @@ _ABOUT = ("name", "path", "command", "result")
 _ABOUT_CHARS = 400
 
 
-class Step(Struct, frozen=True):
+class TimelineStep(Struct, frozen=True):
     """One reply of the model and what came of it.
 
     Attributes:
@@ -101,7 +101,7 @@ class Step(Struct, frozen=True):
     compactions: int = 0
 
 
-def timeline(run: Iterable[Moment]) -> Iterator[Step]:
+def timeline(run: Iterable[Moment]) -> Iterator[TimelineStep]:
     """The steps of a run, each as soon as the next one's first request is answered."""
     history = 0
     for part in _by_step(run):
@@ -128,7 +128,7 @@ def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
         yield part
 
 
-def _step(part: list[Moment], history: int) -> Step | None:
+def _step(part: list[Moment], history: int) -> TimelineStep | None:
     """The row of one step's moments; None where there is no reply among them."""
     for place, moment in enumerate(part):
         if isinstance(moment.event, ModelReplied):
@@ -136,7 +136,7 @@ def _step(part: list[Moment], history: int) -> Step | None:
     return None
 
 
-def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> Step:
+def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> TimelineStep:
     told, last = part[place], part[-1].after
     summaries = [moment.event for moment in part if isinstance(moment.event, ContextCompacted)]
     usage = sum((summary.usage for summary in summaries), reply.usage)
@@ -149,7 +149,7 @@ def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> S
     spent = dict.fromkeys(("model", "tools", "harness", "away"), 0.0)
     for moment in part:
         spent[moment.spender] += moment.seconds
-    return Step(
+    return TimelineStep(
         step=told.after.step,
         record=told.seq,
         at=told.at,

@@ -16,13 +16,13 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.tools import tool_name, tools_that
 from stackmem.memory import open_strategy
 
-from .cache import Cache, Request
+from .cache import Cache, CacheRequest
 from .cached_steps import asked_view
 from .extract import extract_summary
-from .first_loss import Facts, FirstLoss, Sight
+from .first_loss import FactSight, FirstLoss, UsedFacts
 from .moments import Moment
 from .other_strategy import OtherStrategy
-from .prefix import Block, Count
+from .prefix import Count, PromptBlock
 
 PUSHES = tools_that(lambda behavior: behavior.frame == "starts")
 _SUMMARIES_IN_A_ROW = 4
@@ -45,7 +45,7 @@ class Terms(Struct, frozen=True):
     latency_seconds: float | None = None
 
 
-class Outcome(Struct, frozen=True):
+class WhatIfOutcome(Struct, frozen=True):
     """What a run would have come to under a strategy.
 
     Attributes:
@@ -85,7 +85,7 @@ def by_program(moment: Moment) -> bool:
     return bool(moment.before.stack) and moment.before.running.program == "steps"
 
 
-def as_recorded(run: Sequence[Moment], facts: Facts, terms: Terms) -> Outcome:
+def as_recorded(run: Sequence[Moment], facts: UsedFacts, terms: Terms) -> WhatIfOutcome:
     """The run under the strategies it had, with the summaries that were written."""
     costs = _Costs(facts, terms)
     strategies: dict[str, MemoryStrategy] = {}
@@ -101,7 +101,9 @@ def as_recorded(run: Sequence[Moment], facts: Facts, terms: Terms) -> Outcome:
     return costs.outcome(run[-1].after.begun.window_tokens, estimated=False)
 
 
-def outcome(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: Facts, terms: Terms) -> Outcome:
+def outcome(
+    run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: UsedFacts, terms: Terms
+) -> WhatIfOutcome:
     """The run with every prompt as another strategy would have rendered it.
 
     Args:
@@ -129,7 +131,7 @@ def _keep_up(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, cos
         if not isinstance(wanted, Compact):
             return
         text = extract_summary(wanted.ask.view)
-        tokens = costs.terms.count(Block("assistant", Text(text)))
+        tokens = costs.terms.count(PromptBlock("assistant", Text(text)))
         used = costs.ask(moment, wanted.ask.view, other.state, tokens, step=False)
         other.compacted(ContextCompacted(wanted.frame, wanted.up_to_step, text, used))
 
@@ -137,16 +139,16 @@ def _keep_up(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, cos
 class _Costs:
     """What the requests come to, one after the other."""
 
-    def __init__(self, facts: Facts, terms: Terms) -> None:
+    def __init__(self, facts: UsedFacts, terms: Terms) -> None:
         self.terms = terms
         self._cache = Cache(terms.minimum_tokens, terms.count)
-        self._sight = Sight(facts)
+        self._sight = FactSight(facts)
         self._usage: list[Usage] = []
         self._prompts: list[tuple[int, int]] = []
 
     def ask(self, moment: Moment, view: View, state: State, output_tokens: int, *, step: bool) -> Usage:
         """What a request and its answer use; ``step`` tells a reply from a summary."""
-        used = self._cache.answer(Request(self._at(moment), view)).usage(output_tokens)
+        used = self._cache.answer(CacheRequest(self._at(moment), view)).usage(output_tokens)
         self._usage.append(used)
         if step:
             self._prompts.append((moment.after.step, used.prompt))
@@ -158,7 +160,7 @@ class _Costs:
         event, view = moment.event, moment.view
         if view is None or not isinstance(event, ModelReplied):
             return Usage()
-        used = self._cache.answer(Request(self._at(moment), view)).usage(event.usage.output)
+        used = self._cache.answer(CacheRequest(self._at(moment), view)).usage(event.usage.output)
         self._usage.append(used)
         self._prompts.append((moment.after.step, used.prompt))
         return used
@@ -169,10 +171,10 @@ class _Costs:
             return len(self._usage) * self.terms.latency_seconds
         return min(moment.at, moment.at - moment.seconds + wait_seconds(moment.before.failures))
 
-    def outcome(self, window_tokens: int, *, estimated: bool) -> Outcome:
+    def outcome(self, window_tokens: int, *, estimated: bool) -> WhatIfOutcome:
         price, sizes = self.terms.price, [tokens for _, tokens in self._prompts]
         summaries = len(self._usage) - len(sizes)
-        return Outcome(
+        return WhatIfOutcome(
             requests=len(self._usage),
             peak_tokens=max(sizes, default=0),
             mean_tokens=sum(sizes) / len(sizes) if sizes else 0.0,

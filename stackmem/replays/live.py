@@ -18,7 +18,7 @@ from stackmem.errors import UsageError
 from stackmem.run.perform import perform
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.run_folder import HISTORY
-from stackmem.trace.comparison import Comparison
+from stackmem.trace.comparison import FactComparison
 from stackmem.trace.difference import field_diff
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
@@ -82,7 +82,7 @@ def replay_live(
         world, level = opened.parts.world, opened.parts.workspace.level
         if world.program is None and _of_program(run):
             raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
-        calls, comparison = 0, Comparison((run.folder / HISTORY, opened.places.run / HISTORY))
+        calls, comparison = 0, FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))
         for told in retold(run.records(), sources_of(run.folder)):
             asked, seq = told.asked, told.record.seq
             if seq <= begin.at or not is_call(asked) or not isinstance(told.record.event, _RESULTS):
@@ -121,7 +121,7 @@ def brief_call(effect: WorkspaceCall) -> str:
     return f"{tool_name(call)} {getattr(call, call.__struct_fields__[0])}"
 
 
-def _difference(recorded: Result, made: Event, comparison: Comparison, runs: tuple[Path, Path]) -> str:
+def _difference(recorded: Result, made: Event, comparison: FactComparison, runs: tuple[Path, Path]) -> str:
     if isinstance(recorded, ToolAnswered) and isinstance(made, ToolAnswered):
         made = replace(made, branch=recorded.branch)
     if not isinstance(made, _RESULTS):

@@ -34,7 +34,7 @@ from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play
 from stackmem.run.perform import World
 from stackmem.run.run_folder import HISTORY
-from stackmem.trace.comparison import Comparison, without_counts
+from stackmem.trace.comparison import FactComparison, without_counts
 from stackmem.trace.difference import brief, made_otherwise
 from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
@@ -124,7 +124,7 @@ def replay_model(
             raise SystemExit(128 + signal.SIGTERM)
         if interrupts.signal:
             raise KeyboardInterrupt
-        comparison = Comparison((run.folder / HISTORY, opened.places.run / HISTORY))
+        comparison = FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))
         equal, step, difference = _compared(tail, made, comparison)
         return Rerun(
             run=run.id,
@@ -198,7 +198,7 @@ def _refuse_seams(tail: list[Record], first: int) -> None:
         )
 
 
-def _compared(tail: list[Record], made: list[tuple[Event, State]], comparison: Comparison) -> tuple[int, int, str]:
+def _compared(tail: list[Record], made: list[tuple[Event, State]], comparison: FactComparison) -> tuple[int, int, str]:
     """How many facts are equal, then the step and the words of the first that is not."""
     ended = tail[-1].event
     cut = not isinstance(ended, RunEnded | ChecksReturned)

@@ -7,8 +7,8 @@ from math import ceil
 from msgspec import Struct
 
 from stackmem.core.messages import Usage, View
-from stackmem.measure.cache import Cache, Request
-from stackmem.measure.prefix import Block, text_of
+from stackmem.measure.cache import Cache, CacheRequest
+from stackmem.measure.prefix import PromptBlock, text_of
 
 MINIMUM_TOKENS = 1_024  # of most models; shorter prefixes are not kept
 _CHARS_PER_TOKEN = 2.5  # as estimated usage counts
@@ -42,13 +42,13 @@ class Simulated:
 
     def serve(self, view: View, sent: float, prompt_tokens: int) -> Served:
         """What it does for a prompt of so many tokens, sent at that second."""
-        cached = self._cache.answer(Request(sent, view))
+        cached = self._cache.answer(CacheRequest(sent, view))
         read = min(cached.read, prompt_tokens)
         written = min(cached.written_5m + cached.written_1h, prompt_tokens - read)
         return Served(read, written, "" if cached.broken in _FIRST else cached.broken)
 
 
-def _tokens(block: Block) -> int:
+def _tokens(block: PromptBlock) -> int:
     return ceil(len(text_of(block)) / _CHARS_PER_TOKEN)
 
 

@@ -46,7 +46,7 @@ from stackmem.core.requests import AskUser, Effect, InvokeTool
 from stackmem.core.state import Result
 from stackmem.core.text import clip_chars
 
-from .rows import Fact
+from .rows import PageFact
 from .texts import Ref, Texts
 
 MOST_CHARS = 4_000
@@ -56,7 +56,7 @@ BRIEF_CHARS = 200
 """Of a text that comes after so many other facts of the same step, as those of a long loop do."""
 
 
-def fact_of(event: Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> Fact | None:
+def fact_of(event: Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> PageFact | None:
     """What the page tells of an event beside the steps themselves, if anything.
 
     Args:
@@ -95,7 +95,7 @@ def fact_of(event: Event, texts: Texts, frames: Mapping[str, int], told: Result 
             return _of_memory(event, ref, told)
 
 
-def _of_memory(event: Event, ref: Callable[[str], Ref], told: Result | None) -> Fact | None:
+def _of_memory(event: Event, ref: Callable[[str], Ref], told: Result | None) -> PageFact | None:
     match event:
         case ChunkRead():
             return ["heap", "read", event.name, event.chars, ref(told.text) if told else None]
@@ -107,7 +107,7 @@ def _of_memory(event: Event, ref: Callable[[str], Ref], told: Result | None) -> 
             return None
 
 
-def program_fact(event: Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> Fact | None:
+def program_fact(event: Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> PageFact | None:
     """What the page tells of an event of a program, if anything.
 
     Args:
@@ -140,7 +140,7 @@ def program_fact(event: Event, question: Effect | None, told: int, ref: Callable
             return _of_its_course(event, text)
 
 
-def _of_its_course(event: Event, text: Callable[[Any], Ref]) -> Fact | None:
+def _of_its_course(event: Event, text: Callable[[Any], Ref]) -> PageFact | None:
     match event:
         case Waited():
             return ["waited", event.seconds]

@@ -21,7 +21,7 @@ _AT_ONCE = 200
 Pair = tuple[str, str]
 
 
-class FileChange(Struct, array_like=True, frozen=True):
+class PageFileChange(Struct, array_like=True, frozen=True):
     """One path that a step changed.
 
     Attributes:
@@ -37,14 +37,14 @@ class FileChange(Struct, array_like=True, frozen=True):
     removed: int
 
 
-class Changes(Struct):
+class TreeChanges(Struct):
     """The changes between pairs of trees; ``missing`` says why there are none to be had."""
 
-    between: dict[Pair, list[FileChange]]
+    between: dict[Pair, list[PageFileChange]]
     missing: str = ""
 
 
-def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> Changes:
+def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
     """What differs between the trees of each pair.
 
     Args:
@@ -53,26 +53,26 @@ def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> Changes:
     """
     places = [folder / HISTORY for folder in stores if (folder / HISTORY / "objects").is_dir()]
     if not pairs:
-        return Changes({})
+        return TreeChanges({})
     if not places:
-        return Changes({}, "the run's history of files is not beside its trace")
+        return TreeChanges({}, "the run's history of files is not beside its trace")
     environment = store_environment(places[0])
     environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(
         str((place / "objects").absolute()) for place in places[1:]
     )
-    found: dict[Pair, list[FileChange]] = {}
+    found: dict[Pair, list[PageFileChange]] = {}
     form = ("--stdin", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
     for start in range(0, len(pairs), _AT_ONCE):
         asked = b"".join(b"%s %s\n" % (a.encode(), b.encode()) for a, b in pairs[start : start + _AT_ONCE])
         try:
             answer = git("diff-tree", *form, cwd=places[0], environment=environment, stdin=asked)
         except StackmemError as error:
-            return Changes(found, f"the run's history of files cannot be read: {error}")
+            return TreeChanges(found, f"the run's history of files cannot be read: {error}")
         found.update(_read(answer))
-    return Changes(found)
+    return TreeChanges(found)
 
 
-def _read(answer: bytes) -> Iterator[tuple[Pair, list[FileChange]]]:
+def _read(answer: bytes) -> Iterator[tuple[Pair, list[PageFileChange]]]:
     """Each pair's changes; content cannot be taken for a header, since it begins with a sign."""
     headers = list(_HEADER.finditer(answer))
     ends = [header.start() for header in headers[1:]] + [len(answer)]
@@ -87,13 +87,13 @@ def _read(answer: bytes) -> Iterator[tuple[Pair, list[FileChange]]]:
         yield pair, found
 
 
-def _change(section: bytes, most: int) -> FileChange:
+def _change(section: bytes, most: int) -> PageFileChange:
     head, _, rest = section.partition(b"\n@@")
     lines = rest.split(b"\n")[1:] if rest else []
     text = ("@@" + rest.decode("utf-8", "replace")) if rest else head.partition(b"\n")[2].decode("utf-8", "replace")
     if len(text) > most:
         text = f"{text[:most]}\n[{len(text) - most:,} more characters are left out]"
-    return FileChange(
+    return PageFileChange(
         heading=_path(head),
         patch=text,
         added=sum(line.startswith(b"+") for line in lines),

@@ -30,16 +30,16 @@ from stackmem.trace.record import Record
 
 from .cache import MINIMUM_TOKENS, Breaks, Served, Simulated, recorded
 from .facts import fact_of, program_fact
-from .files import Changes
+from .files import TreeChanges
 from .heap import Lanes
 from .prompts import Prompts, part_chars
-from .rows import FrameRow, RunPage, StepRow
+from .rows import PageFrame, PageStep, RunPage
 from .texts import Texts
 
 _ROOT = {"solved": "ok", "finished": "ok", "unsolved": "failed", "stalled": "forced"}
 
 
-class Fold:
+class PageFold:
     """Takes a run's records in order.
 
     Attributes:
@@ -48,7 +48,7 @@ class Fold:
     """
 
     def __init__(
-        self, run: str, texts: Texts, prompts: Prompts, changes: Changes, text_of: TextOf = no_sources
+        self, run: str, texts: Texts, prompts: Prompts, changes: TreeChanges, text_of: TextOf = no_sources
     ) -> None:
         self.page = RunPage(run, 0, "", "", "", "", "", 0.0, 0, files_missing=changes.missing)
         self._state = State()
@@ -151,7 +151,7 @@ class Fold:
         self._turn_chars.append(self._chars)
         self._prompt_chars.append(self._prompts.chars(triples))
         page.steps.append(
-            StepRow(
+            PageStep(
                 frame=self._frames[state.running.id],
                 at=round(at - page.started - self._idle_seconds, 1),
                 prompt=usage.prompt,
@@ -227,7 +227,7 @@ class Fold:
         self._frames[frame.id] = len(self.page.frames)
         ref, registers = self._texts.ref, frame.registers
         self.page.frames.append(
-            FrameRow(
+            PageFrame(
                 id=frame.id,
                 name=frame.name,
                 parent=parent,

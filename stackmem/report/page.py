@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from msgspec import json
 
-from .view import Shown
+from .view import PageContent
 
 _MODULES = ("text", "store", "theme", "timeline", "flame", "lanes", "charts", "parts", "inspector", "search", "main")
 _STYLES = ("vendor/uPlot.min.css", "page.css")
@@ -45,7 +45,7 @@ uPlot, which draws the charts:
 """
 
 
-def page(shown: Shown) -> bytes:
+def page(shown: PageContent) -> bytes:
     """The whole file."""
     held = base64.b64encode(gzip.compress(json.encode(shown), 9, mtime=0)).decode()
     vendored, program = _asset("vendor/uPlot.iife.min.js"), _program()

@@ -21,7 +21,7 @@ from .texts import Texts, chars_of
 Range = tuple[int, int, int]
 
 
-class _Conversation:
+class _FramePrompts:
     """What the last prompt of a frame held, and where each of its messages stands."""
 
     def __init__(self, sequence: int) -> None:
@@ -48,7 +48,7 @@ class Prompts:
         self._texts = texts
         self._chars: list[list[int]] = [[0]]
         self._standing: dict[Hashable, Range] = {}
-        self._conversations: dict[str, _Conversation] = {}
+        self._conversations: dict[str, _FramePrompts] = {}
 
     def add(self, frame: str, view: View, *, appends: bool) -> tuple[list[int], int]:
         """The prompt's triples, and how many messages of the frame's last prompt it starts with (-1: it is the first).
@@ -62,7 +62,7 @@ class Prompts:
         if held is None:
             self.sequences.append([])
             self._chars.append([0])
-            held = self._conversations[frame] = _Conversation(len(self.sequences) - 1)
+            held = self._conversations[frame] = _FramePrompts(len(self.sequences) - 1)
         same = _common(held.messages, view.messages, appends=appends)
         if same < len(held.messages):
             held.merged = _merged(held.spots[:same])
@@ -99,7 +99,7 @@ class Prompts:
             tools = self._standing[view.tools] = self._append(0, told)
         return _merged([system, tools])
 
-    def _message(self, held: _Conversation, message: Message) -> Range:
+    def _message(self, held: _FramePrompts, message: Message) -> Range:
         key = json.encode(message)
         if key not in held.known:
             told = [(self._encoded(part, message.role), part_chars(part)) for part in message.parts]

@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from .files import FileChange
+from .files import PageFileChange
 from .heap import Lane
 from .texts import Ref
 
-Fact = list[Any]
+PageFact = list[Any]
 """A kind and what there is to say: ``["result", ref, failed, exit code]``, ``["pushed", frame]``, …"""
 
 
-class FrameRow(Struct):
+class PageFrame(Struct):
     """One frame. ``first`` and ``last`` are steps; ``last`` is None while it is open.
 
     Attributes:
@@ -40,7 +40,7 @@ class FrameRow(Struct):
     outcome: str = "open"
 
 
-class StepRow(Struct, array_like=True):
+class PageStep(Struct, array_like=True):
     """One reply of the model and what came of it.
 
     Attributes:
@@ -68,8 +68,8 @@ class StepRow(Struct, array_like=True):
     stop: str
     ranges: list[int]
     reply: list[int]
-    facts: list[Fact]
-    files: list[FileChange]
+    facts: list[PageFact]
+    files: list[PageFileChange]
     broke: str = ""
 
 
@@ -105,8 +105,8 @@ class RunPage(Struct):
     files_missing: str = ""
     torn_bytes: int = 0
     heap_chars: int = 0
-    frames: list[FrameRow] = field(default_factory=list)
-    steps: list[StepRow] = field(default_factory=list)
-    before: list[Fact] = field(default_factory=list)
+    frames: list[PageFrame] = field(default_factory=list)
+    steps: list[PageStep] = field(default_factory=list)
+    before: list[PageFact] = field(default_factory=list)
     lanes: list[Lane] = field(default_factory=list)
     sequences: list[list[int]] = field(default_factory=list)

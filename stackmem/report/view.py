@@ -10,14 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied, RunForked, RunStarted, ToolReturned, VerifyReturned
-from stackmem.trace.comparison import Comparison
+from stackmem.trace.comparison import FactComparison
 from stackmem.trace.diff import counted_records
 from stackmem.trace.lineage import HISTORY, RunReader
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
 
-from .files import Changes, Pair, changes
-from .fold import Fold
+from .files import Pair, TreeChanges, changes
+from .fold import PageFold
 from .prompts import Prompts
 from .rows import RunPage
 from .texts import Texts
@@ -25,7 +25,7 @@ from .texts import Texts
 NO_HISTORY = "no history of files was kept with this run"
 
 
-class Parting(Struct, frozen=True, omit_defaults=True):
+class SharedSteps(Struct, frozen=True, omit_defaults=True):
     """How much two runs share.
 
     Attributes:
@@ -40,7 +40,7 @@ class Parting(Struct, frozen=True, omit_defaults=True):
     differs_only_in: tuple[str, ...] = ()
 
 
-class Shown(Struct):
+class PageContent(Struct):
     """What a page shows.
 
     Attributes:
@@ -51,10 +51,10 @@ class Shown(Struct):
     texts: list[str]
     parts: list[Any]
     runs: list[RunPage]
-    parted: Parting | None = None
+    parted: SharedSteps | None = None
 
 
-def read_runs(folders: Sequence[Path]) -> Shown:
+def read_runs(folders: Sequence[Path]) -> PageContent:
     """One run, or two that are compared.
 
     Raises:
@@ -65,17 +65,17 @@ def read_runs(folders: Sequence[Path]) -> Shown:
     numbers: dict[bytes, int] = {}
     runs = [_read_run(folder, texts, Prompts(texts, parts, numbers)) for folder in folders]
     if len(folders) != 2:
-        return Shown(texts.items, parts, runs)
+        return PageContent(texts.items, parts, runs)
     one, other = folders
     parted = parting(RunReader(one), RunReader(other), (one / HISTORY, other / HISTORY))
-    return Shown(texts.items, parts, runs, parted)
+    return PageContent(texts.items, parts, runs, parted)
 
 
 def _read_run(folder: Path, texts: Texts, prompts: Prompts) -> RunPage:
     stores, pairs = _trees(folder)
     reader = RunReader(folder)
-    kept = Changes({}, NO_HISTORY) if pairs is None else changes(stores, pairs)
-    fold = Fold(folder.resolve().name, texts, prompts, kept, sources_of(folder))
+    kept = TreeChanges({}, NO_HISTORY) if pairs is None else changes(stores, pairs)
+    fold = PageFold(folder.resolve().name, texts, prompts, kept, sources_of(folder))
     for record in reader:
         fold.take(record)
     return fold.close(reader.torn_bytes)
@@ -99,7 +99,7 @@ def _trees(folder: Path) -> tuple[list[Path], list[Pair] | None]:
 
 def parting(
     one: Iterable[Record], other: Iterable[Record], histories: tuple[Path, Path] = (Path(), Path())
-) -> Parting | None:
+) -> SharedSteps | None:
     """Where they part; None where nothing differs.
 
     Runs that share records part where they were forked. Others part, as in ``stackmem diff``, where something else
@@ -113,16 +113,16 @@ def parting(
     steps = 0
     for shared, (first, second) in enumerate(zip_longest(one, other)):
         if first != second:
-            return Parting(steps, forked=True) if shared else _unlike(one, other, Comparison(histories))
+            return SharedSteps(steps, forked=True) if shared else _unlike(one, other, FactComparison(histories))
         steps += isinstance(first.event, ModelReplied)
     return None
 
 
-def _unlike(one: Iterable[Record], other: Iterable[Record], comparison: Comparison) -> Parting | None:
+def _unlike(one: Iterable[Record], other: Iterable[Record], comparison: FactComparison) -> SharedSteps | None:
     steps = 0
     for first, second in zip_longest(counted_records(one), counted_records(other)):
         if first is None or second is None or not comparison.equal(first.event, second.event):
-            return Parting(steps, forked=False, differs_only_in=comparison.differs_only_in)
+            return SharedSteps(steps, forked=False, differs_only_in=comparison.differs_only_in)
         steps += isinstance(first.event, ModelReplied)
     only = comparison.differs_only_in
-    return Parting(None, forked=False, differs_only_in=only) if only else None
+    return SharedSteps(None, forked=False, differs_only_in=only) if only else None

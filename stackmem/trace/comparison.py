@@ -62,7 +62,7 @@ def without_counts(event: Event) -> Event:
             return event
 
 
-class Comparison:
+class FactComparison:
     """Compares two runs, fact by fact in their order.
 
     Args:

@@ -28,7 +28,7 @@ from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 
-from .comparison import Comparison, without_counts
+from .comparison import FactComparison, without_counts
 from .difference import brief, field_diff
 from .lineage import HISTORY
 from .moments import following
@@ -68,7 +68,7 @@ class Side(Struct, frozen=True):
     forked: str = ""
 
 
-class Place(Struct, frozen=True):
+class FactPlace(Struct, frozen=True):
     """Where one run stands: the record, the step it belongs to, the running frame, and what happened there in short."""
 
     seq: int
@@ -86,8 +86,8 @@ class Parting(Struct, frozen=True):
 
     """
 
-    a: Place | None
-    b: Place | None
+    a: FactPlace | None
+    b: FactPlace | None
     fields: str = ""
 
 
@@ -137,11 +137,11 @@ class _Reading:
         self.begun: RunStarted | None = None
         self._at = self._ended_at = (0, "")
 
-    def facts(self) -> Iterator[tuple[Event, Place]]:
+    def facts(self) -> Iterator[tuple[Event, FactPlace]]:
         """The facts that count, each with its place; the whole run has been read once they end."""
         for record in counted_records(self._folded()):
             step, frame = self._ended_at if isinstance(record.event, RunEnded) else self._at
-            yield record.event, Place(record.seq, step, frame)
+            yield record.event, FactPlace(record.seq, step, frame)
 
     def _folded(self) -> Iterator[Record]:
         for record in self.run.records():
@@ -194,7 +194,7 @@ def diff_runs(a: Run, b: Run) -> RunDiff:
 
     """
     one, other = _Reading(a), _Reading(b)
-    comparison = Comparison((a.folder / HISTORY, b.folder / HISTORY))
+    comparison = FactComparison((a.folder / HISTORY, b.folder / HISTORY))
     parting, same = None, 0
     for left, right in zip_longest(one.facts(), other.facts()):
         if parting is None:
@@ -237,10 +237,10 @@ def counted_records(records: Iterable[Record]) -> Iterator[Record]:
         yield ended
 
 
-Fact = tuple[Event, Place] | None
+Fact = tuple[Event, FactPlace] | None
 
 
-def _parting(left: Fact, right: Fact, comparison: Comparison) -> Parting | None:
+def _parting(left: Fact, right: Fact, comparison: FactComparison) -> Parting | None:
     a, b = (replace(side[1], event=brief(without_counts(side[0]))) if side else None for side in (left, right))
     if left is None or right is None:
         return Parting(a, b)
@@ -250,7 +250,7 @@ def _parting(left: Fact, right: Fact, comparison: Comparison) -> Parting | None:
     return Parting(a, b, field_diff(one, other, sides=SIDES) if type(one) is type(other) else "")
 
 
-def _chunks(a: Heap, b: Heap, comparison: Comparison) -> tuple[ChunkDiff, ...]:
+def _chunks(a: Heap, b: Heap, comparison: FactComparison) -> tuple[ChunkDiff, ...]:
     differing = []
     for name in dict.fromkeys([*a.chunks, *b.chunks]):
         one, other = a.chunks.get(name), b.chunks.get(name)
@@ -259,7 +259,7 @@ def _chunks(a: Heap, b: Heap, comparison: Comparison) -> tuple[ChunkDiff, ...]:
     return tuple(differing)
 
 
-def _files(one: _Reading, other: _Reading, comparison: Comparison) -> tuple[tuple[FileChange, ...], str]:
+def _files(one: _Reading, other: _Reading, comparison: FactComparison) -> tuple[tuple[FileChange, ...], str]:
     missing: list[Literal["A", "B"]] = []
     if not one.state.tree:
         missing.append("A")

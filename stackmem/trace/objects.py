@@ -23,7 +23,7 @@ _LARGEST_BYTES = 512 * 1024 * 1024
 _FOLDERS_DEEP = 300
 
 
-class Entry(Struct, frozen=True):
+class TreeEntry(Struct, frozen=True):
     """One file of a tree.
 
     Attributes:
@@ -87,7 +87,7 @@ class Objects:
             raise _damaged(path, f"it is no {kind}")
         return content
 
-    def listing(self, tree: str) -> dict[bytes, Entry]:
+    def listing(self, tree: str) -> dict[bytes, TreeEntry]:
         """Every file below a tree by its path, sorted by path.
 
         Raises:
@@ -96,11 +96,11 @@ class Objects:
         """
         return dict(sorted(self._below(tree, b"", 0)))
 
-    def entries(self, tree: str) -> list[tuple[bytes, Entry]]:
+    def entries(self, tree: str) -> list[tuple[bytes, TreeEntry]]:
         """What a tree itself holds, by name; folders have the mode ``40000``, and the id of their own tree."""
         return list(_entries(self.read(tree, "tree")))
 
-    def _below(self, tree: str, path: bytes, depth: int) -> Iterator[tuple[bytes, Entry]]:
+    def _below(self, tree: str, path: bytes, depth: int) -> Iterator[tuple[bytes, TreeEntry]]:
         if depth > _FOLDERS_DEEP:
             raise _damaged(self.path(tree), "its folders are deeper than any workspace's")
         for name, entry in _entries(self.read(tree, "tree")):
@@ -112,7 +112,7 @@ class Objects:
                 yield path + name, entry
 
 
-def _entries(content: bytes) -> Iterator[tuple[bytes, Entry]]:
+def _entries(content: bytes) -> Iterator[tuple[bytes, TreeEntry]]:
     """``MODE NAME NUL`` and twenty bytes, again and again."""
     at = 0
     while at < len(content):
@@ -120,7 +120,7 @@ def _entries(content: bytes) -> Iterator[tuple[bytes, Entry]]:
         mode, space, name = content[at:end].partition(b" ") if end > 0 else (b"", b"", b"")
         if not space or end + 21 > len(content):
             raise TraceError("a folder in the history is cut short; bring back the run's history.git")
-        yield name, Entry(mode.decode("ascii", "replace"), content[end + 1 : end + 21].hex())
+        yield name, TreeEntry(mode.decode("ascii", "replace"), content[end + 1 : end + 21].hex())
         at = end + 21
 
 

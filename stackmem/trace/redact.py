@@ -41,7 +41,7 @@ from stackmem.memory import open_strategy
 from .program import TextOf, no_sources, program_of
 from .record import Record
 from .redact_program import (
-    Names,
+    ProgramNames,
     SourceOf,
     derived_again,
     is_stop,
@@ -135,7 +135,7 @@ def redact(
         RulesDiffer: The run was made under other rules, so that nothing can be derived as it was.
 
     """
-    state, strategy, program, names = State(), None, None, Names()
+    state, strategy, program, names = State(), None, None, ProgramNames()
     for record in records:
         event = _without_files(_masked_fact(record.event, mask, sources[0]))
         if isinstance(event, RunStarted):

@@ -126,7 +126,7 @@ def _searched(derived: Event) -> Event:
     return derived
 
 
-class Names:
+class ProgramNames:
     """The names of a program's chunks and variables, each of which is another one's in the copy, too."""
 
     def __init__(self) -> None:

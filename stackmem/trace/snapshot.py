@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stackmem.errors import TraceError
 
-from .objects import EXECUTABLE, LINK, Entry, Objects
+from .objects import EXECUTABLE, LINK, Objects, TreeEntry
 
 _DIFFED_BYTES = 400_000
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
@@ -35,7 +35,7 @@ class Snapshot:
         self._objects = Objects(git_dir)
 
     @cached_property
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, TreeEntry]:
         """Mode and id of every file by its path, sorted.
 
         Raises:

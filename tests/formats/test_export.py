@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.errors import TraceError
 from stackmem.formats.exports import EXPORTS
-from stackmem.formats.exports.slices import Attempt, Call, FrameSlice, slices, walk
+from stackmem.formats.exports.slices import AttemptSlice, CallSlice, FrameSlice, slices, walk
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceReader
@@ -65,8 +65,8 @@ def test_a_record_after_the_last_frame_that_needs_one_is_named(spelled):
 
 def test_every_reply_and_every_call_is_told_once():
     pieces = list(slices(walk(told("family"))))
-    replies = [one for one in pieces if isinstance(one, Attempt) and isinstance(one.event, ModelReplied)]
-    calls = [one for one in pieces if isinstance(one, Call)]
+    replies = [one for one in pieces if isinstance(one, AttemptSlice) and isinstance(one.event, ModelReplied)]
+    calls = [one for one in pieces if isinstance(one, CallSlice)]
     assert [one.step for one in replies] == list(range(1, 13))
     assert sorted((one.step, one.place) for one in calls) == sorted(
         [(step, 0) for step in range(1, 13) if step != 11] + [(5, 1)]
@@ -77,9 +77,9 @@ def test_every_reply_and_every_call_is_told_once():
 def test_nothing_ends_before_it_began_where_the_clock_was_set_back():
     back = [Record(one.seq, one.at - 5 * (one.seq % 3), one.event) for one in told("family")]
     for piece in slices(walk(back)):
-        if isinstance(piece, Call | FrameSlice):
+        if isinstance(piece, CallSlice | FrameSlice):
             assert piece.ended >= piece.started
-        elif isinstance(piece, Attempt):
+        elif isinstance(piece, AttemptSlice):
             assert piece.moment.at >= piece.moment.since
 
 

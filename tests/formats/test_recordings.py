@@ -18,7 +18,7 @@ from stackmem.errors import UsageError
 from stackmem.formats.exports import EXPORTS
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import facts
-from stackmem.formats.recordings.session import Session
+from stackmem.formats.recordings.session import RecordedSession
 from stackmem.trace.record import Record
 from tests.formats.test_export_atif import SCHEMA
 from tests.trace.stories import exported, told
@@ -31,15 +31,15 @@ def text_of(name: str) -> str:
     return (SAMPLES / FILES[name]).read_text("utf-8")
 
 
-def read(name: str, text: str | None = None, subagents: Any = ()) -> Session:
+def read(name: str, text: str | None = None, subagents: Any = ()) -> RecordedSession:
     return IMPORTERS[name](text_of(name) if text is None else text, "the file", lambda: subagents)
 
 
-def events(session: Session) -> list[Any]:
+def events(session: RecordedSession) -> list[Any]:
     return [fact.event for fact in facts(session, None, 1)]
 
 
-def of(session: Session, *kinds: type) -> list[Any]:
+def of(session: RecordedSession, *kinds: type) -> list[Any]:
     return [event for event in events(session) if isinstance(event, kinds)]
 
 
@@ -47,7 +47,7 @@ def lines() -> list[dict[str, Any]]:
     return [json.loads(line) for line in text_of("claude-code").splitlines()]
 
 
-def session_of(found: list[dict[str, Any]], **more: Any) -> Session:
+def session_of(found: list[dict[str, Any]], **more: Any) -> RecordedSession:
     return read("claude-code", "".join(json.dumps(line) + "\n" for line in found), **more)
 
 

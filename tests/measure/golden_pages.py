@@ -8,7 +8,7 @@ from stackmem.core.pricing import Price
 from stackmem.measure.cached_steps import bill, cached_steps
 from stackmem.measure.frames import frames
 from stackmem.measure.metrics import measure
-from stackmem.measure.prefix import Block, text_of
+from stackmem.measure.prefix import PromptBlock, text_of
 from stackmem.measure.timeline import timeline
 from tests.golden.stories import STORIES
 from tests.measure.runs import seen
@@ -18,7 +18,7 @@ PRICE = Price(2.0, 10.0, 2.5, 4.0, 0.1, "figures of the test")
 SECONDS = 40.0  # between records: a frame of some steps outlives five minutes
 
 
-def tokens(block: Block) -> int:
+def tokens(block: PromptBlock) -> int:
     """A tool has 100 tokens, so that no page depends on the words of tools."""
     return 100 if block.place == "tool" else len(text_of(block)) // 3
 

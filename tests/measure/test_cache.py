@@ -5,14 +5,14 @@ import pytest
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
 from stackmem.core.pricing import cost_usd
-from stackmem.measure.cache import Cached, Request, simulate
-from stackmem.measure.prefix import Block, text_of
+from stackmem.measure.cache import Cached, CacheRequest, simulate
+from stackmem.measure.prefix import PromptBlock, text_of
 from stackmem.models.catalog import lookup
 
 SONNET = lookup("claude-sonnet-5-5")
 
 
-def sized(block: Block) -> int:
+def sized(block: PromptBlock) -> int:
     """A text like `600 a` has 600 tokens; all else has none."""
     first = text_of(block).split(" ", 1)[0]
     return int(first) if first.isdecimal() else 0
@@ -26,16 +26,16 @@ def said(text: str) -> Message:
     return Message("assistant", (Text(text),))
 
 
-def ask(at: float, *messages: Message, marks=(), system: str = "0 system", tools=(), **more) -> Request:
+def ask(at: float, *messages: Message, marks=(), system: str = "0 system", tools=(), **more) -> CacheRequest:
     points = tuple(Breakpoint(message, part, ttl) for message, part, ttl in marks)
-    return Request(at, View(system, tools, Log(messages), points), **more)
+    return CacheRequest(at, View(system, tools, Log(messages), points), **more)
 
 
-def figures(*requests: Request, minimum: int = 512) -> list[tuple[int, int, int, int]]:
+def figures(*requests: CacheRequest, minimum: int = 512) -> list[tuple[int, int, int, int]]:
     return [(one.read, one.written_5m, one.written_1h, one.uncached) for one in simulate(requests, minimum, sized)]
 
 
-def reasons(*requests: Request, minimum: int = 512) -> list[str]:
+def reasons(*requests: CacheRequest, minimum: int = 512) -> list[str]:
     return [one.broken for one in simulate(requests, minimum, sized)]
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from stackmem.core.facts import ModelReplied
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
-from stackmem.measure.cache import Request, simulate
+from stackmem.measure.cache import CacheRequest, simulate
 from stackmem.measure.cached_steps import cached_steps
-from stackmem.measure.prefix import Block
+from stackmem.measure.prefix import PromptBlock
 from stackmem.models.anthropic_request import _block, _tool, request_body
 from stackmem.models.registry import open_model
 from tests.build import World, alloc, call, do, failed, play, pop, push, reply, started
@@ -30,7 +30,7 @@ SETTINGS = json.dumps([{"type": "auto"}, None], sort_keys=True)
 def counted(settings: str):
     """How the server counts a block: its place and its JSON, four characters to a token."""
 
-    def count(block: Block) -> int:
+    def count(block: PromptBlock) -> int:
         match block.content:
             case ToolSpec():
                 made, place = _tool(block.content), "tool"
@@ -62,7 +62,7 @@ class Server:
     def __post_init__(self) -> None:
         self.cache = PrefixCache(self.minimum, lambda: self.now)
 
-    def answer(self, request: Request) -> tuple[int, int, int, int]:
+    def answer(self, request: CacheRequest) -> tuple[int, int, int, int]:
         self.now = request.at
         body = request_body(request.view, "m", 1_000, None)
         body["tool_choice"] = {"type": request.settings}
@@ -115,7 +115,7 @@ class Talk:
         default_factory=lambda: [[Message("user", (Text("run " * 300), Text(f"frame {n} " * 300)))] for n in range(3)]
     )
 
-    def request(self, act: str, what, wait: float, marks: list[tuple[int, int, str]] | None) -> Request:
+    def request(self, act: str, what, wait: float, marks: list[tuple[int, int, str]] | None) -> CacheRequest:
         self.now += wait
         spoken = self.messages[self.at]
         match act:
@@ -136,7 +136,7 @@ class Talk:
         spoken = self.messages[self.at]
         points = self.rolling(spoken) if marks is None else self.anywhere(spoken, marks)
         tools = (ToolSpec("read_file", self.tool, SCHEMA),)
-        return Request(self.now, View(self.system, tools, Log(spoken), points), self.choice)
+        return CacheRequest(self.now, View(self.system, tools, Log(spoken), points), self.choice)
 
     @staticmethod
     def rolling(spoken: list[Message]) -> tuple[Breakpoint, ...]:

@@ -12,7 +12,7 @@ from stackmem.core.budgets import Limits
 from stackmem.core.facts import ToolReturned
 from stackmem.core.log import Log
 from stackmem.core.messages import ToolCall
-from stackmem.measure.first_loss import FirstLoss, Sight, facts_used, first_loss, literals, literals_of
+from stackmem.measure.first_loss import FactSight, FirstLoss, facts_used, first_loss, literals, literals_of
 from stackmem.memory import open_strategy
 from tests.build import World, alloc, do, play, pop, push, reply, started
 from tests.measure.runs import seen
@@ -44,7 +44,7 @@ class Forgetful(Struct, frozen=True):
 
 def under(run, strategy):
     moments = seen(run)
-    sight = Sight(facts_used(moments))
+    sight = FactSight(facts_used(moments))
     for moment in moments:
         if type(moment.event).__name__ == "ModelReplied":
             before = moment.before

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 from stackmem.core.facts import FramePopped, ModelFailed, RunEnded, RunResumed
 from stackmem.core.messages import Usage
 from stackmem.measure.moments import moments
-from stackmem.measure.timeline import Step, timeline
+from stackmem.measure.timeline import TimelineStep, timeline
 from tests.build import PRICE, World, alloc, call, do, failed, play, pop, push, reply, started
 from tests.measure.runs import seen
 
 
-def steps(*replies, **more) -> list[Step]:
+def steps(*replies, **more) -> list[TimelineStep]:
     return list(timeline(seen(play(*replies, **more))))
 
 

@@ -8,8 +8,8 @@ from stackmem.core.budgets import Limits
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.messages import Text, ToolResult, View
 from stackmem.core.requests import AskModel, Compact
-from stackmem.measure.cache import Cached, Request, simulate
-from stackmem.measure.prefix import Block, text_of
+from stackmem.measure.cache import Cached, CacheRequest, simulate
+from stackmem.measure.prefix import PromptBlock, text_of
 from tests.build import Played, World, do, play, started
 
 
@@ -63,11 +63,11 @@ def requests(played: Played) -> list[View]:
 
 def cached(played: Played) -> list[Cached]:
     """What the cache does for each request, ten seconds apart, a character being a token."""
-    sent = [Request(10.0 * place, view) for place, view in enumerate(requests(played))]
+    sent = [CacheRequest(10.0 * place, view) for place, view in enumerate(requests(played))]
     return list(simulate(sent, 512, chars))
 
 
-def chars(block: Block) -> int:
+def chars(block: PromptBlock) -> int:
     return len(text_of(block))
 
 

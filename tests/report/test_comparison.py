@@ -20,7 +20,7 @@ from stackmem.report.comparison.columns import as_text, range_text
 from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
 from stackmem.report.comparison.findings import remarks
 from stackmem.report.comparison.markdown import escaped
-from stackmem.report.comparison.results import Trial, read_bench
+from stackmem.report.comparison.results import TrialRow, read_bench
 from stackmem.report.comparison.write import write_report
 from tests.report.bench_rows import SHAPES, bench, row, zoo
 
@@ -46,12 +46,12 @@ def pairs(count: int = 8, **more):
 
 def test_a_bill_is_made_of_the_tokens_by_class_with_reads_at_the_multiple():
     tokens = {"bill_uncached": 1e6, "bill_read": 2e6, "bill_write_5m": 3e6, "bill_write_1h": 4e6, "bill_output": 5e6}
-    assert bill(Trial(tokens), PRICE, 0.1) == pytest.approx(2 + 2 * 2 * 0.1 + 3 * 2.5 + 4 * 4 + 5 * 10)
-    assert bill(Trial(tokens), PRICE, 0.0) == pytest.approx(2 + 3 * 2.5 + 4 * 4 + 5 * 10)
+    assert bill(TrialRow(tokens), PRICE, 0.1) == pytest.approx(2 + 2 * 2 * 0.1 + 3 * 2.5 + 4 * 4 + 5 * 10)
+    assert bill(TrialRow(tokens), PRICE, 0.0) == pytest.approx(2 + 3 * 2.5 + 4 * 4 + 5 * 10)
 
 
 def test_a_trial_without_tokens_has_no_bill():
-    assert str(bill(Trial({"bill_read": 5}), PRICE, 0.1)) == "nan"
+    assert str(bill(TrialRow({"bill_read": 5}), PRICE, 0.1)) == "nan"
 
 
 def test_the_whole_comes_first_then_horizons_then_tasks(tmp_path):

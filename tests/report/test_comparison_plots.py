@@ -13,7 +13,7 @@ from stackmem.report.comparison.figures import Wants, sections
 from stackmem.report.comparison.frontier import frontier, spots
 from stackmem.report.comparison.labels import beside, stacked
 from stackmem.report.comparison.loss_curves import loss_curves
-from stackmem.report.comparison.results import Trial, read_bench
+from stackmem.report.comparison.results import TrialRow, read_bench
 from stackmem.report.comparison.slopes import fitted_from, slopes
 from stackmem.report.comparison.svg import Box, Scale, log_scale
 from tests.report.bench_rows import bench, row, zoo
@@ -23,10 +23,10 @@ BOX = Box(560, 400, 46, 542, 30, 354)
 
 
 def trials(*rows):
-    return [Trial(one) for one in rows]
+    return [TrialRow(one) for one in rows]
 
 
-def peak(trial: Trial) -> float:
+def peak(trial: TrialRow) -> float:
     return trial.number("peak_context_tokens")
 
 

@@ -10,7 +10,7 @@ from stackmem.core.facts import Event, ModelReplied, RunEnded, RunForked, RunRes
 from stackmem.core.messages import Usage
 from stackmem.errors import TraceError
 from stackmem.report.cache import Breaks
-from stackmem.report.view import Parting, parting, read_runs
+from stackmem.report.view import SharedSteps, parting, read_runs
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceWriter
@@ -237,9 +237,9 @@ def test_runs_part_by_what_happened_and_not_by_time_or_counts(made):
     assert parting(run, again) is None
     resumed = Record(21, 0.0, RunResumed(started().limits, "", ""))
     assert parting(run[:19], [*again[:19], Record(20, 0.0, RunEnded("interrupted", "")), resumed]) is None
-    assert parting(run, again[:19]) == Parting(steps_of(run[:19]), forked=False)
+    assert parting(run, again[:19]) == SharedSteps(steps_of(run[:19]), forked=False)
     others = play(do("list_files"), pop("At once."), start=started()).events
-    assert parting([Record(1, 0.0, event) for event in others], run) == Parting(1, forked=False)
+    assert parting([Record(1, 0.0, event) for event in others], run) == SharedSteps(1, forked=False)
 
 
 def test_a_duration_in_a_result_is_noted_and_parts_nothing():
@@ -250,17 +250,17 @@ def test_a_duration_in_a_result_is_noted_and_parts_nothing():
 
     one, other = records("0.15s"), records("0.17s")
     shorter = parting([replace(one[0], at=1.0), *one[1:]], other[:-1])
-    assert parting([replace(one[0], at=1.0), *one[1:]], other) == Parting(
+    assert parting([replace(one[0], at=1.0), *one[1:]], other) == SharedSteps(
         None, forked=False, differs_only_in=("durations",)
     )
-    assert shorter == Parting(2, forked=False, differs_only_in=("durations",))
+    assert shorter == SharedSteps(2, forked=False, differs_only_in=("durations",))
 
 
 def test_runs_that_share_records_part_where_these_end(made):
     run = list(RunReader(made["invoices"]))
     assert parting(run, run) is None
     same_but_later = [*run[:30], *(replace(one, at=one.at + 9) for one in run[30:])]
-    assert parting(run, same_but_later) == Parting(steps_of(run[:30]), forked=True)
+    assert parting(run, same_but_later) == SharedSteps(steps_of(run[:30]), forked=True)
 
 
 def steps_of(records: list[Record]) -> int:

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from stackmem.core.messages import Text, Thinking, ToolCall, View
 from stackmem.core.requests import AskModel
-from stackmem.report.files import Changes
-from stackmem.report.fold import Fold
+from stackmem.report.files import TreeChanges
+from stackmem.report.fold import PageFold
 from stackmem.report.prompts import Prompts
 from stackmem.report.texts import Texts
-from stackmem.report.view import Shown
+from stackmem.report.view import PageContent
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceWriter
 from tests.build import Played
@@ -89,10 +89,10 @@ def test_every_prompt_of_a_run_that_goes_wrong_in_every_way_is_the_one_that_was_
         if isinstance(request, AskModel) and run.state.step > step:
             views.append(request.view)
     texts, parts = Texts(), list[Any]()
-    fold = Fold("run", texts, Prompts(texts, parts, {}), Changes({}))
+    fold = PageFold("run", texts, Prompts(texts, parts, {}), TreeChanges({}))
     for number, event in enumerate(run.events, 1):
         fold.take(Record(number, float(number), event))
-    shown = json.loads(msgspec.json.encode(Shown(texts.items, parts, [fold.close(0)])))
+    shown = json.loads(msgspec.json.encode(PageContent(texts.items, parts, [fold.close(0)])))
     assert len(shown["runs"][0]["steps"]) == len(views)
     for step, view in enumerate(views, 1):
         assert prompt(shown, 0, step) == json.loads(msgspec.json.encode(sent(view))), step

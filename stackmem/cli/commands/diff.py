@@ -11,7 +11,7 @@ from stackmem.cli.options import Json, flag
 from stackmem.cli.places import run_folder
 from stackmem.cli.screen.result import left_out_of_comparison
 from stackmem.cli.screen.text import echo_json, one_line, readable
-from stackmem.trace.diff import ChunkDiff, Place, RunDiff, Side, diff_runs
+from stackmem.trace.diff import ChunkDiff, FactPlace, RunDiff, Side, diff_runs
 from stackmem.trace.open_run import Run
 
 _FILE_LINES = 60
@@ -71,7 +71,7 @@ def _parting(found: RunDiff) -> Iterator[str]:
         yield part.fields
 
 
-def _place(place: Place | None) -> str:
+def _place(place: FactPlace | None) -> str:
     if place is None:
         return "has ended before"
     frame = f" in {one_line(place.frame)!r}" if place.frame else ""

@@ -10,7 +10,7 @@ import typer
 
 from stackmem.cli.options import JsonArray, flag
 from stackmem.cli.screen.text import echo_json, readable
-from stackmem.formats.tasks import Imported, import_tasks
+from stackmem.formats.tasks import ImportedTask, import_tasks
 from stackmem.run.task_check import check_task
 from stackmem.tasks.find import list_tasks
 from stackmem.tasks.reader import read_task
@@ -65,7 +65,7 @@ def import_command(
     rows = []
     refused = 0
     for found in import_tasks(kind, path, out, repo):
-        if isinstance(found, Imported):
+        if isinstance(found, ImportedTask):
             rows.append({"name": found.name, "folder": str(found.folder), "notes": found.notes, "refused": ""})
             lines = [f"{found.name}: {found.folder}", *(f"  note: {note}" for note in found.notes)]
         else:

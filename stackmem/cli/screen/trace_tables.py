@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from stackmem.kept.cache_bill import CacheBill
 from stackmem.measure.frames import FrameRow
 from stackmem.measure.metrics import METRICS, Value
-from stackmem.measure.timeline import Step
+from stackmem.measure.timeline import TimelineStep
 
 from .columns import aligned
 from .text import one_line
@@ -54,12 +54,12 @@ def _with_branches(rows: tuple[FrameRow, ...]) -> Iterator[tuple[FrameRow, str]]
         ]
 
 
-def step_table(steps: Iterable[Step], width: int | None = None) -> list[str]:
+def step_table(steps: Iterable[TimelineStep], width: int | None = None) -> list[str]:
     """One line for each step under a line of headings; the frame's name is indented by its depth."""
     return aligned([_STEP_HEADINGS, *map(_step_cells, steps)], left=(1,), outcomes=len(_STEP_HEADINGS) - 1, width=width)
 
 
-def _step_cells(step: Step) -> tuple[str, ...]:
+def _step_cells(step: TimelineStep) -> tuple[str, ...]:
     call = " ".join(filter(None, (one_line(step.tool)[:30], one_line(step.about)))) or "no call"
     detail = f" ({one_line(step.detail)})" if step.detail else ""
     guessed = "~" if step.usage.estimated else ""

@@ -26,7 +26,7 @@ from stackmem.core.state import Notice, State
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .slices import Attempt, Call, FrameSlice, call_ids, new_texts, slices, walk
+from .slices import AttemptSlice, CallSlice, FrameSlice, call_ids, new_texts, slices, walk
 from .spelling import (
     arguments,
     compact,
@@ -50,12 +50,12 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
         TraceError: A record is broken, or the run's strategy is not installed here.
 
     """
-    book = _Book(run)
+    book = _Trajectories(run)
     for piece in slices(_noted(records, book)):
         match piece:
-            case Attempt():
+            case AttemptSlice():
                 book.attempt(piece)
-            case Call():
+            case CallSlice():
                 book.call(piece)
             case FrameSlice():
                 book.scope(piece)
@@ -64,7 +64,7 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
     yield compact(book.finished()) + "\n"
 
 
-def _noted(records: Iterable[Record], book: _Book) -> Iterator[Moment]:
+def _noted(records: Iterable[Record], book: _Trajectories) -> Iterator[Moment]:
     """The moments; what must stand in a frame before its first reply is written on the way."""
     for moment in walk(records):
         if len(moment.after.stack) > len(moment.before.stack):
@@ -73,7 +73,7 @@ def _noted(records: Iterable[Record], book: _Book) -> Iterator[Moment]:
         yield moment
 
 
-class _Book:
+class _Trajectories:
     """The trajectories under way, by frame id."""
 
     def __init__(self, run: str) -> None:
@@ -115,7 +115,7 @@ class _Book:
         steps.append(step)
         return step
 
-    def attempt(self, piece: Attempt) -> None:
+    def attempt(self, piece: AttemptSlice) -> None:
         moment, event = piece.moment, piece.event
         if isinstance(event, ContextCompacted):
             self._compacted(piece, event)
@@ -140,7 +140,7 @@ class _Book:
         step["metrics"] = _metrics(event.usage, piece.usd)
         self._replies[piece.step] = step
 
-    def _compacted(self, piece: Attempt, event: ContextCompacted) -> None:
+    def _compacted(self, piece: AttemptSlice, event: ContextCompacted) -> None:
         """The boundary where a summary replaced the steps before it; the text stands in its observation."""
         about: Json = {"seq": piece.moment.seq, "up_to_step": event.up_to_step}
         about |= {"stop": event.stop, "metrics": _metrics(event.usage, piece.usd)}
@@ -149,7 +149,7 @@ class _Book:
         step["observation"] = {"results": [{"content": event.text}]}
         step["extra"]["context_management"] = {"type": "compaction", "boundary": "replace"}
 
-    def call(self, piece: Call) -> None:
+    def call(self, piece: CallSlice) -> None:
         """Add a call's result to the step that made it."""
         result: Json = {"source_call_id": piece.id}
         popped = next((fact for fact in piece.facts if isinstance(fact, FramePopped)), None)

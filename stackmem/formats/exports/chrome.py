@@ -12,7 +12,7 @@ from stackmem.core.facts import ContextCompacted, ModelFailed, RunStarted
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .slices import Attempt, Call, FrameSlice, slices, walk
+from .slices import AttemptSlice, CallSlice, FrameSlice, slices, walk
 from .spelling import compact
 from .table import outcome
 
@@ -48,11 +48,11 @@ def _spaced(records: Iterable[Record]) -> Iterator[Record]:
         yield Record(record.seq, last / 1_000_000, record.event)
 
 
-def _events(piece: Attempt | Call | FrameSlice | Moment, began: float) -> Iterator[Json]:
+def _events(piece: AttemptSlice | CallSlice | FrameSlice | Moment, began: float) -> Iterator[Json]:
     match piece:
-        case Attempt():
+        case AttemptSlice():
             yield from _attempt(piece, began)
-        case Call():
+        case CallSlice():
             args = {"step": piece.step, "outcome": outcome(piece), "opened": piece.opened}
             yield _complete(piece.call.name, "call", piece.started, piece.ended, began, args)
         case FrameSlice():
@@ -72,7 +72,7 @@ def _events(piece: Attempt | Call | FrameSlice | Moment, began: float) -> Iterat
             }  # fmt: skip
 
 
-def _attempt(piece: Attempt, began: float) -> Iterator[Json]:
+def _attempt(piece: AttemptSlice, began: float) -> Iterator[Json]:
     moment, event = piece.moment, piece.event
     if isinstance(event, ModelFailed):
         failed = {"step": piece.step, "seq": moment.seq}

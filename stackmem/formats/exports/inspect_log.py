@@ -27,8 +27,8 @@ from stackmem.errors import UsageError
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .inspect_parts import Parts
-from .slices import Attempt, Call, FrameSlice, new_texts, slices, walk
+from .inspect_parts import InspectParts
+from .slices import AttemptSlice, CallSlice, FrameSlice, new_texts, slices, walk
 from .spelling import model_of, stamp, view_of
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
         raise UsageError(
             "--format inspect needs inspect_ai; install it with pip install 'stackmem[inspect]'"
         ) from error
-    book = _Book(run)
+    book = _SampleEvents(run)
     for piece in slices(_noted(records, book)):
         match piece:
-            case Attempt():
+            case AttemptSlice():
                 book.attempt(piece)
-            case Call():
+            case CallSlice():
                 book.call(piece)
             case FrameSlice():
                 book.scope(piece)
@@ -81,18 +81,18 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
     return book.log()
 
 
-def _noted(records: Iterable[Record], book: _Book) -> Iterator[Moment]:
+def _noted(records: Iterable[Record], book: _SampleEvents) -> Iterator[Moment]:
     for moment in walk(records):
         book.noted(moment)
         yield moment
 
 
-class _Book:
+class _SampleEvents:
     """The events of the sample, each with its place: the record it belongs to, and its order within that."""
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._parts = Parts()
+        self._parts = InspectParts()
         self._events: list[tuple[int, int, Any]] = []
         self._replies: dict[int, int] = {}
         self._began = self._ended = 0.0
@@ -125,7 +125,7 @@ class _Book:
         if after.heap.chunks != before.heap.chunks:
             self._add(self._parts.store(moment.frame.id, before.heap, after.heap, self._when(moment.at)), moment.seq, 4)
 
-    def attempt(self, piece: Attempt) -> None:
+    def attempt(self, piece: AttemptSlice) -> None:
         from inspect_ai.event import CompactionEvent, ModelEvent
         from inspect_ai.model import GenerateConfig, ModelOutput
 
@@ -160,7 +160,7 @@ class _Book:
         given.completed = self._when(moment.at)["timestamp"]
         self._add(given, moment.seq, 0)
 
-    def call(self, piece: Call) -> None:
+    def call(self, piece: CallSlice) -> None:
         given = self._parts.called(piece, self._when(piece.started))
         given.completed = self._when(piece.ended)["timestamp"]
         self._add(given, self._replies[piece.step], 1 + piece.place)

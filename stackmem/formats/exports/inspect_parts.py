@@ -11,7 +11,7 @@ from stackmem.core.heap import Heap
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.state import State
 
-from .slices import Call
+from .slices import CallSlice
 from .spelling import arguments
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _STOPS: dict[Stop, StopReason] = {
 }  # fmt: skip
 
 
-class Parts:
+class InspectParts:
     """Makes their values of ours.
 
     Attributes:
@@ -130,7 +130,7 @@ class Parts:
             input_tokens_cache_write=usage.cache_write_5m + usage.cache_write_1h,
         )  # fmt: skip
 
-    def called(self, piece: Call, when: dict[str, Any]) -> ToolEvent:
+    def called(self, piece: CallSlice, when: dict[str, Any]) -> ToolEvent:
         from inspect_ai.event import ToolEvent
         from inspect_ai.tool import ToolCallError
 

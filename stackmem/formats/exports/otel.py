@@ -29,7 +29,7 @@ from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span
-from .slices import Attempt, Call, FrameSlice, slices, walk
+from .slices import AttemptSlice, CallSlice, FrameSlice, slices, walk
 from .spelling import arguments, compact, model_of, opening_text, prompt_text, provider, view_of
 
 SPANS_PER_REQUEST = 1_000
@@ -78,9 +78,9 @@ class _Spans:
     def all(self, records: Iterable[Record]) -> Iterator[Json]:
         for piece in slices(self._with_openings(records)):
             match piece:
-                case Attempt():
+                case AttemptSlice():
                     yield self._chat(piece)
-                case Call():
+                case CallSlice():
                     yield self._tool(piece)
                     yield from self._memory(piece)
                 case FrameSlice():
@@ -128,7 +128,7 @@ class _Spans:
             attributes=attributes, error=error, events=[] if frame.parent else self._verdicts,
         )  # fmt: skip
 
-    def _chat(self, piece: Attempt) -> Json:
+    def _chat(self, piece: AttemptSlice) -> Json:
         moment, model = piece.moment, model_of(piece.event, piece.moment.before)
         attributes: dict[str, Value] = {
             "gen_ai.operation.name": "chat",
@@ -170,7 +170,7 @@ class _Spans:
             parent=f"frame/{moment.frame.id}", attributes=attributes, error=error,
         )  # fmt: skip
 
-    def _tool(self, piece: Call) -> Json:
+    def _tool(self, piece: CallSlice) -> Json:
         attributes: dict[str, Value] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": piece.call.name,
@@ -192,7 +192,7 @@ class _Spans:
             error=refused or failed,
         )  # fmt: skip
 
-    def _memory(self, piece: Call) -> Iterator[Json]:
+    def _memory(self, piece: CallSlice) -> Iterator[Json]:
         """A span for each chunk that the call touched; each names its chunk: without a name all would be meant."""
         under = f"call/{piece.step}/{piece.place}"
         for fact in piece.facts:

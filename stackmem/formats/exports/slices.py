@@ -43,7 +43,7 @@ OfCalls = (
 )  # fmt: skip
 
 
-class Attempt(Struct, frozen=True):
+class AttemptSlice(Struct, frozen=True):
     """One attempt at the model, which took from ``moment.since`` to ``moment.at``.
 
     Attributes:
@@ -62,7 +62,7 @@ class Attempt(Struct, frozen=True):
         return added_usd(self.moment)
 
 
-class Call(Struct):
+class CallSlice(Struct):
     """One call of a reply and what came of it.
 
     Attributes:
@@ -95,11 +95,11 @@ class FrameSlice(Struct):
     start: RunStarted
     started: float
     ended: float
-    push: Call | None = None
+    push: CallSlice | None = None
     popped: FramePopped | None = None
 
 
-Slice = Attempt | Call | FrameSlice | Moment
+Slice = AttemptSlice | CallSlice | FrameSlice | Moment
 
 
 def walk(records: Iterable[Record]) -> Iterator[Moment]:
@@ -133,7 +133,7 @@ def new_texts(moment: Moment) -> tuple[Result | Notice, ...]:
 def slices(run: Iterable[Moment]) -> Iterator[Slice]:
     """Attempts, calls and frames as they end, innermost first; every other moment as it is."""
     open_frames: list[FrameSlice] = []
-    pending: list[Call] = []
+    pending: list[CallSlice] = []
     last: Moment | None = None
     for moment in run:
         last = moment
@@ -148,10 +148,10 @@ def slices(run: Iterable[Moment]) -> Iterator[Slice]:
             case ModelReplied() as reply:
                 yield from _ended(pending, moment.since)
                 step = moment.after.step
-                yield Attempt(moment, reply, step)
+                yield AttemptSlice(moment, reply, step)
                 pending = _asked(moment, reply, step)
             case ModelFailed() | ContextCompacted() as other:
-                yield Attempt(moment, other, moment.before.step + 1)
+                yield AttemptSlice(moment, other, moment.before.step + 1)
             case FramePushed():
                 yield from _pushed(moment, open_frames, pending)
                 pending = []
@@ -187,15 +187,16 @@ def call_ids(calls: Iterable[ToolCall]) -> list[str]:
     return found
 
 
-def _asked(moment: Moment, reply: ModelReplied, step: int) -> list[Call]:
+def _asked(moment: Moment, reply: ModelReplied, step: int) -> list[CallSlice]:
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     named = zip(call_ids(calls), calls, strict=True)
     return [
-        Call(name, call, place, moment.frame, step, moment.at, moment.at) for place, (name, call) in enumerate(named)
+        CallSlice(name, call, place, moment.frame, step, moment.at, moment.at)
+        for place, (name, call) in enumerate(named)
     ]
 
 
-def _came(moment: Moment, event: OfCalls, pending: list[Call]) -> Iterator[Slice]:
+def _came(moment: Moment, event: OfCalls, pending: list[CallSlice]) -> Iterator[Slice]:
     """What a fact means for the calls that wait: one is answered, or all are refused, or it is a step on the way."""
     results = [turn for turn in moment.new_turns if isinstance(turn, Result)]
     waiting = pending if isinstance(event, CallRejected) else pending[:1]
@@ -211,7 +212,7 @@ def _came(moment: Moment, event: OfCalls, pending: list[Call]) -> Iterator[Slice
         del pending[0]
 
 
-def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[Call]) -> Iterator[Slice]:
+def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSlice]) -> Iterator[Slice]:
     push = pending[0] if pending else None
     event = moment.event
     if push is not None and isinstance(event, FramePushed):
@@ -223,7 +224,7 @@ def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[Call]) 
     yield from _ended(pending[1:], moment.at)
 
 
-def _popped(moment: Moment, open_frames: list[FrameSlice], pending: list[Call]) -> Iterator[Slice]:
+def _popped(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSlice]) -> Iterator[Slice]:
     event = moment.event
     for call in pending[:1]:
         if isinstance(event, FramePopped):
@@ -242,13 +243,13 @@ def _popped(moment: Moment, open_frames: list[FrameSlice], pending: list[Call]) 
         yield scope.push
 
 
-def _ended(pending: list[Call], at: float) -> Iterator[Slice]:
+def _ended(pending: list[CallSlice], at: float) -> Iterator[Slice]:
     for call in pending:
         call.ended = max(at, call.started)
         yield call
 
 
-def _left_open(open_frames: list[FrameSlice], pending: list[Call], at: float) -> Iterator[Slice]:
+def _left_open(open_frames: list[FrameSlice], pending: list[CallSlice], at: float) -> Iterator[Slice]:
     """The root, and before it what the end of the trace found unfinished, the running frame first."""
     yield from _ended(pending, at)
     for scope in reversed(open_frames):

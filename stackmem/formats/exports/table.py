@@ -12,7 +12,7 @@ from stackmem.core.facts import CallRejected, FramePopped, ModelReplied, ToolRet
 from stackmem.core.messages import ToolCall
 from stackmem.trace.record import Record
 
-from .slices import Attempt, Call, slices, walk
+from .slices import AttemptSlice, CallSlice, slices, walk
 from .spelling import model_of, reply_text, stamp
 
 COLUMNS = (
@@ -26,9 +26,9 @@ COLUMNS = (
 class _Answered(Struct):
     """A reply with the calls of it that are answered so far; its row is written once that is all of them."""
 
-    attempt: Attempt
+    attempt: AttemptSlice
     reply: ModelReplied
-    calls: list[Call]
+    calls: list[CallSlice]
 
     @property
     def asked(self) -> list[str]:
@@ -48,9 +48,9 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
     waiting: dict[int, _Answered] = {}
     for piece in slices(walk(records)):
         match piece:
-            case Attempt(event=ModelReplied() as reply):
+            case AttemptSlice(event=ModelReplied() as reply):
                 waiting[piece.step] = _Answered(piece, reply, [])
-            case Call():
+            case CallSlice():
                 waiting[piece.step].calls.append(piece)
             case _:
                 pass
@@ -86,7 +86,7 @@ def _row(answered: _Answered) -> list[object]:
     return [_harmless(cell) for cell in cells]
 
 
-def outcome(call: Call) -> str:
+def outcome(call: CallSlice) -> str:
     """``ok``, ``failed``, ``popped``, ``refused:CODE``, or ``unanswered``."""
     for fact in call.facts:
         if isinstance(fact, CallRejected):

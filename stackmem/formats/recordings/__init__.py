@@ -9,24 +9,24 @@ from stackmem.errors import UsageError
 from .atif import read_atif
 from .claude_code import read_claude_code
 from .mini import read_mini
-from .session import Session, load
+from .session import RecordedSession, load
 
 Subagents = Callable[[], Iterable[tuple[str, str]]]
 
 
-def _atif(text: str, where: str, subagents: Subagents) -> Session:
+def _atif(text: str, where: str, subagents: Subagents) -> RecordedSession:
     return read_atif(load(text, where), where)
 
 
-def _mini(text: str, where: str, subagents: Subagents) -> Session:
+def _mini(text: str, where: str, subagents: Subagents) -> RecordedSession:
     return read_mini(load(text, where), where)
 
 
-def _claude_code(text: str, where: str, subagents: Subagents) -> Session:
+def _claude_code(text: str, where: str, subagents: Subagents) -> RecordedSession:
     return read_claude_code(text, where, subagents())
 
 
-IMPORTERS: dict[str, Callable[[str, str, Subagents], Session]] = {
+IMPORTERS: dict[str, Callable[[str, str, Subagents], RecordedSession]] = {
     "atif": _atif,
     "claude-code": _claude_code,
     "mini": _mini,

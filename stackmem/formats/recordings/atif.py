@@ -13,7 +13,18 @@ from msgspec import Struct
 from stackmem.core.messages import Text, ToolCall, ToolSpec, Usage
 from stackmem.errors import UsageError
 
-from .session import Answer, Count, Said, Session, Told, plain, seconds, shaped, thinking, words
+from .session import (
+    Count,
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedText,
+    plain,
+    seconds,
+    shaped,
+    thinking,
+    words,
+)
 
 Json = dict[str, Any]
 
@@ -25,7 +36,7 @@ class _Agent(Struct, frozen=True):
     tool_definitions: list[Json] | None = None
 
 
-class _Call(Struct, frozen=True):
+class _AtifCall(Struct, frozen=True):
     tool_call_id: str
     function_name: str
     arguments: Json
@@ -61,7 +72,7 @@ class _Step(Struct, frozen=True):
     timestamp: str | None = None
     model_name: str | None = None
     reasoning_content: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_AtifCall] | None = None
     observation: _Observation | None = None
     metrics: _Metrics | None = None
     is_copied_context: bool | None = None
@@ -72,7 +83,7 @@ class _Totals(Struct, frozen=True):
     total_cost_usd: float | None = None
 
 
-class _Trajectory(Struct, frozen=True):
+class _AtifTrajectory(Struct, frozen=True):
     agent: _Agent
     steps: list[_Step]
     schema_version: str = ""
@@ -82,38 +93,38 @@ class _Trajectory(Struct, frozen=True):
     subagent_trajectories: list[Json] | None = None
 
 
-def read_atif(value: object, where: str) -> Session:
+def read_atif(value: object, where: str) -> RecordedSession:
     """The trajectory as a session.
 
     Raises:
         UsageError: It is no trajectory of a version we know.
 
     """
-    root = shaped(value, _Trajectory, where)
+    root = shaped(value, _AtifTrajectory, where)
     if not root.schema_version.startswith("ATIF-v1."):
         raise UsageError(f"{where} says its format is {root.schema_version!r}; versions ATIF-v1.0 to 1.8 can be read")
-    return _Reader(where).session(root)
+    return _AtifReader(where).session(root)
 
 
-class _Reader:
+class _AtifReader:
     def __init__(self, where: str) -> None:
         self._where = where
-        self._waiting: dict[str, _Trajectory] = {}
+        self._waiting: dict[str, _AtifTrajectory] = {}
         self._left_out: list[str] = []
 
-    def session(self, root: _Trajectory) -> Session:
+    def session(self, root: _AtifTrajectory) -> RecordedSession:
         read = self._read(root)
         if self._waiting:
             self._left_out.append(f"{len(self._waiting)} subagents that no result names")
         read.left_out = self._left_out
         return read
 
-    def _read(self, trajectory: _Trajectory) -> Session:
+    def _read(self, trajectory: _AtifTrajectory) -> RecordedSession:
         for below in trajectory.subagent_trajectories or ():
-            child = shaped(below, _Trajectory, self._where)
+            child = shaped(below, _AtifTrajectory, self._where)
             self._waiting[child.trajectory_id or ""] = child
         agent = trajectory.agent
-        session = Session(
+        session = RecordedSession(
             origin=f"atif ({agent.name} {agent.version})",
             id=trajectory.session_id or trajectory.trajectory_id or "trajectory",
             name=agent.name,
@@ -126,7 +137,7 @@ class _Reader:
             self._step(session, step, f"{self._where}, step {number}")
         return session
 
-    def _step(self, session: Session, step: _Step, where: str) -> None:
+    def _step(self, session: RecordedSession, step: _Step, where: str) -> None:
         at = seconds(step.timestamp, where)
         text = words(step.message)
         if step.is_copied_context:
@@ -142,12 +153,12 @@ class _Reader:
                 f"{call.function_name} {msgspec.json.encode(call.arguments).decode()}" for call in step.tool_calls or ()
             ]
             results = [words(one.content) for one in (step.observation.results if step.observation else ())]
-            session.turns.append(Told("\n".join(filter(None, (text, *calls, *results))), at))
+            session.turns.append(RecordedText("\n".join(filter(None, (text, *calls, *results))), at))
 
-    def _said(self, step: _Step, text: str, at: float | None, model: str) -> Said:
+    def _said(self, step: _Step, text: str, at: float | None, model: str) -> RecordedReply:
         calls = tuple(ToolCall(call.tool_call_id, call.function_name, call.arguments) for call in step.tool_calls or ())
         metrics = step.metrics or _Metrics()
-        said = Said(
+        said = RecordedReply(
             parts=(*thinking(step.reasoning_content), *plain(text), *calls),
             at=at,
             stop="call" if calls else "end",
@@ -164,10 +175,12 @@ class _Reader:
             if not any(call.id == name for call in calls):
                 said.parts = (*said.parts, Text(f"[observed] {words(found.content)}"))
                 continue
-            said.answers.append(Answer(name, words(found.content), _failed(found), at, child=self._child(found)))
+            said.answers.append(
+                RecordedResult(name, words(found.content), _failed(found), at, child=self._child(found))
+            )
         return said
 
-    def _child(self, found: _Result) -> Session | None:
+    def _child(self, found: _Result) -> RecordedSession | None:
         """The conversation that a result points to; each is told once."""
         for ref in found.subagent_trajectory_ref or ():
             if ref.trajectory_id in self._waiting:

@@ -16,7 +16,7 @@ from stackmem.core.facts import Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.errors import UsageError
 
-from .session import Answer, Count, Said, Session, Told, load, seconds, shaped, words
+from .session import Count, RecordedReply, RecordedResult, RecordedSession, RecordedText, load, seconds, shaped, words
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ class _Written(Struct, frozen=True):
     ephemeral_1h_input_tokens: Count = 0
 
 
-class _Usage(Struct, frozen=True):
+class _ClaudeUsage(Struct, frozen=True):
     input_tokens: Count = 0
     output_tokens: Count = 0
     cache_read_input_tokens: Count | None = None
@@ -39,12 +39,12 @@ class _Usage(Struct, frozen=True):
     cache_creation: _Written | None = None
 
 
-class _Message(Struct, frozen=True):
+class _ClaudeMessage(Struct, frozen=True):
     content: str | list[Json] = ""
     id: str = ""
     model: str = ""
     stop_reason: str | None = None
-    usage: _Usage | None = None
+    usage: _ClaudeUsage | None = None
 
 
 class _Line(Struct, rename={"session_id": "sessionId", "parent": "parentUuid", "sidechain": "isSidechain",
@@ -62,12 +62,12 @@ class _Line(Struct, rename={"session_id": "sessionId", "parent": "parentUuid", "
     version: str = ""
     cwd: str = ""
     subtype: str | None = None
-    message: _Message | None = None
+    message: _ClaudeMessage | None = None
     content: Any = None
     tool_use_result: Any = None
 
 
-def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]] = ()) -> Session:
+def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
     """The session with its subagents.
 
     Args:
@@ -77,18 +77,18 @@ def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]]
         UsageError: A line is none of the format; it is named.
 
     """
-    reader = _Reader()
+    reader = _ClaudeReader()
     reader.lines(text, where, "")
     for name, inner in subagents:
         reader.lines(inner, name, name)
     return reader.session(where)
 
 
-class _Reader:
+class _ClaudeReader:
     """Sorts lines into conversations, ``""`` being the main one, and then joins these."""
 
     def __init__(self) -> None:
-        self._conversations: dict[str, _Conversation] = {"": _Conversation("")}
+        self._conversations: dict[str, _ClaudeConversation] = {"": _ClaudeConversation("")}
         self._home: dict[str, str] = {}
         self._others: Counter[str] = Counter()
         self._torn = False
@@ -123,7 +123,7 @@ class _Reader:
         if not told:
             self._others[line.type] += 1
             return
-        self._conversations.setdefault(key, _Conversation(key)).add(line, where)
+        self._conversations.setdefault(key, _ClaudeConversation(key)).add(line, where)
 
     def _key(self, line: _Line, file: str) -> str:
         """The conversation of a line: its agent's, else that of the line before it, else one of its own."""
@@ -131,7 +131,7 @@ class _Reader:
             return ""
         return line.agent or file or self._home.get(line.parent or "", "") or f"sidechain {line.uuid}"
 
-    def session(self, where: str) -> Session:
+    def session(self, where: str) -> RecordedSession:
         main = self._conversations.pop("")
         if not main.session.turns:
             raise UsageError(f"{where} holds no conversation of Claude Code; give the session's .jsonl file")
@@ -147,10 +147,10 @@ class _Reader:
             session.left_out.append("a last line that was cut short")
         return session
 
-    def _join(self, conversation: _Conversation) -> None:
+    def _join(self, conversation: _ClaudeConversation) -> None:
         """Hang each subagent on the call that started it, by the id in its result or by its prompt."""
         for turn in conversation.session.turns:
-            for answer in turn.answers if isinstance(turn, Said) else ():
+            for answer in turn.answers if isinstance(turn, RecordedReply) else ():
                 key = conversation.agents.get(answer.call_id, "")
                 prompt = conversation.prompts.get(answer.call_id)
                 if key not in self._conversations:
@@ -163,7 +163,7 @@ class _Reader:
                     self._join(child)
 
 
-class _Conversation:
+class _ClaudeConversation:
     """One conversation as its lines come.
 
     Attributes:
@@ -174,53 +174,53 @@ class _Conversation:
     """
 
     def __init__(self, key: str) -> None:
-        self.session = Session("claude-code", key, name="claude-code", turns=[], left_out=[])
+        self.session = RecordedSession("claude-code", key, name="claude-code", turns=[], left_out=[])
         self.agents: dict[str, str] = {}
         self.prompts: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
-        self._callers: dict[str, Said] = {}
-        self._replies: dict[str, Said] = {}
+        self._callers: dict[str, RecordedReply] = {}
+        self._replies: dict[str, RecordedReply] = {}
 
     def add(self, line: _Line, where: str) -> None:
         at = seconds(line.timestamp, where)
         message = line.message
         if line.type == "system" or message is None:
-            self.session.turns.append(Told(words(line.content), at))
+            self.session.turns.append(RecordedText(words(line.content), at))
         elif line.type == "user":
             self._user(line, message, at, where)
         elif line.made_up or message.model == "<synthetic>":
-            self.session.turns.append(Told(words(message.content), at))
+            self.session.turns.append(RecordedText(words(message.content), at))
         else:
             self._assistant(message, at, where)
 
-    def _user(self, line: _Line, message: _Message, at: float | None, where: str) -> None:
+    def _user(self, line: _Line, message: _ClaudeMessage, at: float | None, where: str) -> None:
         blocks = message.content if isinstance(message.content, list) else []
         for block in blocks:
             if block.get("type") == "tool_result":
                 self._result(block, line, at, where)
         text = words([block for block in blocks if block.get("type") != "tool_result"] if blocks else message.content)
-        begun = any(isinstance(turn, Said) for turn in self.session.turns)
+        begun = any(isinstance(turn, RecordedReply) for turn in self.session.turns)
         if text and not line.meta and not begun and not self.session.task:
             self.session.task, self.session.began = text, at
         elif text:
-            self.session.turns.append(Told(text, at))
+            self.session.turns.append(RecordedText(text, at))
 
     def _result(self, block: Json, line: _Line, at: float | None, where: str) -> None:
         name = block.get("tool_use_id")
         caller = self._callers.get(name) if isinstance(name, str) else None
         if caller is None or any(answer.call_id == name for answer in caller.answers):
-            self.session.turns.append(Told(words(block.get("content")), at))
+            self.session.turns.append(RecordedText(words(block.get("content")), at))
             return
         told = line.tool_use_result
         if isinstance(told, dict) and isinstance(told.get("agentId"), str):
             self.agents[str(name)] = told["agentId"]
-        caller.answers.append(Answer(str(name), words(block.get("content")), block.get("is_error") is True, at))
+        caller.answers.append(RecordedResult(str(name), words(block.get("content")), block.get("is_error") is True, at))
 
-    def _assistant(self, message: _Message, at: float | None, where: str) -> None:
+    def _assistant(self, message: _ClaudeMessage, at: float | None, where: str) -> None:
         """A line holds one block or several of a reply; lines of one reply share its id, and its usage is the last."""
         said = self._replies.get(message.id) if message.id else None
         if said is None:
-            said = Said((), answers=[], model=message.model, reply_id=message.id)
+            said = RecordedReply((), answers=[], model=message.model, reply_id=message.id)
             self.session.turns.append(said)
             self.session.model = self.session.model or message.model
             if message.id:
@@ -233,7 +233,7 @@ class _Conversation:
         if message.usage is not None:
             said.usage = _usage(message.usage)
 
-    def _part(self, block: Json, said: Said, where: str) -> ReplyPart:
+    def _part(self, block: Json, said: RecordedReply, where: str) -> ReplyPart:
         match block:
             case {"type": "text", "text": str(text)}:
                 return Text(text)
@@ -258,7 +258,7 @@ class _Conversation:
             self.kinds[name] = kind
 
 
-def _usage(given: _Usage) -> Usage:
+def _usage(given: _ClaudeUsage) -> Usage:
     written = given.cache_creation_input_tokens or 0
     long = given.cache_creation.ephemeral_1h_input_tokens if given.cache_creation else 0
     short = given.cache_creation.ephemeral_5m_input_tokens if given.cache_creation else 0

@@ -33,28 +33,31 @@ from stackmem.core.tool_schemas import parse
 from stackmem.core.tools import PushFrame
 from stackmem.trace.imported import mark
 
-from .session import Answer, Said, Session, Told
+from .session import RecordedReply, RecordedResult, RecordedSession, RecordedText
 
 USER = "imported:user"
 UNANSWERED = "(the recording holds no result)"
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_./-]+")
 
 
-class Fact(Struct, frozen=True):
+class TimedFact(Struct, frozen=True):
     """A fact, and when it came to be: seconds since 1970."""
 
     at: float
     event: Event
 
 
-def own_model(said: Said) -> UnsetType:
+def own_model(said: RecordedReply) -> UnsetType:
     """Every reply is by the recording's own model."""
     return UNSET
 
 
 def facts(
-    session: Session, price: Price | None, window_tokens: int, by: Callable[[Said], Answerer | UnsetType] = own_model
-) -> Iterator[Fact]:
+    session: RecordedSession,
+    price: Price | None,
+    window_tokens: int,
+    by: Callable[[RecordedReply], Answerer | UnsetType] = own_model,
+) -> Iterator[TimedFact]:
     """The whole trace of a recording.
 
     Args:
@@ -89,25 +92,25 @@ def facts(
     yield teller.fact(None, RunEnded(ending(session), result(session)))
 
 
-def _has_children(session: Session) -> bool:
+def _has_children(session: RecordedSession) -> bool:
     return any(answer.child is not None for said in session.replies() for answer in said.answers)
 
 
-def ending(session: Session) -> Ending:
+def ending(session: RecordedSession) -> Ending:
     """``popped`` where the last reply asked for nothing more, or the recording says that it came to an end."""
     if session.finished is not None:
         return "popped" if session.finished else "interrupted"
-    last = next((turn for turn in reversed(session.turns) if isinstance(turn, Said)), None)
+    last = next((turn for turn in reversed(session.turns) if isinstance(turn, RecordedReply)), None)
     done = last is not None and (not last.calls or last.calls[0].name == "pop_frame")
     return "popped" if done else "interrupted"
 
 
-def result(session: Session) -> str:
+def result(session: RecordedSession) -> str:
     """What the recording gives as its result, else the last words."""
     if session.result is not None:
         return session.result
     for turn in reversed(session.turns):
-        if isinstance(turn, Said):
+        if isinstance(turn, RecordedReply):
             given = turn.calls[0].arguments if turn.calls and turn.calls[0].name == "pop_frame" else None
             if isinstance(given, dict) and isinstance(given.get("result"), str):
                 return str(given["result"])
@@ -118,25 +121,25 @@ def result(session: Session) -> str:
 
 
 class _Teller:
-    def __init__(self, session: Session, by: Callable[[Said], Answerer | UnsetType]) -> None:
+    def __init__(self, session: RecordedSession, by: Callable[[RecordedReply], Answerer | UnsetType]) -> None:
         self._by = by
         self._at = next((at for at in (session.began, *_times(session)) if at is not None), 0.0)
         self._frames = 0
 
-    def fact(self, at: float | None, event: Event) -> Fact:
+    def fact(self, at: float | None, event: Event) -> TimedFact:
         """What has no time of its own happened when the last thing did; nothing did before what stands before it."""
         self._at = self._at if at is None else max(self._at, at)
-        return Fact(self._at, event)
+        return TimedFact(self._at, event)
 
-    def turns(self, session: Session) -> Iterator[Fact]:
+    def turns(self, session: RecordedSession) -> Iterator[TimedFact]:
         for turn in session.turns:
             match turn:
-                case Told():
+                case RecordedText():
                     yield self.fact(turn.at, NoticeGiven(USER, turn.text))
-                case Said():
+                case RecordedReply():
                     yield from self._said(turn)
 
-    def _said(self, said: Said) -> Iterator[Fact]:
+    def _said(self, said: RecordedReply) -> Iterator[TimedFact]:
         answers = {answer.call_id: answer for answer in said.answers}
         calls = said.calls
         if not any(answer.child for answer in said.answers):
@@ -157,16 +160,16 @@ class _Teller:
             else:
                 yield from self._frame(asked, answer, child)
 
-    def _replied(self, said: Said, parts: tuple[ReplyPart, ...], usage: Usage) -> Fact:
+    def _replied(self, said: RecordedReply, parts: tuple[ReplyPart, ...], usage: Usage) -> TimedFact:
         reply = ModelReplied(parts, said.stop, usage, reply_id=said.reply_id, answerer=self._by(said))
         return self.fact(said.at, reply)
 
-    def _returned(self, answer: Answer | None) -> Fact:
+    def _returned(self, answer: RecordedResult | None) -> TimedFact:
         if answer is None:
             return self.fact(None, ToolReturned(UNANSWERED, failed=True))
         return self.fact(answer.at, ToolReturned(answer.text, answer.failed, answer.exit_code))
 
-    def _frame(self, asked: ToolCall, answer: Answer, child: Session) -> Iterator[Fact]:
+    def _frame(self, asked: ToolCall, answer: RecordedResult, child: RecordedSession) -> Iterator[TimedFact]:
         push = parse(asked, (PushFrame,))
         if not isinstance(push, PushFrame):
             raise TypeError(f"{asked.name} was not spelled as a push")
@@ -180,12 +183,12 @@ class _Teller:
         yield self.fact(answer.at, FramePopped(frame, answer.text))
 
 
-def _times(session: Session) -> Iterator[float | None]:
+def _times(session: RecordedSession) -> Iterator[float | None]:
     for turn in session.turns:
         yield turn.at
 
 
-def _as_push(call: ToolCall, child: Session) -> ToolCall:
+def _as_push(call: ToolCall, child: RecordedSession) -> ToolCall:
     """The call as a push of ours, so that its frame stands on the stack; a push of ours is left as it is."""
     if isinstance(parse(call, (PushFrame,)), PushFrame):
         given = {name: value for name, value in call.arguments.items() if name != "store"}  # its chunks are not ours

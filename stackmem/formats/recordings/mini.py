@@ -12,29 +12,41 @@ from msgspec import Struct
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.errors import UsageError
 
-from .session import Answer, Count, Said, Session, Told, load, plain, seconds, shaped, thinking, words
+from .session import (
+    Count,
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedText,
+    load,
+    plain,
+    seconds,
+    shaped,
+    thinking,
+    words,
+)
 
 Json = dict[str, Any]
 
 
-class _Function(Struct, frozen=True):
+class _MiniFunction(Struct, frozen=True):
     name: str
     arguments: str | Json | None = None
 
 
-class _Call(Struct, frozen=True):
-    function: _Function
+class _MiniCall(Struct, frozen=True):
+    function: _MiniFunction
     id: str | None = None
 
 
-class _Details(Struct, frozen=True):
+class _MiniDetails(Struct, frozen=True):
     cached_tokens: Count | None = None
 
 
-class _Usage(Struct, frozen=True):
+class _MiniUsage(Struct, frozen=True):
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
-    prompt_tokens_details: _Details | None = None
+    prompt_tokens_details: _MiniDetails | None = None
     cache_read_input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
 
@@ -42,7 +54,7 @@ class _Usage(Struct, frozen=True):
 class _Response(Struct, frozen=True):
     id: str | None = None
     model: str | None = None
-    usage: _Usage | None = None
+    usage: _MiniUsage | None = None
 
 
 class _Extra(Struct, frozen=True):
@@ -53,11 +65,11 @@ class _Extra(Struct, frozen=True):
     returncode: int | None = None
 
 
-class _Message(Struct, frozen=True):
+class _MiniMessage(Struct, frozen=True):
     role: str
     content: str | list[Json] | None = None
     reasoning_content: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_MiniCall] | None = None
     tool_call_id: str | None = None
     timestamp: float | str | None = None
     extra: _Extra = _Extra()
@@ -75,26 +87,26 @@ class _Info(Struct, frozen=True):
     submission: str | None = None
 
 
-class _Trajectory(Struct, frozen=True):
-    messages: list[_Message]
+class _MiniTrajectory(Struct, frozen=True):
+    messages: list[_MiniMessage]
     trajectory_format: str = ""
     info: _Info = _Info()
     instance_id: str = ""
 
 
-def read_mini(value: object, where: str) -> Session:
+def read_mini(value: object, where: str) -> RecordedSession:
     """The trajectory as a session.
 
     Raises:
         UsageError: It is no trajectory of a version we know.
 
     """
-    whole = shaped(value, _Trajectory, where)
+    whole = shaped(value, _MiniTrajectory, where)
     known = ("mini-swe-agent-1", "mini-swe-agent-1.1")
     if whole.trajectory_format not in known:
         raise UsageError(f"{where} says its format is {whole.trajectory_format!r}; {' and '.join(known)} can be read")
     info = whole.info
-    session = Session(
+    session = RecordedSession(
         origin=f"mini (mini-swe-agent {info.mini_version or 'of unknown version'})",
         id=whole.instance_id or "trajectory",
         name=whole.instance_id or "mini-swe-agent",
@@ -119,7 +131,7 @@ def _named(config: Json | None, part: str, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _add(session: Session, message: _Message, where: str) -> None:
+def _add(session: RecordedSession, message: _MiniMessage, where: str) -> None:
     text, at = words(message.content), seconds(message.extra.timestamp or message.timestamp, where)
     last = session.turns[-1] if session.turns else None
     match message.role:
@@ -129,19 +141,19 @@ def _add(session: Session, message: _Message, where: str) -> None:
             session.system = text
         case "user" if not session.turns and not session.task:
             session.task, session.began = text, at
-        case "tool" | "user" if isinstance(last, Said) and (call := _answered(last, message)):
+        case "tool" | "user" if isinstance(last, RecordedReply) and (call := _answered(last, message)):
             code = message.extra.returncode
-            last.answers.append(Answer(call, text, code not in (None, 0), at, code))
+            last.answers.append(RecordedResult(call, text, code not in (None, 0), at, code))
         case "exit":
             if session.result is None and text:
                 session.result = text
         case "system" | "user" | "tool":
-            session.turns.append(Told(text, at))
+            session.turns.append(RecordedText(text, at))
         case _:
             raise UsageError(f"{where} has the role {message.role!r}; system, user, assistant, tool and exit are known")
 
 
-def _answered(said: Said, message: _Message) -> str:
+def _answered(said: RecordedReply, message: _MiniMessage) -> str:
     """The id of the call that a message answers: the one it names, else the first that waits; empty for none."""
     done = {answer.call_id for answer in said.answers}
     waiting = [call.id for call in said.calls if call.id not in done]
@@ -150,7 +162,7 @@ def _answered(said: Said, message: _Message) -> str:
     return waiting[0] if waiting else ""
 
 
-def _said(message: _Message, text: str, at: float | None, session: Session) -> Said:
+def _said(message: _MiniMessage, text: str, at: float | None, session: RecordedSession) -> RecordedReply:
     number = len(session.turns)
     calls = [_call(call, f"call_{number}_{place}") for place, call in enumerate(message.tool_calls or ())]
     if not calls:  # models that write their commands as text
@@ -159,11 +171,11 @@ def _said(message: _Message, text: str, at: float | None, session: Session) -> S
             named = name if isinstance(name, str) and name else f"call_{number}_{place}"
             calls.append(ToolCall(named, "bash", {"command": words(action.get("command"))}))
     response = message.extra.response or _Response()
-    return Said(
+    return RecordedReply(
         parts=(*thinking(message.reasoning_content), *plain(text), *calls),
         at=at,
         stop="call" if calls else "end",
-        usage=_usage(response.usage or _Usage()),
+        usage=_usage(response.usage or _MiniUsage()),
         model=response.model or session.model,
         reply_id=response.id or "",
         usd=message.extra.cost,
@@ -171,7 +183,7 @@ def _said(message: _Message, text: str, at: float | None, session: Session) -> S
     )
 
 
-def _call(call: _Call, fallback: str) -> ToolCall:
+def _call(call: _MiniCall, fallback: str) -> ToolCall:
     given = call.function.arguments
     if not isinstance(given, str):
         return ToolCall(call.id or fallback, call.function.name, given or {})
@@ -181,7 +193,7 @@ def _call(call: _Call, fallback: str) -> ToolCall:
         return ToolCall(call.id or fallback, call.function.name, malformed=given)
 
 
-def _usage(given: _Usage) -> Usage:
+def _usage(given: _MiniUsage) -> Usage:
     """A prompt's tokens include those read from a cache and, where the writer counts so, those written to it."""
     prompt, written = given.prompt_tokens or 0, given.cache_creation_input_tokens or 0
     read = given.cache_read_input_tokens

@@ -21,7 +21,7 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 """Tokens, as other tools write them."""
 
 
-class Answer(Struct):
+class RecordedResult(Struct):
     """What came back for one call.
 
     Attributes:
@@ -35,10 +35,10 @@ class Answer(Struct):
     failed: bool = False
     at: float | None = None
     exit_code: int | None = None
-    child: Session | None = None
+    child: RecordedSession | None = None
 
 
-class Said(Struct):
+class RecordedReply(Struct):
     """One reply of a model, and the answers to its calls.
 
     Attributes:
@@ -53,21 +53,21 @@ class Said(Struct):
     model: str = ""
     reply_id: str = ""
     usd: float | None = None
-    answers: list[Answer] = []
+    answers: list[RecordedResult] = []
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
-class Told(Struct):
+class RecordedText(Struct):
     """What the model was told between its replies."""
 
     text: str
     at: float | None = None
 
 
-class Session(Struct):
+class RecordedSession(Struct):
     """One conversation, with those that it started inside it.
 
     Attributes:
@@ -87,17 +87,17 @@ class Session(Struct):
     name: str = ""
     workspace: str = ""
     tools: tuple[ToolSpec, ...] = ()
-    turns: list[Said | Told] = []
+    turns: list[RecordedReply | RecordedText] = []
     began: float | None = None
     usd: float | None = None
     result: str | None = None
     finished: bool | None = None
     left_out: list[str] = []
 
-    def replies(self) -> Iterator[Said]:
+    def replies(self) -> Iterator[RecordedReply]:
         """Its replies and those of its children, each child's where its call was answered."""
         for turn in self.turns:
-            if isinstance(turn, Said):
+            if isinstance(turn, RecordedReply):
                 yield turn
                 for answer in turn.answers:
                     if answer.child is not None:

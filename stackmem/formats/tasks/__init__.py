@@ -8,13 +8,13 @@ from pathlib import Path
 from stackmem.errors import UsageError
 
 from .exercism import from_exercism
-from .folder import Imported, Refused
+from .folder import ImportedTask, TaskRefused
 from .harbor import from_harbor
 from .swebench import from_swebench
 
-__all__ = ["KINDS", "Imported", "Refused", "import_tasks"]
+__all__ = ["KINDS", "ImportedTask", "TaskRefused", "import_tasks"]
 
-KINDS: dict[str, Callable[[Path, Path, Path | None], Iterator[Imported | Refused]]] = {
+KINDS: dict[str, Callable[[Path, Path, Path | None], Iterator[ImportedTask | TaskRefused]]] = {
     "exercism": from_exercism,
     "harbor": from_harbor,
     "swebench": from_swebench,
@@ -22,7 +22,7 @@ KINDS: dict[str, Callable[[Path, Path, Path | None], Iterator[Imported | Refused
 """Name to importer; it takes the original, the folder for the tasks, and a clone, which only ``swebench`` needs."""
 
 
-def import_tasks(kind: str, path: Path, out: Path, repo: Path | None = None) -> Iterator[Imported | Refused]:
+def import_tasks(kind: str, path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
     """A task folder in ``out`` for each task that ``path`` holds, or why there is none.
 
     Raises:

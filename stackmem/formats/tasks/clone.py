@@ -20,7 +20,7 @@ _SECONDS = 300
 _SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "safe.directory=*", "core.protectNTFS=false")
 
 
-class Entry(Struct, frozen=True):
+class CloneEntry(Struct, frozen=True):
     """A file of a tree: its git mode, the id of its content, its path."""
 
     mode: str
@@ -43,7 +43,7 @@ class Clone:
         self._own: Path | None = None
         self._own = Path(self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").decode().strip())
 
-    def files(self, commit: str) -> dict[str, Entry]:
+    def files(self, commit: str) -> dict[str, CloneEntry]:
         """Every file of a commit by its path; submodules are left out.
 
         Raises:
@@ -56,7 +56,7 @@ class Clone:
             raise UsageError(f"the clone {self._place} does not have the commit {commit}; fetch it there") from error
         return _entries(told, fields=3)
 
-    def patched(self, commit: str, *patches: str) -> dict[str, Entry]:
+    def patched(self, commit: str, *patches: str) -> dict[str, CloneEntry]:
         """Every file of the commit once the patches are applied, one after the other.
 
         Raises:
@@ -71,7 +71,7 @@ class Clone:
         told = self._git("ls-files", "-s", "-z")
         return _entries(told, fields=3, id_at=1)
 
-    def write(self, entries: dict[str, Entry], folder: Path) -> None:
+    def write(self, entries: dict[str, CloneEntry], folder: Path) -> None:
         """Write the files; links last, so that none is written through."""
         contents = self._contents({entry.id for entry in entries.values()})
         for entry in sorted(entries.values(), key=lambda one: (one.mode == "120000", one.path)):
@@ -125,7 +125,7 @@ class Clone:
         return done.stdout
 
 
-def _entries(told: bytes, fields: int, id_at: int = 2) -> dict[str, Entry]:
+def _entries(told: bytes, fields: int, id_at: int = 2) -> dict[str, CloneEntry]:
     found = {}
     for line in filter(None, told.split(b"\0")):
         head, _, name = line.partition(b"\t")
@@ -135,5 +135,5 @@ def _entries(told: bytes, fields: int, id_at: int = 2) -> dict[str, Entry]:
         if ".." in parts or PurePosixPath(path).is_absolute() or any(part.lower() == ".git" for part in parts):
             raise UsageError(f"the repository holds a file named {path!r}, which leads out of it")
         if words[0] != "160000" and len(words) == fields:
-            found[path] = Entry(words[0], words[id_at], path)
+            found[path] = CloneEntry(words[0], words[id_at], path)
     return found

@@ -20,13 +20,13 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .folder import PYTHON, Imported, Refused, beneath, dockerfile, make, toml, write
+from .folder import PYTHON, ImportedTask, TaskRefused, beneath, dockerfile, make, toml, write
 
 SECONDS = 180.0
 """Wall time of the tests, aider's."""
 
 
-class Language(Struct, frozen=True):
+class ExerciseLanguage(Struct, frozen=True):
     """How a language is tested.
 
     Attributes:
@@ -41,14 +41,14 @@ class Language(Struct, frozen=True):
     needs: str = ""
 
 
-LANGUAGES: dict[str, Language] = {
-    ".py": Language(
+LANGUAGES: dict[str, ExerciseLanguage] = {
+    ".py": ExerciseLanguage(
         "python",
         'python -P -m pytest -p no:cacheprovider --noconftest -c "$tests/pytest.ini" --rootdir "$PWD" "$@"',
     ),
-    ".rs": Language("rust", "cargo test --offline -- --include-ignored", "FROM rust:1-slim", "cargo"),
-    ".go": Language("go", "go test ./...", "FROM golang:1", "go"),
-    ".cpp": Language(
+    ".rs": ExerciseLanguage("rust", "cargo test --offline -- --include-ignored", "FROM rust:1-slim", "cargo"),
+    ".go": ExerciseLanguage("go", "go test ./...", "FROM golang:1", "go"),
+    ".cpp": ExerciseLanguage(
         "cpp",
         "cmake -S . -B build -DEXERCISM_RUN_ALL_TESTS=1 && cmake --build build",
         "FROM debian:12-slim\nRUN apt-get update && apt-get install -y --no-install-recommends cmake g++ make",
@@ -93,7 +93,7 @@ class _Config(Struct):
     blurb: str = ""
 
 
-def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[Imported | Refused]:
+def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
     """A task for each exercise: ``path`` itself, or those anywhere below it.
 
     Raises:
@@ -128,7 +128,7 @@ def _config(folder: Path) -> _Config:
         ) from error
 
 
-def _language(config: _Config) -> Language:
+def _language(config: _Config) -> ExerciseLanguage:
     suffixes = [PurePosixPath(name).suffix for name in config.files.solution]
     for suffix in suffixes:
         if suffix in LANGUAGES:

@@ -14,7 +14,7 @@ from stackmem.errors import UsageError
 from stackmem.tasks.reader import read_task
 
 
-class Imported(Struct, frozen=True):
+class ImportedTask(Struct, frozen=True):
     """A task folder that was made.
 
     Attributes:
@@ -27,14 +27,14 @@ class Imported(Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-class Refused(Struct, frozen=True):
+class TaskRefused(Struct, frozen=True):
     """Something that could not become a task; nothing of it is left behind."""
 
     name: str
     why: str
 
 
-def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> Imported | Refused:
+def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> ImportedTask | TaskRefused:
     """The task that ``fill`` writes into the folder it is given; it answers with its notes.
 
     A task that cannot be made, or that stackmem would refuse to read, is refused.
@@ -42,7 +42,7 @@ def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> Imported | 
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:120] or "task"
     target = out / plain
     if target.exists() or target.is_symlink():
-        return Refused(plain, f"{target} exists already; remove it, or name another folder with -o")
+        return TaskRefused(plain, f"{target} exists already; remove it, or name another folder with -o")
     scratch: Path | None = None
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -54,15 +54,17 @@ def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> Imported | 
         notes += [sentence.replace(f"{folder}/", "") for sentence in read.warnings]
         folder.rename(target)
     except UsageError as error:
-        return Refused(plain, str(error).replace(f"{scratch}/", ""))
+        return TaskRefused(plain, str(error).replace(f"{scratch}/", ""))
     except UnicodeDecodeError as error:
-        return Refused(plain, f"one of its texts is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8")
+        return TaskRefused(
+            plain, f"one of its texts is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
+        )
     except (OSError, shutil.Error) as error:
-        return Refused(plain, f"it cannot be copied ({error}); make room or rights in {out}")
+        return TaskRefused(plain, f"it cannot be copied ({error}); make room or rights in {out}")
     finally:
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
-    return Imported(plain, target, tuple(dict.fromkeys(notes)))
+    return ImportedTask(plain, target, tuple(dict.fromkeys(notes)))
 
 
 def write(path: Path, text: str, *, run: bool = False) -> None:

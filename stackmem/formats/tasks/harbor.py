@@ -11,13 +11,13 @@ from pathlib import Path
 from stackmem.errors import UsageError
 
 from .dockerfile import Recipe, read_dockerfile
-from .folder import Imported, Refused, make
+from .folder import ImportedTask, TaskRefused, make
 
 _OURS = "/workspace"
 _LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__")
 
 
-def from_harbor(path: Path, out: Path, repo: Path | None = None) -> Iterator[Imported | Refused]:
+def from_harbor(path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
     """A task for each folder with a task.toml: ``path`` itself, or those in it.
 
     Raises:

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .clone import Clone, Entry
-from .folder import Imported, Refused, dockerfile, make, toml, write
+from .clone import Clone, CloneEntry
+from .folder import ImportedTask, TaskRefused, dockerfile, make, toml, write
 
 SECONDS = 1_800.0
 """Wall time of the tests, SWE-bench's own default."""
@@ -58,7 +58,7 @@ class Instance(Struct, frozen=True):
     repo: str = ""
 
 
-def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[Imported | Refused]:
+def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[ImportedTask | TaskRefused]:
     """A task for each record of a ``.json`` or ``.jsonl`` file.
 
     Raises:
@@ -75,7 +75,7 @@ def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[Imported
             instance = msgspec.convert(record, Instance)
         except msgspec.ValidationError as error:
             named = record.get("instance_id") if isinstance(record, dict) else None
-            yield Refused(str(named or "a record"), f"it is not as SWE-bench has it: {error}")
+            yield TaskRefused(str(named or "a record"), f"it is not as SWE-bench has it: {error}")
             continue
         yield make(instance.instance_id, out, partial(_fill, instance, repo))
 
@@ -136,7 +136,7 @@ def _fill(instance: Instance, repo: Path, folder: Path) -> list[str]:
     return notes if instance.patch.strip() else [*notes, "it has no patch, so there is no solution to check it by"]
 
 
-def _place(clone: Clone, before: dict[str, Entry], after: dict[str, Entry], folder: Path) -> None:
+def _place(clone: Clone, before: dict[str, CloneEntry], after: dict[str, CloneEntry], folder: Path) -> None:
     """The files that a patch changes, and a script that puts them into the folder it is run in."""
     changed = {path: entry for path, entry in after.items() if before.get(path) != entry}
     clone.write(changed, folder / "files")

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Literal, TypeVar
 
 from .figures import Section
-from .results import Results, Trial
+from .results import BenchRows, TrialRow
 
 Family = Literal["linear", "masking", "summary", "lookup", "frames", "stackheap", "other"]
 
@@ -38,7 +38,7 @@ def leads(strategy: str, baseline: str) -> bool:
 class Anchors:
     """Places by strategy, horizon and task; hostile names are counted, never spelled."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: BenchRows) -> None:
         self._groups = _numbers(trial.group for trial in results.trials)
         self._tasks = _numbers(trial.task for trial in results.trials)
         self._strategies = _numbers(trial.strategy for trial in results.trials)
@@ -64,7 +64,7 @@ class Anchors:
     def of_strategy(self, group: tuple[str, str], strategy: str) -> str:
         return f"t{self._groups[group]}-{self._strategies[strategy]}"
 
-    def of_trial(self, trial: Trial) -> tuple[str, str]:
+    def of_trial(self, trial: TrialRow) -> tuple[str, str]:
         """The places that a trial belongs to: its horizon, its task at that horizon."""
         place = f"{self.of_strategy(trial.group, trial.strategy)}{_horizon(trial.horizon)}"
         return (place, f"{place}-w{self._tasks[trial.task]}")

@@ -15,7 +15,7 @@ from stackmem.bench.intervals import Interval, Pair
 from stackmem.bench.statistics import Comparison, Wanted, compare
 from stackmem.core.pricing import Price
 
-from .results import Results, Trial
+from .results import BenchRows, TrialRow
 
 READ_MULTIPLES = (0.1, 0.05, 0.025)
 MEANS = (
@@ -82,7 +82,7 @@ class Wants(Struct, frozen=True):
         return tuple(sorted({self.read_multiple, *READ_MULTIPLES}, reverse=True))
 
 
-def bill(trial: Trial, price: Price, multiple: float) -> float:
+def bill(trial: TrialRow, price: Price, multiple: float) -> float:
     """USD of a trial where a read costs ``multiple`` input tokens; nan where it has no bill."""
     uncached, read, written_5m, written_1h, output = (
         trial.number(f"bill_{name}") for name in ("uncached", "read", "write_5m", "write_1h", "output")
@@ -92,7 +92,7 @@ def bill(trial: Trial, price: Price, multiple: float) -> float:
     return (prompt + written + output * price.output) / 1_000_000
 
 
-def sections(results: Results, wants: Wants) -> list[Section]:
+def sections(results: BenchRows, wants: Wants) -> list[Section]:
     """For each model and noise: all tasks, then each horizon, then each task at each horizon."""
     found = []
     for group in dict.fromkeys(trial.group for trial in results.trials):
@@ -114,9 +114,9 @@ def sections(results: Results, wants: Wants) -> list[Section]:
     return found
 
 
-def _section(trials: Sequence[Trial], task: str, horizon: float, title: str, wants: Wants) -> Section:
+def _section(trials: Sequence[TrialRow], task: str, horizon: float, title: str, wants: Wants) -> Section:
     model, noise = trials[0].group
-    mine: dict[str, list[Trial]] = {}
+    mine: dict[str, list[TrialRow]] = {}
     for trial in trials:
         mine.setdefault(trial.strategy, []).append(trial)
     held = _against(mine, wants)
@@ -127,9 +127,9 @@ def _section(trials: Sequence[Trial], task: str, horizon: float, title: str, wan
     return Section(title, model, noise, task, horizon, tuple(sorted(lines, key=_best_first)))
 
 
-def _against(mine: Mapping[str, Sequence[Trial]], wants: Wants) -> dict[str, dict[str, Comparison]]:
+def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, dict[str, Comparison]]:
     """Each figure that strategies are judged by: every strategy but the baseline, held against it."""
-    judged: dict[str, tuple[Callable[[Trial], float], Wanted]] = {
+    judged: dict[str, tuple[Callable[[TrialRow], float], Wanted]] = {
         "solved": (lambda trial: trial.solved, "more"),
         "bill": (lambda trial: bill(trial, wants.price, wants.read_multiple), "less"),
         "peak": (lambda trial: trial.number("peak_context_tokens"), "less"),
@@ -146,7 +146,7 @@ def _against(mine: Mapping[str, Sequence[Trial]], wants: Wants) -> dict[str, dic
 
 
 def _pairs(
-    found: Sequence[Trial], base: Mapping[tuple[str, ...], Trial], value: Callable[[Trial], float]
+    found: Sequence[TrialRow], base: Mapping[tuple[str, ...], TrialRow], value: Callable[[TrialRow], float]
 ) -> list[Pair]:
     """The strategy's figure and the baseline's; nan where either has none."""
     mine = {trial.pairing: value(trial) for trial in found if not trial.failed}
@@ -155,7 +155,7 @@ def _pairs(
     ]  # fmt: skip
 
 
-def _line(name: str, trials: Sequence[Trial], against: Mapping[str, Comparison], wants: Wants) -> Line:
+def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Comparison], wants: Wants) -> Line:
     counted = [trial for trial in trials if not trial.failed]
     judged = [trial for trial in counted if isfinite(trial.solved)]
     figures = {column: intervals.mean([trial.number(column) for trial in counted]) for column in MEANS}

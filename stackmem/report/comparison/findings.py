@@ -8,7 +8,7 @@ from math import isfinite
 from stackmem.bench.statistics import smallest_difference
 
 from .figures import Line, Section, Wants
-from .results import Results
+from .results import BenchRows
 
 SIMULATED = (
     "The model sim/bounded-reader is simulated: a fixed policy whose only memory is its prompt. It measures what a "
@@ -25,7 +25,7 @@ _FIRST = ("command", "date", "version", "machine", "python")
 _SAID = ("models", "trials", "price")
 
 
-def facts(results: Results, wants: Wants) -> list[tuple[str, str]]:
+def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
     """What was run, as pairs of a name and what there is to say."""
     trials = results.trials
     errors = sum(trial.failed for trial in trials)
@@ -45,7 +45,7 @@ def facts(results: Results, wants: Wants) -> list[tuple[str, str]]:
     return [(name, said) for name, said in told if said]
 
 
-def remarks(results: Results, wants: Wants) -> list[str]:
+def remarks(results: BenchRows, wants: Wants) -> list[str]:
     """What a reader must know before the figures."""
     said = [SIMULATED] if any(trial.text("model").startswith("sim/") for trial in results.trials) else []
     if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):

@@ -11,7 +11,7 @@ from stackmem.bench.intervals import Interval
 from .anchors import Anchors
 from .columns import as_text, range_text
 from .figures import Line, Section, Wants, bill_name
-from .labels import Place, beside
+from .labels import LabelPlace, beside
 from .svg import Axis, Box, Scale, axes, clipped, dot, drawing, label, line, linked, log_scale, path
 
 
@@ -96,7 +96,7 @@ def _marks(spot: Spot, point: tuple[float, float], across: Scale, up: Scale) -> 
     return "".join(reach) + dot(x, y, 5.5 if spot.leading else 4, "dot")
 
 
-def _named(point: tuple[float, float], name: str, place: Place | None, leading: bool) -> str:
+def _named(point: tuple[float, float], name: str, place: LabelPlace | None, leading: bool) -> str:
     if place is None:
         return ""
     led = ""

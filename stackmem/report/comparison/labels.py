@@ -13,7 +13,7 @@ _HIGH = 13.0
 _NEAR = 15.0
 
 
-class Place(Struct, frozen=True):
+class LabelPlace(Struct, frozen=True):
     """A name's place.
 
     Attributes:
@@ -33,11 +33,13 @@ class Place(Struct, frozen=True):
         return self.y - 4
 
 
-def beside(points: Sequence[tuple[float, float]], names: Sequence[str], box: Box, dense: bool) -> list[Place | None]:
+def beside(
+    points: Sequence[tuple[float, float]], names: Sequence[str], box: Box, dense: bool
+) -> list[LabelPlace | None]:
     """A place for each name, the first ones first; with ``dense`` a name without a free place is left out."""
     taken: list[tuple[float, float, float, float]] = []
     spots = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
-    places: list[Place | None] = []
+    places: list[LabelPlace | None] = []
     for (x, y), name in zip(points, names, strict=True):
         width = len(name) * CHAR_WIDTH + 2
         found = min(_candidates(x, y, width), key=lambda one: _cost(one[0], one[1], taken, spots, box))
@@ -78,35 +80,35 @@ def _start(block: list[float]) -> float:
     return block[0] / block[1]
 
 
-def _candidates(x: float, y: float, width: float) -> list[tuple[Place, float]]:
+def _candidates(x: float, y: float, width: float) -> list[tuple[LabelPlace, float]]:
     """Places around a point, each with how far out of the way it is."""
     found = [
-        (Place(x + 9, y + 4, width, False), 0.0), (Place(x - 9 - width, y + 4, width, False), 0.5),
-        (Place(x - width / 2, y - 9, width, False), 1.0), (Place(x - width / 2, y + 17, width, False), 1.0),
+        (LabelPlace(x + 9, y + 4, width, False), 0.0), (LabelPlace(x - 9 - width, y + 4, width, False), 0.5),
+        (LabelPlace(x - width / 2, y - 9, width, False), 1.0), (LabelPlace(x - width / 2, y + 17, width, False), 1.0),
     ]  # fmt: skip
     for radius in (26, 40, 56, 74, 94, 116, 140):
         for turn in range(16):
             angle = 2 * pi * turn / 16
             across, down = x + radius * cos(angle), y + radius * sin(angle)
             left = across if cos(angle) > 0.2 else across - width if cos(angle) < -0.2 else across - width / 2
-            found.append((Place(left, down + 4, width, True), radius / _NEAR))
+            found.append((LabelPlace(left, down + 4, width, True), radius / _NEAR))
     return found
 
 
 def _cost(
-    place: Place, far: float, taken: Sequence[tuple[float, ...]], spots: Sequence[tuple[float, ...]], box: Box
+    place: LabelPlace, far: float, taken: Sequence[tuple[float, ...]], spots: Sequence[tuple[float, ...]], box: Box
 ) -> float:
     area = _area(place)
     over = sum(_overlap(area, other) for other in taken) * 3 + sum(_overlap(area, other) for other in spots) * 2
     return far + over + _outside(area, box) * 50
 
 
-def _covers(place: Place, taken: Sequence[tuple[float, ...]], box: Box) -> bool:
+def _covers(place: LabelPlace, taken: Sequence[tuple[float, ...]], box: Box) -> bool:
     area = _area(place)
     return _outside(area, box) > 0 or any(_overlap(area, other) > 4 for other in taken)
 
 
-def _area(place: Place) -> tuple[float, float, float, float]:
+def _area(place: LabelPlace) -> tuple[float, float, float, float]:
     return (place.x, place.y - _HIGH + 3, place.x + place.width, place.y + 3)
 
 

@@ -17,7 +17,7 @@ from .anchors import Anchors, leads
 from .columns import as_text
 from .figures import Wants
 from .labels import stacked
-from .results import Trial
+from .results import TrialRow
 from .svg import Axis, Box, Scale, axes, clipped, drawing, label, line, linked, path
 
 
@@ -36,7 +36,7 @@ class Curve(Struct, frozen=True):
     trials: int
 
 
-def loss_curves(trials: Sequence[Trial], column: str) -> list[Curve]:
+def loss_curves(trials: Sequence[TrialRow], column: str) -> list[Curve]:
     """One for each strategy; none where no loss was looked for, or none found in any.
 
     Args:
@@ -46,13 +46,13 @@ def loss_curves(trials: Sequence[Trial], column: str) -> list[Curve]:
     counted = [trial for trial in trials if not trial.failed and trial.number("steps") > 0]
     if not any(isfinite(trial.number(column)) for trial in counted):
         return []
-    mine: dict[str, list[Trial]] = {}
+    mine: dict[str, list[TrialRow]] = {}
     for trial in counted:
         mine.setdefault(trial.strategy, []).append(trial)
     return [_curve(name, found, column) for name, found in mine.items()]
 
 
-def _curve(name: str, trials: Sequence[Trial], column: str) -> Curve:
+def _curve(name: str, trials: Sequence[TrialRow], column: str) -> Curve:
     losses = [trial.number(column) for trial in trials]
     ends = [trial.number("steps") for trial in trials]
     lost = [loss for loss in losses if isfinite(loss)]

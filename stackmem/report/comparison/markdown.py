@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from .columns import Column, cell_text, columns
 from .figures import Section, Wants
 from .findings import facts, findings, remarks, title
-from .results import Results
+from .results import BenchRows
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&!])")
 
 
-def markdown(results: Results, shown: Sequence[Section], wants: Wants) -> str:
+def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
     """The whole report."""
     said = ["# Strategies side by side", ""]
     said += [f"- **{escaped(name)}**: {escaped(text)}" for name, text in facts(results, wants)]

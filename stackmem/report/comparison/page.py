@@ -19,7 +19,7 @@ from .figures import Section, Wants, bill
 from .findings import facts, remarks
 from .frontier import frontier
 from .loss_curves import Curve, loss_curves, loss_plot
-from .results import Results, Trial
+from .results import BenchRows, TrialRow
 from .slopes import slope_plot, slopes
 from .tables import table
 from .trial_list import trial_list
@@ -46,7 +46,7 @@ aria-label="Light or dark" title="Light or dark">◐</button></header>
 _WIDE, _HALF, _NARROW = 1_140, 556, 350
 
 
-def page(results: Results, shown: Sequence[Section], wants: Wants, path: Path) -> str:
+def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path) -> str:
     """The whole file, as it stands at ``path``."""
     style, program = _asset("comparison.css"), _asset("comparison.js")
     policy = (
@@ -65,7 +65,7 @@ def page(results: Results, shown: Sequence[Section], wants: Wants, path: Path) -
     return _PAGE.format(policy=policy, style=style, nav=nav, body=body, program=program)
 
 
-def _groups(results: Results, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> Iterator[tuple[str, str]]:
+def _groups(results: BenchRows, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> Iterator[tuple[str, str]]:
     """For each model and noise: the whole, the plots, the horizons, the tasks."""
     groups = list(dict.fromkeys((section.model, section.noise) for section in shown))
     for group in groups:
@@ -83,7 +83,7 @@ def _groups(results: Results, shown: Sequence[Section], wants: Wants, anchors: A
 
 
 def _plots(
-    trials: Sequence[Trial],
+    trials: Sequence[TrialRow],
     sections: Sequence[Section],
     group: tuple[str, str],
     of: str,
@@ -132,7 +132,7 @@ def _lost(
     return lambda width: loss_plot(curves, title, group, wants, anchors, width)
 
 
-def _of(trials: Sequence[Trial], section: Section) -> list[Trial]:
+def _of(trials: Sequence[TrialRow], section: Section) -> list[TrialRow]:
     return [trial for trial in trials if not isfinite(section.horizon) or trial.horizon == section.horizon]
 
 
@@ -149,7 +149,7 @@ def _figures(drawn: Sequence[tuple[str, Callable[[int], str]]]) -> str:
     return f'<div class="figures{" single" if len(shown) == 1 else ""}">{"".join(said)}</div>'
 
 
-def _legend(trials: Sequence[Trial], anchors: Anchors) -> str:
+def _legend(trials: Sequence[TrialRow], anchors: Anchors) -> str:
     used = {anchors.family(trial.strategy) for trial in trials}
     return "<p class=legend>" + "".join(
         f'<span><span class="chip f-{name}"></span>{escape(does)}</span>'
@@ -158,7 +158,7 @@ def _legend(trials: Sequence[Trial], anchors: Anchors) -> str:
     ) + "</p>"  # fmt: skip
 
 
-def _summary(results: Results, wants: Wants) -> str:
+def _summary(results: BenchRows, wants: Wants) -> str:
     known = "".join(
         f"<div{' class=long' if len(text) > 90 else ''}><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
         for name, text in facts(results, wants)

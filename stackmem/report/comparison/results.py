@@ -14,7 +14,7 @@ from stackmem.bench.results import RESULTS, read_results, read_suite
 from stackmem.errors import UsageError
 
 
-class Trial(Struct, frozen=True):
+class TrialRow(Struct, frozen=True):
     """One trial.
 
     Attributes:
@@ -69,7 +69,7 @@ class Trial(Struct, frozen=True):
         return tuple(map(self.text, ("task", "family", "horizon", "noise", "seed", "model")))
 
 
-class Results(Struct, frozen=True):
+class BenchRows(Struct, frozen=True):
     """A bench that was run, wholly or in part.
 
     Attributes:
@@ -79,10 +79,10 @@ class Results(Struct, frozen=True):
 
     folder: Path
     suite: Mapping[str, str]
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialRow, ...]
 
 
-def read_bench(folder: Path) -> Results:
+def read_bench(folder: Path) -> BenchRows:
     """The rows of a bench, by their names; of one that still runs, or was killed, those that it has so far.
 
     Raises:
@@ -96,7 +96,7 @@ def read_bench(folder: Path) -> Results:
     whole = database.is_file() and not _older(database, ledger)
     rows = read_results(folder) if whole else sorted(_last(read_rows(folder)), key=lambda row: str(row["id"]))
     suite = read_suite(folder) if database.is_file() else {}
-    return Results(folder, suite, tuple(map(Trial, rows)))
+    return BenchRows(folder, suite, tuple(map(TrialRow, rows)))
 
 
 def _older(database: Path, ledger: Path) -> bool:

@@ -13,7 +13,7 @@ from .anchors import Anchors, leads
 from .columns import as_text
 from .figures import Wants
 from .labels import stacked
-from .results import Trial
+from .results import TrialRow
 from .svg import Axis, Box, axes, clipped, dot, drawing, label, line, linked, log_scale, path
 
 _LONG = 100.0
@@ -33,7 +33,7 @@ class Slope(Struct, frozen=True):
     exponent: Interval | None
 
 
-def slopes(trials: Sequence[Trial], value: Callable[[Trial], float]) -> list[Slope]:
+def slopes(trials: Sequence[TrialRow], value: Callable[[TrialRow], float]) -> list[Slope]:
     """Each strategy that has figures at two horizons at least."""
     mine: dict[str, list[tuple[float, float]]] = {}
     for trial in trials:

@@ -12,14 +12,14 @@ from urllib.parse import quote
 from .anchors import Anchors
 from .columns import as_text
 from .figures import Wants, bill
-from .results import Results, Trial
+from .results import BenchRows, TrialRow
 
 _HEADS = ("task", "horizon", "seed", "outcome", "steps", "peak", "bill", "run")
 
 
-def trial_list(results: Results, wants: Wants, anchors: Anchors, page: Path) -> str:
+def trial_list(results: BenchRows, wants: Wants, anchors: Anchors, page: Path) -> str:
     """A list for each strategy, ordered by horizon and task; ``page`` is where the report is written."""
-    mine: dict[tuple[tuple[str, str], str], list[Trial]] = {}
+    mine: dict[tuple[tuple[str, str], str], list[TrialRow]] = {}
     for trial in results.trials:
         mine.setdefault((trial.group, trial.strategy), []).append(trial)
     many = len({group for group, _ in mine}) > 1
@@ -38,7 +38,7 @@ def trial_list(results: Results, wants: Wants, anchors: Anchors, page: Path) -> 
     return "".join(said)
 
 
-def _rows(trials: Sequence[Trial], folder: Path, wants: Wants, anchors: Anchors, page: Path) -> str:
+def _rows(trials: Sequence[TrialRow], folder: Path, wants: Wants, anchors: Anchors, page: Path) -> str:
     seen, said = set[str](), []
     for trial in trials:
         new = [place for place in anchors.of_trial(trial) if place not in seen]
@@ -50,7 +50,7 @@ def _rows(trials: Sequence[Trial], folder: Path, wants: Wants, anchors: Anchors,
     return "".join(said)
 
 
-def _cells(trial: Trial, folder: Path, wants: Wants, page: Path) -> str:
+def _cells(trial: TrialRow, folder: Path, wants: Wants, page: Path) -> str:
     steps, peak = trial.number("steps"), trial.number("peak_context_tokens")
     cost = bill(trial, wants.price, wants.read_multiple)
     outcome = trial.text("outcome") or "unknown"
@@ -68,7 +68,7 @@ def _cells(trial: Trial, folder: Path, wants: Wants, page: Path) -> str:
     return f"{horizon}{seed}{told}{''.join(rest)}<td>{_run(trial, folder, page)}</td>"
 
 
-def _run(trial: Trial, folder: Path, page: Path) -> str:
+def _run(trial: TrialRow, folder: Path, page: Path) -> str:
     """A link to the run as a page where it has been made, else to its folder; relative, so that both can be moved."""
     run = trial.text("run")
     if not run:
@@ -85,6 +85,6 @@ def _run(trial: Trial, folder: Path, page: Path) -> str:
     return f'<a href="{escape(quote(f"./{to}"))}">{escape(Path(run).name)}</a>'
 
 
-def _order(trial: Trial) -> tuple[float, str, float, str]:
+def _order(trial: TrialRow) -> tuple[float, str, float, str]:
     horizon, seed = trial.horizon, trial.number("seed")
     return (horizon if isfinite(horizon) else -1, trial.task, seed if isfinite(seed) else -1, trial.text("id"))

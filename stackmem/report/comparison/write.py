@@ -16,7 +16,7 @@ from stackmem.settings.options import nearest
 from .figures import Wants, sections
 from .markdown import markdown
 from .page import page
-from .results import Results, read_bench
+from .results import BenchRows, read_bench
 from .spreadsheet import spreadsheet
 
 KINDS = (".html", ".md", ".csv")
@@ -60,7 +60,7 @@ def write_report(
     return Written(path, len(results.trials))
 
 
-def _content(results: Results, wants: Wants, path: Path) -> str:
+def _content(results: BenchRows, wants: Wants, path: Path) -> str:
     shown = sections(results, wants)
     match path.suffix.lower():
         case ".md":
@@ -71,7 +71,7 @@ def _content(results: Results, wants: Wants, path: Path) -> str:
             return page(results, shown, wants, path)
 
 
-def _wants(results: Results, baseline: str | None, read_multiple: float) -> Wants:
+def _wants(results: BenchRows, baseline: str | None, read_multiple: float) -> Wants:
     name = results.suite.get("price") or PRICED_AS
     row = lookup(name)
     if row is None or row.price is None:
@@ -82,7 +82,7 @@ def _wants(results: Results, baseline: str | None, read_multiple: float) -> Want
     return Wants(row.price, row.name, _usual(results) if baseline is None else baseline, read_multiple)
 
 
-def _usual(results: Results) -> str:
+def _usual(results: BenchRows) -> str:
     """What a bench is held against: full history; an ablation, which leaves that out, against what it varies."""
     names = {trial.strategy for trial in results.trials}
     return next((name for name in ("full", "stackheap") if name in names), "full")

@@ -23,7 +23,7 @@ from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.language import start
 from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.languages.operations import Complete, Completion, EnterFrame, LeaveFrame, ToolAnswer
-from stackmem.measure.cache import Request, simulate
+from stackmem.measure.cache import CacheRequest, simulate
 from tests.languages.in_memory import run_in_memory
 
 from .stage import OWN, PATH, actions, ask, change, done, for_each, step, while_
@@ -236,7 +236,7 @@ def test_of_two_hundred_turns_nine_tenths_are_read_from_the_cache(expires):
     decisions = [actions("poll" if turn % 4 else "keep") for turn in range(199)]
     (prompts,) = Watched(decisions, agent, map(sizes_of, itertools.count())).conversations
     requests = (
-        Request(10.0 * turn, View(sent.prompt.system, (), Log(sent.prompt.messages), sent.prompt.breakpoints))
+        CacheRequest(10.0 * turn, View(sent.prompt.system, (), Log(sent.prompt.messages), sent.prompt.breakpoints))
         for turn, sent in enumerate(prompts)
     )
     found = list(simulate(requests, 2_048, lambda block: len(block.content.text) // 4))
