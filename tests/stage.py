@@ -18,7 +18,7 @@ import msgspec
 
 import stackmem
 from stackmem import Record, RunResult, TraceReader
-from stackmem.trace.record import write_line
+from stackmem.trace.store import write_line
 
 ROOT = Path(__file__).parents[1]
 TASKS = ROOT / "tasks"

@@ -42,7 +42,7 @@ from .facts import (
     VerifyReturned,
 )
 from .messages import ToolCall
-from .program_facts import ProgramEvent
+from .program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from .resume import apply_fork, apply_resume
 from .state import Notice, Pending, Reply, Result, State
@@ -187,7 +187,7 @@ def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
     return UseTool(call, state.shown_bytes, state.heap.sources)
 
 
-def evolve(state: State, event: Event) -> State:
+def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, every fact
     """The state once ``event`` is true."""
     match event:
         case RunStarted():
@@ -212,13 +212,16 @@ def evolve(state: State, event: Event) -> State:
         case SourcesDigested():
             pending = replace(state.pending, digests=event.digests) if state.pending else None
             return replace(state, heap=state.heap.with_digests(event.digests), pending=pending)
+        case ToolAnswered() | SourceLoaded() | UserAnswered() | Waited():
+            tree = getattr(event, "tree", "")  # only a tool may change the workspace
+            return replace(state, tree=tree or state.tree, clock_fresh=False)
         case ClockRead():
             return replace(state, seconds=max(state.seconds, event.elapsed_seconds), clock_fresh=True)
         case ChecksReturned():
             return replace(state, checks=event)
         case RunEnded():
             return replace(state, end=event)
-        case _ if isinstance(event, ProgramEvent):
+        case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)
         case _:
             return _evolve_derived(state, event)

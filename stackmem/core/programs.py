@@ -20,34 +20,32 @@ from .program_facts import (
     ChunkDropped,
     ChunkKept,
     PhaseEnded,
-    ProgramEvent,
     ProgramHalted,
     ProgramReturned,
     ProgramStarted,
     Said,
-    SourceLoaded,
     StepEntered,
     StepLeft,
-    ToolAnswered,
-    UserAnswered,
     VariableSet,
-    Waited,
 )
 from .state import Frame, PoppedFrame, ProgramState, Registers, State
 from .tools import Refusal, StoreEntry
 
+Derived = (
+    ProgramStarted | StepEntered | StepLeft | VariableSet | PhaseEnded | Said | ChunkKept | ChunkDropped
+    | ProgramHalted | ProgramReturned
+)  # fmt: skip
+"""What the interpreter says; what it was answered changes the state as any answer does."""
 
-def apply_program_event(state: State, event: ProgramEvent) -> State:
-    """The state once a fact of the program is true."""
+
+def apply_program_event(state: State, event: Derived) -> State:
+    """The state once the program has said this."""
     match event:
         case StepEntered() if state.program is not None:
             program = replace(state.program, path=event.path, entered=state.program.entered + 1)
             return replace(state, program=program)
         case StepEntered() | StepLeft() | VariableSet() | PhaseEnded():
             return state
-        case ToolAnswered() | SourceLoaded() | UserAnswered() | Waited():
-            tree = event.tree if isinstance(event, ToolAnswered) else ""
-            return replace(state, tree=tree or state.tree, clock_fresh=False)
         case ProgramStarted():
             return replace(state, program=ProgramState(event), stack=(_steps_frame(state.running), *state.stack[1:]))
         case ChunkKept():

@@ -23,6 +23,7 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
 from stackmem.core.program_facts import ChunkDropped, ChunkKept, SourceLoaded, ToolAnswered
 from stackmem.core.requests import (
+    ANSWERS,
     AskModel,
     Effect,
     InvokeTool,
@@ -30,7 +31,6 @@ from stackmem.core.requests import (
     Parallel,
     ReadClock,
     Wait,
-    answers,
     effects_of,
 )  # fmt: skip
 from stackmem.core.retries import after_failure, wait_seconds
@@ -71,7 +71,7 @@ class Question(Struct):
     """One operation and what is known of its answer.
 
     Attributes:
-        kind: The effect that it is asked by; None for a frame, whose result is no fact of its own.
+        answers: The facts that answer it; none for a frame, whose result is no fact of its own.
         branch: Its place in its group; None where it stands alone.
         failures: Of the provider, since its last reply.
         added: Replies that did not fit the schema, each with its refusal.
@@ -79,7 +79,7 @@ class Question(Struct):
     """
 
     operation: Single
-    kind: type[Effect] | None
+    answers: tuple[type[Event], ...]
     branch: int | None = None
     failures: tuple[ModelFailed, ...] = ()
     added: tuple[Message, ...] = ()
@@ -94,11 +94,11 @@ class Question(Struct):
 def _question(operation: Single, branch: int | None = None) -> Question:
     match operation:
         case Complete():
-            return Question(operation, AskModel, branch)
+            return Question(operation, ANSWERS[AskModel], branch)
         case RunFrame():
-            return Question(operation, None, branch)
+            return Question(operation, (), branch)
         case _:
-            return Question(operation, type(operation), branch)
+            return Question(operation, ANSWERS[type(operation)], branch)
 
 
 class Round:
@@ -133,7 +133,7 @@ class Round:
         for question in () if self._due else waiting:
             if question.failures and (end := _given_up(question, state)):
                 return end
-        effect = self._effect([question for question in waiting if question.kind is not None], state)
+        effect = self._effect([question for question in waiting if question.answers], state)
         if effect is not None:
             begun = self._midway and self._due  # within the limits
             return effect if begun else bounded(state, effect)
@@ -142,7 +142,7 @@ class Round:
     def next_frame(self) -> bool:
         """Whether a frame of the agent is what is left to begin."""
         waiting = [question for question in self._questions if not question.done]
-        return bool(waiting) and all(question.kind is None for question in waiting)
+        return bool(waiting) and not any(question.answers for question in waiting)
 
     def _effect(self, waiting: list[Question], state: State) -> Effect | None:
         """What can be asked now: no more completions than steps are left; what is due comes before anything new."""
@@ -167,7 +167,7 @@ class Round:
 
     def _pushed(self, work: Single, state: State) -> Event | Effect:
         """The frame of the work that is handed to the agent; its long inputs are written first."""
-        assert isinstance(work, RunFrame)  # noqa: S101 - all other questions have a kind
+        assert isinstance(work, RunFrame)  # noqa: S101 - all other questions are answered by facts
         frame = f"frame-{state.pushes + 1}"
         files = long_inputs(work, frame)
         if self._written < len(files):
@@ -188,8 +188,9 @@ class Round:
     def note(self, event: Event) -> None:
         """Take note of a fact that may answer a question."""
         waiting = [question for question in self._questions if not question.done]
+        branch = getattr(event, "branch", 0) or 0  # of what stands alone it is 0, or of a reply not set
         for question in waiting:
-            if question.kind is not None and answers(question.kind, event, question.branch):
+            if isinstance(event, question.answers) and (question.branch or 0) == branch:
                 self._due.discard(question.branch)
                 self._midway = bool(self._due)
                 _take(question, event, self._text_of)
@@ -217,10 +218,10 @@ class Round:
 
 def bounded(state: State, effect: Effect) -> Event | Effect:
     """What is asked, unless a limit of the run is spent or must be looked at first."""
+    if state.limits.seconds is None and not isinstance(effect, AskModel | Parallel):
+        return effect  # the other limits bound what a model is asked
     asked = effects_of(effect)
     requests = [each for each in asked if isinstance(each, AskModel)]
-    if not requests and state.limits.seconds is None:
-        return effect  # the other limits bound what a model is asked
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
     waits = [each.seconds for each in asked if isinstance(each, Wait)]

@@ -22,12 +22,13 @@ class Interrupts:
 
     Attributes:
         signal: The signal that came, 0 before one.
+        open: Whether a signal raises ``KeyboardInterrupt`` now.
 
     """
 
     def __init__(self, stop: Callable[[int], Any] = os._exit) -> None:
         self.signal = 0
-        self._open = False
+        self.open = False
         self._stop = stop
         self._before: dict[int, Any] = {}
 
@@ -44,13 +45,13 @@ class Interrupts:
     @contextmanager
     def allowed(self) -> Iterator[None]:
         """A stretch that a signal may interrupt with ``KeyboardInterrupt``; also one that came before it."""
-        self._open = True
+        self.open = True
         try:
             if self.signal:
                 raise KeyboardInterrupt
             yield
         finally:
-            self._open = False
+            self.open = False
 
     @contextmanager
     def setting_up(self, what: str, scratch: Path) -> Iterator[None]:
@@ -82,6 +83,6 @@ class Interrupts:
         if self.signal:
             self._stop(128 + number)
         self.signal = number
-        if self._open:
-            self._open = False  # what cleans up behind the interruption is not interrupted again
+        if self.open:
+            self.open = False  # what cleans up behind the interruption is not interrupted again
             raise KeyboardInterrupt

@@ -52,8 +52,13 @@ def _fact(upcoming: Event | Effect, state: State, world: World, interrupts: Inte
     """The fact itself, or the one that answers the effect, or the one that the run was stopped."""
     try:
         if isinstance(upcoming, Effect):
-            with interrupts.allowed():
+            interrupts.open = True  # as ``interrupts.allowed`` does, written out: it is on the way of every step
+            try:
+                if interrupts.signal:
+                    raise KeyboardInterrupt
                 return perform(upcoming, world)
+            finally:
+                interrupts.open = False
         if interrupts.signal and state.program is not None and state.end is None:
             raise KeyboardInterrupt  # a program may go on for long without an effect
         return upcoming

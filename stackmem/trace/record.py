@@ -14,8 +14,8 @@ from msgspec import Struct
 from stackmem.core.facts import Event, RunForked
 from stackmem.errors import TraceError
 
-_MARK = b',"digest":"'
-_TAIL_BYTES = len(_MARK) + 64 + len(b'"}')
+DIGEST_MARK = b',"digest":"'
+_TAIL_BYTES = len(DIGEST_MARK) + 64 + len(b'"}')
 
 
 class Record(Struct, frozen=True):
@@ -35,15 +35,7 @@ class Record(Struct, frozen=True):
 WAY_OUT = "; stackmem trace recover RUN saves the lines before it"
 """What follows the message about a line that cannot be read."""
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
-
-
-def write_line(record: Record, previous: str) -> tuple[bytes, str]:
-    """The line of ``record``, newline included, and its digest."""
-    body = _encoder.encode(record)
-    digest = hashlib.sha256(previous.encode() + body).hexdigest()
-    return body[:-1] + _MARK + digest.encode() + b'"}\n', digest
 
 
 def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
@@ -54,10 +46,10 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
 
     """
     body, tail = line[:-_TAIL_BYTES] + b"}", line[-_TAIL_BYTES:]
-    if not tail.startswith(_MARK) or not tail.endswith(b'"}'):
+    if not tail.startswith(DIGEST_MARK) or not tail.endswith(b'"}'):
         raise TraceError(f"line {number} is no record of a trace; it does not end with a digest{WAY_OUT}")
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
-    if tail[len(_MARK) : -2] != digest.encode():
+    if tail[len(DIGEST_MARK) : -2] != digest.encode():
         raise TraceError(
             f"line {number} is broken: its digest does not follow from its bytes and the line before it{WAY_OUT}"
         )
@@ -72,7 +64,7 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
 
 def is_followed(line: bytes, previous: str, number: int) -> bool:
     """Whether a file ends with a whole record and then something that is no newline: no crash leaves that."""
-    end = line.rfind(_MARK) + _TAIL_BYTES
+    end = line.rfind(DIGEST_MARK) + _TAIL_BYTES
     if not _TAIL_BYTES <= end < len(line):
         return False
     try:

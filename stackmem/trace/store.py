@@ -7,23 +7,34 @@ Rule 3: one process writes a run at a time: a writer holds the run's lock from i
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
 from msgspec import Struct
 
 from stackmem.core.facts import Event, FramePopped, FramePushed, RunEnded
 from stackmem.errors import TraceError
 
 from .lock import Lock
-from .record import Record, is_followed, origin, read_line, write_line
+from .record import DIGEST_MARK, Record, is_followed, origin, read_line
+
+_encoder = msgspec.json.Encoder()
 
 
 def _nothing() -> None:
     pass
+
+
+def write_line(record: Record, previous: str) -> tuple[bytes, str]:
+    """The line of ``record``, newline included, and its digest; ``record.read_line`` reads it."""
+    body = _encoder.encode(record)
+    digest = hashlib.sha256(previous.encode() + body).hexdigest()
+    return body[:-1] + DIGEST_MARK + digest.encode() + b'"}\n', digest
 
 
 class End(Struct, frozen=True):

@@ -126,20 +126,20 @@ def _check(
         effect = answered(derived, event) if isinstance(derived, Effect) else None
         if effect is None:
             raise RulesDiffer(differing(record.seq, event, derived))
-        return _check_prompt(state, effect, record, proven, stable=strategy.prefix_stable) if same_rules else 0
+        return _check_prompt(state, effect, record, proven, strategy) if same_rules else 0
     if derived is None or not (event == derived if same_rules else _alike(event, derived)):
         raise RulesDiffer(differing(record.seq, event, derived))
     return 0
 
 
-def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, *, stable: bool) -> int:
+def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, strategy: MemoryStrategy) -> int:
     """1 where the effect asked a model, and the record answers the prompt that is rendered today."""
     event = record.event
     ask = effect.ask if isinstance(effect, Compact) else effect
     if not isinstance(ask, AskModel) or not isinstance(event, ModelReplied | ModelFailed | ContextCompacted):
         return 0
     inside = state.running.program != "steps"  # one conversation; the completions of a program share nothing
-    known = proven.get(state.running.id) if stable and inside else None
+    known = proven.get(state.running.id) if inside and strategy.prefix_stable else None
     if event.prompt_digest != ask.view.digest:
         raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, ask.view, known))
     if isinstance(event, ContextCompacted):

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import Event, RunEnded
 from stackmem.formats.exports import EXPORTS
-from stackmem.trace.record import Record, write_line
+from stackmem.trace.record import Record
+from stackmem.trace.store import write_line
 from tests.build import PRICE, Played, World, alloc, call, do, failed, play, pop, push, reply, started, stored
 from tests.golden.stories import calculator, mishaps
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from stackmem.core.facts import ClockRead, ToolReturned
 from stackmem.errors import TraceError
-from stackmem.trace.record import Record, read_line, write_line
+from stackmem.trace.record import Record, read_line
+from stackmem.trace.store import write_line
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=200)
 
