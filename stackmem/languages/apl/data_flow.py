@@ -26,9 +26,10 @@ from .tree import (
     ToolStep,
     Try,
     While,
+    all_steps,
+    bodies,
     command_mentions,
     conditions,
-    inner,
     own_mentions,
     texts,
 )
@@ -65,14 +66,14 @@ class Flow:
         self._begin(program.inputs, program.constants, program.places.get("constants"))
         for phase in program.phases:
             yield from self._steps(phase.steps)
-        steps = [step for phase in program.phases for step in _all(phase.steps)]
-        steps += [step for body in program.steps.values() for step in _all(body)]
+        steps = [step for phase in program.phases for step in all_steps(phase.steps)]
+        steps += [step for body in program.steps.values() for step in all_steps(body)]
         self._warn_unused(steps, frozenset())
 
     def tool(self, tool: Tool) -> Walk:
         self._begin(tool.inputs, {}, None)
         yield from self._steps(tool.body)
-        steps = [*_all(tool.body)]
+        steps = [*all_steps(tool.body)]
         declared = frozenset(output.name for output in tool.outputs)
         registered = {step.register for step in steps if isinstance(step, ToolStep) and step.register}
         last = steps[-1] if steps else None
@@ -117,7 +118,7 @@ class Flow:
                 self._known.add("error")
                 yield from self._steps(step.catch)
             case Switch():
-                for body in inner(step):
+                for _, body in bodies(step):
                     yield from self._steps(body)
             case RunStep():
                 yield from self._run_step(step)
@@ -161,7 +162,7 @@ class Flow:
 
     def _while(self, step: While) -> None:
         tested = {mention.name for mention in mentions(step.test, expression=True)}
-        written = {name for each in _all(step.body) for name in _names_set(each, self._named)}
+        written = {name for each in all_steps(step.body) for name in _names_set(each, self._named)}
         if tested and not tested & written:
             names = ", ".join(f"`{name}`" for name in sorted(tested))
             self._warn(step, "Potential Infinite `while` Loop", f"Nothing in the loop writes {names}.")
@@ -305,13 +306,6 @@ class Flow:
         self.warnings.append(Fault(step.head.place, title, message))
 
 
-def _all(steps: tuple[Step, ...]) -> Iterator[Step]:
-    for step in steps:
-        yield step
-        for body in inner(step):
-            yield from _all(body)
-
-
 def _names_set(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str]:
     """Every name that a step may set."""
     match step:
@@ -326,7 +320,7 @@ def _names_set(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[st
             yield step.loop_var
             yield step.register
         case RunStep():
-            for each in _all(named.get(step.named, ())):
+            for each in all_steps(named.get(step.named, ())):
                 if not isinstance(each, RunStep):
                     yield from _names_set(each, named)
         case _:

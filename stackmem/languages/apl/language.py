@@ -25,7 +25,7 @@ from .lint import lint, lint_report
 from .registry import Registry
 from .scope import WHILE_LIMIT, Doing, Pointer, Scope, bind_inputs
 from .sources import CONFIG, Config, base_of, read_config, read_program, registry_of
-from .tree import Foreach, RunStep, Step, Switch, ToolStep, Try, While
+from .tree import Foreach, RunStep, Step, Switch, ToolStep, Try, While, bodies
 
 _FOREACH = re.compile(r"foreach (\d+)")
 _ITEM = re.compile(r"item \d+ of \d+")
@@ -201,7 +201,7 @@ def _step_lines(steps: tuple[Step, ...], registry: Registry, depth: int) -> Iter
     for step in steps:
         condition = f" if {step.head.condition}" if step.head.condition else ""
         yield f"{'  ' * depth}{step.head.name}: {_does(step, registry)}{condition}"
-        for title, body in _bodies(step):
+        for title, body in bodies(step):
             if title:
                 yield f"{'  ' * (depth + 1)}{title}:"
             yield from _step_lines(body, registry, depth + (2 if title else 1))
@@ -224,18 +224,6 @@ def _does(step: Step, registry: Registry) -> str:
             return "try"
         case RunStep():
             return f"run_step {step.named}"
-
-
-def _bodies(step: Step) -> tuple[tuple[str, tuple[Step, ...]], ...]:
-    match step:
-        case Foreach() | While():
-            return (("", step.body),)
-        case Switch():
-            return (*step.cases, ("default", step.default))
-        case Try():
-            return (("", step.body), ("catch", step.catch))
-        case RunStep() | ToolStep():
-            return ()
 
 
 LANGUAGE = Language(

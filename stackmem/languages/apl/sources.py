@@ -69,10 +69,15 @@ def read_config(named: str, beside: str) -> Reading:
     """
     if not named:
         return Config()
-    source: Source = yield LoadSource(named, beside)
+    return _config((yield from _load(LoadSource(named, beside), "The configuration could not be read.")))
+
+
+def _load(asked: LoadSource, reason: str, named: str = "") -> Generator[LoadSource, Source, Source]:
+    """The source; raises ``Halt`` where it cannot be read, ``named`` as the program spells it."""
+    source = yield asked
     if source.failed:
-        raise source_failed("The configuration could not be read.", source, named)
-    return _config(source)
+        raise source_failed(reason, source, named or asked.path)
+    return source
 
 
 def _config(source: Source) -> Config:
@@ -148,9 +153,7 @@ def registry_of(program: Program, source: str, base: Registry) -> Reading:
     """
     found = yield from _tools_in(program.local_tool_paths, source)
     for path in program.imports:
-        loaded: Source = yield LoadSource(path, source)
-        if loaded.failed:
-            raise source_failed("An imported tool file could not be read.", loaded, path)
+        loaded = yield from _load(LoadSource(path, source), "An imported tool file could not be read.")
         found.append((_tool(loaded), loaded.path))
     return base.with_custom(found, "local")
 
@@ -159,14 +162,11 @@ def _tools_in(folders: tuple[str, ...], beside: str) -> Generator[LoadSource, So
     """The tools of folders, each scanned flat, files in the order of their names."""
     found = []
     for folder in folders:
-        listing: Source = yield LoadSource(folder, beside, listing=True)
-        if listing.failed:
-            raise source_failed("A folder of tools could not be read.", listing, folder)
+        listing = yield from _load(LoadSource(folder, beside, listing=True), "A folder of tools could not be read.")
         for name in listing.text.splitlines():
             if name.lower().endswith(TOOL_SUFFIX):
-                loaded: Source = yield LoadSource(posixpath.join(folder, name), beside)
-                if loaded.failed:
-                    raise source_failed("A tool file could not be read.", loaded, name)
+                file = LoadSource(posixpath.join(folder, name), beside)
+                loaded = yield from _load(file, "A tool file could not be read.", name)
                 found.append((_tool(loaded), loaded.path))
     return found
 
@@ -192,9 +192,7 @@ def load_program_at(named: str, pointer: Pointer) -> Generator[LoadSource, Sourc
             wanted = posixpath.join(named, "main.apl")
             if "main.apl" not in listing.text.splitlines():
                 raise no_entry_point(listing.path or named)
-    source: Source = yield LoadSource(wanted, pointer.source)
-    if source.failed:
-        raise source_failed("The program could not be found.", source, named)
+    source = yield from _load(LoadSource(wanted, pointer.source), "The program could not be found.", named)
     return read_program(source.path, source.text), source.path, posixpath.dirname(source.path)
 
 

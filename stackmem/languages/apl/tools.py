@@ -83,9 +83,13 @@ def failure(output: CommandOutput) -> Halt:
 def read_file(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     name = text_param(step, pointer, "read_file", "path")
     yield StepEntered(path, call_line("read_file", {"path": name}))
-    answer: ToolAnswer = yield InvokeTool("read_file", {"path": name})
+    return (yield from _use_file("read_file", InvokeTool("read_file", {"path": name})))
+
+
+def _use_file(tool: str, asked: InvokeTool) -> Doing:
+    answer: ToolAnswer = yield asked
     if answer.failed:
-        raise file_failed("read_file", name, answer)
+        raise file_failed(tool, asked.arguments["path"], answer)
     return answer.value
 
 
@@ -96,17 +100,13 @@ def write_file(step: ToolStep, pointer: Pointer, path: str) -> Doing:
         raise missing_parameter("write_file", "content_template")
     text = content if isinstance(content, str) else json.dumps(plain_output(content), ensure_ascii=False, indent=2)
     yield StepEntered(path, call_line("write_file", {"to_file": name, "characters": len(text)}))
-    answer: ToolAnswer = yield InvokeTool("write_file", {"path": name, "content": text})
-    if answer.failed:
-        raise file_failed("write_file", name, answer)
+    yield from _use_file("write_file", InvokeTool("write_file", {"path": name, "content": text}))
 
 
 def create_directory(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     name = text_param(step, pointer, "create_directory", "path")
     yield StepEntered(path, call_line("create_directory", {"path": name}))
-    answer: ToolAnswer = yield InvokeTool("make_directory", {"path": name})
-    if answer.failed:
-        raise file_failed("create_directory", name, answer)
+    yield from _use_file("create_directory", InvokeTool("make_directory", {"path": name}))
 
 
 def git_clone(step: ToolStep, pointer: Pointer, path: str) -> Doing:

@@ -185,17 +185,25 @@ class Tool(Struct, frozen=True):
     body: tuple[Step, ...]
 
 
-def inner(step: Step) -> tuple[tuple[Step, ...], ...]:
-    """The lists of steps that stand in a step."""
+def bodies(step: Step) -> tuple[tuple[str, tuple[Step, ...]], ...]:
+    """The lists of steps that stand in a step, each with its title where it has one."""
     match step:
         case Foreach() | While():
-            return (step.body,)
+            return (("", step.body),)
         case Switch():
-            return (*(body for _, body in step.cases), step.default)
+            return (*step.cases, ("default", step.default))
         case Try():
-            return (step.body, step.catch)
+            return (("", step.body), ("catch", step.catch))
         case ToolStep() | RunStep():
             return ()
+
+
+def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Every step, those that stand in others too."""
+    for step in steps:
+        yield step
+        for _, body in bodies(step):
+            yield from all_steps(body)
 
 
 def conditions(step: Step) -> Iterator[str]:
@@ -264,11 +272,8 @@ def command_mentions(command: str) -> Iterator[Mention]:
 
 def exit_codes_read(step: Step) -> frozenset[str]:
     """Names whose ``.exit_code`` is read anywhere in a step."""
-    found = {mention.name for mention in own_mentions(step) if mention.path == ("exit_code",)}
-    for body in inner(step):
-        for each in body:
-            found |= exit_codes_read(each)
-    return frozenset(found)
+    found = (mention for each in all_steps((step,)) for mention in own_mentions(each))
+    return frozenset(mention.name for mention in found if mention.path == ("exit_code",))
 
 
 def registers(step: Step) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from .errors import SexpEvaluationError
 from .interpreter import Doing, Env, Machine
 from .requests import ContextManagement, HistoryConfigSettings, SubtaskRequest, ToolRequest
-from .tree import Atom, Form, Name, Node, datum, name_of, pair_of
+from .tree import Atom, Form, Name, Node, datum, name_of, pair_of, walk
 from .values import Closure, as_mapping, containers, from_python, is_null, to_source
 
 _SHOWN = 80
@@ -284,12 +284,9 @@ def _value(node: Node) -> Any:
 def tasks_of(nodes: list[Node]) -> list[tuple[str, tuple[str, ...], Form]]:
     """Every task that the source defines, with its parameters and where."""
     found = []
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
+    for node in walk(nodes):
         if not isinstance(node, Form):
             continue
-        waiting += node.items
         if len(node.items) > 2 and name_of(node.items[0]) == "defatom" and isinstance(node.items[1], Name):
             found.append((node.items[1].name, tuple(name.name for name, _, _ in parameters_of(node.items[2])), node))
     return found

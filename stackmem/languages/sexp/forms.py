@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import SexpEvaluationError, UnboundSymbolError
-from .interpreter import Doing, Env, FunctionCall, Handler, Machine, Tail, source_of, values_of
+from .interpreter import Doing, Env, FunctionCall, Handler, Machine, Tail, body, source_of, values_of
 from .requests import Breath
 from .tree import Form, Name, Node, Symbol, datum, name_of, pair_of, size_of
 from .values import Closure, SexpEnvironment, from_python, to_source, truthy
@@ -50,13 +50,6 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
             raise machine.locate(outer, form) from error
     scope.bindings = bindings
     return (yield from body(form.items[2:], scope))
-
-
-def body(expressions: list[Node], env: Env) -> Doing:
-    """One after another; the last one's value."""
-    for expression in expressions[:-1]:
-        yield (expression, env)
-    return Tail(expressions[-1], env) if expressions else []
 
 
 def bind_form(machine: Machine, form: Form, env: Env) -> Doing:

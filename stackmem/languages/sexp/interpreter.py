@@ -155,7 +155,7 @@ class Machine:
                 self._open(function, args, call.form, waiting)
                 node, env, call = function.body[0], application_scope(function, args), None
                 if len(function.body) > 1:
-                    waiting.append(_rest(function.body, env))
+                    waiting.append(body(function.body, env))
                     return None
             if meter.steps > meter.budget.steps:
                 meter.charge(0)
@@ -274,11 +274,11 @@ def values_of(nodes: list[Node], env: Env) -> Doing:
     return values
 
 
-def _rest(body: list[Node], env: Env) -> Doing:
-    """A body of several expressions."""
-    for expression in body[:-1]:
+def body(expressions: list[Node], env: Env) -> Doing:
+    """One after another; the last one's value."""
+    for expression in expressions[:-1]:
         yield (expression, env)
-    return Tail(body[-1], env)
+    return Tail(expressions[-1], env) if expressions else []
 
 
 def _primitive_call(machine: Machine, form: Form, env: Env) -> Doing:

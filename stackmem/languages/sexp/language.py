@@ -18,7 +18,7 @@ from .interpreter import Doing
 from .lint import inputs_of, lint
 from .reader import read, split_budget
 from .requests import Request, SubtaskRequest, Together, ToolRequest
-from .tree import Form, Name, Node
+from .tree import Form, Name, Node, walk
 from .values import SexpEnvironment, as_json, to_source
 from .workflow import Workflow
 
@@ -107,25 +107,13 @@ def _load(launch: Launch) -> Reading:
             raise UsageError(f"--lib {path} cannot be read ({source.failed}); name a file that can")
         parts.append(read(source.text, source.path))
     parts.append(own)
-    mentioned = {name for nodes in parts for name in _names(nodes)}
+    mentioned = {node.name for nodes in parts for node in walk(nodes) if isinstance(node, Name)}
     for name in launch.inputs:
         if name not in mentioned and not launch.options.get("repl"):
             free = yield from inputs_of(launch.path, [node for nodes in parts for node in nodes])
             known = ", ".join(sorted(free)) or "none"
             raise UsageError(f"the program has no input {name[:80]!r}; known: {known}")
     return parts, budget
-
-
-def _names(nodes: list[Node]) -> set[str]:
-    found: set[str] = set()
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Name):
-            found.add(node.name)
-        elif isinstance(node, Form):
-            waiting += node.items
-    return found
 
 
 def _drive(doing: Doing, host: Workflow) -> Doing:

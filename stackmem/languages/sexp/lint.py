@@ -20,7 +20,7 @@ from .interpreter import source_of
 from .loops import SHAPES, LoopShape
 from .reader import read, split_budget
 from .tools import PARAMETERS, plain_name
-from .tree import Atom, Form, Name, Node, bound_names, name_of, pair_of
+from .tree import Atom, Form, Name, Node, bound_names, name_of, pair_of, walk
 
 _MOST_FILES = 50
 
@@ -72,16 +72,12 @@ def _library_names(path: str, nodes: list[Node]) -> Reading:
 def _loads(nodes: list[Node]) -> list[tuple[Form, str]]:
     """Every ``(load "…")`` with a path that is written there."""
     found: list[tuple[Form, str]] = []
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, Form):
+    for node in walk(nodes):
+        pair = pair_of(node)
+        if pair is None or pair[0].name != "load" or not isinstance(node, Form):
             continue
-        waiting += node.items
-        if len(node.items) == 2 and isinstance(node.items[0], Name) and node.items[0].name == "load":
-            named = node.items[1]
-            if isinstance(named, Atom) and isinstance(named.value, str):
-                found.append((node, named.value))
+        if isinstance(pair[1], Atom) and isinstance(pair[1].value, str):
+            found.append((node, pair[1].value))
     return found
 
 

@@ -50,11 +50,6 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
     return nodes
 
 
-def is_unfinished(text: str) -> bool:
-    """Whether more lines could make it whole: a parenthesis or a text is open."""
-    return TypedLines().is_unfinished_with(text)
-
-
 class TypedLines:
     """Lines as they are typed, each looked at once."""
 

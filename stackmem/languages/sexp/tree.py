@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from .errors import Budget, exhaustion
@@ -101,15 +102,19 @@ def datum(node: Node, budget: Budget | None = None) -> Any:
     return made
 
 
+def walk(nodes: list[Node]) -> Iterator[Node]:
+    """Every node, the last one's first; any depth."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if type(node) is Form:
+            waiting += node.items
+        yield node
+
+
 def size_of(node: Node) -> int:
     """How many nodes it has."""
-    waiting, size = [node], 0
-    while waiting:
-        one = waiting.pop()
-        size += 1
-        if isinstance(one, Form):
-            waiting += one.items
-    return size
+    return sum(1 for _ in walk([node]))
 
 
 def _atom(node: Atom | Name) -> Any:
@@ -119,12 +124,9 @@ def _atom(node: Atom | Name) -> Any:
 def bound_names(nodes: list[Node]) -> set[str]:
     """Every symbol that may become a variable's name: all that stand where a value is bound."""
     found: set[str] = set()
-    waiting: list[Node] = list(nodes)
-    while waiting:
-        node = waiting.pop()
+    for node in walk(nodes):
         if not isinstance(node, Form) or not node.items:
             continue
-        waiting += node.items
         head = node.items[0]
         target = node.items[1] if len(node.items) > 1 and isinstance(head, Name) else None
         match head.name if isinstance(head, Name) else "":

@@ -8,7 +8,7 @@ from stackmem.core.requests import LoadSource
 from stackmem.languages.language import Finding, read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.sexp.language import LANGUAGE
-from stackmem.languages.sexp.reader import TypedLines, is_unfinished
+from stackmem.languages.sexp.reader import TypedLines
 
 FILES = {
     "lib.sexp": '(define (double x) (* 2 x)) (bind shared 1) (load "more.sexp") (load "gone.sexp")'
@@ -123,7 +123,7 @@ def test_a_function_that_is_defined_twice_has_no_known_arity() -> None:
     ],
 )
 def test_a_line_that_others_may_follow_is_known(text: str, unfinished: bool) -> None:
-    assert is_unfinished(text) is unfinished
+    assert TypedLines().is_unfinished_with(text) is unfinished
 
 
 def test_typed_lines_are_each_looked_at_once_and_come_to_what_the_whole_text_does():
@@ -131,7 +131,7 @@ def test_typed_lines_are_each_looked_at_once_and_come_to_what_the_whole_text_doe
     typed, so_far = TypedLines(), ""
     for line in text.splitlines(keepends=True):
         so_far += line
-        assert typed.is_unfinished_with(line) is is_unfinished(so_far)
-    assert not is_unfinished(text)
+        assert typed.is_unfinished_with(line) is TypedLines().is_unfinished_with(so_far)
+    assert not TypedLines().is_unfinished_with(text)
     flood = TypedLines()
     assert all(flood.is_unfinished_with('("text" 1\n') for _ in range(50_000))
