@@ -19,6 +19,7 @@ import msgspec
 import stackmem
 from stackmem import Record, RunResult, TraceReader
 from stackmem.trace.store import write_line
+from tests.in_process import command_line
 
 ROOT = Path(__file__).parents[1]
 TASKS = ROOT / "tasks"
@@ -104,6 +105,12 @@ class Stage:
             self.arguments(*arguments), cwd=cwd or self.elsewhere, env=self.environ(env), capture_output=True,
             text=True, stdin=subprocess.DEVNULL, check=False, timeout=100, **more,
         )  # fmt: skip
+
+    def call(
+        self, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """The command line in this process, for tests of its text and its exit code alone."""
+        return command_line([*map(str, arguments)], self.environ(env), cwd or self.elsewhere)
 
     def start(self, *arguments: object, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
         """The program, started in a process group of its own, as a terminal does."""

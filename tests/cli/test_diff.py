@@ -14,17 +14,17 @@ def test_two_runs_stand_side_by_side_and_hostile_text_can_do_nothing(stage: Stag
     for name, said in (("a", "Done."), ("b", HOSTILE)):
         start = started(tree=tree(folder / name, {f"{name}{HOSTILE}": HOSTILE}))
         keep(folder / name, play(alloc("spec", said), do(said), pop(said), start=start).events)
-    ran = stage.run("diff", folder / "a", folder / "b")
+    ran = stage.call("diff", folder / "a", folder / "b")
     assert ran.returncode == 0, ran.stderr
     assert "they part after 0 equal facts:" in ran.stdout
     assert "\nsteps                    3" in ran.stdout
     assert f"heap spec: A 5 chars, B {len(HOSTILE)} chars, other content" in ran.stdout
     assert "files that differ at the end: 2" in ran.stdout
     assert not set(ran.stdout) & set("\x1b\x07\u202e\r\x9b")
-    told = json.loads(stage.run("diff", folder / "a", folder / "b", "--json").stdout)
+    told = json.loads(stage.call("diff", folder / "a", folder / "b", "--json").stdout)
     assert (told["a"]["run"], told["parting"]["a"]["step"]) == ("a", 1)
 
 
 def test_a_run_that_is_not_there_is_named(stage: Stage):
-    ran = stage.run("diff", "nobody", "last")
+    ran = stage.call("diff", "nobody", "last")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)

@@ -16,10 +16,10 @@ def run(stage: Stage):
 
 
 def test_a_run_goes_to_stdout_and_to_a_file_with_the_same_bytes(stage, run):
-    shown = stage.run("export", "last", "--format", "atif")
+    shown = stage.call("export", "last", "--format", "atif")
     out = stage.root / "out.json"
     out.write_text("old")
-    written = stage.run("export", "a-run", "--format", "atif", "-o", out)
+    written = stage.call("export", "a-run", "--format", "atif", "-o", out)
     assert (shown.returncode, written.returncode) == (0, 0), shown.stderr + written.stderr
     assert out.read_text("utf-8") == shown.stdout
     assert json.loads(shown.stdout)["session_id"] == "a-run"
@@ -27,7 +27,7 @@ def test_a_run_goes_to_stdout_and_to_a_file_with_the_same_bytes(stage, run):
 
 
 def test_text_of_every_script_reaches_a_terminal_that_knows_only_ascii(stage, run):
-    ran = stage.run(
+    ran = stage.call(
         "export", "last", "--format", "sft", env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
     )
     assert ran.returncode == 0, ran.stderr
@@ -36,7 +36,7 @@ def test_text_of_every_script_reaches_a_terminal_that_knows_only_ascii(stage, ru
 def test_what_a_crash_cut_short_is_told_and_left_out(stage, run):
     with (run / "trace.jsonl").open("ab") as trace:
         trace.write(b'{"seq":')
-    ran = stage.run("export", "last", "--format", "csv")
+    ran = stage.call("export", "last", "--format", "csv")
     assert ran.returncode == 0
     assert "last 7 bytes were cut short" in ran.stderr
 
@@ -46,7 +46,7 @@ def test_a_broken_line_is_named_and_leaves_no_file(stage):
     trace = folder / "trace.jsonl"
     trace.write_bytes(trace.read_bytes().replace(b"outer", b"other", 1))
     out = stage.root / "out.csv"
-    ran = stage.run("export", "broken", "--format", "csv", "-o", out)
+    ran = stage.call("export", "broken", "--format", "csv", "-o", out)
     assert ran.returncode == 7
     assert "is broken" in ran.stderr
     assert [path.name for path in stage.root.iterdir() if "out.csv" in path.name] == []
@@ -70,7 +70,7 @@ def test_a_broken_line_is_named_and_leaves_no_file(stage):
     ],
 )
 def test_what_cannot_be_is_one_sentence(stage, run, more, says):
-    ran = stage.run("export", "last", *more)
+    ran = stage.call("export", "last", *more)
     assert ran.returncode == 2
     assert says in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
@@ -85,7 +85,7 @@ def test_a_pipe_is_written_to_and_not_replaced(stage, run):
 def test_spans_are_sent_to_a_collector(stage, run):
     with Collector() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        ran = stage.run("export", "last", "--format", "otel", "--content", "--endpoint", server.url)
+        ran = stage.call("export", "last", "--format", "otel", "--content", "--endpoint", server.url)
         server.shutdown()
     assert ran.returncode == 0, ran.stderr
     assert "spans sent to" in ran.stdout

@@ -64,12 +64,12 @@ def test_the_patch_is_shown_and_nothing_applied_until_she_says_so(stage: Stage, 
     )
     assert "apply it with: stackmem apply " in ran.stdout
     untouched(hers)
-    applied = stage.run("apply", "last", cwd=hers)
+    applied = stage.call("apply", "last", cwd=hers)
     assert applied.returncode == 0, applied.stderr
     assert applied.stdout.startswith(f"applied to {hers}: 3 files")
     assert (hers / "app.py").read_text("utf-8") == "VALUE = 2\n"
     assert (hers / "a new.txt").read_text("utf-8") == "made\n"
-    again = stage.run("apply", "last", cwd=hers)
+    again = stage.call("apply", "last", cwd=hers)
     assert again.returncode == 0, again.stderr  # what is there already is left as it is
     assert (hers / "app.py").read_text("utf-8") == "VALUE = 2\n"
 
@@ -78,7 +78,7 @@ def test_apply_is_refused_after_a_touched_file_changed_names_it_and_changes_noth
     assert solve(stage, hers).returncode == 0
     (hers / "app.py").write_text("VALUE = 3  # hers\n", encoding="utf-8")
     before = holds(hers)
-    ran = stage.run("apply", "last")
+    ran = stage.call("apply", "last")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "app.py" in ran.stderr
     assert "README.md" not in ran.stderr
@@ -88,7 +88,7 @@ def test_apply_is_refused_after_a_touched_file_changed_names_it_and_changes_noth
 def test_apply_is_no_matter_of_files_that_the_run_did_not_touch(stage: Stage, hers: Path):
     assert solve(stage, hers).returncode == 0
     (hers / "README.md").write_text("Hers.\n", encoding="utf-8")
-    assert stage.run("apply", "last").returncode == 0
+    assert stage.call("apply", "last").returncode == 0
     assert (hers / "README.md").read_text("utf-8") == "Hers.\n"
 
 
@@ -209,7 +209,7 @@ def test_a_copy_of_more_than_a_gibibyte_is_asked_for_first(stage: Stage, hers: P
 
 def test_a_run_of_a_task_has_no_folder_to_apply_to(stage: Stage):
     result = stage.solve(stage.task(command("touch made"), pop()))
-    ran = stage.run("apply", result.run)
+    ran = stage.call("apply", result.run)
     assert ran.returncode == 2
     assert "solved a task, not a folder of yours" in ran.stderr
 
@@ -217,7 +217,7 @@ def test_a_run_of_a_task_has_no_folder_to_apply_to(stage: Stage):
 def test_a_run_that_was_cut_short_has_no_patch_to_apply(stage: Stage, hers: Path):
     result = stage.solve(hers, "Go.", model=stage.script(*EDITS))
     (Path(result.run_dir) / "changes.json").write_bytes(b"{")
-    ran = stage.run("apply", "last")
+    ran = stage.call("apply", "last")
     assert ran.returncode == 2
     assert "has no patch to apply" in ran.stderr
     untouched(hers)
@@ -231,7 +231,7 @@ def test_hostile_names_and_contents_reach_the_terminal_as_text(stage: Stage, her
     ran = solve(stage, hers, replies=hostile)
     assert ran.returncode == 0, ran.stderr
     assert not set(ran.stdout + ran.stderr) & set("\x1b\x07")
-    applied = stage.run("apply", "last")
+    applied = stage.call("apply", "last")
     assert applied.returncode == 0, applied.stderr
     assert not set(applied.stdout) & set("\x1b\x07")
 

@@ -13,7 +13,7 @@ from tests.stage import Stage, call, command, eventually, pop
 def test_a_fork_shows_the_new_run_and_ends_with_its_code(stage: Stage):
     result = stage.solve(stage.task(call("heap_alloc", name="spec", content="old"), command("true"), pop("Done.")))
     (stage.elsewhere / "new.txt").write_text("new content", encoding="utf-8")
-    ran = stage.run(
+    ran = stage.call(
         "fork", "last", "--at", "1", "--set", "heap.spec=@new.txt", "--set", "heap.b=x", "--max-steps", "+3", "--json"
     )
     assert ran.returncode == 0, ran.stderr
@@ -23,10 +23,10 @@ def test_a_fork_shows_the_new_run_and_ends_with_its_code(stage: Stage):
     child = open_run(told["run_dir"])
     assert child.heap_at(1).chunks["spec"].content == "new content"
     assert child.state.limits.steps == 203
-    again = stage.run("fork", result.run, "--at", "2", "--drop", "heap.spec", "--quiet")
+    again = stage.call("fork", result.run, "--at", "2", "--drop", "heap.spec", "--quiet")
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout.startswith("solved (popped) in 3 steps")
-    replayed = stage.run("replay", "last")
+    replayed = stage.call("replay", "last")
     assert (replayed.returncode, replayed.stderr) == (0, "")
 
 
@@ -35,7 +35,7 @@ def test_a_fork_that_fails_its_checks_exits_1(stage: Stage):
         stage.task(command("touch x"), pop(), test='test -f /workspace/x && echo 1 > "$VERIFIER_DIR/reward.txt"\n')
     )
     script = stage.script(pop("Nothing to do."))
-    ran = stage.run("fork", result.run, "--at", "0", "--model", script, "--quiet")
+    ran = stage.call("fork", result.run, "--at", "0", "--model", script, "--quiet")
     assert ran.returncode == 1
 
 
@@ -46,7 +46,7 @@ def test_what_cannot_be_is_one_sentence_and_exit_2(stage: Stage):
         (["--at", "0", "--set", "x=1"], "sets nothing"),
         ([], "--at"),
     ):
-        ran = stage.run("fork", "last", *flags)
+        ran = stage.call("fork", "last", *flags)
         assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
         assert says in ran.stderr
 

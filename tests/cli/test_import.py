@@ -52,17 +52,17 @@ def test_subagents_in_files_beside_the_session_are_read(stage, tmp_path):
 
 
 def test_the_command_says_what_came_in_and_what_did_not(stage):
-    ran = stage.run("import", SAMPLES / "claude_code.jsonl")
+    ran = stage.call("import", SAMPLES / "claude_code.jsonl")
     assert ran.returncode == 0, ran.stderr
     assert "5 steps, 1 frames, 30,172 tokens, $0.0441\n" in ran.stdout
     assert "imported from claude-code 2.1.39, model claude-sonnet-5-5, claude-haiku-4-5-20251001" in ran.stdout
     assert "left out: lines of the kind 'summary': 1" in ran.stdout
-    listed = json.loads(stage.run("runs", "--json").stdout)
+    listed = json.loads(stage.call("runs", "--json").stdout)
     assert [(row["outcome"], row["steps"]) for row in listed] == [("finished", 5)]
 
 
 def test_json_holds_what_is_kept(stage):
-    ran = stage.run("import", SAMPLES / "mini.traj.json", "--json", "--format", "mini")
+    ran = stage.call("import", SAMPLES / "mini.traj.json", "--json", "--format", "mini")
     kept = json.loads((stage.only_run() / "imported.json").read_text("utf-8"))
     assert json.loads(ran.stdout) == kept
     assert kept["recorded_usd"] == 0.0123
@@ -71,7 +71,7 @@ def test_json_holds_what_is_kept(stage):
 @pytest.mark.parametrize("asked", [["replay", "last"], ["resume", "last"]])
 def test_what_needs_our_rules_is_refused_in_one_sentence(stage, asked):
     import_file(SAMPLES / "mini.traj.json", None, stage.runs)
-    ran = stage.run(*asked)
+    ran = stage.call(*asked)
     assert ran.returncode == 2
     assert "was imported from mini (mini-swe-agent 2.2.1) and cannot be" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
@@ -90,7 +90,7 @@ def test_what_needs_our_rules_is_refused_in_one_sentence(stage, asked):
     ],
 )
 def test_what_cannot_come_in_is_one_sentence_and_leaves_nothing(stage, arguments, says):
-    ran = stage.run("import", *arguments)
+    ran = stage.call("import", *arguments)
     assert ran.returncode == 2
     assert says in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
@@ -123,7 +123,7 @@ def test_a_file_that_begins_with_a_byte_order_mark_is_read(stage, tmp_path):
 
 
 def test_a_runs_directory_that_cannot_be_made_is_named(stage):
-    ran = stage.run("import", SAMPLES / "atif.json", "--runs-dir", "/dev/full/runs")
+    ran = stage.call("import", SAMPLES / "atif.json", "--runs-dir", "/dev/full/runs")
     assert ran.returncode == 2
     assert "cannot be written" in ran.stderr
 

@@ -3,10 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.in_process import command_line
 
 APL = """\
 inputs:
@@ -17,8 +18,7 @@ main:
 
 
 def stackmem(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stackmem", *words]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, env=dict(os.environ))
+    return command_line([*words], os.environ, place)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 
 def test_a_step_is_shown_whole_and_hostile_text_can_do_nothing(stage: Stage, folder):
-    ran = stage.run("replay", folder, "--step", "4")
+    ran = stage.call("replay", folder, "--step", "4")
     assert ran.returncode == 0, ran.stderr
     for heading in ("PROMPT: ", "REPLY: call", "WHAT CAME OF IT", "REGISTERS", "HEAP: 1 chunks", "FILES CHANGED: "):
         assert f"\n{heading}" in ran.stdout
@@ -34,14 +34,14 @@ def test_a_step_is_shown_whole_and_hostile_text_can_do_nothing(stage: Stage, fol
 
 
 def test_a_frame_is_shown_by_its_last_step(stage: Stage, folder):
-    ran = stage.run("replay", folder, "--frame", "part", "--json")
+    ran = stage.call("replay", folder, "--frame", "part", "--json")
     shown = json.loads(ran.stdout)
     assert (ran.stdout.count("\n"), shown["step"], shown["frame"]["id"]) == (1, 4, "frame-1")
     assert shown["prompt"][-1]["text"].startswith("there is no tool")
 
 
 def test_the_walk_tells_every_step_on_stdout(stage: Stage, folder):
-    ran = stage.run("replay", folder, "--play", "--speed", "1000")
+    ran = stage.call("replay", folder, "--play", "--speed", "1000")
     assert ran.returncode == 0, ran.stderr
     assert [line.split()[0] for line in ran.stdout.splitlines() if line[:4].strip().isdigit()] == list("12345")
     assert ran.stdout.splitlines()[-1] == "ended: popped"
@@ -76,7 +76,7 @@ def test_a_walk_through_a_run_cut_short_says_so(tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_shown_is_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
-    ran = stage.run("replay", folder, *flags)
+    ran = stage.call("replay", folder, *flags)
     assert ran.returncode == 2
     assert says in ran.stderr
     assert ran.stderr.count("\n") == 1
@@ -84,22 +84,22 @@ def test_what_cannot_be_shown_is_one_sentence_and_exit_2(stage: Stage, folder, f
 
 def test_calls_executed_again_are_told_and_a_difference_exits_6(stage: Stage):
     run = stage.solve(stage.task(command("echo same"), command("date +%s%N"), acts.pop())).run
-    ran = stage.run("replay", run, "--tools", "live")
+    ran = stage.call("replay", run, "--tools", "live")
     assert ran.returncode == 6
     assert ran.stderr.splitlines() == ["executing run_command echo same", "executing run_command date +%s%N"]
     assert "1 calls returned what they had returned, at isolation" in ran.stdout
     assert "step 2, record" in ran.stdout
-    told = json.loads(stage.run("replay", run, "--tools", "live", "--from", "3", "--json").stdout)
+    told = json.loads(stage.call("replay", run, "--tools", "live", "--from", "3", "--json").stdout)
     assert (told["calls"], told["difference"]) == (0, "")
-    none = stage.run("replay", run, "--tools", "live", "--from", "3")
+    none = stage.call("replay", run, "--tools", "live", "--from", "3")
     assert none.stdout.endswith(": no call of a workspace tool, so nothing to execute again\n")
-    beyond = stage.run("replay", run, "--tools", "live", "--from", "9")
+    beyond = stage.call("replay", run, "--tools", "live", "--from", "9")
     assert "there is no step 9 in " in beyond.stderr
 
 
 def test_a_run_played_again_with_its_replies_is_told(stage: Stage):
     run = stage.solve(stage.task(command("echo same"), acts.pop())).run
-    ran = stage.run("replay", run, "--model", "recorded", "--from", "1")
+    ran = stage.call("replay", run, "--model", "recorded", "--from", "1")
     assert ran.returncode == 0, ran.stderr
     assert "   1  run_command echo same" in ran.stderr
     assert "2 steps from step 1 on" in ran.stdout
@@ -119,7 +119,7 @@ def test_a_run_played_again_with_its_replies_is_told(stage: Stage):
     ],
 )
 def test_what_cannot_be_done_again_is_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
-    ran = stage.run("replay", folder, *flags)
+    ran = stage.call("replay", folder, *flags)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert says in ran.stderr
 

@@ -8,7 +8,7 @@ from tests.report.bench_rows import bench, row
 
 def test_a_report_is_written_into_the_folder_of_its_bench(stage):
     folder = bench(stage.elsewhere / "zoo", [row(), row("stackheap")])
-    ran = stage.run("report", folder)
+    ran = stage.call("report", folder)
     assert (ran.returncode, ran.stderr) == (0, "")
     page = folder / "report.html"
     assert ran.stdout == f"wrote {page} (2 trials, {page.stat().st_size / 1000:,.0f} kB)\n"
@@ -18,13 +18,13 @@ def test_a_report_is_what_the_end_of_its_name_says(stage):
     folder = bench(stage.elsewhere / "zoo", [row(), row("stackheap")])
     starts = {"md": "# Strategies side by side", "csv": "model,noise,set", "html": "<!doctype html>"}
     for kind, start in starts.items():
-        ran = stage.run("report", folder, "-o", f"r.{kind}", "--baseline", "stackheap", "--read-multiple", "0.05")
+        ran = stage.call("report", folder, "-o", f"r.{kind}", "--baseline", "stackheap", "--read-multiple", "0.05")
         assert ran.returncode == 0, ran.stderr
         assert (stage.elsewhere / f"r.{kind}").read_text(encoding="utf-8").startswith(start)
 
 
 def test_a_folder_without_a_bench_is_said_in_a_sentence(stage):
-    ran = stage.run("report", stage.elsewhere)
+    ran = stage.call("report", stage.elsewhere)
     assert ran.returncode == 2
     assert ran.stderr.startswith("stackmem: ")
     assert "stackmem bench makes one" in ran.stderr
@@ -32,7 +32,7 @@ def test_a_folder_without_a_bench_is_said_in_a_sentence(stage):
 
 
 def test_a_baseline_that_was_not_run_is_said_in_a_sentence(stage):
-    ran = stage.run("report", bench(stage.elsewhere / "zoo", [row(), row("stackheap")]), "--baseline", "stakheap")
+    ran = stage.call("report", bench(stage.elsewhere / "zoo", [row(), row("stackheap")]), "--baseline", "stakheap")
     assert (ran.returncode, ran.stderr) == (
         2,
         "stackmem: --baseline 'stakheap' was not run here; did you mean stackheap?\n",

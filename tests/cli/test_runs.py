@@ -46,21 +46,21 @@ def test_hostile_names_stay_on_their_line():
 def test_the_runs_are_listed_picked_and_sorted(stage: Stage):
     good = stage.solve(stage.task(command("true"), pop())).run
     bad = stage.solve(stage.task(command("true"), name="dry")).run
-    listed = stage.run("runs")
+    listed = stage.call("runs")
     assert listed.returncode == 0, listed.stderr
     assert sorted(line.split()[0] for line in listed.stdout.splitlines()[1:]) == sorted([good, bad])
-    told = json.loads(stage.run("runs", "--json", "--sort", "-steps", "--limit", "1").stdout)
+    told = json.loads(stage.call("runs", "--json", "--sort", "-steps", "--limit", "1").stdout)
     assert [(row["run"], row["outcome"], row["task"]) for row in told] == [(good, "solved", "small")]
-    picked = json.loads(stage.run("runs", "--filter", "outcome=model_error", "--json").stdout)
+    picked = json.loads(stage.call("runs", "--filter", "outcome=model_error", "--json").stdout)
     assert [row["run"] for row in picked] == [bad]
 
 
 def test_no_runs_are_said_to_be_none(stage: Stage):
-    assert stage.run("runs").stdout == f"{stage.runs} holds no such runs\n"
-    assert stage.run("runs", "--json").stdout == "[]\n"
+    assert stage.call("runs").stdout == f"{stage.runs} holds no such runs\n"
+    assert stage.call("runs", "--json").stdout == "[]\n"
 
 
 def test_a_condition_that_is_none_is_exit_2(stage: Stage):
-    wrong = stage.run("runs", "--filter", "solved", "--json")
+    wrong = stage.call("runs", "--filter", "solved", "--json")
     assert wrong.returncode == 2
     assert json.loads(wrong.stdout)["outcome"] == "error"

@@ -115,28 +115,28 @@ def test_a_metric_shows_its_unit_once():
 def test_the_tree_and_the_metrics_of_a_run_are_printed_and_given_as_json(stage: Stage):
     task = stage.task(pushes("part"), call("heap_alloc", name="a", content="x"), ends(), ends())
     run = stage.solve(task).run
-    shown = stage.run("trace", "show", "last")
+    shown = stage.call("trace", "show", "last")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith(f"{run}: solved after 4 steps, model demo, strategy stackheap")
     assert "\n└─ part" in shown.stdout
-    stats = json.loads(stage.run("trace", "stats", "last", "--json").stdout)
+    stats = json.loads(stage.call("trace", "stats", "last", "--json").stdout)
     assert (stats["run"], stats["outcome"], stats["metrics"]["steps"]) == (run, "solved", 4)
-    steps = json.loads(stage.run("trace", "show", "last", "--steps", "--json").stdout)["steps"]
+    steps = json.loads(stage.call("trace", "show", "last", "--steps", "--json").stdout)["steps"]
     assert [one["tool"] for one in steps] == ["push_frame", "heap_alloc", "pop_frame", "pop_frame"]
-    assert "ok: heap_alloc a" in stage.run("trace", "show", "last", "--steps").stdout
-    frames_told = json.loads(stage.run("trace", "show", run, "--json").stdout)["frames"]
+    assert "ok: heap_alloc a" in stage.call("trace", "show", "last", "--steps").stdout
+    frames_told = json.loads(stage.call("trace", "show", run, "--json").stdout)["frames"]
     assert [(one["name"], one["steps"]) for one in frames_told] == [("root", 2), ("part", 2)]
 
 
 def test_a_scripted_run_has_a_bill_under_any_model_of_the_table(stage: Stage):
     stage.solve(stage.task(pushes("part"), call("heap_alloc", name="a", content="x"), ends(), ends()))
-    told = stage.run("trace", "stats", "last", "--simulate", "claude-sonnet-5-5")
+    told = stage.call("trace", "stats", "last", "--simulate", "claude-sonnet-5-5")
     assert told.returncode == 0, told.stderr
     assert "under the cache of claude-sonnet-5-5, which keeps prefixes of 512 tokens and more" in told.stdout
     assert "1 did not: new conversation" in told.stdout
-    found = json.loads(stage.run("trace", "stats", "last", "--simulate", "claude-fable-5-2", "--json").stdout)["cache"]
+    found = json.loads(stage.call("trace", "stats", "last", "--simulate", "claude-fable-5-2", "--json").stdout)["cache"]
     assert (found["bill"]["usd"], found["bill"]["requests"], len(found["steps"])) == (None, 4, 4)
-    wrong = stage.run("trace", "stats", "last", "--simulate", "gpt")
+    wrong = stage.call("trace", "stats", "last", "--simulate", "gpt")
     assert (wrong.returncode, wrong.stdout) == (2, "")
 
 
@@ -146,7 +146,7 @@ def test_a_broken_trace_is_one_sentence_and_exit_7(stage: Stage, command):
     trace = stage.only_run() / "trace.jsonl"
     lines = trace.read_bytes().splitlines(keepends=True)
     trace.write_bytes(lines[0] + lines[1].replace(b"Done", b"Dung") + b"".join(lines[2:]))
-    failed = stage.run("trace", command, "last")
+    failed = stage.call("trace", command, "last")
     assert (failed.returncode, failed.stdout) == (7, "")
     assert failed.stderr.startswith("stackmem: line 2 is broken")
     assert failed.stderr.endswith("; stackmem trace recover RUN saves the lines before it\n")
@@ -155,7 +155,7 @@ def test_a_broken_trace_is_one_sentence_and_exit_7(stage: Stage, command):
 
 @pytest.mark.parametrize("command", ["show", "stats"])
 def test_a_run_that_nobody_names_is_exit_2(stage: Stage, command):
-    assert stage.run("trace", command, "nothing").returncode == 2
+    assert stage.call("trace", command, "nothing").returncode == 2
 
 
 def test_a_trace_whose_records_make_no_sense_together_is_exit_7(stage: Stage):
@@ -166,7 +166,7 @@ def test_a_trace_whose_records_make_no_sense_together_is_exit_7(stage: Stage):
         ([kept[0], kept[2], kept[1]], "record 3 cannot follow"),
     ):
         rechain(path, [msgspec.structs.replace(one, seq=number) for number, one in enumerate(wrong, 1)])
-        failed = stage.run("trace", "show", "last")
+        failed = stage.call("trace", "show", "last")
         assert (failed.returncode, failed.stdout) == (7, "")
         assert says in failed.stderr
 
@@ -175,10 +175,10 @@ def test_a_run_in_a_folder_whose_name_is_no_text_is_shown(stage: Stage):
     stage.solve(stage.task(ends()))
     odd = stage.only_run().rename(stage.runs / "caf\udce9")
     for flags in ([], ["--json"], ["--steps"]):
-        shown = stage.run("trace", "show", odd, *flags)
+        shown = stage.call("trace", "show", odd, *flags)
         assert shown.returncode == 0, shown.stderr
-    assert stage.run("trace", "stats", odd, "--json").returncode == 0
-    assert r"caf\xe9" in stage.run("runs").stdout
+    assert stage.call("trace", "stats", odd, "--json").returncode == 0
+    assert r"caf\xe9" in stage.call("runs").stdout
 
 
 def test_a_hostile_start_is_shown_on_one_line(stage: Stage):
@@ -189,6 +189,6 @@ def test_a_hostile_start_is_shown_on_one_line(stage: Stage):
     assert isinstance(start, RunStarted)
     forged = msgspec.structs.replace(start, model=HOSTILE, task_name=HOSTILE)
     rechain(path, [msgspec.structs.replace(kept[0], event=forged), *kept[1:]])
-    shown = stage.run("trace", "show", "last")
+    shown = stage.call("trace", "show", "last")
     assert shown.returncode == 0
     assert all(line.isprintable() for line in shown.stdout.splitlines())

@@ -13,7 +13,7 @@ from tests.workspace.people import NOBODY, Person, as_user
 
 def refused(stage: Stage, *arguments: object, code: int = 2, **more) -> str:
     """The one sentence, which both forms of output give, and after which nothing stands anywhere."""
-    plain = stage.run(*arguments, **more)
+    plain = stage.call(*arguments, **more)
     assert (plain.returncode, plain.stdout) == (code, "")
     assert plain.stderr.startswith("stackmem: "), plain.stderr
     said = plain.stderr.removeprefix("stackmem: ").rstrip("\n")
@@ -23,7 +23,7 @@ def refused(stage: Stage, *arguments: object, code: int = 2, **more) -> str:
 
 
 def refused_as_json(stage: Stage, *arguments: object, code: int = 2, **more) -> str:
-    ran = stage.run(*arguments, "--json", **more)
+    ran = stage.call(*arguments, "--json", **more)
     assert ran.returncode == code
     answer = json.loads(ran.stdout)
     assert list(answer) == ["outcome", "error"]
@@ -59,7 +59,7 @@ def test_a_wrong_call_is_an_object_on_stdout_too(stage: Stage):
 
 
 def test_without_a_command_the_help_is_shown(stage: Stage):
-    ran = stage.run()
+    ran = stage.call()
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "Exit codes: 0 solved or finished" in ran.stderr
 

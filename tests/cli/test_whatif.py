@@ -17,7 +17,7 @@ def run(stage: Stage):
 
 
 def test_a_run_is_a_row_for_each_strategy_the_recorded_one_first(stage, run):
-    ran = stage.run("whatif", "last", "--strategies", "full,stackheap", "--price", "claude-opus-4-8")
+    ran = stage.call("whatif", "last", "--strategies", "full,stackheap", "--price", "claude-opus-4-8")
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
     assert lines[0] == "a-run: 14 steps, 2 frames"
@@ -28,7 +28,7 @@ def test_a_run_is_a_row_for_each_strategy_the_recorded_one_first(stage, run):
 
 
 def test_a_summary_that_nobody_wrote_makes_its_row_an_estimate(stage, run):
-    ran = stage.run("whatif", "last", "--strategies", "rolling_summary:2")
+    ran = stage.call("whatif", "last", "--strategies", "rolling_summary:2")
     assert "~ an estimate: nobody wrote the summaries" in ran.stdout
     row = next(line for line in ran.stdout.splitlines() if line.startswith("rolling_summary"))
     assert "summaries" in row
@@ -36,7 +36,7 @@ def test_a_summary_that_nobody_wrote_makes_its_row_an_estimate(stage, run):
 
 
 def test_json_holds_every_figure_of_every_recording(stage, run):
-    ran = stage.run("whatif", "last", SAMPLES / "mini.traj.json", "--json", "--latency", "30")
+    ran = stage.call("whatif", "last", SAMPLES / "mini.traj.json", "--json", "--latency", "30")
     own, other = json.loads(ran.stdout)
     assert {row["strategy"].split(":")[0] for row in own["rows"]} == set(STRATEGIES)
     first = own["rows"][0]
@@ -48,7 +48,7 @@ def test_json_holds_every_figure_of_every_recording(stage, run):
 
 def test_several_recordings_are_also_told_together(stage, run):
     keep(stage.runs / "b-run", told("mishaps-full"))
-    ran = stage.run("whatif", "a-run", "b-run", "--strategies", "full,stackheap,rolling_summary:2")
+    ran = stage.call("whatif", "a-run", "b-run", "--strategies", "full,stackheap,rolling_summary:2")
     text = ran.stdout[ran.stdout.index("2 recordings together") :]
     assert [line.split()[:2] for line in text.splitlines()[3:]] == [
         ["stackheap", "2"], ["full", "2"], ["rolling_summary:turns=2", "2"],
@@ -93,7 +93,7 @@ def test_a_comma_within_parameters_separates_nothing(text, names):
     ],
 )
 def test_what_cannot_be_is_one_sentence(stage, run, arguments, says):
-    ran = stage.run("whatif", *arguments)
+    ran = stage.call("whatif", *arguments)
     assert ran.returncode == 2
     assert says in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
@@ -101,7 +101,7 @@ def test_what_cannot_be_is_one_sentence(stage, run, arguments, says):
 
 def test_a_run_without_a_reply_has_nothing_to_tell(stage):
     keep(stage.runs / "begun", told("calculator")[:1])
-    ran = stage.run("whatif", "begun")
+    ran = stage.call("whatif", "begun")
     assert ran.returncode == 2
     assert "begun has no reply of a model" in ran.stderr
 
@@ -111,15 +111,15 @@ def test_a_trace_whose_first_record_was_cut_short_is_one_sentence(stage, command
     keep(stage.runs / "torn", told("calculator")[:1])
     trace = stage.runs / "torn" / "trace.jsonl"
     trace.write_bytes(trace.read_bytes()[:-20])
-    ran = stage.run(*command, "torn")
+    ran = stage.call(*command, "torn")
     assert (ran.returncode, len(ran.stderr.splitlines())) == (7, 1)
     assert "holds no record; the run ended before its first one" in ran.stderr
 
 
 def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):
     program = ROOT / "examples" / "sexp" / "repair-loop"
-    assert stage.run("run", str(program), "--model", f"script:{program / 'script.yaml'}").returncode == 0
-    ran = stage.run("whatif", "last", "--strategies", "full,stack")
+    assert stage.call("run", str(program), "--model", f"script:{program / 'script.yaml'}").returncode == 0
+    ran = stage.call("whatif", "last", "--strategies", "full,stack")
     assert ran.returncode == 0, ran.stderr
     full, stack = ran.stdout.splitlines()[6:8]
     assert full.split(maxsplit=1) == ["full", "does not apply: the frames of a program have tasks of their own"]

@@ -8,34 +8,34 @@ from tests.stage import Stage
 
 
 def test_the_families_are_listed_with_a_sentence_each(stage: Stage):
-    lines = stage.run("worlds", "list").stdout.splitlines()
+    lines = stage.call("worlds", "list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(WORLDS)
     assert all(len(line.split()) > 5 for line in lines)
-    assert [row["name"] for row in json.loads(stage.run("worlds", "list", "--json").stdout)] == list(WORLDS)
+    assert [row["name"] for row in json.loads(stage.call("worlds", "list", "--json").stdout)] == list(WORLDS)
 
 
 def test_a_world_is_made_and_told_of_and_solved_in_memory(stage: Stage):
     folder = stage.root / "task"
-    made = stage.run("worlds", "make", "ledger", "--seed", 7, "--horizon", 12, "--noise", 0.5, "-o", folder, "--json")
+    made = stage.call("worlds", "make", "ledger", "--seed", 7, "--horizon", 12, "--noise", 0.5, "-o", folder, "--json")
     told = json.loads(made.stdout)
     assert (told["folder"], told["necessary_steps"], told["noise"]) == (str(folder), 12, 0.5)
-    solved = stage.run("solve", folder, "--model", "demo", "--strategy", "full", "--isolation", "memory", "--json")
+    solved = stage.call("solve", folder, "--model", "demo", "--strategy", "full", "--isolation", "memory", "--json")
     assert solved.returncode == 0
     result = json.loads(solved.stdout)
     assert (result["outcome"], result["steps"], result["isolation"]) == ("solved", 12, "memory")
-    applied = stage.run("apply", result["run"])
+    applied = stage.call("apply", result["run"])
     assert applied.returncode == 2
     assert "has no patch to apply; its files were in memory" in applied.stderr
-    again = stage.run("worlds", "make", "ledger", "-o", folder)
+    again = stage.call("worlds", "make", "ledger", "-o", folder)
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == f"stackmem: {folder} is not empty; name another folder with -o, or empty it\n"
 
 
 def test_what_cannot_be_made_is_one_sentence_and_leaves_nothing(stage: Stage):
-    wrong = stage.run("worlds", "make", "ledgers", "-o", stage.root / "task")
+    wrong = stage.call("worlds", "make", "ledgers", "-o", stage.root / "task")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("stackmem: no world 'ledgers'; known: env_trap, spec_map,")
-    closed = stage.run("worlds", "make", "ledger", "-o", Path("/proc/nowhere/task"))
+    closed = stage.call("worlds", "make", "ledger", "-o", Path("/proc/nowhere/task"))
     assert closed.returncode == 2
     assert "cannot be written" in closed.stderr
     assert not (stage.root / "task").exists()

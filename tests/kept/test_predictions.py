@@ -11,7 +11,7 @@ def wrote(text):
 
 def test_a_run_is_one_prediction_with_the_tasks_name_and_the_patch(stage: Stage):
     stage.solve(stage.task(*wrote("new\n"), name="waterworks__soundings-7", files={"a.txt": "old\n"}))
-    ran = stage.run("export", "last", "--format", "swebench")
+    ran = stage.call("export", "last", "--format", "swebench")
     assert ran.returncode == 0, ran.stderr
     line = json.loads(ran.stdout)
     assert list(line) == ["instance_id", "model_name_or_path", "model_patch"]
@@ -22,7 +22,7 @@ def test_a_run_is_one_prediction_with_the_tasks_name_and_the_patch(stage: Stage)
 
 def test_a_run_that_changed_nothing_has_an_empty_patch(stage: Stage):
     stage.solve(stage.task(pop(), name="idle"))
-    assert json.loads(stage.run("export", "last", "--format", "swebench").stdout)["model_patch"] == ""
+    assert json.loads(stage.call("export", "last", "--format", "swebench").stdout)["model_patch"] == ""
 
 
 def test_a_folder_of_runs_is_a_line_for_each_and_trials_are_told_apart(stage: Stage):
@@ -31,7 +31,7 @@ def test_a_folder_of_runs_is_a_line_for_each_and_trials_are_told_apart(stage: St
         stage.solve(task)
     stage.solve(task, strategy="full")
     out = stage.root / "preds.jsonl"
-    ran = stage.run("export", stage.root, "--format", "swebench", "-o", out)
+    ran = stage.call("export", stage.root, "--format", "swebench", "-o", out)
     assert ran.stdout == f"3 predictions written to {out}\n"
     names = sorted(json.loads(line)["model_name_or_path"] for line in out.read_text().splitlines())
     assert names == ["stackmem/demo/full", "stackmem/demo/stackheap", "stackmem/demo/stackheap#2"]
@@ -41,10 +41,10 @@ def test_a_json_file_is_an_object_by_instance_and_holds_one_run_of_each(stage: S
     task = stage.task(*wrote("new\n"), files={"a.txt": "old\n"})
     stage.solve(task)
     out = stage.root / "preds.json"
-    assert stage.run("export", stage.runs, "--format", "swebench", "-o", out).returncode == 0
+    assert stage.call("export", stage.runs, "--format", "swebench", "-o", out).returncode == 0
     assert set(json.loads(out.read_text())) == {"small"}
     stage.solve(task)
-    twice = stage.run("export", stage.runs, "--format", "swebench", "-o", out)
+    twice = stage.call("export", stage.runs, "--format", "swebench", "-o", out)
     assert twice.returncode == 2
     assert "several runs of small" in twice.stderr
 
@@ -52,6 +52,6 @@ def test_a_json_file_is_an_object_by_instance_and_holds_one_run_of_each(stage: S
 def test_a_patch_that_json_cannot_hold_is_said(stage: Stage):
     result = stage.solve(stage.task(*wrote("new\n"), files={"a.txt": "old\n"}))
     (stage.runs / result.run / "changes.patch").write_bytes(b"\xff")
-    ran = stage.run("export", "last", "--format", "swebench")
+    ran = stage.call("export", "last", "--format", "swebench")
     assert ran.returncode == 2
     assert "is no UTF-8" in ran.stderr

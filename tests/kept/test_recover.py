@@ -69,12 +69,12 @@ def test_a_run_whose_first_record_is_broken_leaves_nothing_behind(stage: Stage):
 def test_the_command_names_the_new_run_and_what_is_lost(stage: Stage):
     run = Path(stage.solve(stage.task(command("true"), pop())).run_dir)
     broken(stage, run, 3)
-    ran = stage.run("trace", "recover", run)
+    ran = stage.call("trace", "recover", run)
     assert ran.returncode == 0, ran.stderr
     (fresh,) = {path.name for path in stage.runs.iterdir()} - {run.name}
     assert f"saved 2 records, up to step 1, as {fresh}" in ran.stdout
     assert "line 3 is broken" in ran.stdout
     assert "it can be resumed" in ran.stdout
-    again = json.loads(stage.run("trace", "recover", run, "--json").stdout)
+    again = json.loads(stage.call("trace", "recover", run, "--json").stdout)
     assert again["records"] == 2
     assert len(events(again["run_dir"])) == 2

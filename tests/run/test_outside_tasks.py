@@ -35,7 +35,7 @@ def imported(stage: Stage, request):
     """The task of a kind, imported as a person does it."""
     path, name, *_ = TASKS[request.param]
     more = ["--repo", soundings(stage.root / "clone")] if request.param == "swebench" else []
-    ran = stage.run("tasks", "import", request.param, OUTSIDE / path, "-o", stage.root / "tasks", *more)
+    ran = stage.call("tasks", "import", request.param, OUTSIDE / path, "-o", stage.root / "tasks", *more)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith(f"{name}: {stage.root / 'tasks' / name}\n")
     return request.param, stage.root / "tasks" / name
@@ -51,7 +51,7 @@ def test_it_is_sound_and_a_script_solves_it_and_a_wrong_one_does_not(stage: Stag
 
 
 def test_the_record_says_which_of_its_tests_did_not_pass(stage: Stage):
-    ran = stage.run(
+    ran = stage.call(
         "tasks", "import", "swebench", OUTSIDE / "swebench" / "records.jsonl", "-o", stage.root / "tasks", "--repo",
         soundings(stage.root / "clone"), "--json",
     )  # fmt: skip
@@ -63,9 +63,9 @@ def test_the_record_says_which_of_its_tests_did_not_pass(stage: Stage):
 
 def test_what_cannot_be_imported_is_told_and_exits_with_1(stage: Stage):
     places = ["-o", stage.root / "tasks"]
-    assert stage.run("tasks", "import", "harbor", OUTSIDE / "harbor", *places).returncode == 0
-    again = stage.run("tasks", "import", "harbor", OUTSIDE / "harbor", *places)
+    assert stage.call("tasks", "import", "harbor", OUTSIDE / "harbor", *places).returncode == 0
+    again = stage.call("tasks", "import", "harbor", OUTSIDE / "harbor", *places)
     assert again.returncode == 1
     assert again.stdout.startswith("sluice: not imported: ")
-    nothing = stage.run("tasks", "import", "swebench", OUTSIDE / "harbor", *places)
+    nothing = stage.call("tasks", "import", "swebench", OUTSIDE / "harbor", *places)
     assert (nothing.returncode, len(nothing.stderr.splitlines())) == (2, 1)

@@ -66,7 +66,7 @@ def test_a_folder_is_no_task(stage: Stage):
 
 
 def test_the_calculator_is_sound_and_the_command_says_so(stage: Stage):
-    ran = stage.run("tasks", "check", TASKS / "calculator")
+    ran = stage.call("tasks", "check", TASKS / "calculator")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.splitlines() == [
         "ok    calculator: doing nothing fails, twice",
@@ -76,6 +76,6 @@ def test_the_calculator_is_sound_and_the_command_says_so(stage: Stage):
 
 
 def test_the_command_ends_with_1_where_anything_is_wrong(stage: Stage):
-    ran = stage.run("tasks", "check", with_solution(stage, command("touch made"), pop(), test=SOLVED))
+    ran = stage.call("tasks", "check", with_solution(stage, command("touch made"), pop(), test=SOLVED))
     assert ran.returncode == 1
     assert ran.stdout.startswith("WRONG small: doing nothing passes, twice; it should not")

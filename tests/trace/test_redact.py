@@ -144,12 +144,12 @@ def test_a_fork_is_redacted_with_what_it_shares(stage: Stage):
 
 def test_the_command_says_what_it_made(stage: Stage):
     run = holding(stage)
-    ran = stage.run("trace", "redact", run, "--pattern", "hunter[0-9]", "--pattern", "Log in")
+    ran = stage.call("trace", "redact", run, "--pattern", "hunter[0-9]", "--pattern", "Log in")
     assert ran.returncode == 0, ran.stderr
     assert f"is a redacted copy of {run.name}" in ran.stdout
-    again = json.loads(stage.run("trace", "redact", run, "--pattern", SECRET, "--json").stdout)
+    again = json.loads(stage.call("trace", "redact", run, "--pattern", SECRET, "--json").stdout)
     assert again["of"] == run.name
-    verified = stage.run("replay", again["run_dir"])
+    verified = stage.call("replay", again["run_dir"])
     assert f"redacted copy of {again['digest']}" in verified.stdout
 
 

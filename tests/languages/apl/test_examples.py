@@ -28,23 +28,23 @@ def test_every_example_is_known():
 @pytest.mark.parametrize("name", sorted(SAYS))
 def test_an_example_runs_by_its_script_and_is_replayed(name, stage, tmp_path):
     place = example(name, tmp_path)
-    ran = stage.run("run", place, "--model", f"script:{place / 'script.yaml'}")
+    ran = stage.call("run", place, "--model", f"script:{place / 'script.yaml'}")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert [text for text in SAYS[name] if text not in ran.stdout] == []
-    replayed = stage.run("replay", stage.only_run())
+    replayed = stage.call("replay", stage.only_run())
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
 def test_the_examples_are_clean(stage):
     files = sorted(path for path in EXAMPLES.rglob("*.apl"))
-    ran = stage.run("lint", "--strict", *files)
+    ran = stage.call("lint", "--strict", *files)
     assert (ran.returncode, ran.stdout) == (0, "")
 
 
 def test_a_release_stops_at_a_point_that_fails_after_all_were_looked_at(stage, tmp_path):
     place = example("release-checklist", tmp_path)
     (place / "project" / "total.py").write_text("total = None  # FIXME\n", encoding="utf-8")
-    ran = stage.run("run", place)
+    ran = stage.call("run", place)
     assert ran.returncode == 1
     assert "[ ] no work is left to do in the code\n[ ] the tests pass\n2 of 4 points hold." in ran.stdout
     assert "*   **Step**: `Stop where a point fails`" in ran.stdout
@@ -53,7 +53,7 @@ def test_a_release_stops_at_a_point_that_fails_after_all_were_looked_at(stage, t
 def test_a_player_who_never_chooses_a_free_cell_stops_the_game(stage, tmp_path):
     place = example("tic-tac-toe", tmp_path)
     foul = stage.script(*({"call": "pop_frame", "args": {"result": '{"cell": 9}'}} for _ in range(3)))
-    ran = stage.run("run", place, "--model", foul)
+    ran = stage.call("run", place, "--model", foul)
     assert ran.returncode == 1
     assert "*   **Step**: `Refuse a player who cannot`" in ran.stdout
     assert "(Iteration 1 > Play a turn > tool make_move)" in ran.stdout

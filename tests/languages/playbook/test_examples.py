@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.replays.replay import replay_run
 from stackmem.run.programs.compile import compile_program
 from tests.house.sources import ROOT
+from tests.in_process import command_line
 
 from .stage import one, run
 
@@ -33,9 +32,7 @@ def test_a_command_of_the_page_prints_what_it_says_and_replays(tmp_path: Path, c
     words = shlex.split(command)
     assert words[0] == "stackmem"
     settings = {f"STACKMEM_{name.upper()}": value for name, value in places(tmp_path).items()}
-    ran = subprocess.run(
-        [sys.executable, "-m", *words], cwd=ROOT, env=os.environ | settings, capture_output=True, text=True, check=False
-    )
+    ran = command_line(words[1:], os.environ | settings, ROOT)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == printed
     (folder,) = (tmp_path / "runs").iterdir()

@@ -20,7 +20,7 @@ FLAGS = {"count-words": ["--input", "most:=10"]}
 
 
 def run(stage, name: str, place: Path, *more: str):
-    return stage.run("run", place, "--model", f"script:{place / 'script.yaml'}", *FLAGS.get(name, []), *more)
+    return stage.call("run", place, "--model", f"script:{place / 'script.yaml'}", *FLAGS.get(name, []), *more)
 
 
 def test_every_example_is_known():
@@ -33,12 +33,12 @@ def test_an_example_runs_by_its_script_and_is_replayed(name, stage, tmp_path):
     ran = run(stage, name, place)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert [text for text in SAYS[name] if text not in ran.stdout] == []
-    replayed = stage.run("replay", stage.only_run())
+    replayed = stage.call("replay", stage.only_run())
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
 def test_the_examples_have_no_errors(stage):
-    ran = stage.run("lint", *sorted(EXAMPLES.rglob("*.sexp")))
+    ran = stage.call("lint", *sorted(EXAMPLES.rglob("*.sexp")))
     assert ran.returncode == 0, ran.stdout
     assert {line.split()[2] for line in ran.stdout.splitlines()} <= {"sexp/unbound"}
 
@@ -53,10 +53,10 @@ def test_a_module_that_is_whole_is_left_alone(stage, tmp_path):
 
 def test_an_outline_performs_nothing_and_names_the_input(stage, tmp_path):
     place = shutil.copytree(EXAMPLES / "count-words", tmp_path / "count-words")
-    ran = stage.run("run", place, "--dry-run")
+    ran = stage.call("run", place, "--dry-run")
     assert ran.returncode == 0
     assert ran.stdout.splitlines()[-1] == "needs the input most"
-    assert stage.run("run", place, "--input", "least=3").returncode == 2
+    assert stage.call("run", place, "--input", "least=3").returncode == 2
 
 
 def test_context_is_found_in_files_that_are_not_ignored(stage, tmp_path):
@@ -75,14 +75,14 @@ def test_context_is_found_in_files_that_are_not_ignored(stage, tmp_path):
     }.items():
         (place / name).write_text(text, encoding="utf-8")
     (place / "bytes.bin").write_bytes(b"zebra\0stripes")
-    ran = stage.run("run", place, "--json")
+    ran = stage.call("run", place, "--json")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     content, metadata, empty, none = json.loads(ran.stdout.splitlines()[-1])["value"]
     assert content[0] == "deep/often.txt"
     assert sorted(content) == ["deep/often.txt", "deep/once.txt", "main.sexp"]
     assert metadata == ["zebra_notes.md"]
     assert empty == none == []
-    assert stage.run("replay", stage.only_run()).returncode == 0
+    assert stage.call("replay", stage.only_run()).returncode == 0
 
 
 def talk(stage, typed: str, *words: object) -> list[str]:
@@ -98,7 +98,7 @@ def test_a_session_is_a_run_that_is_replayed(stage, tmp_path):
     lines = talk(stage, typed, "--workspace", tmp_path)
     assert lines[:3] == ["double", "42", "Unbound symbol or unrecognized operator: foo"]
     assert lines[-1] == "84"
-    assert stage.run("replay", stage.only_run()).returncode == 0
+    assert stage.call("replay", stage.only_run()).returncode == 0
 
 
 def test_a_session_begins_with_a_file_its_libraries_and_variables(stage, tmp_path):
@@ -130,7 +130,7 @@ def test_bytes_that_are_no_text_are_typed_as_replacements_and_nothing_is_lost(st
             out, err = session.communicate(timeout=100)
         assert (session.returncode, out.splitlines()) == (0, ['"\ufffd\ufffd\ufffd\ufffd é"', "2"]), err
     for run in stage.runs.iterdir():
-        assert stage.run("replay", run).returncode == 0
+        assert stage.call("replay", run).returncode == 0
 
 
 @pytest.mark.parametrize("closed", [0, 1, 2])

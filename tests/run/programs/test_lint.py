@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from stackmem.errors import UsageError
 from stackmem.run.programs.lint import lint_all
 from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.tools import own_tools
+from tests.in_process import command_line
 
 GOOD = "main: [{name: a, tool: log, message: hi}]\n"
 BAD = "main: [{name: a, tool: no_such}]\n"
@@ -134,8 +134,7 @@ def test_a_tool_of_the_persons_own_is_known(tmp_path: Path) -> None:
 
 
 def lint(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stackmem", "lint", *words]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, check=False)
+    return command_line(["lint", *words], os.environ, place)
 
 
 def test_the_command_lints_folders_and_says_it_for_machines(place: Path) -> None:
