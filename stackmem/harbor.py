@@ -83,8 +83,8 @@ def fill_context(context: Any, result: dict[str, Any]) -> None:
     context.n_cache_tokens = usage.get("cache_read", 0)
     context.n_output_tokens = usage.get("output", 0)
     context.cost_usd = result.get("cost_usd")
-    told = ("run", "outcome", "ending", "steps", "frames", "strategy", "result", "failure")
-    context.metadata = {**(context.metadata or {}), "stackmem": {name: result.get(name) for name in told}}
+    names = ("run", "outcome", "ending", "steps", "frames", "strategy", "result", "failure")
+    context.metadata = {**(context.metadata or {}), "stackmem": {name: result.get(name) for name in names}}
 
 
 class _Members:
@@ -164,7 +164,7 @@ def _end(done: Any) -> str:
     return said[-500:] or "it says nothing"
 
 
-def _made() -> type:
+def _agent_class() -> type:
     try:
         base = import_module("harbor.agents.base").BaseAgent
     except ImportError as error:
@@ -178,5 +178,5 @@ def _made() -> type:
 def __getattr__(name: str) -> Any:
     if name != "StackmemAgent":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = globals()[name] = _made()
-    return made
+    agent = globals()[name] = _agent_class()
+    return agent

@@ -12,7 +12,7 @@ from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.registry import open_model
 from stackmem.run.in_memory import MEMORY, is_world
-from stackmem.settings.options import nearest
+from stackmem.settings.options import suggestion
 from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins
@@ -150,7 +150,7 @@ def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tu
 
         for world in worlds:
             if world != "all" and world not in WORLDS:
-                raise UsageError(f"no world {world[:60]!a}; {nearest(world, WORLDS)}")
+                raise UsageError(f"no world {world[:60]!a}; {suggestion(world, WORLDS)}")
         horizons = [_whole(value, HORIZONS) for value in dict.fromkeys(asked.horizons or (HORIZON,))]
         noises = [_noise(value, MOST_NOISE) for value in dict.fromkeys(asked.noise or (NOISE,))]
         found += [

@@ -34,8 +34,8 @@ import msgspec
 from msgspec import Struct, field
 
 from stackmem.errors import UsageError
-from stackmem.settings.option_values import Place, read_value
-from stackmem.settings.options import OPTIONS, nearest
+from stackmem.settings.option_values import ValuePlace, read_value
+from stackmem.settings.options import OPTIONS, suggestion
 
 from .plan import Keep, Variant
 
@@ -106,7 +106,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
     known = SuiteRequest.__struct_fields__
     for key in table:
         if key not in known:
-            raise UsageError(f"{path.name}: {key[:60]!a} is no key of a suite; {nearest(key, known)}")
+            raise UsageError(f"{path.name}: {key[:60]!a} is no key of a suite; {suggestion(key, known)}")
     for key in ("worlds", "tasks", "strategies", "models"):
         if isinstance(table.get(key), str):
             table[key] = [table[key]]
@@ -119,7 +119,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
     return msgspec.structs.replace(asked, tasks=tuple(_from(path, task) for task in asked.tasks))
 
 
-def read_setting(name: str, raw: Any, place: Place) -> Any:
+def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
     """The value of a run's option as a plan keeps it: checked, and such as JSON can hold.
 
     Raises:
@@ -127,7 +127,7 @@ def read_setting(name: str, raw: Any, place: Place) -> Any:
 
     """
     if name not in SETTINGS:
-        raise UsageError(f"{place.source}: {name[:60]!a} is no setting of a bench; {nearest(name, SETTINGS)}")
+        raise UsageError(f"{place.source}: {name[:60]!a} is no setting of a bench; {suggestion(name, SETTINGS)}")
     value = read_value(OPTIONS[name], raw, place)
     if value is None:
         return "none"
@@ -139,7 +139,7 @@ def _settings(given: Any, path: Path, home: str, key: str) -> dict[str, Any]:
         raise UsageError(f"{path.name}: {key} is no table; write [{key}] above its lines")
     folder = path.parent.absolute()
     return {
-        name: read_setting(name, raw, Place(path.name, folder=folder, home=home, key=name, textual=False))
+        name: read_setting(name, raw, ValuePlace(path.name, folder=folder, home=home, key=name, textual=False))
         for name, raw in given.items()
     }
 

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from stackmem.errors import StackmemError
 from stackmem.version import VERSION
 
-from .screen.text import escaped
+from .screen.text import escape
 
 COMMANDS = {
     "solve": "Let a model solve a task, or work on a copy of a folder.",
@@ -150,7 +150,7 @@ def main() -> None:
 def fail(says: str, code: int) -> NoReturn:
     """Print what is wrong, as one JSON object on stdout too where ``--json`` was asked for, and exit."""
     with suppress(OSError):
-        print(f"stackmem: {escaped(says, keep=chr(10))}", file=sys.stderr)  # noqa: T201
+        print(f"stackmem: {escape(says, keep=chr(10))}", file=sys.stderr)  # noqa: T201
     if "--json" in sys.argv[1:]:
         import json
 

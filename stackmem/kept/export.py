@@ -1,18 +1,24 @@
-"""Writes a run in another tool's format, to a file or to a collector."""
+"""Writes runs in another tool's format, to a file or a collector; what they changed, as SWE-bench takes it."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
+from stackmem.core.facts import RunStarted
 from stackmem.errors import UsageError
+from stackmem.run.run_folder import PATCH, TRACE
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
+
+from .find import find_run
 
 INSPECT, SWEBENCH = "inspect", "swebench"
 """Formats that are no text, and no fold over one run's records."""
@@ -31,6 +37,14 @@ class Exported(Struct, frozen=True):
 
     spans: int | None
     torn_bytes: int
+
+
+class Prediction(Struct, frozen=True):
+    """One line; ``instance_id`` is the name of the task that was solved."""
+
+    instance_id: str
+    model_name_or_path: str
+    model_patch: str
 
 
 def export_run(
@@ -73,12 +87,7 @@ def export_run(
     if endpoint is not None:
         return Exported(send(requests(reader, run_dir.name, content=content), endpoint), reader.torn_bytes)
     fold: Fold = otel_with_content if content else EXPORTS[spelled]
-    pieces = (piece.encode() for piece in fold(reader, run_dir.name))
-    if out is None:
-        for piece in pieces:
-            write(piece)
-    else:
-        _write_whole(out, pieces)
+    _write((piece.encode() for piece in fold(reader, run_dir.name)), write, out)
     return Exported(None, reader.torn_bytes)
 
 
@@ -96,15 +105,9 @@ def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], obje
         TraceError: A trace is broken.
 
     """
-    from .predictions import predictions, spelled
-
-    found = predictions(named, runs_dir)
-    pieces = (piece.encode() for piece in spelled(found, by_instance=out is not None and out.suffix == ".json"))
-    if out is None:
-        for piece in pieces:
-            write(piece)
-    else:
-        _write_whole(out, pieces)
+    found = _predictions(named, runs_dir)
+    texts = _prediction_text(found, by_instance=out is not None and out.suffix == ".json")
+    _write((text.encode() for text in texts), write, out)
     return len(found)
 
 
@@ -117,8 +120,12 @@ def _inspect(reader: RunReader, run: str, out: Path | None) -> Exported:
     return Exported(None, reader.torn_bytes)
 
 
-def _write_whole(out: Path, pieces: Iterable[bytes]) -> None:
-    """A device or a pipe is written to as it is; a file is replaced once it is whole."""
+def _write(pieces: Iterable[bytes], write: Callable[[bytes], object], out: Path | None) -> None:
+    """Through ``write`` where no file is named. A device or a pipe is written to as it is; a file once it is whole."""
+    if out is None:
+        for piece in pieces:
+            write(piece)
+        return
     if out.exists() and not out.is_file():
         with out.open("wb") as sink:
             sink.writelines(pieces)
@@ -132,3 +139,78 @@ def _write_whole(out: Path, pieces: Iterable[bytes]) -> None:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
         raise
+
+
+def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
+    """A prediction for the run that is named, or for every run below a folder of runs or of a bench.
+
+    Several runs of one task by the same model and strategy are told apart by ``#2`` and so on, in the order of their
+    names.
+
+    Raises:
+        UsageError: There is no run there, or one has no patch.
+
+    """
+    times: Counter[tuple[str, str]] = Counter()
+    found = []
+    for folder in _run_folders(named, runs_dir):
+        start = _start(folder)
+        who = f"stackmem/{start.model}/{start.strategy}"
+        times[start.task_name, who] += 1
+        again = times[start.task_name, who]
+        found.append(Prediction(start.task_name, f"{who}#{again}" if again > 1 else who, _patch(folder)))
+    return found
+
+
+def _run_folders(named: str, runs_dir: Path) -> list[Path]:
+    """The run that is named, or every run below the folder that is."""
+    given = Path(named)
+    if given.is_dir() and not (given / TRACE).is_file():
+        found = sorted(path.parent for path in given.glob(f"**/{TRACE}"))
+        if found:
+            return found
+    return [find_run(named, runs_dir)]
+
+
+def _prediction_text(found: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
+    """The predictions as JSON Lines, or as one object by instance.
+
+    Raises:
+        UsageError: Two of them are of one instance, of which an object can hold but one.
+
+    """
+    if not by_instance:
+        for one in found:
+            yield msgspec.json.encode(one).decode() + "\n"
+        return
+    table: dict[str, Prediction] = {}
+    for one in found:
+        if one.instance_id in table:
+            raise UsageError(
+                f"there are several runs of {one.instance_id}, and an object by instance holds one; name one run, or "
+                "write JSON Lines (-o FILE.jsonl)"
+            )
+        table[one.instance_id] = one
+    yield msgspec.json.format(msgspec.json.encode(table), indent=2).decode() + "\n"
+
+
+def _start(folder: Path) -> RunStarted:
+    first = next(iter(RunReader(folder)), None)
+    if first is None or not isinstance(first.event, RunStarted):
+        raise UsageError(f"{folder} holds no run that began; name another one")
+    return first.event
+
+
+def _patch(folder: Path) -> str:
+    try:
+        raw = (folder / PATCH).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"the run {folder.name} has no patch ({error.strerror}); only finished runs that keep files have one"
+        ) from error
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"the patch of {folder.name} changes a file that is no UTF-8, which JSON cannot hold; leave this run out"
+        ) from error

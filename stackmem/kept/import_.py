@@ -26,7 +26,7 @@ from stackmem.workspace.tree import remove_tree
 IMPORTED = "imported.json"
 
 
-class Imported(Struct, frozen=True):
+class ImportedRun(Struct, frozen=True):
     """What came of an import, and what ``imported.json`` keeps.
 
     Attributes:
@@ -55,7 +55,7 @@ class Imported(Struct, frozen=True):
     left_out: tuple[str, ...]
 
 
-def import_file(file: Path, spelled: str | None, runs_dir: Path) -> Imported:
+def import_file(file: Path, spelled: str | None, runs_dir: Path) -> ImportedRun:
     """Read the file, and keep its trace as a new run.
 
     Args:
@@ -90,7 +90,7 @@ def facts_of(file: Path) -> Iterator[TimedFact]:
     """
     try:
         _, session = _session(file, _read(file), None)
-        yield from _told(session)
+        yield from _facts(session)
     except RecursionError as error:
         raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
 
@@ -115,10 +115,10 @@ def _subagents(file: Path) -> Iterator[tuple[str, str]]:
         yield path.stem.removeprefix("agent-"), _read(path).decode("utf-8-sig", "replace")
 
 
-def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> Imported:
-    state, seconds, writer = _write(_told(session), run_dir / TRACE)
+def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> ImportedRun:
+    state, seconds, writer = _write(_facts(session), run_dir / TRACE)
     cost = _cost(session)
-    imported = Imported(
+    imported = ImportedRun(
         run=run_dir.name,
         run_dir=str(run_dir),
         origin=session.origin,
@@ -161,7 +161,7 @@ def _prices(session: RecordedSession) -> list[tuple[Usage, Price | None]]:
     return [(usage, row.price if row else None) for usage, row in found]
 
 
-def _told(session: RecordedSession) -> Iterator[TimedFact]:
+def _facts(session: RecordedSession) -> Iterator[TimedFact]:
     """The facts of a recording: under one price where all replies have it, else each under that of its model."""
     prices = [price for _, price in _prices(session)]
     if all(price == prices[0] for price in prices):
@@ -190,7 +190,7 @@ def _window(session: RecordedSession) -> int:
     return row.window_tokens if row else max((said.usage.prompt for said in session.replies()), default=0) or 1
 
 
-def _result(imported: Imported, state: State, seconds: float, writer: TraceWriter) -> RunResult:
+def _result(imported: ImportedRun, state: State, seconds: float, writer: TraceWriter) -> RunResult:
     start, ended = state.begun, state.end
     return RunResult(
         run=imported.run,

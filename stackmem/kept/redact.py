@@ -95,7 +95,7 @@ def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> Non
         writer.sync()
     finally:
         writer.close()
-    state = _verified(target)
+    state = _verify_copy(target)
     (target / RUN).write_bytes(msgspec.json.format(msgspec.json.encode(state.begun), indent=2) + b"\n")
     result = read_result(run_dir / RESULT)
     if result is not None:
@@ -105,7 +105,7 @@ def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> Non
         write_result(told, target / RESULT)
 
 
-def _verified(target: Path) -> State:
+def _verify_copy(target: Path) -> State:
     try:
         return verify(RunReader(target), sources_of(target)).state
     except RulesDiffer as error:

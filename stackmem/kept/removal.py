@@ -15,12 +15,10 @@ from stackmem.workspace.tree import remove_tree
 def forks_of(run_dir: Path) -> list[str]:
     """The runs beside it that cannot be read without it, sorted."""
     others = [other for other in run_dir.parent.iterdir() if other.name != run_dir.name]
-    return sorted(
-        other.name for other in others if _begins_with(run_dir.name, other) or _reads_files_of(run_dir, other)
-    )
+    return sorted(other.name for other in others if _is_fork_of(run_dir.name, other) or _reads_files_of(run_dir, other))
 
 
-def _begins_with(parent: str, other: Path) -> bool:
+def _is_fork_of(parent: str, other: Path) -> bool:
     try:
         fork = begun_by(other)
     except TraceError:  # it has no trace that could be read

@@ -1,10 +1,17 @@
-"""The runs in a folder as rows, each from its result alone: of a trace no more is read than its beginning."""
+"""The runs in a folder as rows, and those of them that a person wants to see.
+
+A row is made of a run's result alone: of a trace no more is read than its beginning.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 
 import msgspec
@@ -49,6 +56,14 @@ class RunRow(Struct, frozen=True):
     parent: str = ""
 
 
+FIELDS: tuple[str, ...] = RunRow.__struct_fields__
+_CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
+_ORDERS: dict[str, Callable[[float, float], bool]] = {">": gt, "<": lt, ">=": ge, "<=": le, "=": eq, "!=": ne}
+_NUMBERS = ("steps", "frames", "tokens", "cost_usd", "wall_seconds")
+
+_Condition = Callable[[RunRow], bool]
+
+
 class _Start(Struct):
     """What a run without a result is called by; ``run.json`` holds more."""
 
@@ -83,7 +98,7 @@ def _row(folder: Path) -> RunRow:
     if result is not None and not held:
         return RunRow(
             run=name,
-            started=_started(name),
+            started=_start_time(name),
             outcome=result.outcome,
             task=result.task,
             model=result.model,
@@ -95,7 +110,7 @@ def _row(folder: Path) -> RunRow:
             wall_seconds=result.wall_seconds,
             parent=result.parent,
         )
-    row = RunRow(name, _started(name), RUNNING if held else INTERRUPTED)
+    row = RunRow(name, _start_time(name), RUNNING if held else INTERRUPTED)
     with suppress(TraceError):
         row = replace(row, parent=came_from(folder))
     try:
@@ -105,8 +120,68 @@ def _row(folder: Path) -> RunRow:
     return replace(row, task=start.task_name, model=start.model, strategy=start.strategy)
 
 
-def _started(name: str) -> str:
+def _start_time(name: str) -> str:
     try:
         return datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).isoformat()
     except ValueError:
         return ""
+
+
+def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
+    """The rows for which every condition holds, in order, and of those the first ``limit``.
+
+    Args:
+        conditions: ``FIELD=PATTERN`` or ``FIELD!=PATTERN`` with ``*`` and ``?``, whatever the case; of numbers also
+            ``>``, ``<``, ``>=`` and ``<=``. A value that is not known fulfils none but ``!=``.
+        order: A field, the smallest first; with ``-`` before it the largest. What is not known comes last.
+
+    Raises:
+        UsageError: A condition, a field or the limit is none.
+
+    """
+    if limit is not None and limit < 1:
+        raise UsageError(f"a list of {limit} runs cannot be shown; --limit takes 1 or more")
+    holds = [_condition(text) for text in conditions]
+    kept = [row for row in rows if all(one(row) for one in holds)]
+    field = _field(order.removeprefix("-"))
+    known = [row for row in kept if getattr(row, field) not in (None, "")]
+    known.sort(key=lambda row: (getattr(row, field), row.run), reverse=order.startswith("-"))
+    return [*known, *(row for row in kept if getattr(row, field) in (None, ""))][:limit]
+
+
+def _condition(text: str) -> _Condition:
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is no condition; write FIELD=PATTERN, as outcome=solved, or steps>20")
+    field, sign, wanted = _field(found[1]), found[2], found[3]
+    if field in _NUMBERS:
+        return _number_condition(field, sign, _number(wanted, text))
+    if sign not in ("=", "!="):
+        raise UsageError(f"{field} is no number: {text!r} cannot be told; write {field}=PATTERN")
+    pattern = wanted.casefold()
+
+    def matches(row: RunRow) -> bool:
+        return fnmatchcase(str(getattr(row, field)).casefold(), pattern) == (sign == "=")
+
+    return matches
+
+
+def _number_condition(field: str, sign: str, wanted: float) -> _Condition:
+    def holds(row: RunRow) -> bool:
+        value = getattr(row, field)
+        return sign == "!=" if value is None else _ORDERS[sign](value, wanted)
+
+    return holds
+
+
+def _number(text: str, condition: str) -> float:
+    try:
+        return float(text.replace("_", ""))
+    except ValueError as error:
+        raise UsageError(f"{condition!r} compares with {text!r}, which is no number; write one, as steps>20") from error
+
+
+def _field(name: str) -> str:
+    if name not in FIELDS:
+        raise UsageError(f"a run has no {name!r} in the list; known: {', '.join(FIELDS)}")
+    return name

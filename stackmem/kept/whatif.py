@@ -46,7 +46,7 @@ DEFAULT_PRICE = "claude-sonnet-5-5"
 _COUNTS_KEPT = 1 << 17
 
 
-class Row(Struct, frozen=True):
+class WhatIfRow(Struct, frozen=True):
     """A recorded run under one strategy.
 
     Attributes:
@@ -81,10 +81,10 @@ class WhatIf(Struct, frozen=True):
     steps: int
     frames: int
     latency_seconds: float | None
-    rows: tuple[Row, ...]
+    rows: tuple[WhatIfRow, ...]
 
 
-def spelled_strategies(text: str) -> tuple[str, ...]:
+def parse_strategies(text: str) -> tuple[str, ...]:
     """The strategies that ``all`` or a list names; a comma within parameters separates nothing.
 
     Raises:
@@ -117,7 +117,7 @@ def what_if(named: str, runs_dir: Path, strategies: Iterable[str], price: str | 
     if not steps:
         raise UsageError(f"{name} has no reply of a model; there is nothing to tell again")
     counter, counted = counter_for(again, model)
-    terms = Terms(model.price, model.min_cache_tokens, _remembered(counter), latency)
+    terms = Terms(model.price, model.min_cache_tokens, _cached_count(counter), latency)
     rows = tuple(_rows(run, start, strategies, terms))
     return WhatIf(
         run=name,
@@ -148,7 +148,7 @@ def _model(asked: str | None, recorded: str) -> ModelRow:
     return row
 
 
-def _remembered(counter: Count) -> Count:
+def _cached_count(counter: Count) -> Count:
     """The same count, taken once for each text: every strategy shows mostly the same ones."""
     known: dict[str, int] = {}
 
@@ -163,34 +163,34 @@ def _remembered(counter: Count) -> Count:
     return remembered
 
 
-def _rows(run: tuple[Moment, ...], start: RunStarted, strategies: Iterable[str], terms: Terms) -> Iterator[Row]:
+def _rows(run: tuple[Moment, ...], start: RunStarted, strategies: Iterable[str], terms: Terms) -> Iterator[WhatIfRow]:
     facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
     own = open_strategy(start.strategy)
     recorded = as_recorded(run, facts[not has_frames(own)], terms)
     base = recorded.usd
-    yield Row(own.name, True, _note(run, own), recorded, 1.0 if base else None)
+    yield WhatIfRow(own.name, True, _note(run, own), recorded, 1.0 if base else None)
     for spelled in strategies:
         strategy = open_strategy(spelled)
         if strategy.name == own.name:
             continue
-        row = _row(run, _started_with(start, strategy), strategy, facts, terms)
+        row = _row(run, _start_under(start, strategy), strategy, facts, terms)
         usd = row.outcome.usd if row.outcome else None
         yield replace(row, ratio=round(usd / base, 4) if usd is not None and base else None)
 
 
 def _row(
     run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, UsedFacts], terms: Terms
-) -> Row:
+) -> WhatIfRow:
     if run[-1].after.program is not None and not has_frames(strategy):
-        return Row(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)
+        return WhatIfRow(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)
     try:
         found = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
     except StackmemError as error:
-        return Row(strategy.name, False, f"does not apply: {error}", None)
-    return Row(strategy.name, False, _note(run, strategy), found)
+        return WhatIfRow(strategy.name, False, f"does not apply: {error}", None)
+    return WhatIfRow(strategy.name, False, _note(run, strategy), found)
 
 
-def _started_with(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
+def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
     """The start as this strategy would have had it; another agent's prompt and tools stay what they were."""
     thinking = "kept" if strategy.prefix_stable else "dropped"
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
@@ -221,10 +221,10 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
     elif pushed and not has_frames(strategy):
         found.append(f"{pushed} {'frame' if pushed == 1 else 'frames'} as one conversation")
     if brought and not called.keys() & brought:
-        found.append(f"as recorded: {_named(brought)} not used")
+        found.append(f"as recorded: {_tool_names(brought)} not used")
     foreign = memory_tools(list(called)) & {tool.name for tool in run[0].after.begun.tools} - brought - PUSHES
     if foreign and has_frames(strategy):
-        found.append(f"{_named(foreign)} as plain calls")
+        found.append(f"{_tool_names(foreign)} as plain calls")
     if any(isinstance(moment.event, RunForked) for moment in run):
         found.append("the parts before and after a fork are one run")
     asked = [moment.view for moment in run if isinstance(moment.event, ModelReplied) and by_program(moment)]
@@ -236,5 +236,5 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
     return "; ".join(found)
 
 
-def _named(tools: Iterable[str]) -> str:
+def _tool_names(tools: Iterable[str]) -> str:
     return ", ".join(sorted({"the heap" if name.startswith("heap_") else name for name in tools}))

@@ -27,7 +27,7 @@ from stackmem.languages.program import ProgramDecider
 from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
 from stackmem.memory.shared.constants import run_constants
-from stackmem.settings.option_values import Place, read_value
+from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.moments import StepMoment
@@ -267,7 +267,7 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
     for name in ("strategy", "model", "base_url", "window_tokens", "prompt", "isolation"):
         text = flags.get(name)
         if text is not None:
-            place = Place(OPTIONS[name].flag, folder=cwd, home=os.environ.get("HOME", ""))
+            place = ValuePlace(OPTIONS[name].flag, folder=cwd, home=os.environ.get("HOME", ""))
             known[name] = read_value(OPTIONS[name], text, place)
     chunks: dict[str, str] = {}
     for given in sets:

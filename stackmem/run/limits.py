@@ -19,7 +19,7 @@ from stackmem.core.pricing import Price
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.models.registry import is_free
-from stackmem.settings.option_values import Place, read_value
+from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved
 
@@ -65,7 +65,7 @@ def later_limits(
 def _value(name: str, given: str, had: float | None, field: str) -> float | None:
     option = OPTIONS[name]
     text = given.strip()
-    place = Place(option.flag, folder=Path(), home="")
+    place = ValuePlace(option.flag, folder=Path(), home="")
     if not text.startswith("+"):
         number: float | None = read_value(option, text, place)
         return number

@@ -44,7 +44,7 @@ def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: 
         UsageError: It cannot be made, or nothing can be written into it.
 
     """
-    return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
+    return _make_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
 
 
 def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
@@ -65,12 +65,12 @@ def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], sourc
 
     """
     home = checkout(cwd, source) if settings.sandbox_dir is None else None
-    if home is not None and not _mounts(settings):
+    if home is not None and not _can_mount(settings):
         home = None
-    return _place("sandbox_dir", settings.sandbox_dir, Path("sandbox/work"), "work", home, environ)
+    return _make_folder("sandbox_dir", settings.sandbox_dir, Path("sandbox/work"), "work", home, environ)
 
 
-def _mounts(settings: Settings) -> bool:
+def _can_mount(settings: Settings) -> bool:
     """Whether commands will see the workspace at a path of our choosing; True where no run can begin at all."""
     if settings.isolation == "memory":
         return True  # the path is a name, and nothing stands there
@@ -80,7 +80,7 @@ def _mounts(settings: Settings) -> bool:
         return True
 
 
-def _place(
+def _make_folder(
     name: str, asked: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
 ) -> Path:
     flag = OPTIONS[name].flag

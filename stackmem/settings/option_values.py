@@ -22,7 +22,7 @@ _AMOUNT = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-class Place:
+class ValuePlace:
     """Where a value stands.
 
     Attributes:
@@ -43,12 +43,12 @@ class Place:
         self.source, self.folder, self.home = source, folder, home
         self.key, self.textual, self.split = key, textual, split
 
-    def wrong(self, option: Option, what: str) -> UsageError:
+    def refusal(self, option: Option, what: str) -> UsageError:
         subject = f"{self.source}: {self.key}" if self.key else self.source
         return UsageError(f"{subject} {what}; write {option.accepts}")
 
 
-def read_value(option: Option, raw: Any, place: Place) -> Any:
+def read_value(option: Option, raw: Any, place: ValuePlace) -> Any:
     """The value as the settings hold it.
 
     Raises:
@@ -64,7 +64,7 @@ def read_value(option: Option, raw: Any, place: Place) -> Any:
             return _text(option, raw, place)
         case "choice":
             if raw not in option.choices:
-                raise place.wrong(option, f"is {shown(raw)}")
+                raise place.refusal(option, f"is {describe(raw)}")
             return raw
         case "count" | "amount":
             return _number(option, raw, place)
@@ -80,7 +80,7 @@ def read_value(option: Option, raw: Any, place: Place) -> Any:
             assert_never(option.kind)
 
 
-def shown(raw: object) -> str:
+def describe(raw: object) -> str:
     """A wrong value in a message: short, on one line, whatever it is."""
     if isinstance(raw, dict):
         return "a table"
@@ -100,79 +100,79 @@ def without_login(address: str) -> str:
     return f"{start}{mark}{'[secret]@' if '@' in host else ''}{cut}"
 
 
-def _refuse_unfit(option: Option, raw: str, place: Place) -> None:
+def _refuse_unfit(option: Option, raw: str, place: ValuePlace) -> None:
     if not raw.strip():
-        raise place.wrong(option, "is empty")
+        raise place.refusal(option, "is empty")
     if len(raw) > MAX_TEXT_CHARS:
-        raise place.wrong(option, f"has {len(raw):,} characters, at most {MAX_TEXT_CHARS:,} are read")
+        raise place.refusal(option, f"has {len(raw):,} characters, at most {MAX_TEXT_CHARS:,} are read")
     # A check may have several lines; elsewhere, and for other control characters, they are a slip or an attack.
     kept = raw.replace("\n", "").replace("\t", "") if option.name == "check" else raw
     if any(ord(char) < 32 or ord(char) == 127 or 0x80 <= ord(char) < 0xA0 for char in kept):
-        raise place.wrong(option, "has control characters")
+        raise place.refusal(option, "has control characters")
     if any(0xD800 <= ord(char) < 0xE000 for char in raw) and option.kind != "path":
-        raise place.wrong(option, "is not UTF-8")
+        raise place.refusal(option, "is not UTF-8")
 
 
-def _text(option: Option, raw: Any, place: Place) -> str:
+def _text(option: Option, raw: Any, place: ValuePlace) -> str:
     if not isinstance(raw, str):
-        raise place.wrong(option, f"is {shown(raw)}")
+        raise place.refusal(option, f"is {describe(raw)}")
     return raw if option.name == "check" else raw.strip()
 
 
-def _number(option: Option, raw: Any, place: Place) -> int | float:
+def _number(option: Option, raw: Any, place: ValuePlace) -> int | float:
     whole = option.kind == "count"
     value = raw
     if isinstance(raw, str) and place.textual and (_COUNT if whole else _AMOUNT).fullmatch(raw.strip()):
         value = int(re.sub("[_,]", "", raw)) if whole else float(raw)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        raise place.wrong(option, f"is {shown(raw)}")
+        raise place.refusal(option, f"is {describe(raw)}")
     fits = option.low <= value <= option.high if whole else option.low < value <= option.high
     if not fits:  # nor does what is not a number
-        raise place.wrong(option, f"is {shown(raw)}")
+        raise place.refusal(option, f"is {describe(raw)}")
     return value if whole else float(value)
 
 
-def _path(option: Option, raw: Any, place: Place) -> Path:
+def _path(option: Option, raw: Any, place: ValuePlace) -> Path:
     if isinstance(raw, os.PathLike) and place.textual:
         raw = os.fspath(raw)
         if isinstance(raw, str):
             _refuse_unfit(option, raw, place)
     if not isinstance(raw, str):
-        raise place.wrong(option, f"is {shown(raw)}")
+        raise place.refusal(option, f"is {describe(raw)}")
     first, _, rest = raw.partition("/")
     if first == "~":
         if not place.home:
-            raise place.wrong(option, "starts with ~ and HOME is not set")
+            raise place.refusal(option, "starts with ~ and HOME is not set")
         return Path(place.home, rest)
     if first.startswith("~"):
-        raise place.wrong(option, f"starts with {shown(first)}, and only ~/ is understood")
+        raise place.refusal(option, f"starts with {describe(first)}, and only ~/ is understood")
     return place.folder / raw
 
 
-def _texts(option: Option, raw: Any, place: Place) -> tuple[str, ...]:
+def _texts(option: Option, raw: Any, place: ValuePlace) -> tuple[str, ...]:
     if isinstance(raw, str):
         if not place.textual:
-            raise place.wrong(option, f"is {shown(raw)} and not a list")
+            raise place.refusal(option, f"is {describe(raw)} and not a list")
         raw = raw.split(place.split) if place.split else [raw]
     if not isinstance(raw, list | tuple) or not raw or len(raw) > 1_000:
-        raise place.wrong(option, "is an empty list" if raw in ([], ()) else f"is {shown(raw)}")
+        raise place.refusal(option, "is an empty list" if raw in ([], ()) else f"is {describe(raw)}")
     for item in raw:
         if not isinstance(item, str):
-            raise place.wrong(option, f"has the member {shown(item)}")
+            raise place.refusal(option, f"has the member {describe(item)}")
         _refuse_unfit(option, item, place)
     return tuple(raw)
 
 
-def _switch(option: Option, raw: Any, place: Place) -> bool:
+def _switch(option: Option, raw: Any, place: ValuePlace) -> bool:
     value = _YES_NO.get(raw.strip().lower()) if isinstance(raw, str) and place.textual else raw
     if not isinstance(value, bool):
-        raise place.wrong(option, f"is {shown(raw)}")
+        raise place.refusal(option, f"is {describe(raw)}")
     return value
 
 
-def _address(option: Option, raw: Any, place: Place) -> str:
+def _address(option: Option, raw: Any, place: ValuePlace) -> str:
     if not isinstance(raw, str):
-        raise place.wrong(option, f"is {shown(raw)}")
+        raise place.refusal(option, f"is {describe(raw)}")
     try:
         parts = urlsplit(raw.strip())
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in raw.strip()
@@ -180,5 +180,5 @@ def _address(option: Option, raw: Any, place: Place) -> str:
     except ValueError:
         good = False
     if not good:
-        raise place.wrong(option, f"is {shown(without_login(raw))}")
+        raise place.refusal(option, f"is {describe(without_login(raw))}")
     return raw.strip()

@@ -63,7 +63,7 @@ class Option(NamedTuple):
         return forms[self.kind] + (f", or none for {self.none_means}" if self.none_means else "")
 
     @property
-    def shown_default(self) -> str:
+    def default_text(self) -> str:
         match self.default:
             case _ if self.rule:
                 return self.rule
@@ -78,7 +78,7 @@ class Option(NamedTuple):
     def help_text(self) -> str:
         """What ``--help`` prints beside the flag."""
         form = f" Takes {self.accepts}." if self.kind in {"choice", "count", "amount", "address"} else ""
-        return f"{self.says}{form} Default: {self.shown_default}."
+        return f"{self.says}{form} Default: {self.default_text}."
 
 
 _TABLE = (
@@ -187,7 +187,7 @@ NOT_SETTINGS = (f"{PREFIX}CAMPAIGN", f"{PREFIX}EXPECT_LEVEL")
 """Variables that speak to the tests."""
 
 
-def nearest(key: str, known: Iterable[str]) -> str:
+def suggestion(key: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown key: the close match, else every known one."""
     names = sorted(known)
     near = difflib.get_close_matches(key[:100].lower().replace("-", "_"), names, n=1)
@@ -199,7 +199,7 @@ def options_table() -> str:
     """The options as a table in Markdown, in the order of the options."""
     head = "| setting | flag | takes | default | project file | what it is |\n|---|---|---|---|---|---|"
     lines = [
-        f"| `{one.name}` | `{one.flag}` | {one.accepts} | {one.shown_default} | {'yes' if one.project else 'no'} "
+        f"| `{one.name}` | `{one.flag}` | {one.accepts} | {one.default_text} | {'yes' if one.project else 'no'} "
         f"| {one.says} |"
         for one in OPTIONS.values()
     ]

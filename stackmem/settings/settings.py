@@ -18,8 +18,8 @@ from msgspec import Struct
 from stackmem.core.budgets import Budgets
 from stackmem.errors import UsageError
 
-from .option_values import Place, read_value
-from .options import NOT_SETTINGS, OPTIONS, PREFIX, TASK_OPTIONS, nearest
+from .option_values import ValuePlace, read_value
+from .options import NOT_SETTINGS, OPTIONS, PREFIX, TASK_OPTIONS, suggestion
 from .settings_files import SettingsFile, project_file, user_file, user_path
 
 Layer = Literal["flag", "variable", "project", "user", "task", "default"]
@@ -115,11 +115,11 @@ def resolve(
     path = user_path(environ)
     own = user_file(path, cwd, home) if path else None
     layers = (
-        _flags(flags, cwd, home),
-        _variables(environ, cwd, home),
-        _filed(project, "project", home),
-        _filed(own, "user", home),
-        _task(task, cwd, home, task_source),
+        _from_flags(flags, cwd, home),
+        _from_variables(environ, cwd, home),
+        _from_file(project, "project", home),
+        _from_file(own, "user", home),
+        _from_task(task, cwd, home, task_source),
     )
     found: dict[str, Value] = {}
     for layer in layers:
@@ -131,43 +131,43 @@ def resolve(
     return Resolved(Settings(**{value.name: value.value for value in values}), values)
 
 
-def _flags(flags: Mapping[str, object], cwd: Path, home: str) -> Iterator[Value]:
+def _from_flags(flags: Mapping[str, object], cwd: Path, home: str) -> Iterator[Value]:
     for name, raw in flags.items():
         if name not in OPTIONS:
-            raise UsageError(f"no setting {name!a}; {nearest(name, OPTIONS)}")
+            raise UsageError(f"no setting {name!a}; {suggestion(name, OPTIONS)}")
         if raw is None or raw in ([], ()):
             continue
         option = OPTIONS[name]
-        yield Value(name, read_value(option, raw, Place(option.flag, folder=cwd, home=home)), option.flag, "flag")
+        yield Value(name, read_value(option, raw, ValuePlace(option.flag, folder=cwd, home=home)), option.flag, "flag")
 
 
-def _variables(environ: Mapping[str, str], cwd: Path, home: str) -> Iterator[Value]:
+def _from_variables(environ: Mapping[str, str], cwd: Path, home: str) -> Iterator[Value]:
     known = {option.variable: option for option in OPTIONS.values()}
     for variable, raw in environ.items():
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
         if variable not in known:
             raise UsageError(
-                f"no setting has the variable {variable[:60]!a}; unset it, or rename it ({nearest(variable, known)})"
+                f"no setting has the variable {variable[:60]!a}; unset it, or rename it ({suggestion(variable, known)})"
             )
         option = known[variable]
-        place = Place(variable, folder=cwd, home=home, split=":")
+        place = ValuePlace(variable, folder=cwd, home=home, split=":")
         yield Value(option.name, read_value(option, raw, place), variable, "variable")
 
 
-def _filed(file: SettingsFile | None, layer: Literal["project", "user"], home: str) -> Iterator[Value]:
+def _from_file(file: SettingsFile | None, layer: Literal["project", "user"], home: str) -> Iterator[Value]:
     if file is None:
         return
     for key, raw in file.values.items():
         source = file.place(key)
-        place = Place(source, folder=file.path.parent, home=home, key=key, textual=False)
+        place = ValuePlace(source, folder=file.path.parent, home=home, key=key, textual=False)
         yield Value(key, read_value(OPTIONS[key], raw, place), source, layer)
 
 
-def _task(task: Mapping[str, object], cwd: Path, home: str, source: str) -> Iterator[Value]:
+def _from_task(task: Mapping[str, object], cwd: Path, home: str, source: str) -> Iterator[Value]:
     for name, raw in task.items():
         if name not in TASK_OPTIONS:
-            raise UsageError(f"{source}: {name[:60]!a} may not be set by a task; {nearest(name, TASK_OPTIONS)}")
+            raise UsageError(f"{source}: {name[:60]!a} may not be set by a task; {suggestion(name, TASK_OPTIONS)}")
         if raw is not None:
-            place = Place(source, folder=cwd, home=home, key=name, textual=source != "task.toml")
+            place = ValuePlace(source, folder=cwd, home=home, key=name, textual=source != "task.toml")
             yield Value(name, read_value(OPTIONS[name], raw, place), source, "task")

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .options import ELSEWHERE, OPTIONS, nearest
+from .options import ELSEWHERE, OPTIONS, suggestion
 
 MAX_FILE_BYTES = 256 * 1024
 _PROJECT_FILE, _PYPROJECT, _TABLE = "stackmem.toml", "pyproject.toml", ("tool", "stackmem")
@@ -51,7 +51,7 @@ class SettingsFile(Struct, frozen=True):
 
 
 def project_file(cwd: Path, home: str) -> SettingsFile | None:
-    """The settings nearest to where the person stands, from there up to the root of its git repository.
+    """The settings suggestion to where the person stands, from there up to the root of its git repository.
 
     Outside of a repository only the folder itself is looked at. A pyproject.toml counts where it has
     ``[tool.stackmem]``.
@@ -121,8 +121,8 @@ def _own_file(path: Path, cwd: Path, home: str, *, project: bool) -> SettingsFil
         return None
     if len(raw) > MAX_FILE_BYTES:
         raise UsageError(f"{spelled} is larger than {MAX_FILE_BYTES:,} bytes; shorten it")
-    text = _decoded(raw, spelled)
-    return SettingsFile(path, spelled, text, _parsed(text, spelled), project=project)
+    text = _decode(raw, spelled)
+    return SettingsFile(path, spelled, text, _parse(text, spelled), project=project)
 
 
 def _table_of_pyproject(path: Path, cwd: Path, home: str) -> SettingsFile | None:
@@ -136,8 +136,8 @@ def _table_of_pyproject(path: Path, cwd: Path, home: str) -> SettingsFile | None
         return None
     if len(raw) > MAX_FILE_BYTES:
         raise UsageError(f"{spelled} is larger than {MAX_FILE_BYTES:,} bytes; put the settings into {_PROJECT_FILE}")
-    text = _decoded(raw, spelled)
-    values: Any = _parsed(text, spelled)
+    text = _decode(raw, spelled)
+    values: Any = _parse(text, spelled)
     for name in _TABLE:
         values = values.get(name) if isinstance(values, dict) else None
     if values is None:
@@ -169,7 +169,7 @@ def _read(path: Path, spelled: str) -> bytes | None:
         os.close(descriptor)
 
 
-def _decoded(raw: bytes, spelled: str) -> str:
+def _decode(raw: bytes, spelled: str) -> str:
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -181,7 +181,7 @@ def _decoded(raw: bytes, spelled: str) -> str:
 
 
 @lru_cache(maxsize=16)  # many runs in one process read the same files; nobody changes the tables
-def _parsed(text: str, spelled: str) -> dict[str, Any]:
+def _parse(text: str, spelled: str) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > _MAX_DOTS:
             raise UsageError(f"{spelled}:{number}: more than {_MAX_DOTS} dots; break the line up")
@@ -204,7 +204,7 @@ def _refuse_foreign_keys(file: SettingsFile) -> None:
     for key in file.values:
         option = OPTIONS.get(ELSEWHERE.get(key, key))
         if option is None:
-            raise UsageError(f"{file.place(key)}: no setting {key[:60]!a}; {nearest(key, OPTIONS)}")
+            raise UsageError(f"{file.place(key)}: no setting {key[:60]!a}; {suggestion(key, OPTIONS)}")
         if file.project and not option.project:
             raise UsageError(
                 f"{file.place(key)}: {key} may not be set by a project; use {option.flag}, {option.variable} "
@@ -237,7 +237,7 @@ def line_of(text: str, keys: tuple[str, ...]) -> int | None:
         tries += 1
         if tries > _PLACED_TRIES:
             return None
-        sets = _sets(part, keys)
+        sets = _is_set(part, keys)
         if start is not None and sets:
             return start + 1
         if start is not None and sets is False:
@@ -247,7 +247,7 @@ def line_of(text: str, keys: tuple[str, ...]) -> int | None:
     return None
 
 
-def _sets(text: str, keys: tuple[str, ...]) -> bool | None:
+def _is_set(text: str, keys: tuple[str, ...]) -> bool | None:
     """Whether the text sets the key; None where it is no TOML."""
     try:
         values: Any = tomllib.loads(text)

@@ -57,7 +57,7 @@ _idle: list[_Worker] = []
 os.register_at_fork(after_in_child=_idle.clear)  # a child has none of these threads
 
 
-def within(seconds: float, call: Callable[[], T]) -> T:
+def call_within(seconds: float, call: Callable[[], T]) -> T:
     """What ``call`` returns or raises, in another thread.
 
     Raises:

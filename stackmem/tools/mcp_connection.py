@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from stackmem.errors import UsageError
-from stackmem.settings.mcp_settings import Server
+from stackmem.settings.mcp_servers import Server
 
 from .own_tools import OwnTool, ToolFailed
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stackmem.errors import UsageError
-from stackmem.settings.mcp_settings import servers
+from stackmem.settings.mcp_servers import servers
 
 from .own_tools import TOOLS, register
 

@@ -23,7 +23,7 @@ from stackmem.core.text import mark_cut, whole, whole_value
 from stackmem.core.tools import CALLS
 from stackmem.errors import UsageError
 
-from .bounded_calls import within
+from .bounded_calls import call_within
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TAKEN = frozenset({*CALLS, "shell", "make_directory"})
@@ -35,8 +35,8 @@ _DEEPEST = 200
 _DESCRIPTION_CHARS = 8_000
 """A stranger's description stands in every prompt."""
 
-Called = Callable[..., Any]
-F = TypeVar("F", bound=Called)
+ToolFunction = Callable[..., Any]
+F = TypeVar("F", bound=ToolFunction)
 
 
 class OwnTool:
@@ -80,26 +80,26 @@ class OwnTool:
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
         """What the tool came to; whatever it raises is its failure, and what it prints goes to stderr."""
         if self.seconds is None:
-            return self._answered(arguments)
+            return self._call_safely(arguments)
         try:
-            return within(self.seconds, lambda: self._answered(arguments))
+            return call_within(self.seconds, lambda: self._call_safely(arguments))
         except TimeoutError:
             told = f"no answer within {self.seconds:g} s; what it does after that is not waited for"
             return ToolAnswered(None, "timeout", told)
 
-    def _answered(self, arguments: dict[str, Any]) -> ToolAnswered:
+    def _call_safely(self, arguments: dict[str, Any]) -> ToolAnswered:
         process = os.getpid()
         try:
             with _PRINTING:
                 value = self._call(arguments)
         except BadArguments as error:
-            return _failed("bad_arguments", error, named=False)
+            return _failure("bad_arguments", error, named=False)
         except ToolFailed as error:
-            return _failed("error", error, named=False)
+            return _failure("error", error, named=False)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a stranger's function may raise whatever it likes
-            return _failed("error", error)
+            return _failure("error", error)
         finally:
             if os.getpid() != process:  # it forked, and its child would go on with the run
                 os._exit(0)
@@ -114,7 +114,7 @@ class OwnTool:
         return told, False
 
 
-def _failed(failure: ToolFailure, error: BaseException, *, named: bool = True) -> ToolAnswered:
+def _failure(failure: ToolFailure, error: BaseException, *, named: bool = True) -> ToolAnswered:
     try:
         told = str(error)
     except Exception:  # noqa: BLE001 - a stranger's exception may not even say what it is
@@ -126,16 +126,16 @@ def _failed(failure: ToolFailure, error: BaseException, *, named: bool = True) -
 def _as_json(value: Any) -> ToolAnswered:
     """The answer that a tool's result is, as JSON can hold it."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, default=_to_jsonable, allow_nan=False)
         if len(text) > MOST_CHARS:
             told = f"the result has {len(text):,} characters; at most {MOST_CHARS:,}"
             return ToolAnswered(None, "too_large", told)
         return ToolAnswered(whole_value(json.loads(text), _DEEPEST))
     except Exception as error:  # noqa: BLE001 - a stranger's object is asked what it holds
-        return _failed("error", ToolFailed(f"the result is no JSON value ({error})"), named=False)
+        return _failure("error", ToolFailed(f"the result is no JSON value ({error})"), named=False)
 
 
-class _Printing:
+class _PrintToStderr:
     """Sends to stderr what a tool's thread prints: stdout is the program's, and with ``--json`` the result's."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class _Printing:
             if not self._running:
                 if self._routed is None or self._stdout is not sys.stdout:
                     self._stdout = sys.stdout
-                    self._routed = _Routed(self._stdout, self._own)
+                    self._routed = _RoutedStdout(self._stdout, self._own)
                 sys.stdout = self._routed
             self._running += 1
 
@@ -163,7 +163,7 @@ class _Printing:
                 sys.stdout = self._stdout
 
 
-class _Routed:
+class _RoutedStdout:
     """The stdout of all threads but those that run a tool, which have stderr; one of them may never end."""
 
     def __init__(self, stdout: Any, own: threading.local) -> None:
@@ -173,7 +173,7 @@ class _Routed:
         return getattr(sys.stderr if getattr(self._own, "tool", False) else self._stdout, name)
 
 
-_PRINTING = _Printing()
+_PRINTING = _PrintToStderr()
 
 
 class BadArguments(Exception):  # noqa: N818 - an answer, not a crash
@@ -252,7 +252,7 @@ def tool(
 
 
 def from_function(
-    function: Called,
+    function: ToolFunction,
     *,
     name: str | None,
     description: str | None,
@@ -261,22 +261,22 @@ def from_function(
     seconds: float | None = CALL_SECONDS,
 ) -> OwnTool:
     """The tool that a function is."""
-    fitted = _Fitted(function)
+    checked = _CheckedFunction(function)
     return OwnTool(
         name or function.__name__,
         description if description is not None else (function.__doc__ or ""),
-        fitted.call,
-        fitted.schema,
+        checked.call,
+        checked.schema,
         parallel=parallel,
         idempotent=idempotent,
         seconds=seconds,
     )
 
 
-class _Fitted:
+class _CheckedFunction:
     """A function whose arguments pydantic checks and converts."""
 
-    def __init__(self, function: Called) -> None:
+    def __init__(self, function: ToolFunction) -> None:
         self._function = function
 
     @cached_property
@@ -316,7 +316,7 @@ class _Fitted:
         return self._function(*positional, **named)
 
 
-def _plain(value: Any) -> Any:
+def _to_jsonable(value: Any) -> Any:
     """Values that pydantic knows as JSON; a set has no order and is none."""
     from pydantic_core import to_jsonable_python
 

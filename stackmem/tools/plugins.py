@@ -75,14 +75,14 @@ def _load_package(package: Distribution) -> Iterator[str]:
     try:
         points = sorted(package.entry_points.select(group=GROUP), key=lambda each: each.name)
     except Exception as error:  # noqa: BLE001 - it was never parsed before, and may raise whatever the parser does
-        yield f"the entry points of {name} cannot be read ({_told(error)}); mend or uninstall that package"
+        yield f"the entry points of {name} cannot be read ({_reason(error)}); mend or uninstall that package"
         return
     for point in points:
         try:
             _add(point.load())
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise whatever it likes
-            told = _told(error)
-            yield f"the plug-in {_one_line(point.name)} of {name} is left out ({told}); mend or uninstall that package"
+            plugin = f"the plug-in {_one_line(point.name)} of {name}"
+            yield f"{plugin} is left out ({_reason(error)}); mend or uninstall that package"
 
 
 def _add(plugin: object) -> None:
@@ -115,7 +115,7 @@ def _add(plugin: object) -> None:
     OPTIONS["isolation"] = OPTIONS["isolation"]._replace(choices=(*choices, *plugin.workspaces))
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return _one_line(str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}")
 
 

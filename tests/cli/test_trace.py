@@ -6,7 +6,7 @@ import re
 import msgspec
 import pytest
 
-from stackmem.cli.screen.columns import aligned
+from stackmem.cli.screen.columns import align
 from stackmem.cli.screen.trace_tables import frame_tree, metric_table, step_table
 from stackmem.core.facts import RunStarted
 from stackmem.core.messages import ToolCall
@@ -36,24 +36,24 @@ def plain(lines: list[str]) -> list[str]:
 
 
 def test_columns_are_as_wide_as_their_widest_cell_on_a_terminal():
-    assert aligned([("a", "b", "c"), ("wide", "100", "")], left=(0,)) == ["a       b  c", "wide  100"]
-    assert aligned([("語", "1", ""), ("abc", "1", "")], left=(0,)) == ["語   1", "abc  1"]
-    assert aligned([], left=()) == []
+    assert align([("a", "b", "c"), ("wide", "100", "")], left=(0,)) == ["a       b  c", "wide  100"]
+    assert align([("語", "1", ""), ("abc", "1", "")], left=(0,)) == ["語   1", "abc  1"]
+    assert align([], left=()) == []
 
 
 def test_a_line_is_cut_in_its_last_column_to_the_width_of_the_terminal():
     rows = [("a", "語語語語"), ("b", "x" * 50), ("c", "")]
-    assert aligned(rows, left=(0,), width=10) == ["a  語語語…", "b  xxxxxx…", "c"]
-    assert aligned(rows, left=(0,), width=1) == ["a  …", "b  …", "c"]
+    assert align(rows, left=(0,), width=10) == ["a  語語語…", "b  xxxxxx…", "c"]
+    assert align(rows, left=(0,), width=1) == ["a  …", "b  …", "c"]
 
 
 def test_an_outcome_has_its_colour_unless_she_wants_none(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert aligned([("a", "solved", "x")], left=(0, 1), outcomes=1) == ["a  \x1b[32msolved\x1b[0m  x"]
-    assert aligned([("a", "forced: window")], left=(0,), outcomes=1) == ["a  \x1b[31mforced\x1b[0m: window"]
-    assert aligned([("a", "solvedness")], left=(0,), outcomes=1) == ["a  solvedness"]
+    assert align([("a", "solved", "x")], left=(0, 1), outcomes=1) == ["a  \x1b[32msolved\x1b[0m  x"]
+    assert align([("a", "forced: window")], left=(0,), outcomes=1) == ["a  \x1b[31mforced\x1b[0m: window"]
+    assert align([("a", "solvedness")], left=(0,), outcomes=1) == ["a  solvedness"]
     monkeypatch.setenv("NO_COLOR", "1")
-    assert aligned([("a", "solved", "x")], left=(0, 1), outcomes=1) == ["a  solved  x"]
+    assert align([("a", "solved", "x")], left=(0, 1), outcomes=1) == ["a  solved  x"]
 
 
 def test_every_step_is_a_line_with_what_came_of_it():

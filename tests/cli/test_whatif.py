@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stackmem.kept.whatif import spelled_strategies, what_if
+from stackmem.kept.whatif import parse_strategies, what_if
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.formats.test_recordings import FILES, SAMPLES
 from tests.stage import ROOT, Stage
@@ -76,7 +76,7 @@ def test_another_agents_file_is_told_again_and_kept_nowhere(stage, name):
     ],
 )
 def test_a_comma_within_parameters_separates_nothing(text, names):
-    assert spelled_strategies(text) == tuple(open_strategy(name).name for name in names)
+    assert parse_strategies(text) == tuple(open_strategy(name).name for name in names)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from stackmem.core.messages import Usage
 from stackmem.errors import UsageError
-from stackmem.kept.run_choice import FIELDS, chosen
-from stackmem.kept.run_list import RunRow, list_runs
+from stackmem.kept.run_list import FIELDS, RunRow, choose_runs, list_runs
 from stackmem.run.result import RunResult, write_result
 from stackmem.trace.lock import Lock, _self
 
@@ -33,7 +32,7 @@ def folder(runs: Path, name: str, trace: bytes = b"") -> Path:
 
 
 def names(*conditions: str, order: str = "run", limit: int | None = None) -> list[str]:
-    return [row.run for row in chosen(ROWS, conditions, order, limit)]
+    return [row.run for row in choose_runs(ROWS, conditions, order, limit)]
 
 
 def test_a_finished_run_is_told_by_its_result_and_its_trace_is_not_read(tmp_path):
@@ -131,7 +130,7 @@ def test_every_field_sorts():
 
 def test_equal_values_are_sorted_by_the_run_in_the_same_direction():
     rows = [replace(ROWS[0], run=name) for name in "bca"]
-    assert [row.run for row in chosen(rows, (), "-steps", None)] == ["c", "b", "a"]
+    assert [row.run for row in choose_runs(rows, (), "-steps", None)] == ["c", "b", "a"]
 
 
 def test_a_limit_keeps_the_first():
@@ -150,4 +149,4 @@ def test_a_limit_keeps_the_first():
 )  # fmt: skip
 def test_what_cannot_be_asked_for_says_what_can(conditions, order, limit, says):
     with pytest.raises(UsageError, match=says):
-        chosen(ROWS, conditions, order, limit)
+        choose_runs(ROWS, conditions, order, limit)

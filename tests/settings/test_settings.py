@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.errors import UsageError
 from stackmem.run.limits import first_limits
-from stackmem.settings.option_values import Place, read_value
+from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS, TASK_OPTIONS
 from stackmem.settings.settings import Settings, resolve
 from tests.run.settings_places import Places
@@ -54,7 +54,7 @@ def test_the_defaults_of_the_settings_are_those_of_the_machine(places):
 
 
 def test_every_default_is_a_value_that_its_own_row_accepts():
-    place = Place("test", folder=Path("/"), home="/", textual=False)
+    place = ValuePlace("test", folder=Path("/"), home="/", textual=False)
     for option in OPTIONS.values():
         if option.default not in (None, ()):
             assert read_value(option, option.default, place) == option.default
@@ -189,7 +189,7 @@ def test_a_home_that_nobody_names_is_not_guessed(tmp_path):
 @given(name=st.sampled_from(sorted(OPTIONS)), raw=st.text() | st.integers() | st.floats() | st.lists(st.text()))
 def test_whatever_is_given_is_a_setting_or_a_refusal(name, raw):
     option = OPTIONS[name]
-    place = Place("somewhere", folder=Path("/f"), home="/h", split=":")
+    place = ValuePlace("somewhere", folder=Path("/f"), home="/h", split=":")
     try:
         value = read_value(option, raw, place)
     except UsageError as error:

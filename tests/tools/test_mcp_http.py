@@ -15,7 +15,7 @@ import pytest
 
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
-from stackmem.run.programs.bench import LITERAL_BYTES
+from stackmem.run.programs.tools import LITERAL_BYTES
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.tools.own_tools import TOOLS
 from tests.tools.test_mcp_servers import write_own

@@ -11,8 +11,8 @@ import pytest
 
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
+from stackmem.settings.mcp_servers import SERVERS_FILE, is_trusted, trust
 from stackmem.settings.settings_files import user_folder
-from stackmem.settings.trust import SERVERS_FILE, is_trusted, trust
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.tools.own_tools import TOOLS
 

@@ -25,7 +25,7 @@ from stackmem.cli.screen.bench_screen import open_bench_screen, strategy_lines
 from stackmem.cli.screen.text import echo_json, readable
 from stackmem.errors import UsageError
 from stackmem.models.endpoint import ANTHROPIC, NO_KEY, OPENAI
-from stackmem.settings.option_values import Place
+from stackmem.settings.option_values import ValuePlace
 from stackmem.settings.options import OPTIONS
 from stackmem.worlds import WORLDS
 
@@ -115,7 +115,7 @@ def _keep(which: str | None) -> Keep | None:
 def _settings(flags: Flags, cwd: Path) -> dict[str, Any]:
     home = os.environ.get("HOME", "")
     return {
-        name: read_setting(name, raw, Place(OPTIONS[name].flag, folder=cwd, home=home))
+        name: read_setting(name, raw, ValuePlace(OPTIONS[name].flag, folder=cwd, home=home))
         for name, raw in flags.items()
         if raw is not None and name in SETTINGS
     }

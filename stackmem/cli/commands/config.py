@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from stackmem.cli.options import JsonArray
-from stackmem.cli.screen.text import escaped
+from stackmem.cli.screen.text import escape
 from stackmem.run.prepare import find_subject, task_settings
 from stackmem.settings.option_values import without_login
 from stackmem.settings.options import OPTIONS, PREFIX, Option
@@ -26,14 +26,14 @@ def command(
 ) -> None:
     """Show every setting and where its value comes from."""
     for warning in load_plugins():
-        typer.echo(escaped(warning), err=True)
+        typer.echo(escape(warning), err=True)
     cwd = Path.cwd()
     own = task_settings(find_subject(task, None, cwd)) if task else {}
     rows = config_rows(resolve({}, os.environ, cwd, own), os.environ)
     typer.echo(config_json(rows) if as_json else config_text(rows))
 
 
-class Row(NamedTuple):
+class ConfigRow(NamedTuple):
     """A setting as it is shown: no secret in it, and on one line.
 
     Attributes:
@@ -48,25 +48,25 @@ class Row(NamedTuple):
     source: str
 
 
-def config_rows(resolved: Resolved, environ: Mapping[str, str]) -> tuple[Row, ...]:
+def config_rows(resolved: Resolved, environ: Mapping[str, str]) -> tuple[ConfigRow, ...]:
     """Every setting with where it comes from, without the secrets of ``environ`` and the logins of addresses."""
     # Our own variables are settings, whatever word is in their names (STACKMEM_MAX_TOKENS).
     scrub = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)}).scrub
     return tuple(_row(value, scrub) for value in resolved.values)
 
 
-def config_text(rows: tuple[Row, ...]) -> str:
+def config_text(rows: tuple[ConfigRow, ...]) -> str:
     """The rows as lines in three columns: name, source, value; the value last, as only it may be long."""
     name, source = (max(len(row[column]) for row in rows) for column in (0, 3))
     return "\n".join(f"{row.name:<{name}}  {row.source:<{source}}  {row.shown}" for row in rows)
 
 
-def config_json(rows: tuple[Row, ...]) -> str:
+def config_json(rows: tuple[ConfigRow, ...]) -> str:
     """An array of objects with name, value and source."""
     return json.dumps([{"name": row.name, "value": row.bare, "source": row.source} for row in rows], indent=2)
 
 
-def _row(value: Value, scrub: Callable[[str], str]) -> Row:
+def _row(value: Value, scrub: Callable[[str], str]) -> ConfigRow:
     bare: Any = value.value
     option = OPTIONS[value.name]
     if isinstance(bare, tuple):
@@ -74,12 +74,12 @@ def _row(value: Value, scrub: Callable[[str], str]) -> Row:
     elif bare is not None and not isinstance(bare, int | float):
         text = str(bare).encode("utf-8", "backslashreplace").decode()  # a path may hold bytes that are no text
         bare = scrub(without_login(text) if option.kind == "address" else text)
-    return Row(value.name, bare, _value_text(option, value, bare), escaped(value.source))
+    return ConfigRow(value.name, bare, _value_text(option, value, bare), escape(value.source))
 
 
 def _value_text(option: Option, value: Value, bare: Any) -> str:
     if value.layer == "default":
-        return option.shown_default
+        return option.default_text
     match bare:
         case None | []:
             return f"none ({option.none_means})"
@@ -90,6 +90,6 @@ def _value_text(option: Option, value: Value, bare: Any) -> str:
         case float():
             return f"{bare:,.12g}"
         case list():
-            return ", ".join(escaped(item) for item in bare)
+            return ", ".join(escape(item) for item in bare)
         case _:
-            return escaped(str(bare))
+            return escape(str(bare))

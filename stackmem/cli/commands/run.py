@@ -11,7 +11,7 @@ import typer
 
 from stackmem.cli.options import Flags, JsonResult, Quiet, settings, takes
 from stackmem.cli.places import absolute
-from stackmem.cli.screen.debug_terminal import debugged
+from stackmem.cli.screen.debug_terminal import debug_at_terminal
 from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.program import Answers, ProgramScreen, show_program
 from stackmem.cli.screen.result import ask_about_size
@@ -109,7 +109,7 @@ def command(
         ask_about_size(ready.prepared, as_json=json)
         screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
         person = Person(replies, screen, stop=stop_at_once)
-        with debugged(ready.language.name, wanted=debug):
+        with debug_at_terminal(ready.language.name, wanted=debug):
             result = run_program(ready, os.environ, person)
         show_program(result, screen, as_json=json)
 

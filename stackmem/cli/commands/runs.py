@@ -10,11 +10,10 @@ from rich.cells import cell_len
 
 from stackmem.cli.options import JsonArray, flag
 from stackmem.cli.places import run_folder, runs_folder
-from stackmem.cli.screen.columns import aligned, terminal_width
+from stackmem.cli.screen.columns import align, terminal_width
 from stackmem.cli.screen.text import echo_json, one_line, readable
 from stackmem.kept.removal import remove_run
-from stackmem.kept.run_choice import chosen
-from stackmem.kept.run_list import INTERRUPTED, RunRow, list_runs
+from stackmem.kept.run_list import INTERRUPTED, RunRow, choose_runs, list_runs
 
 _HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "model", "from")
 _SPARED = ("model", "frames", "seconds", "tokens", "from")  # on a terminal without room, the first one first
@@ -40,7 +39,7 @@ def list_command(
     if context.invoked_subcommand is not None:
         return
     folder = runs_folder(runs_dir)
-    rows = chosen(list_runs(folder), filters or (), sort, limit)
+    rows = choose_runs(list_runs(folder), filters or (), sort, limit)
     if json:
         echo_json(rows)
         return
@@ -75,7 +74,7 @@ def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
         if width is None or needed <= width:
             break
         kept.remove(name)
-    return aligned([[line[name] for name in kept] for line in lines], left=(0, 1), outcomes=1)
+    return align([[line[name] for name in kept] for line in lines], left=(0, 1), outcomes=1)
 
 
 def _cells(row: RunRow) -> dict[str, str]:

@@ -11,8 +11,7 @@ import typer
 from stackmem.cli.places import absolute
 from stackmem.cli.screen.text import readable
 from stackmem.errors import UsageError
-from stackmem.settings.mcp_settings import read_servers
-from stackmem.settings.trust import SERVERS_FILE, trust
+from stackmem.settings.mcp_servers import SERVERS_FILE, read_servers, trust
 
 
 def command(

@@ -8,9 +8,9 @@ import typer
 
 from stackmem.cli.options import JsonArray, flag
 from stackmem.cli.places import runs_folder, warn_of_plugins
-from stackmem.cli.screen.columns import aligned, terminal_width
+from stackmem.cli.screen.columns import align, terminal_width
 from stackmem.cli.screen.text import echo_json, one_line
-from stackmem.kept.whatif import Row, WhatIf, spelled_strategies, what_if
+from stackmem.kept.whatif import WhatIf, WhatIfRow, parse_strategies, what_if
 from stackmem.measure.first_loss import FirstLoss
 
 _HEAD = (
@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Say what a recorded run would have held and cost under other strategies, its actions being the same."""
     warn_of_plugins()
-    folder, wanted = runs_folder(runs_dir), spelled_strategies(strategies)
+    folder, wanted = runs_folder(runs_dir), parse_strategies(strategies)
     found = []
     for place, named in enumerate(traces):
         found.append(what_if(named, folder, wanted, price, latency))
@@ -50,7 +50,7 @@ def command(
     if json:
         echo_json(found)
     elif len(found) > 1:
-        typer.echo("\n".join(["", *_together(found, terminal_width())]))
+        typer.echo("\n".join(["", *_totals(found, terminal_width())]))
 
 
 def _lines(found: WhatIf, width: int | None) -> list[str]:
@@ -63,7 +63,7 @@ def _lines(found: WhatIf, width: int | None) -> list[str]:
         f"requests {paced}",
     ]
     rows = [_HEAD, *(_cells(row) for row in found.rows)]
-    shown += ["", *aligned(rows, (0, len(_HEAD) - 1), width=width)]
+    shown += ["", *align(rows, (0, len(_HEAD) - 1), width=width)]
     shown += ["", "* the strategy of the recording; ratio: its bill is 1"]
     shown.append(
         "lost: facts used later that were out of sight before; gone: those of them that nothing stored held either"
@@ -73,7 +73,7 @@ def _lines(found: WhatIf, width: int | None) -> list[str]:
     return shown
 
 
-def _together(found: list[WhatIf], width: int | None) -> list[str]:
+def _totals(found: list[WhatIf], width: int | None) -> list[str]:
     """A row for each strategy over several recordings; a ratio is of what both bills are known for."""
     names = dict.fromkeys(row.strategy for one in found for row in one.rows)
     rows = [("strategy", "recordings", "peak", "bill", "ratio", "with a loss", "")]
@@ -95,10 +95,10 @@ def _together(found: list[WhatIf], width: int | None) -> list[str]:
             "",
         ))  # fmt: skip
     head = f"{len(found):,} recordings together; ratio: to the bills of their own strategies"
-    return [head, "", *aligned(rows, (0, len(rows[0]) - 1), width=width)]
+    return [head, "", *align(rows, (0, len(rows[0]) - 1), width=width)]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: WhatIfRow) -> tuple[str, ...]:
     name = one_line(row.strategy) + (" *" if row.recorded else "")
     found = row.outcome
     if found is None:

@@ -64,23 +64,23 @@ HEADS = ("strategy", "trials", "errors", "solved", "bill", "peak tokens")
 
 
 def sums_of(rows: Iterable[Row]) -> dict[str, Sums]:
-    return shown(_sums(rows))
+    return short_names(_sums(rows))
 
 
 def _sums(rows: Iterable[Row]) -> dict[str, Sums]:
     found: dict[str, Sums] = {}
     for row in rows:
-        found.setdefault(named(row), Sums()).add(row)
+        found.setdefault(cell_name(row), Sums()).add(row)
     return found
 
 
-def shown(sums: dict[str, Sums]) -> dict[str, Sums]:
+def short_names(sums: dict[str, Sums]) -> dict[str, Sums]:
     """Without the model, where there is but one."""
     models = {name.rpartition(_BY)[2] for name in sums}
     return sums if len(models) > 1 else {name.rpartition(_BY)[0]: one for name, one in sums.items()}
 
 
-def named(row: Row) -> str:
+def cell_name(row: Row) -> str:
     return f"{row['strategy']}{_BY}{row['model']}"
 
 
@@ -96,16 +96,20 @@ def strategy_lines(rows: Iterable[Row], strategies: Sequence[str]) -> list[str]:
     ]
 
 
+def _error_line(row: Row) -> str:
+    return f"error in {plain(row['id'])}: {plain(str(row['error']))[:200]}"
+
+
 class BenchScreen(Protocol):
     def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None: ...
-    def __call__(self, told: BenchProgress) -> None: ...
+    def __call__(self, progress: BenchProgress) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None: ...
 
 
-class _Counted:
+class _Counts:
     """What every screen counts."""
 
     def __init__(self) -> None:
@@ -124,12 +128,12 @@ class _Counted:
         self.done += 1
         self.fresh += 1
         self.errors += row["outcome"] == "error"
-        self.sums.setdefault(named(row), Sums()).add(row)
+        self.sums.setdefault(cell_name(row), Sums()).add(row)
 
-    def line(self, told: BenchProgress) -> str:
+    def line(self, progress: BenchProgress) -> str:
         errors = f", {self.errors:,} errors" if self.errors else ""
-        cost = f", ${told.spent_usd:,.4f} paid" if told.spent_usd else ""
-        return f"{self.done:,}/{self.total:,} trials, {told.running} running{errors}{cost}, {self.remaining()}"
+        cost = f", ${progress.spent_usd:,.4f} paid" if progress.spent_usd else ""
+        return f"{self.done:,}/{self.total:,} trials, {progress.running} running{errors}{cost}, {self.remaining()}"
 
     def remaining(self) -> str:
         gone = time.monotonic() - self.begun
@@ -144,22 +148,22 @@ class PlainBench:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._counted = _Counted()
+        self._counts = _Counts()
         self._said = 0.0
 
     def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
-        self._counted.begin(plan, rows)
+        self._counts.begin(plan, rows)
 
-    def __call__(self, told: BenchProgress) -> None:
-        if told.row is None or self._quiet:
+    def __call__(self, progress: BenchProgress) -> None:
+        if progress.row is None or self._quiet:
             return
-        self._counted.add(told.row)
-        if told.row["outcome"] == "error":
-            self._say(f"error in {plain(told.row['id'])}: {plain(str(told.row['error']))[:200]}")
+        self._counts.add(progress.row)
+        if progress.row["outcome"] == "error":
+            self._say(_error_line(progress.row))
         now = time.monotonic()
-        if now - self._said >= _LINE_SECONDS or self._counted.done == self._counted.total:
+        if now - self._said >= _LINE_SECONDS or self._counts.done == self._counts.total:
             self._said = now
-            self._say(self._counted.line(told))
+            self._say(self._counts.line(progress))
 
     def _say(self, text: str) -> None:
         with suppress(OSError):
@@ -181,26 +185,28 @@ class LiveBench:
 
         self._console = Console(stderr=True, highlight=False, markup=False)
         self._live: Live = Live(console=self._console, refresh_per_second=4, transient=True)
-        self._counted = _Counted()
+        self._counts = _Counts()
 
     def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
-        self._counted.begin(plan, rows)
+        self._counts.begin(plan, rows)
 
-    def __call__(self, told: BenchProgress) -> None:
+    def __call__(self, progress: BenchProgress) -> None:
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
-        if told.row is not None:
-            self._counted.add(told.row)
-            if told.row["outcome"] == "error":
-                self._console.print(Text(f"error in {plain(told.row['id'])}: {plain(str(told.row['error']))[:200]}"))
+        if progress.row is not None:
+            self._counts.add(progress.row)
+            if progress.row["outcome"] == "error":
+                self._console.print(
+                    Text(f"error in {plain(progress.row['id'])}: {plain(str(progress.row['error']))[:200]}")
+                )
         table = Table(box=None, pad_edge=False)
         for head in HEADS:
             table.add_column(head, justify="left" if head == "strategy" else "right")
-        for name, sums in shown(self._counted.sums).items():
+        for name, sums in short_names(self._counts.sums).items():
             table.add_row(Text(plain(name)), *sums.cells)
-        self._live.update(Group(table, Text(self._counted.line(told), style="bold")))
+        self._live.update(Group(table, Text(self._counts.line(progress), style="bold")))
 
     def __enter__(self) -> Self:
         self._live.start()

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from typer import style
 
-_COLOURS = {
+_COLORS = {
     "solved": "green", "finished": "green", "popped": "green", "unsolved": "red", "forced": "red", "failed": "red",
     "refused": "yellow", "nudged": "yellow", "open": "yellow", "interrupted": "yellow", "running": "cyan",
 }  # fmt: skip
 
 
-def aligned(
+def align(
     rows: Sequence[Sequence[str]], left: Sequence[int], outcomes: int | None = None, width: int | None = None
 ) -> list[str]:
     """One line for each row; the columns ``left`` stand left, all others right, and the last one is as long as it is.
 
     Widths are terminal cells: a wide character takes two. Of a line longer than ``width`` the last column is cut.
-    The first words of the column ``outcomes`` have their colours, which ``typer.echo`` keeps from what is no terminal.
+    The first words of the column ``outcomes`` have their colors, which ``typer.echo`` keeps from what is no terminal.
     """
     columns = range(len(rows[0]) - 1) if rows else range(0)
     widths = [max(cell_len(row[column]) for row in rows) for column in columns]
@@ -36,7 +36,7 @@ def aligned(
             cells.append(row[column] + gap if column in left else gap + row[column])
         cells.append(row[-1] if room is None else _cut(row[-1], room))
         if outcomes is not None:
-            cells[outcomes] = _coloured(cells[outcomes])
+            cells[outcomes] = _color(cells[outcomes])
         lines.append("  ".join(cells).rstrip())
     return lines
 
@@ -46,10 +46,10 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _coloured(cell: str) -> str:
+def _color(cell: str) -> str:
     word = re.match(r"\w+", cell)
-    colour = _COLOURS.get(word[0]) if word and "NO_COLOR" not in os.environ else None
-    return f"{style(word[0], fg=colour)}{cell[word.end() :]}" if word and colour else cell
+    color = _COLORS.get(word[0]) if word and "NO_COLOR" not in os.environ else None
+    return f"{style(word[0], fg=color)}{cell[word.end() :]}" if word and color else cell
 
 
 def _cut(text: str, cells: int) -> str:

@@ -70,7 +70,7 @@ class TerminalDebugger:
 
 
 @contextmanager
-def debugged(language: str, *, wanted: bool) -> Iterator[None]:
+def debug_at_terminal(language: str, *, wanted: bool) -> Iterator[None]:
     """Stop at the lines of a playbook program while this is open, where it is wanted."""
     if not wanted or language != "playbook":
         yield

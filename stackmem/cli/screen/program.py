@@ -64,7 +64,7 @@ class ProgramScreen:
                 typer.echo(readable(happening.report), err=self._as_json)
         if not self.quiet:
             for text in self._announcer(happening):
-                say(self._folded(readable(text)))
+                say(self._fold(readable(text)))
 
     def _show_step(self, event: Event, state: State) -> None:
         """The agent's own steps, in the frames that the program hands to it."""
@@ -74,7 +74,7 @@ class ProgramScreen:
             for line in self._progress.lines(event, state):
                 say(line)
 
-    def _folded(self, text: str) -> str:
+    def _fold(self, text: str) -> str:
         lines = text.split("\n")
         if not self._folds or len(lines) <= FOLDED_LINES:
             return text

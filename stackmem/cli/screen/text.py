@@ -17,7 +17,7 @@ def readable(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
-def escaped(text: str, keep: str = "") -> str:
+def escape(text: str, keep: str = "") -> str:
     """Text that cannot move the cursor, turn the writing direction or break the line; nothing of it is lost."""
     return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text)
 

@@ -9,7 +9,7 @@ from stackmem.measure.frames import FrameRow
 from stackmem.measure.metrics import METRICS, Value
 from stackmem.measure.timeline import TimelineStep
 
-from .columns import aligned
+from .columns import align
 from .text import one_line
 
 _FRAME_HEADINGS = ("frame", "steps", "own", "peak context", "tokens", "cost", "seconds", "outcome")
@@ -19,7 +19,7 @@ _STEP_HEADINGS = ("step", "frame", "context", "output", "cost", "seconds", "heap
 def frame_tree(rows: tuple[FrameRow, ...], width: int | None = None) -> list[str]:
     """One line for each frame under a line of headings."""
     cells = [_FRAME_HEADINGS, *(_frame_cells(row, lead) for row, lead in _with_branches(rows))]
-    return aligned(cells, left=(0,), outcomes=len(_FRAME_HEADINGS) - 1, width=width)
+    return align(cells, left=(0,), outcomes=len(_FRAME_HEADINGS) - 1, width=width)
 
 
 def _frame_cells(row: FrameRow, lead: str) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ def _with_branches(rows: tuple[FrameRow, ...]) -> Iterator[tuple[FrameRow, str]]
 
 def step_table(steps: Iterable[TimelineStep], width: int | None = None) -> list[str]:
     """One line for each step under a line of headings; the frame's name is indented by its depth."""
-    return aligned([_STEP_HEADINGS, *map(_step_cells, steps)], left=(1,), outcomes=len(_STEP_HEADINGS) - 1, width=width)
+    return align([_STEP_HEADINGS, *map(_step_cells, steps)], left=(1,), outcomes=len(_STEP_HEADINGS) - 1, width=width)
 
 
 def _step_cells(step: TimelineStep) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def metric_table(found: Mapping[str, Value]) -> list[str]:
     for name, metric in METRICS.items():
         said = name.endswith(("_tokens", "_seconds", "_usd")) or name == metric.unit
         rows.append((name, _metric_text(found[name], metric.unit), "" if said else metric.unit))
-    return aligned(rows, left=(0,))
+    return align(rows, left=(0,))
 
 
 def _metric_text(value: Value, unit: str) -> str:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 from stackmem.models.catalog import lookup
 from stackmem.report.write import write_whole
-from stackmem.settings.options import nearest
+from stackmem.settings.options import suggestion
 
 from .figures import Wants, sections
 from .markdown import markdown
@@ -78,7 +78,7 @@ def _wants(results: BenchRows, baseline: str | None, read_multiple: float) -> Wa
         raise UsageError(f"the bench was priced as {name[:80]!r}, which has no price here; stackmem models lists them")
     names = {trial.strategy for trial in results.trials}
     if baseline is not None and names and baseline not in names:
-        raise UsageError(f"--baseline {baseline[:60]!a} was not run here; {nearest(baseline, sorted(names))}")
+        raise UsageError(f"--baseline {baseline[:60]!a} was not run here; {suggestion(baseline, sorted(names))}")
     return Wants(row.price, row.name, _usual(results) if baseline is None else baseline, read_multiple)
 
 

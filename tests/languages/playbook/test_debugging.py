@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.cli.screen.debug_terminal import TerminalDebugger, debugged
+from stackmem.cli.screen.debug_terminal import TerminalDebugger, debug_at_terminal
 from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, FrameView, Stepper
 from stackmem.serve.dap import BadMessage, DebugSession, read_message, write_message
 
@@ -205,7 +205,7 @@ def test_a_person_ends_the_program(typed, told):
 
 def test_the_terminal_watches_only_playbooks_and_only_where_it_is_wanted():
     for language, wanted, count in (("playbook", True, 1), ("playbook", False, 0), ("apl", True, 0)):
-        with debugged(language, wanted=wanted):
+        with debug_at_terminal(language, wanted=wanted):
             assert len(WATCHERS) == count
     assert WATCHERS == []
 
