@@ -24,7 +24,7 @@ def test_every_setting_is_shown_with_its_source():
     assert [row.name for row in rows] == list(OPTIONS)
     assert row(rows, "max_steps")[1:] == (7, "7", "--max-steps")
     assert row(rows, "max_tokens")[1:] == (123_456_789, "123,456,789", "STACKMEM_MAX_TOKENS")
-    assert row(rows, "model")[1:] == (None, OPTIONS["model"].shown_default, "default")
+    assert row(rows, "model")[1:] == (None, OPTIONS["model"].default_text, "default")
     assert len(config_text(rows).splitlines()) == len(OPTIONS)
 
 
@@ -85,4 +85,4 @@ def test_the_table_breaks_no_column():
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
 def test_the_help_of_a_flag_is_sentences_and_names_the_default(option):
     assert option.says.endswith(".")
-    assert option.help_text.endswith(f" Default: {option.shown_default}.")
+    assert option.help_text.endswith(f" Default: {option.default_text}.")
