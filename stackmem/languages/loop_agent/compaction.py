@@ -253,7 +253,7 @@ def recover(session: AgentSession) -> None:
     """Take the next rung that changes anything.
 
     Raises:
-        Ended: There is none left.
+        AgentEnded: There is none left.
 
     """
     while session.rung < RUNGS:

@@ -1,6 +1,6 @@
 """What an agent has said and been told, and the prompt that comes of it.
 
-Rule 1: entries are appended; an entry that stands before the pruning boundary of ``life_cycle`` keeps its bytes.
+Rule 1: entries are appended; an entry that stands before the pruning boundary of ``compaction`` keeps its bytes.
 Rule 2: what changes from turn to turn (the payload, the results of a loop) stands in a tail after the last breakpoint,
         and no later prompt holds it.
 """

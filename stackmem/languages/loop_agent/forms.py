@@ -338,7 +338,7 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
     An answer that is an object of questions' ids answers all that is left of the form: what it leaves out is empty.
 
     Raises:
-        Ended: A question was not answered as it must be.
+        AgentEnded: A question was not answered as it must be.
 
     """
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]

@@ -48,7 +48,7 @@ def run_agent(session: AgentSession) -> Routine:
     """The agent's ``Finish``.
 
     Raises:
-        Ended: It cannot go on.
+        AgentEnded: It cannot go on.
 
     """
     system = system_prompt(session.agent, session.params, session.parent, _descriptions(session), session.data)
@@ -178,7 +178,7 @@ def _count_failure(session: AgentSession, *, ok: bool) -> None:
     """Count a step that failed.
 
     Raises:
-        Ended: It was the last that is borne.
+        AgentEnded: It was the last that is borne.
 
     """
     session.failed = 0 if ok else session.failed + 1

@@ -133,7 +133,11 @@ def _after(rule: tuple[str, ...], at: int, step: str) -> set[int]:
 
 
 class Draft:
-    """One value; a thousand changes in a long list cost one copy of it."""
+    """A JSON value under change; a thousand changes in a long list cost one copy of it.
+
+    Each container on the way to a change is copied once, and changed in place from then on. What it was made from is
+    never changed, and neither is what was put into it; a container that somebody else was given is copied again.
+    """
 
     def __init__(self, value: Any) -> None:
         self.value = value

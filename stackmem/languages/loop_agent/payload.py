@@ -1,5 +1,7 @@
 """What a change request makes of a payload.
 
+What a model often does by mistake is flagged: text cut away, things removed, placeholders.
+
 Rule 1: the payload that is given is never changed; what comes of it is a new value.
 Rule 2: for one key, ``replaceElements`` first; else updates, then removals, then additions, so that positions in lists
         are those the model saw.

@@ -1,4 +1,7 @@
-"""The flags that say which sections a prompt has."""
+"""The system prompt of an agent: the same bytes for as long as the agent runs. A section that is off is absent.
+
+First the flags that say which sections there are, then the sections, then how they are put together.
+"""
 
 from __future__ import annotations
 

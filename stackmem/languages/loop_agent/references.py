@@ -1,4 +1,10 @@
-"""How much a value that is put together of references may be: a payload that holds itself twice doubles each time."""
+"""What the texts in a loop's parameters stand for: ``item.a.b``, ``payload.x[0]``, ``{{index}}``.
+
+Rule 1: a text that is one reference as a whole becomes the value, with its type.
+Rule 2: what cannot be resolved stays as it is written (without its braces), and is a warning where it has a dot.
+Rule 3: what a reference gave is never looked through for references again.
+Rule 4: a value that is put together of references is bounded: a payload that holds itself twice doubles each time.
+"""
 
 from __future__ import annotations
 

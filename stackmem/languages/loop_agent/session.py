@@ -1,4 +1,12 @@
-"""One agent at work: what it was given, what it has, and what it has used."""
+"""One agent at work: what it was given, what it has, and what it has used.
+
+A sub-agent is held to the dollars and the seconds of its definition, each time that it is asked.
+
+Rule 1: what it asks of others counts, and they are held to it, too.
+Rule 2: it is looked at before each turn, each batch of a loop and each wait; what is under way is not cut off.
+Rule 3: where no price is known, dollars cannot be held; the person is told once. Those of the agent that is run are the
+        run's own, see ``language.Language.settings``.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +86,7 @@ class AgentSession:
         fault: Of the step that failed last.
         source: The file that names it.
         runs, failures: Of each action, by its name.
-        watches: Limits of dollars and seconds that hold here, see ``spending``; those it stands under come first.
+        watches: Limits of dollars and seconds that hold here; those of its parents come first.
 
     """
 
@@ -153,7 +161,7 @@ def refuse_overspent(session: AgentSession, wait_seconds: float = 0.0) -> Routin
     """Look at what was used; a wait that would outlast the seconds has used them.
 
     Raises:
-        Ended: An agent, or one that waits for it, has used what it may.
+        AgentEnded: An agent, or one that waits for it, has used what it may.
 
     """
     watches: tuple[SpendingWatch, ...] = session.watches

@@ -50,7 +50,7 @@ class AgentLimits(Struct, frozen=True):
         context_tokens: Estimated tokens of the conversation at three quarters of which it is summarised; None is the
             model's own window, and 8,000 where that is not known.
         usd, seconds: Of the agent that is run, they become the run's own; of a sub-agent, those of each time it is
-            asked, see ``spending``.
+            asked, see ``session``.
 
     """
 

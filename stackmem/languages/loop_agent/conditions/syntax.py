@@ -111,7 +111,7 @@ def parse(text: Any) -> Node | None:
     """The tree; None where there is nothing but space.
 
     Raises:
-        Fault: It is no condition.
+        ConditionFault: It is no condition.
 
     """
     if not isinstance(text, str) or not text:

@@ -184,7 +184,7 @@ def text_of(value: Any, visit: Visit) -> str:
     """``String(value)``.
 
     Raises:
-        Fault: It has more than 100,000 characters.
+        ConditionFault: It has more than 100,000 characters.
 
     """
     match value:
@@ -275,7 +275,7 @@ def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> 
     """What a method gives.
 
     Raises:
-        Fault: There is no such method, or what it is given does not fit.
+        ConditionFault: There is no such method, or what it is given does not fit.
 
     """
     first = arguments[0] if arguments else UNDEFINED
