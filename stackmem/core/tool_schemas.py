@@ -14,6 +14,7 @@ from .text import fill
 from .tools import CALLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
 
 _ENTRIES = tuple[StoreEntry, ...]
+_TEXT = (str, str | None)
 _WANTED: dict[Any, str] = {
     str: "a string",
     str | None: "a string",
@@ -62,18 +63,23 @@ def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) 
     if tool is None:
         names = ", ".join(map(tool_name, offered))
         return Refusal("unknown_tool", f"there is no tool {call.name[:80]!r}", f"the tools are {names}")
-    accepted = _accepted(tool)
     if call.malformed is not None or not isinstance(call.arguments, dict):
-        return Refusal("bad_arguments", f"the arguments of {call.name} must be one JSON object with {accepted}")
+        reason = f"the arguments of {call.name} must be one JSON object with {_accepted(tool)}"
+        return Refusal("bad_arguments", reason)
     faults = _faults(_form(tool), call.arguments, "")
     if faults:
-        return Refusal("bad_arguments", f"{call.name}: {'; '.join(faults)}.", f"Accepted: {accepted}")
+        return Refusal("bad_arguments", f"{call.name}: {'; '.join(faults)}.", f"Accepted: {_accepted(tool)}")
     return _build(_call(tool), call.arguments) if known is None else known
 
 
 def tool_named(name: str, offered: tuple[Tool, ...]) -> Tool | None:
-    """Of the tools offered under one name the last; None where there is none."""
-    return next((tool for tool in reversed(offered) if tool_name(tool) == name), None)
+    """The tool that is offered under a name; None where there is none."""
+    return _by_name(offered).get(name)
+
+
+@lru_cache(maxsize=64)
+def _by_name(offered: tuple[Tool, ...]) -> dict[str, Tool]:
+    return {tool_name(tool): tool for tool in offered}
 
 
 def parameters(tool: Tool) -> Collection[str]:
@@ -129,23 +135,25 @@ def _faults(form: dict[str, _Parameter], given: dict[str, Any], place: str) -> l
 
 
 def _type_faults(hint: object, value: object, place: str) -> list[str]:
-    if hint == _ENTRIES and isinstance(value, list):
-        faults = []
-        for index, entry in enumerate(value):
-            if isinstance(entry, dict):
-                faults += _faults(_every_field(StoreEntry), entry, f"{place}[{index}].")
-            else:
-                faults.append(f"{place}[{index}] must be an object, is {_json_type(entry)}")
-        return faults
-    if hint in (int, int | None):
+    if hint in _TEXT:
+        right = isinstance(value, str)
+    elif hint in (int, int | None):
         right = isinstance(value, int) and not isinstance(value, bool)
+    elif hint == _ENTRIES and isinstance(value, list):
+        return [fault for index, entry in enumerate(value) for fault in _entry_faults(entry, f"{place}[{index}]")]
     elif get_origin(hint) is Literal:
         if isinstance(value, str) and value not in get_args(hint):
             return [f"{place} must be {_type_words(hint)}, is {value[:80]!r}"]
         right = isinstance(value, str)
     else:
-        right = hint in (str, str | None) and isinstance(value, str)
+        right = False
     return [] if right else [f"{place} must be {_type_words(hint)}, is {_json_type(value)}"]
+
+
+def _entry_faults(entry: object, place: str) -> list[str]:
+    if isinstance(entry, dict):
+        return _faults(_every_field(StoreEntry), entry, f"{place}.")
+    return [f"{place} must be an object, is {_json_type(entry)}"]
 
 
 def _type_words(hint: object) -> str:
