@@ -110,15 +110,12 @@ def replay_model(
         if observe is not None:
             observe(event, after)
 
-    with (
-        rehearse(run, moment.asked, moment.record.seq - 1, environ, recorded) as opened,
-        Interrupts(stop) as interrupts,
-    ):
+    at = moment.record.seq - 1
+    with rehearse(run, moment.asked, at, environ, recorded) as opened, Interrupts(stop) as interrupts:
         world = opened.parts.world
         world.model = RecordedModel(list(_answers(tail)))
         clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
-        world.own_tool = recorded.own_tool
         end = _play(run, moment, world, (tail, made), note, interrupts)
         if interrupts.signal == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)

@@ -24,7 +24,7 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], record
     """The world of one of the run's states, which is the one after record ``at``.
 
     Args:
-        recorded: What a program is answered from outside of its workspace.
+        recorded: What the run is answered from outside of its workspace.
 
     Raises:
         UsageError: The run's task is gone, or it kept no files.
@@ -41,7 +41,7 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], record
     beginning = Rehearsed(prepared, plan, request, run, state, at)
     with open_run(beginning, environ, Interrupts(), Person(recorded.person)) as opened:
         world = opened.parts.world
-        world.sleep = _no_wait
+        world.sleep, world.own_tool = _no_wait, recorded.own_tool
         if world.program is not None:
             world.program.load, world.program.own_tools = recorded.load, recorded.tools
         yield opened

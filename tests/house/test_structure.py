@@ -18,7 +18,6 @@ SMALL = {
     "stackmem.report.comparison.markdown": "a format beside the page and the table",
     "stackmem.run.doctor": "looks at the machine; the command only prints",
     "stackmem.run.programs.compile": "makes a model's call; the command only prints",
-    "stackmem.run.programs.world": "what a program may touch, which the beginning only hands over",
 }
 LANGUAGES = "several languages name the same idea"
 PRIVATE = "each is private to its file"
@@ -27,7 +26,6 @@ DOUBLED = {
     "Agent": LANGUAGES,
     "Answer": OTHER,
     "Call": LANGUAGES,
-    "Changes": OTHER,
     "Comparison": OTHER,
     "Entry": OTHER,
     "Expand": OTHER,
@@ -42,7 +40,6 @@ DOUBLED = {
     "Model": OTHER,
     "Outcome": OTHER,
     "Parting": OTHER,
-    "Parts": OTHER,
     "Place": OTHER,
     "Refused": OTHER,
     "Request": OTHER,

@@ -206,7 +206,7 @@ EACH = {
 @pytest.mark.parametrize("kind", get_args(Effect))
 def test_what_is_performed_is_an_answer(kind: type[Effect]) -> None:
     program = ProgramWorld(
-        bench=None,  # type: ignore[arg-type]  # no built-in tool is called
+        context=None,  # type: ignore[arg-type]  # no built-in tool is called
         load=lambda asked: SourceLoaded(asked.path, failed="none"),
         ask_user=lambda _: "Ann",
         own_tools={"own": OwnTool()},
@@ -216,7 +216,7 @@ def test_what_is_performed_is_an_answer(kind: type[Effect]) -> None:
 
 def test_each_answer_of_a_parallel_effect_is_given_as_it_arrives() -> None:
     program = ProgramWorld(
-        bench=None,  # type: ignore[arg-type]  # no built-in tool is called
+        context=None,  # type: ignore[arg-type]  # no built-in tool is called
         load=lambda asked: SourceLoaded(asked.path, failed="none"),
         ask_user=lambda _: None,
         own_tools={"own": OwnTool()},
