@@ -22,8 +22,8 @@ from stackmem.trace.comparison import FactComparison
 from stackmem.trace.difference import field_diff
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
-from stackmem.trace.retold import retold
 from stackmem.trace.snapshot import Snapshot
+from stackmem.trace.walk import Walk
 
 from .recorded_world import Recorded
 from .rehearsal import rehearse
@@ -83,17 +83,17 @@ def replay_live(
         if world.program is None and _of_program(run):
             raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
         calls, comparison = 0, FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))
-        for told in retold(run.records(), sources_of(run.folder)):
-            asked, seq = told.asked, told.record.seq
-            if seq <= begin.at or not is_call(asked) or not isinstance(told.record.event, _RESULTS):
+        for step in Walk(run.records(), sources_of(run.folder)):
+            asked, seq = step.effect, step.record.seq
+            if seq <= begin.at or not is_call(asked) or not isinstance(step.record.event, _RESULTS):
                 continue
             if observe is not None:
                 observe(asked)
             made = perform(asked, world)
-            difference = _difference(told.record.event, made, comparison, (run.folder, opened.places.run))
+            difference = _difference(step.record.event, made, comparison, (run.folder, opened.places.run))
             if difference:
                 return LiveTools(
-                    run.id, level, calls, told.before.step, seq, brief_call(asked), difference,
+                    run.id, level, calls, step.before.step, seq, brief_call(asked), difference,
                     opened.missing, equal=False, differs_only_in=comparison.differs_only_in,
                 )  # fmt: skip
             calls += 1

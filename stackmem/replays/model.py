@@ -40,7 +40,7 @@ from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
-from stackmem.trace.retold import program_at, retold
+from stackmem.trace.walk import Walk, program_at
 
 from .recorded_world import Recorded, RecordedModel, in_recorded_order
 from .rehearsal import rehearse
@@ -160,10 +160,10 @@ def _play(
 def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:
     """What the run was answered from record ``seq`` on, and the records."""
     recorded, tail = Recorded(), []
-    for told in retold(run.records(), sources_of(run.folder)):
-        if told.record.seq >= seq:
-            recorded.keep(told)
-            tail.append(told.record)
+    for step in Walk(run.records(), sources_of(run.folder)):
+        if step.record.seq >= seq:
+            recorded.keep(step)
+            tail.append(step.record)
     return recorded, tail
 
 

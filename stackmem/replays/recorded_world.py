@@ -15,7 +15,7 @@ from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered
 from stackmem.core.requests import AskModel, InvokeTool, LoadSource, Parallel, UseOwnTool, answers
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.trace.record import Record
-from stackmem.trace.retold import Retold
+from stackmem.trace.walk import WalkedRecord
 
 
 class RecordedModel:
@@ -61,9 +61,9 @@ class Recorded(Struct):
     people: deque[str] = field(default_factory=deque)
     sources: dict[LoadSource, deque[SourceLoaded]] = {}
 
-    def keep(self, told: Retold) -> None:
+    def keep(self, step: WalkedRecord) -> None:
         """Take note of an answer."""
-        match told.asked, told.record.event:
+        match step.effect, step.record.event:
             case UseOwnTool(), ToolReturned() as returned:
                 self.calls.append(returned)
             case InvokeTool(tool=name), ToolAnswered() as answer if name not in BUILT_IN:

@@ -24,9 +24,9 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
 from stackmem.trace.imported import imported_from
-from stackmem.trace.moments import following
 from stackmem.trace.program import Completions, TextOf, no_sources
 from stackmem.trace.record import Record
+from stackmem.trace.walk import state_after
 
 from .cache import MINIMUM_TOKENS, Breaks, Served, Simulated, recorded
 from .facts import fact_of, program_fact
@@ -76,7 +76,7 @@ class PageFold:
             self._reply(event, record.at)
         if isinstance(event, ContextCompacted):
             self._compacted(event)
-        self._state = after = following(before, record)
+        self._state = after = state_after(before, record)
         self._last_at = record.at
         if isinstance(event, RunStarted | RunForked):
             self._start(after, record.at)
@@ -203,7 +203,7 @@ class PageFold:
         if self._completions is None or (before.program is None and not isinstance(record.event, ProgramStarted)):
             return None
         try:
-            return self._completions.take(record.event, before, following(before, record))
+            return self._completions.take(record.event, before, state_after(before, record))
         except TraceError as error:
             self._completions, self.page.unrendered = None, f"the program's own prompts cannot be shown: {error}"
             return None

@@ -22,8 +22,8 @@ from stackmem.history.history import PathChange
 from stackmem.history.walk import LeftOut
 from stackmem.memory import open_strategy
 from stackmem.tasks import work
-from stackmem.trace.moments import following
 from stackmem.trace.record import Record
+from stackmem.trace.walk import state_after
 from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace
 
 from .perform import World, perform
@@ -138,7 +138,7 @@ def recall(records: Iterable[Record], upto: int, world: World) -> None:
                     f"the run's files cannot be made again: at step {state.step} (record {record.seq}) the call "
                     "returns something else now; solve anew with this version of the world"
                 )
-        state = following(state, record)
+        state = state_after(state, record)
 
 
 @lru_cache(maxsize=1)

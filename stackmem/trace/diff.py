@@ -31,10 +31,10 @@ from stackmem.errors import TraceError
 from .comparison import FactComparison, without_counts
 from .difference import brief, field_diff
 from .lineage import HISTORY
-from .moments import following
 from .open_run import Run
 from .record import Record
 from .snapshot import FileChange
+from .walk import state_after
 
 SIDES = ("A", "B")
 
@@ -146,7 +146,7 @@ class _Reading:
     def _folded(self) -> Iterator[Record]:
         for record in self.run.records():
             frame = self.state.running.name if self.state.stack else ""
-            self.state = following(self.state, record)
+            self.state = state_after(self.state, record)
             self._note(record.event)
             self._at = self.state.step, frame
             if isinstance(record.event, RunEnded):

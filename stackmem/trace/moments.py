@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied, RunEnded, RunForked, RunStarted
-from stackmem.core.machine import evolve
 from stackmem.core.messages import View
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError, UsageError
@@ -16,6 +15,7 @@ from stackmem.memory import open_strategy
 from .imported import refuse_imported
 from .lineage import RunReader
 from .record import Record
+from .walk import state_after
 
 
 class StepMoment(Struct, frozen=True):
@@ -52,7 +52,7 @@ def moments(reader: RunReader) -> Iterator[StepMoment]:
     begun: tuple[State, Record] | None = None
     followed: list[tuple[Record, State, str]] = []
     for record in reader:
-        before, state = state, following(state, record)
+        before, state = state, state_after(state, record)
         if isinstance(record.event, ModelReplied) or begun is None:
             if begun is None and not isinstance(record.event, RunStarted):
                 raise TraceError("the first record is not RunStarted; this is no trace of a run")
@@ -62,24 +62,6 @@ def moments(reader: RunReader) -> Iterator[StepMoment]:
         followed.append((record, state, reader.digest))
     if begun is not None:
         yield _moment(begun, followed)
-
-
-def following(state: State, record: Record) -> State:
-    """The state after one more record.
-
-    Raises:
-        TraceError: The record cannot stand there.
-
-    """
-    if isinstance(record.event, RunStarted) and state.start is not None:
-        raise TraceError(f"record {record.seq} starts a run that had started; stackmem replay tells what is wrong")
-    try:
-        return evolve(state, record.event)
-    except (LookupError, ValueError, AttributeError, TypeError) as error:
-        kind = type(record.event).__name__
-        raise TraceError(
-            f"record {record.seq} ({kind}) does not follow from those before it; stackmem replay tells what is wrong"
-        ) from error
 
 
 def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) -> StepMoment:

@@ -17,10 +17,11 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError
 
 from .lineage import HISTORY, RunReader
-from .moments import StepMoment, following, moments, no_step, prompt_of, rendered
+from .moments import StepMoment, moments, no_step, prompt_of, rendered
 from .program import completion_of
 from .snapshot import Snapshot
 from .steps import FrameSpan, Step, frame_spans, steps, total_usd
+from .walk import state_after
 
 _MOMENTS_KEPT = 32
 
@@ -101,7 +102,7 @@ class Run:
         """The state after the last record."""
         state = State()
         for record in self.records():
-            state = following(state, record)
+            state = state_after(state, record)
         return state
 
     def moment(self, step: int) -> StepMoment:

@@ -14,7 +14,6 @@ from stackmem.core.facts import (
     Event,
     ModelFailed,
     ModelReplied,
-    RunForked,
     RunResumed,
     RunStarted,
 )
@@ -24,10 +23,10 @@ from stackmem.core.requests import AskModel, Compact, Effect, InvokeTool, ReadCl
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.languages.program import ProgramDecider
-from stackmem.memory import open_strategy
 
-from .program import TextOf, program_of
+from .program import TextOf
 from .record import Record
+from .walk import Walk, WalkedRecord
 
 
 class Heard(Struct, frozen=True):
@@ -64,26 +63,24 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
         TraceError: It is no program's run, or a source is gone.
 
     """
-    state, program, begun = State(), None, None
-    heard: list[Heard] = []
-    isolation = ""
-    for record in records:
-        event = record.event
-        if program is not None and not isinstance(event, RunResumed | RunForked):
-            found = _heard(program.decide(state), event)
-            heard += [found] if found is not None else []
-        halted = _halted(state)
-        state = evolve(state, event)
+    walk, begun, heard, isolation = Walk(records, text_of), None, list[Heard](), ""
+    reopened = False  # the record before took a halt back
+    for step in walk:
+        event, program = step.record.event, walk.program
+        if program is not None:
+            if reopened:
+                _forget(heard, program.decide(replace(step.before, clock_fresh=True)), repeatable)
+            heard += _heard(step)
+        reopened = isinstance(event, RunResumed) and _halted(step.before)
         if isinstance(event, RunResumed | RunStarted):
             isolation = event.isolation
-        if program is not None:
-            program.note(event, state)
-            if isinstance(event, RunResumed) and halted:
-                _forget(heard, program.decide(replace(state, clock_fresh=True)), repeatable)
         elif isinstance(event, ProgramStarted):
-            begun, program = event, program_of(event, state.begun, open_strategy(state.begun.strategy), text_of)
+            begun = event
+    program, state = walk.program, walk.state
     if program is None or begun is None:
         raise TraceError("no program had begun in that run; run it anew with stackmem run")
+    if reopened:
+        _forget(heard, program.decide(replace(state, clock_fresh=True)), repeatable)
     pending = _pending(program, state, heard, repeatable)  # it may shorten what was heard
     return Tape(state.begun, begun, state.limits, isolation, tuple(heard), pending)
 
@@ -117,13 +114,12 @@ def _forget(heard: list[Heard], upcoming: Event | Effect | None, repeatable: fro
         del heard[-1]
 
 
-def _heard(upcoming: Event | Effect | None, event: Event) -> Heard | None:
-    if isinstance(event, ModelFailed) and event.kind != "window":
-        return None
-    if not isinstance(upcoming, Effect) or isinstance(upcoming, ReadClock):
-        return None
-    effect = answered(upcoming, event)
-    return None if effect is None else Heard(effect, event)
+def _heard(step: WalkedRecord) -> list[Heard]:
+    """The answer that the record is, if it is one: a provider's failure is asked again, and the clock read again."""
+    event, effect = step.record.event, step.effect
+    if effect is None or isinstance(effect, ReadClock) or (isinstance(event, ModelFailed) and event.kind != "window"):
+        return []
+    return [Heard(effect, event)]
 
 
 def play_tape(program: ProgramDecider, opening: tuple[Event, ...], tape: Tape) -> tuple[tuple[Event, ...], State, int]:

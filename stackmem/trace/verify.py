@@ -19,23 +19,20 @@ from stackmem.core.facts import (
     ReplyNudged,
     RunEnded,
     RunForked,
-    RunResumed,
     RunStarted,
 )
 from stackmem.core.frames import partial_result
-from stackmem.core.machine import advance, evolve
-from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import STOPS, AskModel, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import RulesDiffer, TraceError, UsageError
+from stackmem.errors import RulesDiffer, TraceError
 from stackmem.languages.program import ProgramDecider
-from stackmem.memory import open_strategy
 
 from .difference import differing, prompt_difference
 from .imported import refuse_imported
-from .program import TextOf, no_sources, program_of
+from .program import TextOf, no_sources
 from .record import Record
+from .walk import Walk, WalkedRecord
 
 Proven = dict[str, tuple[int, int]]
 """Frame id to the last step whose prompt was equal, and how many messages that prompt had."""
@@ -72,50 +69,29 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources) -> Replay:
         UsageError: The run was imported: no rules of ours made it.
 
     """
-    state, strategy, prompts, count = State(), None, 0, 0
+    walk, prompts, count = Walk(records, text_of), 0, 0
     proven: Proven = {}
-    program: ProgramDecider | None = None
-    for record in records:
-        count = record.seq
-        event = record.event
-        if strategy is None:
-            if not isinstance(event, RunStarted):
-                raise TraceError("the first record is not RunStarted; this is no trace of a run")
+    for step in walk:
+        event, count = step.record.event, step.record.seq
+        if not step.given:
+            prompts += _check(step, proven, walk.strategy)
+        elif isinstance(event, RunStarted):
             refuse_imported(event, "replayed, resumed or forked")
-            strategy = _strategy(event)
         elif isinstance(event, RunForked):
-            strategy = _strategy(event.start)
             proven = {}
-        elif isinstance(event, ProgramStarted) and program is None:
-            program = program_of(event, state.begun, strategy, text_of)
-        elif not isinstance(event, RunResumed):
-            upcoming = program.decide(state) if program else advance(state, strategy)
-            prompts += _check(state, strategy, record, proven, upcoming)
-        state = evolve(state, event)
-        if program is not None and not isinstance(event, ProgramStarted):
-            program.note(event, state)
-    if strategy is None:
+    if walk.state.start is None:
         raise TraceError("the trace holds no record")
-    return Replay(state, count, prompts, state.begun.rules == RULES, program)
+    return Replay(walk.state, count, prompts, walk.state.begun.rules == RULES, walk.program)
 
 
-def _strategy(start: RunStarted) -> MemoryStrategy:
-    try:
-        return open_strategy(start.strategy)
-    except UsageError as error:
-        told = f"the run used a strategy that is not here ({error}); install the package that brings it"
-        raise TraceError(told) from error
-
-
-def _check(
-    state: State, strategy: MemoryStrategy, record: Record, proven: Proven, derived: Event | Effect | None
-) -> int:
+def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
     """How many prompt digests the record proved equal: 1 or 0; ``proven`` is told of it.
 
     Raises:
-        RulesDiffer: The record is not what follows from ``state``.
+        RulesDiffer: The record is not what follows from the state before it.
 
     """
+    record, state, derived = step.record, step.before, step.upcoming
     event = record.event
     same_rules = state.begun.rules == RULES
     if isinstance(derived, Effect) or _may_stop_anywhere(state, event):

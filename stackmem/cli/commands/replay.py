@@ -29,10 +29,10 @@ from stackmem.replays.model import replay_model
 from stackmem.replays.replay import replay_run
 from stackmem.run.interrupts import Interrupts
 from stackmem.tools.plugins import load_plugins
-from stackmem.trace.moments import following
 from stackmem.trace.open_run import Run
 from stackmem.trace.pack import unpack
 from stackmem.trace.step_view import last_step_of, view_step
+from stackmem.trace.walk import state_after
 
 _DIFFERS = 6
 LONGEST_WAIT_SECONDS = 3.0
@@ -188,7 +188,7 @@ def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) ->
             if before is not None:
                 sleep(min(LONGEST_WAIT_SECONDS, max(0.0, record.at - before) / speed))
             before = record.at
-            state = following(state, record)
+            state = state_after(state, record)
             show(record.event, state)
     if state.end is None:
         typer.echo("the trace ends here; the run was cut short")
