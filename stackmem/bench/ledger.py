@@ -20,6 +20,7 @@ import msgspec
 
 from stackmem.errors import TraceError, UsageError
 from stackmem.trace.lock import Lock
+from stackmem.trace.store import append_line
 from stackmem.version import VERSION
 
 from .plan import BenchPlan, trials
@@ -193,12 +194,9 @@ class Ledger:
             return
         line = msgspec.json.encode(row) + b"\n"
         try:
-            if os.write(self._file, line) < len(line):
-                os.ftruncate(self._file, self._size)
-                raise TraceError(f"{self._path} cannot be written, the disk may be full; make room and go on")
+            self._size = append_line(self._file, line, self._size)
         except OSError as error:
             raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room and go on") from error
-        self._size += len(line)
         self.rows[row["id"]] = _brief(row)
         self.paid_usd += _paid(row)
 

@@ -19,7 +19,7 @@ from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import keep_source, sources_of
-from stackmem.trace.redact import Mask, mask_of, masked, redact, touched
+from stackmem.trace.redact import Mask, mask_of, mask_value, matching_records, redact
 from stackmem.trace.store import TraceWriter
 from stackmem.trace.verify import verify
 from stackmem.workspace.tree import remove_tree
@@ -61,7 +61,7 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
     def source_of(digest: str, packaged: bool) -> str:
         return digest if packaged else hashlib.sha256(mask(text_of(digest)).encode()).hexdigest()
 
-    found = touched(reader, mask, source_of)
+    found = matching_records(reader, mask, source_of)
     if not found:
         raise UsageError(f"nothing in {run_dir.name} matches; the run can be shown as it is, or try another --pattern")
     redaction = Redaction(reader.digest, found)
@@ -100,7 +100,7 @@ def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> Non
     result = read_result(run_dir / RESULT)
     if result is not None:
         told = replace(
-            masked(result, mask), run=target.name, run_dir=str(target), digest=writer.digest, records=writer.count
+            mask_value(result, mask), run=target.name, run_dir=str(target), digest=writer.digest, records=writer.count
         )
         write_result(told, target / RESULT)
 

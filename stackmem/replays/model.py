@@ -35,7 +35,7 @@ from stackmem.run.loop import run as play
 from stackmem.run.perform import World
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.comparison import FactComparison, without_counts
-from stackmem.trace.difference import brief, made_otherwise
+from stackmem.trace.difference import brief, explain_rerun_difference
 from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
@@ -209,7 +209,7 @@ def _compared(tail: list[Record], made: list[tuple[Event, State]], comparison: F
         if now is None:
             return equal, made[-1][1].step, f"record {record.seq}: recorded {brief(record.event)}, now the run is over"
         if not comparison.equal(record.event, now[0]):
-            said = made_otherwise(record.seq, without_counts(record.event), without_counts(now[0]))
+            said = explain_rerun_difference(record.seq, without_counts(record.event), without_counts(now[0]))
             return equal, now[1].step, said
         equal += 1
     return equal, 0, ""

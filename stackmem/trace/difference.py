@@ -26,7 +26,7 @@ _LINES = 40
 _LINE_CHARS = 400
 
 
-def differing(seq: int, recorded: Event, derived: Event | Effect | None) -> str:
+def explain_difference(seq: int, recorded: Event, derived: Event | Effect | None) -> str:
     """What the record says, what the rules say today, and of two facts of one kind the fields that differ."""
     if type(recorded) is not type(derived):
         return f"record {seq}: recorded {brief(recorded)}, the rules derive {brief(derived)} today"
@@ -35,7 +35,7 @@ def differing(seq: int, recorded: Event, derived: Event | Effect | None) -> str:
     return f"record {seq}: recorded {kind}, the rules derive {kind} today, with other fields:\n{fields}"
 
 
-def made_otherwise(seq: int, recorded: Event, made: Event) -> str:
+def explain_rerun_difference(seq: int, recorded: Event, made: Event) -> str:
     """What the record says, and what came of the same now; of two facts of one kind the fields that differ."""
     if type(recorded) is not type(made):
         return f"record {seq}: recorded {brief(recorded)}, now {brief(made)}"
@@ -50,13 +50,13 @@ def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("record
         one, other = getattr(recorded, name), getattr(derived, name)
         if one == other:
             continue
-        old, new = _spelled(one), _spelled(other)
+        old, new = _spell(one), _spell(other)
         if len(old) + len(new) <= 160 and "\n" not in old + new:
             lines.append(f"  {name}: {sides[0]} {old}, {sides[1]} {new}")
             continue
         lines.append(f"  {name} (- {sides[0]}, + {sides[1]}):")
         diff = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2))[2:]
-        lines += [f"    {clipped(line)}" for line in diff[:_LINES]]
+        lines += [f"    {clip_line(line)}" for line in diff[:_LINES]]
         if len(diff) > _LINES:
             lines.append(f"    [... {len(diff) - _LINES:,} more lines ...]")
     return "\n".join(lines)
@@ -100,17 +100,17 @@ def brief(what: Event | Effect | None) -> str:
     return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 1] + "…"
 
 
-def clipped(line: str) -> str:
+def clip_line(line: str) -> str:
     return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
 
 
 def _message_lines(message: Message) -> list[str]:
     text = msgspec.json.format(msgspec.json.encode(message.parts), indent=2).decode()
-    lines = [f"    {clipped(line)}" for line in text.splitlines()]
+    lines = [f"    {clip_line(line)}" for line in text.splitlines()]
     return lines if len(lines) <= _LINES else [*lines[:_LINES], f"    [... {len(lines) - _LINES:,} more lines ...]"]
 
 
-def _spelled(value: object) -> str:
+def _spell(value: object) -> str:
     if value is msgspec.UNSET:
         return "nothing"
     if isinstance(value, str):

@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
 
 from stackmem.core.facts import Event, RunStarted
@@ -16,11 +17,10 @@ from stackmem.core.requests import AskModel, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
-from stackmem.languages.language import Launch
+from stackmem.languages.language import INTERPRETERS, MODULES, Language, Launch
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
-from .languages import open_language
 from .lineage import sources
 from .record import Record
 
@@ -156,3 +156,17 @@ def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
             return found
         state = after
     raise TraceError(f"record {seq} answers no completion that the program asks for today; stackmem replay tells more")
+
+
+def open_language(name: str) -> Language:
+    """The language.
+
+    Raises:
+        UsageError: There is none of that name.
+
+    """
+    known = sorted(set(INTERPRETERS.values()))
+    if name not in known:
+        raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")
+    found: Language = import_module(MODULES.get(name, f"stackmem.languages.{name}.language")).LANGUAGE
+    return found

@@ -4,7 +4,10 @@ Rule 1: a match becomes as many characters ``x``, so that lengths and budgets ho
 Rule 2: what came from outside is rewritten, what the rules derive is derived again: prompts, digests, wording. If a
     fact then changes (two names became one), there is no copy.
 Rule 3: the copy keeps no files; what a snapshot held is not searched, it is left out.
-Rule 4: of a program's run the sources are rewritten too, see ``redact_program``.
+Rule 4: of a program's run the texts that it was made of are masked like all else, but for those that stackmem brings
+    itself. What the interpreter derives is derived again from them; its words may be cut elsewhere, so that only its
+    kind, its frame and its sizes must be as they were. Where a derived text still holds a match, it was put together
+    of parts that hold none: there is no copy.
 """
 
 from __future__ import annotations
@@ -14,12 +17,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import (
     RULES,
+    ContextCompacted,
     Event,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
     Redaction,
     RunEnded,
     RunForked,
@@ -30,27 +37,19 @@ from stackmem.core.facts import (
 )
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import advance, evolve
-from stackmem.core.program_facts import ProgramStarted, ToolAnswered
-from stackmem.core.requests import Effect
+from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
+from stackmem.core.requests import AskModel, AskUser, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.text import mark_cut
 from stackmem.errors import RulesDiffer, TraceError, UsageError
+from stackmem.languages.frame.task_text import task_text
+from stackmem.languages.operations import RunFrame
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
 from .program import TextOf, no_sources, program_of
 from .record import Record
-from .redact_program import (
-    ProgramNames,
-    SourceOf,
-    derived_again,
-    is_stop,
-    masked_fact,
-    outside_answer,
-    stopped,
-    unchanged,
-    with_prompt,
-)
 
 Mask = Callable[[str], str]
 
@@ -60,6 +59,18 @@ _OURS = frozenset({
 })  # fmt: skip
 """Fields that hold our own words, ids and digests: nothing in them came from a person, a model or a tool."""
 _WORDING = ("reason", "text", "result")
+SourceOf = Callable[[str, bool], str]
+"""The digest that a source has in the copy, by its digest; True where its text is left as it is."""
+
+PACKAGED = "stackmem:"
+_SAME = frozenset({"frame", "forced", "verified", "kind", "ending"})
+_QUESTION_CHARS = 4_000
+_LABELS = ("HINTS", "RETURN")
+
+
+def same_digest(digest: str, packaged: bool) -> str:
+    """For records that name no sources."""
+    return digest
 
 
 def mask_of(patterns: Iterable[str]) -> Mask:
@@ -84,7 +95,7 @@ def mask_of(patterns: Iterable[str]) -> Mask:
     return mask
 
 
-def masked(value: Any, mask: Mask) -> Any:
+def mask_value(value: Any, mask: Mask) -> Any:
     """A value with every text in it masked, keys of mappings too; our own fields of an event are left.
 
     Raises:
@@ -96,25 +107,25 @@ def masked(value: Any, mask: Mask) -> Any:
             return mask(value)
         case Struct():
             names = [name for name in value.__struct_fields__ if name not in _OURS]
-            return replace(value, **{name: masked(getattr(value, name), mask) for name in names})
+            return replace(value, **{name: mask_value(getattr(value, name), mask) for name in names})
         case dict():
-            found = {masked(name, mask): masked(inner, mask) for name, inner in value.items()}
+            found = {mask_value(name, mask): mask_value(inner, mask) for name, inner in value.items()}
             if len(found) < len(value):
                 raise UsageError(
                     "two names of one object are alike once replaced; use a pattern that leaves them apart"
                 )
             return found
         case tuple():
-            return tuple(masked(inner, mask) for inner in value)
+            return tuple(mask_value(inner, mask) for inner in value)
         case list():
-            return [masked(inner, mask) for inner in value]
+            return [mask_value(inner, mask) for inner in value]
         case _:
             return value
 
 
-def touched(records: Iterable[Record], mask: Mask, source_of: SourceOf = unchanged) -> tuple[int, ...]:
+def matching_records(records: Iterable[Record], mask: Mask, source_of: SourceOf = same_digest) -> tuple[int, ...]:
     """Sequence numbers of the records that hold a match, or name a source that does."""
-    return tuple(record.seq for record in records if _masked_fact(record.event, mask, source_of) != record.event)
+    return tuple(record.seq for record in records if mask_fact(record.event, mask, source_of) != record.event)
 
 
 def redact(
@@ -122,7 +133,7 @@ def redact(
     mask: Mask,
     redaction: Redaction,
     last_digest: Callable[[], str],
-    sources: tuple[SourceOf, TextOf] = (unchanged, no_sources),
+    sources: tuple[SourceOf, TextOf] = (same_digest, no_sources),
 ) -> Iterator[Record]:
     """The records of the copy.
 
@@ -137,11 +148,11 @@ def redact(
     """
     state, strategy, program, names = State(), None, None, ProgramNames()
     for record in records:
-        event = _without_files(_masked_fact(record.event, mask, sources[0]))
+        event = _without_files(mask_fact(record.event, mask, sources[0]))
         if isinstance(event, RunStarted):
-            strategy, event = _begun(event), replace(event, redacted=redaction)
+            strategy, event = _strategy_of(event), replace(event, redacted=redaction)
         elif isinstance(event, RunForked):
-            strategy = _begun(event.start)
+            strategy = _strategy_of(event.start)
             event = replace(event, digest=last_digest(), start=replace(event.start, redacted=redaction))
         elif isinstance(event, ProgramStarted) and strategy is not None:
             pass
@@ -149,17 +160,13 @@ def redact(
             event = _in_program(event, state, program, mask, record.seq)
             names.refuse_alike(record.event, event, record.seq)
         elif strategy is not None and not isinstance(event, RunResumed):
-            event = _following(event, state, advance(state, strategy), record.seq)
+            event = _rederive(event, state, advance(state, strategy), record.seq)
         yield replace(record, event=event)
         state = evolve(state, event)
         if program is not None:
             program.note(event, state)
         elif isinstance(event, ProgramStarted) and strategy is not None:
             program = _program(event, state, strategy, sources[1])
-
-
-def _masked_fact(event: Event, mask: Mask, source_of: SourceOf) -> Event:
-    return masked_fact(event, lambda value: masked(value, mask), source_of)
 
 
 def _program(event: ProgramStarted, state: State, strategy: MemoryStrategy, text_of: TextOf) -> ProgramDecider:
@@ -171,7 +178,7 @@ def _program(event: ProgramStarted, state: State, strategy: MemoryStrategy, text
         ) from error
 
 
-def _begun(start: RunStarted) -> MemoryStrategy:
+def _strategy_of(start: RunStarted) -> MemoryStrategy:
     if start.rules != RULES:
         raise RulesDiffer(
             f"the run was made under rules {start.rules}, these are rules {RULES}; redact it with the version of then"
@@ -193,21 +200,21 @@ def _in_program(event: Event, state: State, program: ProgramDecider, mask: Mask,
     """The event as it follows from the copy's program, or in a frame of the agent from the rules."""
     upcoming = program.decide(state)
     if isinstance(event, RunEnded) and is_stop(event, upcoming, state):
-        return stopped(event, upcoming, state)
+        return rewrite_stop(event, upcoming, state)
     if state.end is None and state.stack and state.running.program == "steps":
         if isinstance(upcoming, Effect):
             return outside_answer(event, upcoming, state, number)
-        return derived_again(event, upcoming, lambda value: masked(value, mask), number)
-    return _following(event, state, upcoming, number)
+        return rederive_in_program(event, upcoming, mask, number)
+    return _rederive(event, state, upcoming, number)
 
 
-def _following(event: Event, state: State, derived: Event | Effect | None, number: int) -> Event:
+def _rederive(event: Event, state: State, derived: Event | Effect | None, number: int) -> Event:
     """The event as it follows from the copy's state."""
     if isinstance(derived, Effect):
         if isinstance(event, RunEnded) and event.ending == "interrupted":
             return replace(event, result=partial_result(state))
         return with_prompt(event, derived)
-    if derived is None or _unworded(derived) != _unworded(event):
+    if derived is None or _without_wording(derived) != _without_wording(event):
         told = type(derived).__name__ if derived is not None else "nothing"
         raise UsageError(
             f"record {number}: {type(event).__name__} would become {told} ({_brief(derived)}), as matches that differ "
@@ -216,7 +223,7 @@ def _following(event: Event, state: State, derived: Event | Effect | None, numbe
     return derived
 
 
-def _unworded(event: Event) -> Event:
+def _without_wording(event: Event) -> Event:
     words: dict[str, Any] = {name: "" for name in _WORDING if name in event.__struct_fields__}
     return replace(event, **words)
 
@@ -224,3 +231,134 @@ def _unworded(event: Event) -> Event:
 def _brief(derived: Event | None) -> str:
     text = msgspec.json.encode(derived).decode()
     return text if len(text) <= 160 else text[:159] + "…"
+
+
+def mask_fact(event: Event, mask: Mask, source_of: SourceOf) -> Event:
+    """A fact of a run with every text in it masked; words of ours that only a program's facts have are left."""
+    if isinstance(event, SourceLoaded) and event.path.startswith(PACKAGED):
+        return replace(event, digest=source_of(event.digest, True)) if event.digest else event
+    found: Event = mask_value(event, mask)
+    match found, event:
+        case ProgramStarted(), ProgramStarted():
+            options = {name: mask_value(value, mask) for name, value in event.options.items()}
+            digest = source_of(event.digest, False)
+            return replace(found, language=event.language, options=options, digest=digest)
+        case SourceLoaded(), SourceLoaded(digest=digest) if digest:
+            return replace(found, digest=source_of(digest, False))
+        case ToolAnswered(), ToolAnswered():
+            return replace(found, failed=event.failed)
+        case _:
+            return found
+
+
+def outside_answer(event: Event, effect: Effect, state: State, number: int) -> Event:
+    """The answer of the world, for the prompt that the copy's program asks with.
+
+    Raises:
+        UsageError: With the matches replaced the program asks for something else.
+
+    """
+    if isinstance(event, RunEnded):
+        return rewrite_stop(event, effect, state)
+    asked = answered(effect, event)
+    if asked is None:
+        raise UsageError(
+            f"record {number}: with the matches replaced the program asks for something else than "
+            f"{type(event).__name__} answers; use a narrower pattern"
+        )
+    return with_prompt(event, asked)
+
+
+def with_prompt(event: Event, asked: object) -> Event:
+    """A model's answer with the digest of the prompt that is asked in the copy; any other answer as it is."""
+    ask = asked.ask if isinstance(asked, Compact) else asked
+    if isinstance(event, ModelReplied | ModelFailed | ContextCompacted) and isinstance(ask, AskModel):
+        return replace(event, prompt_digest=ask.view.digest)
+    return event
+
+
+def rewrite_stop(event: RunEnded, upcoming: Event | Effect | None, state: State) -> RunEnded:
+    """How a run that was stopped from outside ends in the copy."""
+    if event.ending == "interrupted":
+        return replace(event, result=partial_result(state))
+    if event.ending == "input_needed" and isinstance(upcoming, AskUser):
+        return replace(event, result=mark_cut(upcoming.question, _QUESTION_CHARS))
+    return event
+
+
+def rederive_in_program(event: Event, derived: Event | None, mask: Mask, number: int) -> Event:
+    """What the program derives in the copy, in place of the fact that it derived then.
+
+    Raises:
+        UsageError: It is another fact, or one that still holds a match.
+
+    """
+    if derived is None or _shape(derived) != _shape(event):
+        told = "nothing" if derived is None else type(derived).__name__
+        raise UsageError(
+            f"record {number}: with the matches replaced the program goes another way ({type(event).__name__} would "
+            f"become {told}); use a pattern that leaves its words and names apart"
+        )
+    seen = _searched(derived)
+    if mask_value(seen, mask) != seen:
+        raise UsageError(
+            f"record {number}: {type(event).__name__} would still hold a match, in words of the language or put "
+            "together of parts that hold none; use a narrower --pattern, or one for the parts"
+        )
+    return derived
+
+
+def _searched(derived: Event) -> Event:
+    """The fact without its digests, and without what stackmem itself adds to a task."""
+    if isinstance(derived, PhaseEnded):
+        return replace(derived, digests=dict.fromkeys(derived.digests, ""))
+    if isinstance(derived, FramePushed) and derived.program is not UNSET:
+        own = task_text(RunFrame("", ""), "").strip().removesuffix(".")
+        lines = [line for line in derived.program.task.splitlines() if line not in _LABELS and not line.startswith(own)]
+        told = "\n".join(line.removeprefix("INPUT ") for line in lines)
+        return replace(derived, program=replace(derived.program, task=told))
+    return derived
+
+
+class ProgramNames:
+    """The names of a program's chunks and variables, each of which is another one's in the copy, too."""
+
+    def __init__(self) -> None:
+        self._was: dict[tuple[type, str], str] = {}
+
+    def refuse_alike(self, event: Event, now: Event, number: int) -> None:
+        """Take note of a name.
+
+        Raises:
+            UsageError: It has become one with another.
+
+        """
+        if not isinstance(event, ChunkKept | VariableSet) or not isinstance(now, ChunkKept | VariableSet):
+            return
+        if self._was.setdefault((type(now), now.name), event.name) != event.name:
+            raise UsageError(
+                f"record {number}: {type(event).__name__} would have the name {now.name[:80]!a} of another one, as "
+                "matches that differ are alike once replaced; use a pattern that leaves names apart"
+            )
+
+
+def is_stop(event: Event, upcoming: Event | Effect | None, state: State) -> bool:
+    """Whether the fact is a run's end that came from outside, between two facts of its program."""
+    if not isinstance(event, RunEnded) or state.end is not None or isinstance(upcoming, Effect):
+        return False
+    return event.ending in ("interrupted", "workspace_error") and not isinstance(upcoming, RunEnded)
+
+
+def _shape(value: Any) -> Any:
+    """What of a derived fact must hold: kinds, ids and sizes, and no text or digest."""
+    match value:
+        case str():
+            return ""
+        case Struct():
+            names = value.__struct_fields__
+            inner = {name: getattr(value, name) for name in names}
+            return type(value), {name: one if name in _SAME else _shape(one) for name, one in inner.items()}
+        case dict() | tuple():
+            return len(value)
+        case _:
+            return value

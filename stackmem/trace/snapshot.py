@@ -119,10 +119,10 @@ def changes(
 def _change(path: str, before: Snapshot, after: Snapshot, *, diffs: bool) -> FileChange:
     kind: Literal["added", "modified", "deleted"]
     kind = "added" if path not in before else "deleted" if path not in after else "modified"
-    return FileChange(_shown(path), kind, _diff(path, before, after) if diffs else "")
+    return FileChange(_readable_path(path), kind, _diff(path, before, after) if diffs else "")
 
 
-def _shown(path: str) -> str:
+def _readable_path(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -145,8 +145,8 @@ def _diff(path: str, before: Snapshot, after: Snapshot) -> str:
     head = [f"mode {modes[0]} -> {modes[1]}"] if modes[0] and modes[1] and modes[0] != modes[1] else []
     lines = difflib.unified_diff(
         old.splitlines(), new.splitlines(),
-        f"a/{_shown(path)}" if path in before else "/dev/null",
-        f"b/{_shown(path)}" if path in after else "/dev/null",
+        f"a/{_readable_path(path)}" if path in before else "/dev/null",
+        f"b/{_readable_path(path)}" if path in after else "/dev/null",
         lineterm="",
     )  # fmt: skip
     return "\n".join([*head, *lines])

@@ -7,6 +7,7 @@ Rule 3: one process writes a run at a time: a writer holds the run's lock from i
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -35,6 +36,20 @@ def write_line(record: Record, previous: str) -> tuple[bytes, str]:
     body = _encoder.encode(record)
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
     return body[:-1] + DIGEST_MARK + digest.encode() + b'"}\n', digest
+
+
+def append_line(file: int, line: bytes, size: int) -> int:
+    """Write a line behind the first ``size`` bytes of a file, with one call; the new size.
+
+    Raises:
+        OSError: The disk took none or only a part of it; what stood before is whole.
+
+    """
+    written = os.write(file, line)
+    if written < len(line):
+        os.ftruncate(file, size)  # a part of a line is none
+        raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were taken, the disk may be full")
+    return size + written
 
 
 class End(Struct, frozen=True):
@@ -129,14 +144,10 @@ class TraceWriter:
         record = Record(self._seq + 1, round(self._now(), 3), event)
         line, digest = write_line(record, self.digest)
         try:
-            written = os.write(self._file, line)
-            if written < len(line):
-                os.ftruncate(self._file, self._size)  # a part of a record is none
-                raise self._unwritable(f"only {written} of {len(line)} bytes were taken, the disk may be full")
+            self._size = append_line(self._file, line, self._size)
         except OSError as error:
             raise self._unwritable(error.strerror) from error
         self._seq, self.digest = record.seq, digest
-        self._size += written
         self._boundary = self._boundary or isinstance(event, FramePushed | FramePopped | RunEnded)
         return record
 

@@ -28,7 +28,7 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError
 from stackmem.languages.program import ProgramDecider
 
-from .difference import differing, prompt_difference
+from .difference import explain_difference, prompt_difference
 from .imported import refuse_imported
 from .program import TextOf, no_sources
 from .record import Record
@@ -97,14 +97,14 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
     if isinstance(derived, Effect) or _may_stop_anywhere(state, event):
         if isinstance(event, RunEnded) and event.ending in STOPS and state.end is None:
             if event.ending == "interrupted" and same_rules and event.result != partial_result(state):
-                raise RulesDiffer(differing(record.seq, event, RunEnded("interrupted", partial_result(state))))
+                raise RulesDiffer(explain_difference(record.seq, event, RunEnded("interrupted", partial_result(state))))
             return 0
         effect = answered(derived, event) if isinstance(derived, Effect) else None
         if effect is None:
-            raise RulesDiffer(differing(record.seq, event, derived))
+            raise RulesDiffer(explain_difference(record.seq, event, derived))
         return _check_prompt(state, effect, record, proven, strategy) if same_rules else 0
     if derived is None or not (event == derived if same_rules else _alike(event, derived)):
-        raise RulesDiffer(differing(record.seq, event, derived))
+        raise RulesDiffer(explain_difference(record.seq, event, derived))
     return 0
 
 
@@ -136,7 +136,7 @@ def _check_compaction(derived: Effect, event: ContextCompacted, number: int) -> 
     if isinstance(derived, Compact):
         asked = replace(event, frame=derived.frame, up_to_step=derived.up_to_step)
         if asked != event:
-            raise RulesDiffer(differing(number, event, asked))
+            raise RulesDiffer(explain_difference(number, event, asked))
 
 
 def _alike(recorded: Event, derived: Event) -> bool:

@@ -78,14 +78,14 @@ def volatile_kinds(one: str, other: str) -> frozenset[str] | None:
         return None
     kinds = set[str]()
     for pair in pairs:
-        (first, before), (second, after) = map(_masked, pair)
+        (first, before), (second, after) = map(_mask, pair)
         if first != second:
             return None
         kinds |= {kind for kind in KINDS if before.get(kind) != after.get(kind)}
     return frozenset(kinds) or None
 
 
-def _masked(line: str) -> tuple[str, dict[str, list[str]]]:
+def _mask(line: str) -> tuple[str, dict[str, list[str]]]:
     """The line without what is volatile, and that by its kind."""
     values: dict[str, list[str]] = {}
 

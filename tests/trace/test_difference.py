@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from stackmem import Record, RulesDiffer
 from stackmem.core.facts import CallRejected, ChunkAllocated, FramePopped, ModelReplied, RunEnded, ToolReturned
-from stackmem.trace.difference import differing, field_diff
+from stackmem.trace.difference import explain_difference, field_diff
 from stackmem.trace.verify import verify
 from tests.build import alloc, do, play, pop, push, started
 
@@ -59,7 +59,7 @@ def test_a_difference_of_any_size_is_told_in_bounds():
 
 
 def test_facts_of_two_kinds_are_told_whole():
-    said = differing(7, RunEnded("popped", "x"), CallRejected("code", "why"))
+    said = explain_difference(7, RunEnded("popped", "x"), CallRejected("code", "why"))
     assert said == (
         'record 7: recorded RunEnded {"type":"RunEnded","ending":"popped","result":"x"}, '
         'the rules derive CallRejected {"type":"CallRejected","code":"code","reason":"why"} today'

@@ -12,7 +12,7 @@ from stackmem import Record, RulesDiffer, UsageError, replay
 from stackmem.core.facts import ChunkAllocated, FramePopped, ModelReplied, Redaction, RunStarted, ToolReturned
 from stackmem.kept.redact import redact_run
 from stackmem.run.fork import ForkChanges, fork
-from stackmem.trace.redact import mask_of, masked, redact
+from stackmem.trace.redact import mask_of, mask_value, redact
 from stackmem.trace.verify import verify
 from tests.golden.stories import STORIES
 from tests.run.killed import DEEP, killed, resumed, stackmem_environ
@@ -156,7 +156,7 @@ def test_the_command_says_what_it_made(stage: Stage):
 def test_masks_keep_every_length_and_reach_every_text():
     mask = mask_of(["é+", "b"])
     assert mask("aééb\n") == "axxx\n"
-    assert masked({"b": ["b", {"b": ("b", 1, None, True)}]}, mask) == {"x": ["x", {"x": ("x", 1, None, True)}]}
+    assert mask_value({"b": ["b", {"b": ("b", 1, None, True)}]}, mask) == {"x": ["x", {"x": ("x", 1, None, True)}]}
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -180,5 +180,5 @@ def test_whatever_word_is_replaced_the_copy_follows_from_the_rules_or_there_is_n
         assert [type(record.event) for record in copy] == [type(event) for event in events]
         for record in copy:
             if isinstance(record.event, ToolReturned | ModelReplied):
-                assert masked(record.event, mask) == record.event
+                assert mask_value(record.event, mask) == record.event
     assert copies > 20

@@ -8,7 +8,7 @@ import typer
 
 from stackmem.cli.screen.text import echo_json
 from stackmem.languages.language import INTERPRETERS
-from stackmem.trace.languages import open_language
+from stackmem.trace.program import open_language
 
 
 def command(json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False) -> None:

@@ -20,7 +20,7 @@ from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers
 from stackmem.run.programs.run import ProgramResult
 from stackmem.run.request import read_request
-from stackmem.trace.languages import open_language
+from stackmem.trace.program import open_language
 
 from .live import stop_at_once
 from .progress import Progress

@@ -14,7 +14,7 @@ from stackmem.errors import UsageError
 from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of, read_with
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
-from stackmem.trace.languages import open_language
+from stackmem.trace.program import open_language
 
 from .prepare import read_program, with_config
 from .sources import Loader, source_reader

@@ -20,7 +20,7 @@ from stackmem.run.request import ProgramRequest
 from stackmem.settings.settings import resolve
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
-from stackmem.trace.languages import open_language
+from stackmem.trace.program import open_language
 
 from .sources import SOURCE_BYTES, Loader, source_reader
 
