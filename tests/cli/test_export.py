@@ -77,6 +77,7 @@ def test_what_cannot_be_is_one_sentence(stage, run, more, says):
 
 
 def test_a_pipe_is_written_to_and_not_replaced(stage, run):
+    # A process: in that of the tests, what stands behind /dev/stdout is pytest's own file, which would be replaced.
     ran = stage.run("export", "last", "--format", "csv", "-o", "/dev/stdout")
     assert ran.returncode == 0
     assert ran.stdout.startswith("step,seq,")

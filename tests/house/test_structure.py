@@ -4,7 +4,7 @@ from functools import cache
 
 from scripts import structure
 
-MOST_SMALL, MOST_DOUBLED = 15, 38
+MOST_SMALL, MOST_DOUBLED = 15, 20
 # A place that lists alternatives: each has a file of its own, however small, and only the list imports it.
 LISTS = {
     "stackmem.memory": "one memory strategy a file",
@@ -24,41 +24,14 @@ PRIVATE = "each is private to its file"
 OTHER = "two things of one name, to be parted"
 DOUBLED = {
     "Agent": LANGUAGES,
-    "Answer": OTHER,
-    "Call": LANGUAGES,
-    "Comparison": OTHER,
-    "Entry": OTHER,
+    "Execution": LANGUAGES,
     "Expand": OTHER,
     "Fault": LANGUAGES,
-    "FileChange": OTHER,
-    "Fold": OTHER,
-    "FrameRow": OTHER,
-    "Imported": OTHER,
-    "Interpreter": LANGUAGES,
-    "Known": OTHER,
-    "Language": OTHER,
     "Model": OTHER,
-    "Outcome": OTHER,
-    "Parting": OTHER,
-    "Place": OTHER,
-    "Refused": OTHER,
-    "Request": OTHER,
-    "Row": OTHER,
-    "Said": OTHER,
-    "Scope": LANGUAGES,
-    "Source": OTHER,
-    "Step": OTHER,
-    "Trial": OTHER,
+    "SummaryRequest": OTHER,
     "While": LANGUAGES,
     "Workspace": OTHER,
-    "_Book": PRIVATE,
-    "_Call": PRIVATE,
-    "_Conversation": PRIVATE,
-    "_Message": PRIVATE,
-    "_Reader": PRIVATE,
     "_Task": PRIVATE,
-    "_Trajectory": PRIVATE,
-    "_Usage": PRIVATE,
 }
 
 
