@@ -17,12 +17,12 @@ from stackmem.core.messages import ToolResult
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
 
-from .shared.compacting import Summarizing, SummaryRequest, overfull, summary_rules
+from .shared.compacting import CompactionRequest, Summarizing, overfull, summary_rules
 from .shared.linear import Linear, newest_whole
 from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
-REQUEST = SummaryRequest("tier", "compaction_tier", 8_000, "cold")
+REQUEST = CompactionRequest("tier", "compaction_tier", 8_000, "cold")
 _COMPACT_CHARS = 400  # of a result of a warm turn
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from stackmem.core.state import State
 
-from .shared.compacting import Summarizing, SummaryRequest, overfull, summary_rules
+from .shared.compacting import CompactionRequest, Summarizing, overfull, summary_rules
 from .shared.linear import Linear
 from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
-REQUEST = SummaryRequest("rolling", "compaction_rolling", 6_000)
+REQUEST = CompactionRequest("rolling", "compaction_rolling", 6_000)
 
 
 def _due(turns: int, state: State, shown: Linear) -> int | None:

@@ -10,7 +10,7 @@ Source: structured note-taking and the schema-bound summaries of coding agents.
 
 from __future__ import annotations
 
-from .shared.compacting import THRESHOLD, Summarizing, SummaryRequest, summary_rules
+from .shared.compacting import THRESHOLD, CompactionRequest, Summarizing, summary_rules
 from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 from .summary import due
@@ -20,5 +20,5 @@ def structured_summary(parameters: str) -> Summarizing:
     known = (Count("tokens", THRESHOLD), Count("keep", 3), Count("chars", 8_000, low=500))
     chosen = parse("structured_summary", parameters, known)
     tokens, keep, chars = chosen.counts.values()
-    request = SummaryRequest("structured", "compaction_structured", chars)
+    request = CompactionRequest("structured", "compaction_structured", chars)
     return Summarizing(chosen.name, request, Partial(due, (tokens, keep)), summary_rules(request))

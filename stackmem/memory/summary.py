@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from stackmem.core.state import State
 
-from .shared.compacting import PREFIXES, THRESHOLD, Summarizing, SummaryRequest, summary_rules, worth
+from .shared.compacting import PREFIXES, THRESHOLD, CompactionRequest, Summarizing, summary_rules, worth
 from .shared.linear import Linear
 from .shared.parameters import Choice, Count, Partial
 from .shared.parameters import parameters as parse
 
-REQUEST = SummaryRequest("summary", "compaction", 8_000)
+REQUEST = CompactionRequest("summary", "compaction", 8_000)
 _REPLACES = 0.25  # of the threshold
 
 

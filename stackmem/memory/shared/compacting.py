@@ -38,7 +38,7 @@ is flat around that: 24,000 costs at most 17, 2 and 7 % more than the best of ea
 something, so of two thresholds that cost nearly the same the higher one is to be preferred."""
 
 
-class SummaryRequest(Struct, frozen=True):
+class CompactionRequest(Struct, frozen=True):
     """What is asked for.
 
     Attributes:
@@ -69,7 +69,7 @@ class Summarizing(Struct, frozen=True):
     """
 
     name: str
-    request: SummaryRequest
+    request: CompactionRequest
     due: Callable[[State, Linear], int | None]
     rules: Rules
     tools: tuple[Tool, ...] = ONE_FRAME
@@ -93,7 +93,7 @@ class Summarizing(Struct, frozen=True):
 
 
 def summary_rules(
-    request: SummaryRequest,
+    request: CompactionRequest,
     cut: Callable[[Linear], Cut] = unmoved,
     shorten: Callable[[ToolResult, int], ToolResult] = whole_result,
 ) -> Rules:
@@ -101,7 +101,7 @@ def summary_rules(
     return Rules(cut, Partial(standing_for, (request.most,)), shorten)
 
 
-def compaction(state: State, shown: Linear, request: SummaryRequest, turns: int) -> Compact | None:
+def compaction(state: State, shown: Linear, request: CompactionRequest, turns: int) -> Compact | None:
     """The request for a text that stands for the first ``turns`` exchanges, those of the last text included.
 
     None where that would be no more than already has a text, the last result being kept.
@@ -135,7 +135,7 @@ def overfull(state: State, shown: Linear) -> bool:
     return shown.tokens >= state.window_tokens // 2
 
 
-def _request_text(state: State, request: SummaryRequest, last: int, kept: int) -> str:
+def _request_text(state: State, request: CompactionRequest, last: int, kept: int) -> str:
     values = {"most_chars": f"{request.most}", "last_step": f"{last:,}", "kept": f"{kept:,}"}
     return fill(_text(state, request.text, _plain(request.kind)), values)
 
