@@ -73,9 +73,9 @@ def _one_line(text: str) -> str:
 
 def template_error(fault: TemplateFault, text: str) -> Halt:
     if not fault.missing:
-        told = text if len(text) <= _MOST_TEMPLATE else f"{text[:_MOST_TEMPLATE]}…"
+        template = text if len(text) <= _MOST_TEMPLATE else f"{text[:_MOST_TEMPLATE]}…"
         reason = "A template or condition could not be evaluated."
-        return Halt("Template Error", reason, f'Template: "{told}", {fault.reason}')
+        return Halt("Template Error", reason, f'Template: "{template}", {fault.reason}')
     if fault.is_field:
         reason = "A field was not found in a variable of the Execution Register."
         return Halt("Template Error", reason, f"Missing field: {fault.missing}")
@@ -112,17 +112,17 @@ def missing_parameter(tool: str, name: str) -> Halt:
 
 def command_failed(command: str, answer: ToolAnswer) -> Halt:
     """Of a command with a non-zero exit, or one that was killed."""
-    said = answer.value if isinstance(answer.value, dict) else {}
+    output = answer.value if isinstance(answer.value, dict) else {}
     if answer.failed not in ("", "exit", "timeout", "killed"):
         return tool_logic("The 'shell' tool could not run the command.", f'Command: "{command}", {answer.detail}')
     if answer.failed in ("", "exit"):
         reason = "The 'shell' tool executed a command that returned a non-zero exit code, indicating a failure."
-        details = f'Command: "{command}", Exit Code: {said.get("exit_code")}'
+        details = f'Command: "{command}", Exit Code: {output.get("exit_code")}'
     else:
         reason = "The 'shell' tool executed a command that did not end by itself."
         details = f'Command: "{command}", {answer.detail or answer.failed}'
-    told = str(said.get("stderr") or "").strip()
-    last = told.splitlines()[-1][:300] if told else ""
+    stderr = str(output.get("stderr") or "").strip()
+    last = stderr.splitlines()[-1][:300] if stderr else ""
     return Halt("Command Failed", reason, f"{details}, Stderr: {last}" if last and answer.failed != "exit" else details)
 
 

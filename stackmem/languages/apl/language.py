@@ -61,7 +61,9 @@ class _Announcements:
             case Group():
                 lines = [self(each) for each in happening.operations]
                 self._in_group = True
-                return tuple(f"  [{number}]{line[1:]}" for number, told in enumerate(lines, 1) for line in told)
+                return tuple(
+                    f"  [{number}]{line[1:]}" for number, own_lines in enumerate(lines, 1) for line in own_lines
+                )
             case FramePushed():
                 self._plan_is_due = happening.program is not UNSET and happening.program.kind == "work"
                 return ()

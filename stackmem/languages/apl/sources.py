@@ -72,11 +72,11 @@ def read_config(named: str, beside: str) -> Reading:
     return _config((yield from _load(LoadSource(named, beside), "The configuration could not be read.")))
 
 
-def _load(asked: LoadSource, reason: str, named: str = "") -> Generator[LoadSource, Source, Source]:
+def _load(operation: LoadSource, reason: str, named: str = "") -> Generator[LoadSource, Source, Source]:
     """The source; raises ``Halt`` where it cannot be read, ``named`` as the program spells it."""
-    source = yield asked
+    source = yield operation
     if source.failed:
-        raise source_failed(reason, source, named or asked.path)
+        raise source_failed(reason, source, named or operation.path)
     return source
 
 

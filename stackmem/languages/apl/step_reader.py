@@ -70,8 +70,8 @@ class Shapes:
         """A fault for every key that is not known; ``hint`` takes the place of the list of those that are."""
         for key, _ in table.pairs:
             if key.value not in known:
-                told = f"; known: {', '.join(sorted(known))}" if hint is None else hint
-                self.fault(key.place, title, f"`{str(key.value)[:60]}` is no {what}{told}.")
+                rest = f"; known: {', '.join(sorted(known))}" if hint is None else hint
+                self.fault(key.place, title, f"`{str(key.value)[:60]}` is no {what}{rest}.")
 
     def texts(self, table: Table, key: str, title: str) -> Iterator[tuple[str, Place]]:
         """One text, or a list of them."""

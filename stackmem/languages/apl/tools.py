@@ -86,10 +86,10 @@ def read_file(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     return (yield from _use_file("read_file", InvokeTool("read_file", {"path": name})))
 
 
-def _use_file(tool: str, asked: InvokeTool) -> Doing:
-    answer: ToolAnswer = yield asked
+def _use_file(tool: str, operation: InvokeTool) -> Doing:
+    answer: ToolAnswer = yield operation
     if answer.failed:
-        raise file_failed(tool, asked.arguments["path"], answer)
+        raise file_failed(tool, operation.arguments["path"], answer)
     return answer.value
 
 

@@ -21,30 +21,30 @@ def side_by_side(branches: Sequence[Branch], most: int = 4, *, open_at_once: int
 
     """
     waiting = deque(enumerate(branches))
-    asking: dict[int, tuple[Branch, Single]] = {}
+    pending: dict[int, tuple[Branch, Single]] = {}
     results: dict[int, Any] = {}
-    while waiting or asking:
-        while waiting and (open_at_once is None or len(asking) < open_at_once):
+    while waiting or pending:
+        while waiting and (open_at_once is None or len(pending) < open_at_once):
             number, branch = waiting.popleft()
-            yield from _advance(number, branch, None, asking, results)
-        if not asking:
+            yield from _advance(number, branch, None, pending, results)
+        if not pending:
             continue
-        numbers = sorted(asking)
-        answers = yield Group(tuple(asking[number][1] for number in numbers), most)
+        numbers = sorted(pending)
+        answers = yield Group(tuple(pending[number][1] for number in numbers), most)
         for number, answer in zip(numbers, answers, strict=True):
-            branch, _ = asking.pop(number)
-            yield from _advance(number, branch, answer, asking, results)
+            branch, _ = pending.pop(number)
+            yield from _advance(number, branch, answer, pending, results)
     return [results[number] for number in sorted(results)]
 
 
 def _advance(
-    number: int, branch: Branch, answer: Any, asking: dict[int, tuple[Branch, Single]], results: dict[int, Any]
+    number: int, branch: Branch, answer: Any, pending: dict[int, tuple[Branch, Single]], results: dict[int, Any]
 ) -> Branch:
     """Send a branch its answer and let it run to the effect it waits for next, or to its end."""
     try:
-        asked = branch.send(answer)
-        while not isinstance(asked, InvokeTool | Complete | RunFrame | LoadSource):
-            asked = branch.send((yield asked))
-        asking[number] = (branch, asked)
+        operation = branch.send(answer)
+        while not isinstance(operation, InvokeTool | Complete | RunFrame | LoadSource):
+            operation = branch.send((yield operation))
+        pending[number] = (branch, operation)
     except StopIteration as stop:
         results[number] = stop.value

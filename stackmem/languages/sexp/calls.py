@@ -132,8 +132,8 @@ class Calls:
                 )
             return (yield from self._request(machine, name, kind, mapping, form))
         if len(args) > len(names) or (kind == "task" and len(args) != len(names)):
-            told = ", ".join(names) or "none"
-            raise machine.fault(f"{kind.capitalize()} '{name}' takes {told}; got {len(args)} arguments", form)
+            takes = ", ".join(names) or "none"
+            raise machine.fault(f"{kind.capitalize()} '{name}' takes {takes}; got {len(args)} arguments", form)
         return (yield from self._request(machine, name, kind, dict(zip(names, args, strict=False)), form))
 
     def _request(self, machine: Machine, name: str, kind: str, arguments: dict[str, Any], form: Form) -> Doing:
@@ -197,8 +197,8 @@ def _settings(value: Any, name: str, known: dict[str, Any]) -> dict[str, Any]:
         allowed = known[key]
         fits = item in allowed if isinstance(allowed, tuple) else isinstance(item, allowed)
         if not fits:
-            told = " or ".join(map(repr, allowed)) if isinstance(allowed, tuple) else "true or false"
-            raise SexpEvaluationError(f"'{key}' of '{name}' must be {told}, got: {to_source(item, 80)}")
+            wanted = " or ".join(map(repr, allowed)) if isinstance(allowed, tuple) else "true or false"
+            raise SexpEvaluationError(f"'{key}' of '{name}' must be {wanted}, got: {to_source(item, 80)}")
     return {key: str.__str__(item) if isinstance(item, str) else item for key, item in found.items()}
 
 
@@ -232,8 +232,8 @@ def history_of(value: Any) -> HistoryConfigSettings | None:
         and not is_null(turns)
         and (isinstance(turns, bool) or not isinstance(turns, int) or turns < 0)
     ):
-        told = to_source(turns, 80)
-        raise SexpEvaluationError(f"'history_turns_to_include' of 'history_config' must be a count, got: {told}")
+        got = to_source(turns, 80)
+        raise SexpEvaluationError(f"'history_turns_to_include' of 'history_config' must be a count, got: {got}")
     rest = value if as_mapping(value) is None else pairs
     found = _settings(rest, "history_config", {"use_session_history": bool, "record_in_session_history": bool})
     return HistoryConfigSettings(**found, history_turns_to_include=None if is_null(turns) else turns)
@@ -265,8 +265,8 @@ def type_fault(task: str, param: str, kind: str, node: Node) -> str:
     value = _value(node)
     if value is UNKNOWN or fits(value, kind):
         return ""
-    told = misfit(task, param, kind, value)
-    return told[0].lower() + told[1:]
+    message = misfit(task, param, kind, value)
+    return message[0].lower() + message[1:]
 
 
 def _value(node: Node) -> Any:

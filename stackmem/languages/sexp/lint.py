@@ -176,8 +176,8 @@ class Analysis:
         twice = task in self._types
         self._types[task] = {} if twice else {name.name: kind for name, kind, _ in params if kind != "any"}
         for _, _, kind in params:
-            if kind is not None and (told := unknown_type(kind)):
-                self.warn(kind, "unknown type", told)
+            if kind is not None and (message := unknown_type(kind)):
+                self.warn(kind, "unknown type", message)
 
     def error(self, node: Node, title: str, message: str) -> None:
         self.faults.append(Fault(node.at, "error", title, message))
@@ -371,9 +371,9 @@ class Analysis:
         for extra in sorted({key.name for key, _ in given} - known):
             self.error(node, "arity", f"the task '{name}' has no parameter '{extra}'")
         for key, value in given:
-            told = type_fault(name, key.name, self._types[name].get(key.name, "any"), value)
-            if told:
-                self.error(value, "type", told)
+            message = type_fault(name, key.name, self._types[name].get(key.name, "any"), value)
+            if message:
+                self.error(value, "type", message)
 
     def _pairs(self, node: Form, name: str, scope: LintScope) -> list[tuple[Name, Node]]:
         """The arguments of a call that are pairs; the others are faults."""
@@ -381,8 +381,8 @@ class Analysis:
         for item in node.items[1:]:
             pair = pair_of(item)
             if pair is None:
-                told = source_of(item, 80) if isinstance(item, Form | Name) else "a value"
-                self.error(item, "clause", f"an argument of '{name}' is (key expression), got {told}")
+                got = source_of(item, 80) if isinstance(item, Form | Name) else "a value"
+                self.error(item, "clause", f"an argument of '{name}' is (key expression), got {got}")
             else:
                 given.append(pair)
                 self._waiting.append((pair[1], scope))

@@ -192,9 +192,9 @@ def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
         name = pair[0].name if len(pair) == 2 and isinstance(pair[0], Name) else ""
         count = pair[1].value if name and isinstance(pair[1], Atom) else None
         if name not in MOST or name in found or type(count) is not int or not 1 <= count <= MOST[name]:
-            told = " and ".join(f"({key} N) with N from 1 to {most:,}" for key, most in MOST.items())
+            clauses = " and ".join(f"({key} N) with N from 1 to {most:,}" for key, most in MOST.items())
             place = SourcePlace.of(first.source.path, first.source.text, first.at)
-            message = f"'budgets' takes {told}, each at most once."
+            message = f"'budgets' takes {clauses}, each at most once."
             raise SexpSyntaxError(message, first.source.text, message, place)
         found[name] = count
     return nodes[1:], structs.replace(Budget(), **found)

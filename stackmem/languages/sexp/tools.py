@@ -125,8 +125,8 @@ def _write(name: str, given: dict[str, Any]) -> Doing:
     if given.get("overwrite") is not True:
         there: ToolAnswer = yield InvokeTool("read_file", {"path": given["file_path"]})
         if there.failed != "missing":
-            told = f"{given['file_path']} exists; set overwrite to true to replace it"
-            return failed_result("tool_execution_error", there.detail or told, {"template_used": name})
+            message = f"{given['file_path']} exists; set overwrite to true to replace it"
+            return failed_result("tool_execution_error", there.detail or message, {"template_used": name})
     arguments = {"path": given["file_path"], "content": given["content"], "parents": True}
     return _result(name, (yield InvokeTool("write_file", arguments)))
 

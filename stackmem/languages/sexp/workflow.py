@@ -207,8 +207,8 @@ class Workflow:
         notes = {"template_used": request.name, "task_id": request.task_id}
         unknown = sorted(request.inputs.keys() - template["params"].keys())
         if unknown:
-            told = ", ".join(template["params"]) or "none"
-            return failed_result("input_validation_failure", f"no parameter {unknown[0]!r}; known: {told}", notes)
+            known = ", ".join(template["params"]) or "none"
+            return failed_result("input_validation_failure", f"no parameter {unknown[0]!r}; known: {known}", notes)
         text, used, missing = fill_slots(template["instructions"], request.inputs, self._budget)
         if missing:
             return failed_result("input_validation_failure", f"the input {missing!r} is missing", notes)
@@ -249,9 +249,9 @@ class Workflow:
             if names:
                 found["relevant files and chunks"] = "\n".join(names)
         settings = self._history(request, template)
-        told = session(self.past, settings) if settings is not None else ""
-        if told:
-            found["the session so far"] = told
+        turns = session(self.past, settings) if settings is not None else ""
+        if turns:
+            found["the session so far"] = turns
         return found
 
     def _in_frame(self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any]) -> Effects:
