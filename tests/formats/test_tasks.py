@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from stackmem.errors import UsageError
-from stackmem.formats.tasks import KINDS, Imported, Refused, import_tasks
+from stackmem.formats.tasks import KINDS, ImportedTask, TaskRefused, import_tasks
 from stackmem.formats.tasks.dockerfile import read_dockerfile
 from stackmem.formats.tasks.folder import quoted
 from stackmem.tasks.reader import read_task
@@ -40,7 +40,7 @@ def files(folder: Path) -> set[str]:
 
 def test_a_task_of_harbor_is_copied_and_what_its_image_copies_becomes_the_workspace(tmp_path):
     found = only("harbor", OUTSIDE / "harbor", tmp_path / "tasks")
-    assert found == Imported("sluice", tmp_path / "tasks" / "sluice", ())
+    assert found == ImportedTask("sluice", tmp_path / "tasks" / "sluice", ())
     task = read_task(found.folder)
     assert (task.name, task.agent_seconds, task.warnings) == ("waterworks/sluice", 300.0, ())
     assert files(task.workspace) == {"gates/north.log", "gates/middle.log", "gates/south.log"}
@@ -110,7 +110,7 @@ def test_a_task_that_cannot_run_here_is_refused_and_leaves_nothing(tmp_path):
     make_task(tmp_path / "set" / "steps", toml="[[steps]]\nname = 'one'\n")
     make_task(tmp_path / "set" / "windows", toml='[environment]\nos = "windows"\n')
     found = {one.name: one for one in import_tasks("harbor", tmp_path / "set", tmp_path / "tasks")}
-    assert isinstance(found["good"], Imported)
+    assert isinstance(found["good"], ImportedTask)
     assert "multi-step" in found["steps"].why
     assert "task.toml: [environment] os is not 'linux'" in found["windows"].why
     assert str(tmp_path / "tasks" / ".") not in found["windows"].why
@@ -131,7 +131,7 @@ def test_a_link_that_leads_out_of_a_task_brings_nothing_in(tmp_path):
     (task / "instruction.md").unlink()
     (task / "instruction.md").symlink_to(tmp_path / "private")
     found = only("harbor", task, tmp_path / "tasks")
-    assert isinstance(found, Refused)
+    assert isinstance(found, TaskRefused)
     assert "is a link that leads out of the task" in found.why
 
 
@@ -254,7 +254,7 @@ def test_without_an_example_there_is_no_solution_and_that_is_said(tmp_path):
 )
 def test_an_exercise_that_cannot_be_had_is_one_sentence(tmp_path, changes, says):
     found = only("exercism", exercise(tmp_path, **changes), tmp_path / "tasks")
-    assert isinstance(found, Refused)
+    assert isinstance(found, TaskRefused)
     assert says in found.why
     assert os.listdir(tmp_path / "tasks") == []
 
@@ -274,7 +274,7 @@ def test_a_broken_configuration_is_one_sentence(tmp_path, text):
         with pytest.raises(UsageError, match="no exercise in"):
             list(import_tasks("exercism", folder, tmp_path / "tasks"))
         return
-    assert isinstance(only("exercism", folder, tmp_path / "tasks"), Refused)
+    assert isinstance(only("exercism", folder, tmp_path / "tasks"), TaskRefused)
 
 
 # SWE-bench
@@ -308,13 +308,13 @@ def test_reading_a_clone_changes_nothing_in_it(tmp_path, clone):
         return {path: path.stat().st_mtime_ns for path in (clone / ".git").rglob("*")}
 
     before = state()
-    assert isinstance(only("swebench", record(tmp_path), tmp_path / "tasks", clone), Imported)
+    assert isinstance(only("swebench", record(tmp_path), tmp_path / "tasks", clone), ImportedTask)
     assert state() == before
 
 
 def test_the_folder_of_the_tasks_may_be_named_as_seen_from_here(tmp_path, clone):
     found = only("swebench", record(tmp_path), Path(os.path.relpath(tmp_path / "tasks")), clone)
-    assert isinstance(found, Imported)
+    assert isinstance(found, ImportedTask)
 
 
 def test_a_clone_that_lacks_something_is_one_sentence_and_its_own_program_is_not_run(tmp_path, clone):
@@ -331,7 +331,7 @@ def test_a_clone_that_lacks_something_is_one_sentence_and_its_own_program_is_not
     ):
         subprocess.run([*git, "config", name, value], check=True)
     found = only("swebench", record(tmp_path), tmp_path / "tasks", partial)
-    assert isinstance(found, Refused)
+    assert isinstance(found, TaskRefused)
     assert "lacks the object" in found.why
     assert not (tmp_path / "run").exists()
 
@@ -360,7 +360,7 @@ def test_a_file_without_a_record_is_one_sentence(tmp_path, clone, text):
 def test_what_is_no_record_is_refused(tmp_path, clone, text):
     path = tmp_path / "records.json"
     path.write_text(text)
-    assert all(isinstance(one, Refused) for one in import_tasks("swebench", path, tmp_path / "tasks", clone))
+    assert all(isinstance(one, TaskRefused) for one in import_tasks("swebench", path, tmp_path / "tasks", clone))
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_what_is_no_record_is_refused(tmp_path, clone, text):
 )
 def test_a_record_that_cannot_be_had_is_one_sentence(tmp_path, clone, changes, says):
     found = only("swebench", record(tmp_path, **changes), tmp_path / "tasks", clone)
-    assert isinstance(found, Refused)
+    assert isinstance(found, TaskRefused)
     assert says in found.why
     assert not (tmp_path / "tasks").exists() or os.listdir(tmp_path / "tasks") == []
 
@@ -385,13 +385,13 @@ def test_a_record_that_cannot_be_had_is_one_sentence(tmp_path, clone, changes, s
 @pytest.mark.parametrize("name", ["../out", "/abs", ".", "a/../../b", "x" * 500, "\u202e"])
 def test_a_hostile_name_stays_in_the_folder(tmp_path, clone, name):
     found = only("swebench", record(tmp_path, instance_id=name), tmp_path / "tasks", clone)
-    assert isinstance(found, Imported), found
+    assert isinstance(found, ImportedTask), found
     assert found.folder.parent == tmp_path / "tasks"
 
 
 def test_a_folder_that_is_no_repository_is_said(tmp_path):
     found = only("swebench", record(tmp_path), tmp_path / "tasks", tmp_path)
-    assert isinstance(found, Refused)
+    assert isinstance(found, TaskRefused)
     assert "git rev-parse failed" in found.why
 
 
@@ -414,7 +414,7 @@ def test_what_is_made_is_a_task_for_harbor_too(tmp_path, clone):
 def test_what_exists_is_never_overwritten(tmp_path):
     (tmp_path / "sluice").mkdir()
     found = only("harbor", OUTSIDE / "harbor", tmp_path)
-    assert isinstance(found, Refused)
+    assert isinstance(found, TaskRefused)
     assert "exists already" in found.why
 
 
