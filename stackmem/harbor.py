@@ -160,8 +160,8 @@ _SETTINGS = frozenset({
 
 
 def _end(done: Any) -> str:
-    said = f"{done.stdout or ''}\n{done.stderr or ''}".strip()
-    return said[-500:] or "it says nothing"
+    output = f"{done.stdout or ''}\n{done.stderr or ''}".strip()
+    return output[-500:] or "it says nothing"
 
 
 def _agent_class() -> type:

@@ -105,10 +105,10 @@ def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], obje
         TraceError: A trace is broken.
 
     """
-    found = _predictions(named, runs_dir)
-    texts = _prediction_text(found, by_instance=out is not None and out.suffix == ".json")
+    predictions = _predictions(named, runs_dir)
+    texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")
     _write((text.encode() for text in texts), write, out)
-    return len(found)
+    return len(predictions)
 
 
 def _inspect(reader: RunReader, run: str, out: Path | None) -> Exported:
@@ -152,27 +152,27 @@ def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
 
     """
     times: Counter[tuple[str, str]] = Counter()
-    found = []
+    predictions = []
     for folder in _run_folders(named, runs_dir):
         start = _start(folder)
         who = f"stackmem/{start.model}/{start.strategy}"
         times[start.task_name, who] += 1
-        again = times[start.task_name, who]
-        found.append(Prediction(start.task_name, f"{who}#{again}" if again > 1 else who, _patch(folder)))
-    return found
+        count = times[start.task_name, who]
+        predictions.append(Prediction(start.task_name, f"{who}#{count}" if count > 1 else who, _patch(folder)))
+    return predictions
 
 
 def _run_folders(named: str, runs_dir: Path) -> list[Path]:
     """The run that is named, or every run below the folder that is."""
     given = Path(named)
     if given.is_dir() and not (given / TRACE).is_file():
-        found = sorted(path.parent for path in given.glob(f"**/{TRACE}"))
-        if found:
-            return found
+        folders = sorted(path.parent for path in given.glob(f"**/{TRACE}"))
+        if folders:
+            return folders
     return [find_run(named, runs_dir)]
 
 
-def _prediction_text(found: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
+def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
     """The predictions as JSON Lines, or as one object by instance.
 
     Raises:
@@ -180,11 +180,11 @@ def _prediction_text(found: Iterable[Prediction], *, by_instance: bool) -> Itera
 
     """
     if not by_instance:
-        for one in found:
+        for one in predictions:
             yield msgspec.json.encode(one).decode() + "\n"
         return
     table: dict[str, Prediction] = {}
-    for one in found:
+    for one in predictions:
         if one.instance_id in table:
             raise UsageError(
                 f"there are several runs of {one.instance_id}, and an object by instance holds one; name one run, or "

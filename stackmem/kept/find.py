@@ -42,11 +42,13 @@ def find_run(named: str, runs_dir: Path) -> Path:
         begun = [(name[:16], started, name) for name in runs if (started := _started(runs_dir / name))]
         if begun:
             return runs_dir / max(begun)[2]
-    found = [name for name in runs if name == named] or [name for name in runs if named and name.startswith(named)]
-    if len(found) == 1:
-        return runs_dir / found[0]
-    if found:
-        raise UsageError(f"{named!r} begins the names of {len(found)} runs: {', '.join(found[:5])}; write more of one")
+    matches = [name for name in runs if name == named] or [name for name in runs if named and name.startswith(named)]
+    if len(matches) == 1:
+        return runs_dir / matches[0]
+    if matches:
+        raise UsageError(
+            f"{named!r} begins the names of {len(matches)} runs: {', '.join(matches[:5])}; write more of one"
+        )
     if not runs:
         raise UsageError(f"there is no run in {runs_dir} yet; stackmem solve makes one, --runs-dir names another place")
     raise UsageError(f"no run {named!r} in {runs_dir}; it holds {len(runs)}, and stackmem runs lists them")

@@ -125,7 +125,7 @@ def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> I
         file=str(file.absolute()),
         sha256=sha256,
         session=session.id,
-        models=tuple(dict.fromkeys(said.model for said in session.replies() if said.model)),
+        models=tuple(dict.fromkeys(reply.model for reply in session.replies() if reply.model)),
         steps=state.step,
         frames=state.pushes,
         usage=state.usage,
@@ -139,12 +139,12 @@ def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> I
     return imported
 
 
-def _write(told: Iterable[TimedFact], trace: Path) -> tuple[State, float, TraceWriter]:
+def _write(timed_facts: Iterable[TimedFact], trace: Path) -> tuple[State, float, TraceWriter]:
     """The state at the end, the seconds from the first fact to the last, and the closed writer."""
     state, began, at = State(), 0.0, 0.0
     writer = TraceWriter(trace, lambda: at)
     try:
-        for fact in told:
+        for fact in timed_facts:
             at = fact.at
             began = began if state.start is not None else at
             state = evolve(state, fact.event)
@@ -157,8 +157,8 @@ def _write(told: Iterable[TimedFact], trace: Path) -> tuple[State, float, TraceW
 
 def _prices(session: RecordedSession) -> list[tuple[Usage, Price | None]]:
     """What each reply used, and its model's price; a reply that used nothing costs nothing."""
-    found = [(said.usage, lookup(said.model)) for said in session.replies() if said.usage.total]
-    return [(usage, row.price if row else None) for usage, row in found]
+    used = [(reply.usage, lookup(reply.model)) for reply in session.replies() if reply.usage.total]
+    return [(usage, row.price if row else None) for usage, row in used]
 
 
 def _facts(session: RecordedSession) -> Iterator[TimedFact]:
@@ -169,11 +169,11 @@ def _facts(session: RecordedSession) -> Iterator[TimedFact]:
     row = lookup(session.model)
     own = row.price if row else None
 
-    def by(said: RecordedReply) -> Answerer | UnsetType:
-        if own is not None and said.model in ("", session.model):
+    def by(reply: RecordedReply) -> Answerer | UnsetType:
+        if own is not None and reply.model in ("", session.model):
             return UNSET
-        found = lookup(said.model)
-        return Answerer(said.model or "unknown", *((found.price, found.window_tokens) if found else ()))
+        known = lookup(reply.model)
+        return Answerer(reply.model or "unknown", *((known.price, known.window_tokens) if known else ()))
 
     return facts(session, own, _window(session), by)
 
@@ -187,7 +187,7 @@ def _cost(session: RecordedSession) -> float | None:
 def _window(session: RecordedSession) -> int:
     """The model's, else the longest prompt there was."""
     row = lookup(session.model)
-    return row.window_tokens if row else max((said.usage.prompt for said in session.replies()), default=0) or 1
+    return row.window_tokens if row else max((reply.usage.prompt for reply in session.replies()), default=0) or 1
 
 
 def _result(imported: ImportedRun, state: State, seconds: float, writer: TraceWriter) -> RunResult:

@@ -150,10 +150,10 @@ def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, l
 
 
 def _condition(text: str) -> _Condition:
-    found = _CONDITION.fullmatch(text)
-    if found is None:
+    parts = _CONDITION.fullmatch(text)
+    if parts is None:
         raise UsageError(f"{text!r} is no condition; write FIELD=PATTERN, as outcome=solved, or steps>20")
-    field, sign, wanted = _field(found[1]), found[2], found[3]
+    field, sign, wanted = _field(parts[1]), parts[2], parts[3]
     if field in _NUMBERS:
         return _number_condition(field, sign, _number(wanted, text))
     if sign not in ("=", "!="):

@@ -135,16 +135,16 @@ def _recording(named: str, runs_dir: Path) -> tuple[str, Callable[[], Iterator[M
     """What it is called, and what begins it anew."""
     file = Path(named)
     if file.is_file() and file.name != "trace.jsonl":
-        told = tuple((fact.at, fact.event) for fact in facts_of(file))
-        return str(file), lambda: moments(told)
+        timed_facts = tuple((fact.at, fact.event) for fact in facts_of(file))
+        return str(file), lambda: moments(timed_facts)
     folder = find_run(named, runs_dir)
     return name_of(folder), lambda: moments_of(folder)
 
 
-def _model(asked: str | None, recorded: str) -> ModelRow:
-    row = lookup(asked if asked is not None else recorded) or (lookup(DEFAULT_PRICE) if asked is None else None)
+def _model(wanted: str | None, recorded: str) -> ModelRow:
+    row = lookup(wanted if wanted is not None else recorded) or (lookup(DEFAULT_PRICE) if wanted is None else None)
     if row is None:
-        raise UsageError(f"no model {asked!r} in the table of prices; stackmem models lists them")
+        raise UsageError(f"no model {wanted!r} in the table of prices; stackmem models lists them")
     return row
 
 
@@ -184,10 +184,10 @@ def _row(
     if run[-1].after.program is not None and not has_frames(strategy):
         return WhatIfRow(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)
     try:
-        found = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
+        result = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
     except StackmemError as error:
         return WhatIfRow(strategy.name, False, f"does not apply: {error}", None)
-    return WhatIfRow(strategy.name, False, _note(run, strategy), found)
+    return WhatIfRow(strategy.name, False, _note(run, strategy), result)
 
 
 def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
@@ -215,25 +215,25 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
     )
     pushed = sum(isinstance(moment.event, FramePushed) for moment in run)
     brought = memory_tools([tool_name(tool) for tool in strategy.tools]) - PUSHES
-    found = []
+    notes = []
     if has_frames(strategy) and not pushed:
-        found.append("as recorded: nothing was pushed")
+        notes.append("as recorded: nothing was pushed")
     elif pushed and not has_frames(strategy):
-        found.append(f"{pushed} {'frame' if pushed == 1 else 'frames'} as one conversation")
+        notes.append(f"{pushed} {'frame' if pushed == 1 else 'frames'} as one conversation")
     if brought and not called.keys() & brought:
-        found.append(f"as recorded: {_tool_names(brought)} not used")
+        notes.append(f"as recorded: {_tool_names(brought)} not used")
     foreign = memory_tools(list(called)) & {tool.name for tool in run[0].after.begun.tools} - brought - PUSHES
     if foreign and has_frames(strategy):
-        found.append(f"{_tool_names(foreign)} as plain calls")
+        notes.append(f"{_tool_names(foreign)} as plain calls")
     if any(isinstance(moment.event, RunForked) for moment in run):
-        found.append("the parts before and after a fork are one run")
-    asked = [moment.view for moment in run if isinstance(moment.event, ModelReplied) and by_program(moment)]
-    known = sum(view is not None for view in asked)
+        notes.append("the parts before and after a fork are one run")
+    views = [moment.view for moment in run if isinstance(moment.event, ModelReplied) and by_program(moment)]
+    known = sum(view is not None for view in views)
     if known:
-        found.append(f"{known:,} {'step' if known == 1 else 'steps'} of the program in its own words")
-    if known < len(asked):
-        found.append(f"{len(asked) - known:,} steps of the program are left out: their prompts are not known")
-    return "; ".join(found)
+        notes.append(f"{known:,} {'step' if known == 1 else 'steps'} of the program in its own words")
+    if known < len(views):
+        notes.append(f"{len(views) - known:,} steps of the program are left out: their prompts are not known")
+    return "; ".join(notes)
 
 
 def _tool_names(tools: Iterable[str]) -> str:

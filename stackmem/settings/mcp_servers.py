@@ -66,21 +66,21 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
         UsageError: A file is broken, or two servers have one name.
 
     """
-    found: dict[str, Server] = {}
+    known: dict[str, Server] = {}
     warnings: list[str] = []
     own = user_folder(environ, "XDG_CONFIG_HOME", ".config", "mcp.toml")
     if own is not None and own.is_file():
-        found.update(read_servers(own))
+        known.update(read_servers(own))
     folders = cwd / SERVERS_FILE
     if folders.is_file():
         if is_trusted(cwd, environ):
             theirs = read_servers(folders)
-            if twice := sorted(found.keys() & theirs):
+            if twice := sorted(known.keys() & theirs):
                 raise UsageError(f"{folders} and {own} both name the server {twice[0]}; rename one")
-            found.update(theirs)
+            known.update(theirs)
         else:
             warnings.append(f"{folders} starts nothing, as it is not trusted; read it, then say stackmem trust {cwd}")
-    return found, tuple(warnings)
+    return known, tuple(warnings)
 
 
 def read_servers(path: Path) -> dict[str, Server]:
@@ -176,11 +176,11 @@ def trust(folder: Path, environ: Mapping[str, str], *, trusted: bool = True) -> 
 
 def _read_trust(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        record = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read ({error}); mend or remove it, nothing is trusted then") from error
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise UsageError(f"{path} is no record of trust; remove it, nothing is trusted then")
-    return {str(name): str(digest) for name, digest in found.items()}
+    return {str(name): str(digest) for name, digest in record.items()}

@@ -121,12 +121,12 @@ def resolve(
         _from_file(own, "user", home),
         _from_task(task, cwd, home, task_source),
     )
-    found: dict[str, Value] = {}
+    by_name: dict[str, Value] = {}
     for layer in layers:
         for value in list(layer):
-            found.setdefault(value.name, value)
+            by_name.setdefault(value.name, value)
     values = tuple(
-        found.get(name) or Value(name, option.default, "default", "default") for name, option in OPTIONS.items()
+        by_name.get(name) or Value(name, option.default, "default", "default") for name, option in OPTIONS.items()
     )
     return Resolved(Settings(**{value.name: value.value for value in values}), values)
 

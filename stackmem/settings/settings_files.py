@@ -67,9 +67,9 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
             raise UsageError(
                 f"{own.spelled} and [tool.stackmem] in {shared.spelled} both hold settings; move them into one of them"
             )
-        if found := own or shared:
-            _refuse_foreign_keys(found)
-            return found
+        if file := own or shared:
+            _refuse_foreign_keys(file)
+            return file
     return None
 
 
@@ -80,10 +80,10 @@ def user_file(path: Path, cwd: Path, home: str) -> SettingsFile | None:
         UsageError: The file cannot be read, is broken, or has an unknown key.
 
     """
-    found = _own_file(path, cwd, home, project=False)
-    if found:
-        _refuse_foreign_keys(found)
-    return found
+    file = _own_file(path, cwd, home, project=False)
+    if file:
+        _refuse_foreign_keys(file)
+    return file
 
 
 def user_path(environ: Mapping[str, str]) -> Path | None:
@@ -189,8 +189,8 @@ def _parse(text: str, spelled: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         what, place = str(error), ""
-        if found := re.search(r" ?\(at line (\d+), column (\d+)\)", what):
-            what, place = what[: found.start()], f"{found[1]}:{found[2]}:"
+        if match := re.search(r" ?\(at line (\d+), column (\d+)\)", what):
+            what, place = what[: match.start()], f"{match[1]}:{match[2]}:"
         elif what.endswith(" (at end of document)"):
             what, place = what.removesuffix(" (at end of document)"), f"{text.count(chr(10)) + 1}:"
         raise UsageError(f"{spelled}:{place} not TOML: {what.lower()}; correct it there") from error

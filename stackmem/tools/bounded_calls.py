@@ -78,7 +78,7 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
         worker = _Worker()
     worker.do(job)
     try:
-        found = done.get(timeout=min(seconds, _LONGEST_SECONDS))
+        outcome = done.get(timeout=min(seconds, _LONGEST_SECONDS))
     except Empty:
         worker.leave()
         raise TimeoutError from None
@@ -86,6 +86,6 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
         worker.leave()
         raise
     _idle.append(worker)
-    if isinstance(found, BaseException):
-        raise found
-    return found
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome

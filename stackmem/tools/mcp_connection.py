@@ -60,20 +60,20 @@ class Connections:
         self._stops.append((stop, done))
         done.add_done_callback(lambda ended: _fail(ready, ended))
         try:
-            client, found = ready.result(_START_SECONDS)
+            client, tools = ready.result(_START_SECONDS)
         except Exception as error:
-            told = " ".join(str(_cause(error)).split())[:300] or type(error).__name__
+            reason = " ".join(str(_cause(error)).split())[:300] or type(error).__name__
             done.cancel()
             where = server.url or " ".join(server.command)
             raise UsageError(
-                f"the server {name} ({where[:200]}) does not answer ({told}); mend or remove it"
+                f"the server {name} ({where[:200]}) does not answer ({reason}); mend or remove it"
             ) from error
-        return [_tool(name, server, each, self._caller(client, each.name, server)) for each in found]
+        return [_tool(name, server, each, self._caller(client, each.name, server)) for each in tools]
 
     def _caller(self, client: Any, tool: str, server: Server) -> Callable[[dict[str, Any]], Any]:
         def call(arguments: dict[str, Any]) -> Any:
-            asked = client.call_tool(tool, arguments, read_timeout_seconds=server.seconds)
-            future = asyncio.run_coroutine_threadsafe(asked, self._loop)
+            request = client.call_tool(tool, arguments, read_timeout_seconds=server.seconds)
+            future = asyncio.run_coroutine_threadsafe(request, self._loop)
             try:
                 return _value(future.result(server.seconds + 5))
             except TimeoutError as error:
@@ -92,12 +92,12 @@ async def _serve(server: Server, ready: Future[tuple[Any, list[Any]]], stop: asy
         place = StdioServerParameters(command=server.command[0], args=list(server.command[1:]), env=server.env or None)
     async with Client(place) as client:
         page = await client.list_tools()
-        found = list(page.tools)
+        tools = list(page.tools)
         while page.next_cursor:
             page = await client.list_tools(cursor=page.next_cursor)
-            found += page.tools
-        found = [each for each in found if not server.tools or each.name in server.tools]
-        ready.set_result((client, found))
+            tools += page.tools
+        tools = [each for each in tools if not server.tools or each.name in server.tools]
+        ready.set_result((client, tools))
         await stop.wait()
 
 
@@ -123,15 +123,15 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _tool(name: str, server: Server, found: Any, call: Callable[[dict[str, Any]], Any]) -> OwnTool:
-    spelled = _STRANGE.sub("_", f"{name}__{found.name}")[:64]
+def _tool(name: str, server: Server, offered: Any, call: Callable[[dict[str, Any]], Any]) -> OwnTool:
+    full_name = _STRANGE.sub("_", f"{name}__{offered.name}")[:64]
     return OwnTool(
-        spelled,
-        found.description or "",
+        full_name,
+        offered.description or "",
         call,
-        lambda: dict(found.input_schema),
-        parallel=found.name in server.parallel,
-        idempotent=found.name in server.idempotent,
+        lambda: dict(offered.input_schema),
+        parallel=offered.name in server.parallel,
+        idempotent=offered.name in server.idempotent,
     )
 
 
@@ -141,8 +141,8 @@ def _value(result: Any) -> Any:
     if result.is_error:
         raise ToolFailed("\n".join(texts)[:2_000] or "the server says that it failed")
     if result.structured_content is not None:
-        found = result.structured_content
-        return found["result"] if isinstance(found, dict) and set(found) == {"result"} else found
+        content = result.structured_content
+        return content["result"] if isinstance(content, dict) and set(content) == {"result"} else content
     others = sorted({getattr(part, "type", "?") for part in result.content} - {"text"})
     if others and not texts:
         raise ToolFailed(f"the result is no text ({', '.join(others)})")

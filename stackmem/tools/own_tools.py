@@ -74,8 +74,8 @@ class OwnTool:
     def spec(self) -> ToolSpec:
         """The tool as a model is shown it."""
         schema = json.dumps(whole_value(self._schema()), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        told = mark_cut(" ".join(self.description.split()), _DESCRIPTION_CHARS)
-        return ToolSpec(self.name, whole(told), schema)
+        description = mark_cut(" ".join(self.description.split()), _DESCRIPTION_CHARS)
+        return ToolSpec(self.name, whole(description), schema)
 
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
         """What the tool came to; whatever it raises is its failure, and what it prints goes to stderr."""
@@ -84,8 +84,8 @@ class OwnTool:
         try:
             return call_within(self.seconds, lambda: self._call_safely(arguments))
         except TimeoutError:
-            told = f"no answer within {self.seconds:g} s; what it does after that is not waited for"
-            return ToolAnswered(None, "timeout", told)
+            detail = f"no answer within {self.seconds:g} s; what it does after that is not waited for"
+            return ToolAnswered(None, "timeout", detail)
 
     def _call_safely(self, arguments: dict[str, Any]) -> ToolAnswered:
         process = os.getpid()
@@ -110,17 +110,17 @@ class OwnTool:
         answer = self.answer(arguments)
         if answer.failed:
             return f"{self.name} failed ({answer.failed}): {answer.detail}", True
-        told = answer.value if isinstance(answer.value, str) else json.dumps(answer.value, ensure_ascii=False)
-        return told, False
+        reply = answer.value if isinstance(answer.value, str) else json.dumps(answer.value, ensure_ascii=False)
+        return reply, False
 
 
 def _failure(failure: ToolFailure, error: BaseException, *, named: bool = True) -> ToolAnswered:
     try:
-        told = str(error)
+        detail = str(error)
     except Exception:  # noqa: BLE001 - a stranger's exception may not even say what it is
-        told = "it does not say why"
-    told = f"{type(error).__name__}: {told}" if named else told
-    return ToolAnswered(None, failure, whole(mark_cut(told, _DETAIL_CHARS)))
+        detail = "it does not say why"
+    detail = f"{type(error).__name__}: {detail}" if named else detail
+    return ToolAnswered(None, failure, whole(mark_cut(detail, _DETAIL_CHARS)))
 
 
 def _as_json(value: Any) -> ToolAnswered:
@@ -128,8 +128,8 @@ def _as_json(value: Any) -> ToolAnswered:
     try:
         text = json.dumps(value, ensure_ascii=False, default=_to_jsonable, allow_nan=False)
         if len(text) > MOST_CHARS:
-            told = f"the result has {len(text):,} characters; at most {MOST_CHARS:,}"
-            return ToolAnswered(None, "too_large", told)
+            detail = f"the result has {len(text):,} characters; at most {MOST_CHARS:,}"
+            return ToolAnswered(None, "too_large", detail)
         return ToolAnswered(whole_value(json.loads(text), _DEEPEST))
     except Exception as error:  # noqa: BLE001 - a stranger's object is asked what it holds
         return _failure("error", ToolFailed(f"the result is no JSON value ({error})"), named=False)
@@ -190,8 +190,8 @@ TOOLS: dict[str, OwnTool] = {}
 
 def call_own(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     """What an agent reads of a tool's answer, and whether it is a failure."""
-    found = TOOLS.get(name)
-    return found.text(arguments) if found else (f"the tool {name} is not here any more; do without it", True)
+    own = TOOLS.get(name)
+    return own.text(arguments) if own else (f"the tool {name} is not here any more; do without it", True)
 
 
 def register(tools: Iterable[OwnTool]) -> None:
@@ -295,14 +295,14 @@ class _CheckedFunction:
         from pydantic_core import SchemaValidator
 
         made: Any = SchemaValidator
-        told: Any = self._adapter.core_schema
-        call = told["schema"] if told["type"] == "definitions" else told
+        core: Any = self._adapter.core_schema
+        call = core["schema"] if core["type"] == "definitions" else core
         arguments = call["arguments_schema"]
-        return made(arguments if call is told else {**told, "schema": arguments})
+        return made(arguments if call is core else {**core, "schema": arguments})
 
     def schema(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._adapter.json_schema()
-        return {"type": "object", "properties": {}, **found} if isinstance(found, dict) else {"type": "object"}
+        made: dict[str, Any] = self._adapter.json_schema()
+        return {"type": "object", "properties": {}, **made} if isinstance(made, dict) else {"type": "object"}
 
     def call(self, arguments: dict[str, Any]) -> Any:
         from pydantic import ValidationError
@@ -311,8 +311,8 @@ class _CheckedFunction:
         try:
             positional, named = self._arguments.validate_python(ArgsKwargs((), arguments))
         except ValidationError as error:
-            told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
-            raise BadArguments(told or str(error)) from error
+            problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
+            raise BadArguments(problems or str(error)) from error
         return self._function(*positional, **named)
 
 

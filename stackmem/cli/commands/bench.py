@@ -77,7 +77,7 @@ def command(
     named = [one for one in subjects or () if one not in suites]
     if len(suites) > 1:
         raise UsageError("one suite at a time; run them apart, each with its own -o DIR")
-    asked = SuiteRequest(
+    request = SuiteRequest(
         worlds=tuple(one for one in named if one in WORLDS or one == "all"),
         tasks=tuple(one for one in named if one not in WORLDS and one != "all"),
         keep_traces=_keep(keep_traces),
@@ -91,7 +91,7 @@ def command(
         latency_seconds=latency,
     )
     environ = _environ_without_keys() if dry_run else os.environ
-    plan = _plan(asked, suites, folder, cwd, environ) if subjects else _kept_plan(asked, folder)
+    plan = _plan(request, suites, cwd, environ) if subjects else _kept_plan(request, folder)
     means = _means(jobs, engine, scheduler, concurrency or (), total_usd, trial_seconds, retry_errors=retry_errors)
     if dry_run:
         _show_plan(plan, folder, environ, as_json=json)
@@ -121,13 +121,13 @@ def _settings(flags: Flags, cwd: Path) -> dict[str, Any]:
     }
 
 
-def _plan(asked: SuiteRequest, suites: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> BenchPlan:
+def _plan(request: SuiteRequest, suites: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> BenchPlan:
     suite = read_suite(cwd / suites[0], os.environ.get("HOME", "")) if suites else SuiteRequest()
     line = " ".join(map(shlex.quote, ["stackmem", *sys.argv[1:]]))
-    return make_plan(over(asked, suite), cwd, environ, suite=Path(suites[0]).stem if suites else "", command=line)
+    return make_plan(over(request, suite), cwd, environ, suite=Path(suites[0]).stem if suites else "", command=line)
 
 
-def _kept_plan(asked: SuiteRequest, folder: Path) -> BenchPlan:
+def _kept_plan(request: SuiteRequest, folder: Path) -> BenchPlan:
     """The plan of the bench that is there already, to go on with."""
     old = read_plan(folder)
     if old is None:
@@ -135,7 +135,7 @@ def _kept_plan(asked: SuiteRequest, folder: Path) -> BenchPlan:
             f"nothing to solve was named, and there is no bench in {folder} to go on with; name tasks, worlds "
             "(stackmem worlds list) or a SUITE.toml"
         )
-    if asked != SuiteRequest():
+    if request != SuiteRequest():
         raise UsageError("a bench goes on as it was planned; name its tasks too if more is wanted of it")
     return old
 
@@ -186,7 +186,7 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
     rows: Mapping[str, Row] = latest_rows(folder)
     usd = left_usd(plan, rows, environ)
     pairs, rate, gap = detectable(plan, rows.values())
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "trials": plan.count,
         "done": len(rows),
         "subjects": [subject.shown for subject in plan.subjects],
@@ -200,14 +200,14 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         "smallest_difference": gap,
     }
     if as_json:
-        echo_json(found)
+        echo_json(summary)
         return
     typer.echo(
         f"{plan.count:,} trials: {len(plan.subjects)} tasks x {plan.trials} seeds x {len(plan.models)} models x "
         f"{len(plan.variants)} strategies; {len(rows):,} of them are done"
     )
     for label in ("subjects", "models", "strategies"):
-        typer.echo(f"{label}: {', '.join(found[label])}")
+        typer.echo(f"{label}: {', '.join(summary[label])}")
     if plan.settings:
         typer.echo("settings: " + ", ".join(f"{name} {value}" for name, value in plan.settings.items()))
     if usd is None:
@@ -229,11 +229,11 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
 def _show(came: Came, plan: BenchPlan, output: str, *, as_json: bool) -> None:
     errors = sum(row["outcome"] == "error" for row in came.rows)
     if as_json:
-        found = {
+        summary = {
             "outcome": came.ending, "trials": came.total, "done": len(came.rows), "new": came.fresh, "errors": errors,
             "cost_usd": round(came.paid_usd, 6), "results": str(came.results),
         }  # fmt: skip
-        echo_json(found)
+        echo_json(summary)
         return
     for line in strategy_lines(came.rows, [variant.name for variant in plan.variants]):
         typer.echo(line)

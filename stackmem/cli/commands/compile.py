@@ -20,5 +20,5 @@ def command(program: Annotated[str, typer.Argument(metavar="FILE", help="A playb
     if made.written is None:
         typer.echo(f"{readable(program)} has coded steps already")
     else:
-        asked = f"model replies: {made.replies}" if made.replies else "no model was asked: the text is the same"
-        typer.echo(f"{readable(str(made.written))} ({asked})")
+        cost = f"model replies: {made.replies}" if made.replies else "no model was asked: the text is the same"
+        typer.echo(f"{readable(str(made.written))} ({cost})")

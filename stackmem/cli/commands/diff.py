@@ -25,32 +25,32 @@ def command(
     json: Json = False,
 ) -> None:
     """Say where two runs part, and what each came to."""
-    found = diff_runs(Run(run_folder(a, runs_dir)), Run(run_folder(b, runs_dir)))
+    difference = diff_runs(Run(run_folder(a, runs_dir)), Run(run_folder(b, runs_dir)))
     if json:
-        echo_json(found)
+        echo_json(difference)
     else:
-        typer.echo(readable("\n".join(_lines(found))))
+        typer.echo(readable("\n".join(_lines(difference))))
 
 
-def _lines(found: RunDiff) -> Iterator[str]:
-    yield f"A  {found.a.run}"
-    yield f"B  {found.b.run}"
-    for letter, side in (("A", found.a), ("B", found.b)):
+def _lines(difference: RunDiff) -> Iterator[str]:
+    yield f"A  {difference.a.run}"
+    yield f"B  {difference.b.run}"
+    for letter, side in (("A", difference.a), ("B", difference.b)):
         if side.forked:
             yield f"{letter} was forked from {one_line(side.forked)}"
-    if found.conditions:
-        yield f"\nthey began differently:\n{found.conditions}"
+    if difference.conditions:
+        yield f"\nthey began differently:\n{difference.conditions}"
     yield ""
-    yield from _parting(found)
+    yield from _parting(difference)
     yield ""
-    rows = [("", "A", "B"), *_rows(found.a, found.b)]
+    rows = [("", "A", "B"), *_rows(difference.a, difference.b)]
     first, second = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
     for name, one, other in rows:
         yield f"{name:<{first}}  {one:<{second}}  {other}".rstrip()
-    for chunk in found.heap:
+    for chunk in difference.heap:
         yield f"heap {chunk.name}: {_chunk(chunk)}"
-    yield f"\nfiles that differ at the end: {found.files_missing or len(found.files)}"
-    for file in found.files:
+    yield f"\nfiles that differ at the end: {difference.files_missing or len(difference.files)}"
+    for file in difference.files:
         yield f"-- {one_line(file.path)}, {file.kind} from A to B"
         lines = file.diff.splitlines()
         yield from lines[:_FILE_LINES]
@@ -58,14 +58,14 @@ def _lines(found: RunDiff) -> Iterator[str]:
             yield f"[... {len(lines) - _FILE_LINES:,} more lines ...]"
 
 
-def _parting(found: RunDiff) -> Iterator[str]:
-    part = found.parting
-    if found.differs_only_in:
-        yield left_out_of_comparison(found.differs_only_in)
+def _parting(difference: RunDiff) -> Iterator[str]:
+    part = difference.parting
+    if difference.differs_only_in:
+        yield left_out_of_comparison(difference.differs_only_in)
     if part is None:
-        yield f"they never part: all {found.same_facts:,} facts are the same"
+        yield f"they never part: all {difference.same_facts:,} facts are the same"
         return
-    yield f"they part after {found.same_facts:,} equal facts:"
+    yield f"they part after {difference.same_facts:,} equal facts:"
     yield from (f"  {letter}: {_place(place)}" for letter, place in (("A", part.a), ("B", part.b)))
     if part.fields:
         yield part.fields

@@ -19,13 +19,13 @@ def command(
     json: Json = False,
 ) -> None:
     """Say which isolation is active and by which probe, what each level guarantees, and how to get a better one."""
-    found = examine(flags)
+    report = examine(flags)
     if json:
-        echo_json(found)
+        echo_json(report)
     else:
-        typer.echo(f"active: {found.active or 'none; commands are not run without --isolation'}")
-        typer.echo(f"workspaces: {found.sandbox_dir}\nruns:       {found.runs_dir}")
-        for level in found.levels:
+        typer.echo(f"active: {report.active or 'none; commands are not run without --isolation'}")
+        typer.echo(f"workspaces: {report.sandbox_dir}\nruns:       {report.runs_dir}")
+        for level in report.levels:
             typer.echo(
                 f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"
             )
@@ -34,9 +34,9 @@ def command(
             _say("guarantees", level.guarantees)
             _say("leaks", level.leaks)
             _say("to get it", level.remedy)
-        for warning in found.warnings:
+        for warning in report.warnings:
             typer.echo(f"\nwarning: {warning}")
-    sys.exit(0 if found.active else 5)
+    sys.exit(0 if report.active else 5)
 
 
 def _say(label: str, text: str) -> None:

@@ -37,21 +37,21 @@ def command(
         raise UsageError(f"--json and --format {form[:40]} say two things; give one")
     if form not in _FORMATS:
         raise UsageError(f"--format {form[:40]!r} is none of {', '.join(_FORMATS)}")
-    found = lint_all(files, Path.cwd(), language=language, config=config)
-    _show(found, "json" if as_json else form)
-    counted = [finding.severity for linted in found for finding in linted.findings]
+    reports = lint_all(files, Path.cwd(), language=language, config=config)
+    _show(reports, "json" if as_json else form)
+    counted = [finding.severity for linted in reports for finding in linted.findings]
     sys.exit(1 if "error" in counted or (strict and counted) else 0)
 
 
-def _show(found: tuple[Linted, ...], form: str) -> None:
-    findings = [finding for linted in found for finding in linted.findings]
+def _show(reports: tuple[Linted, ...], form: str) -> None:
+    findings = [finding for linted in reports for finding in linted.findings]
     if form == "json":
         echo_json(findings)
         return
-    for linted in found:
-        report = linted.language.lint_report if form == "apl" else None
-        if report is not None:
-            typer.echo(readable(report(linted.path, linted.findings)))
+    for linted in reports:
+        own_report = linted.language.lint_report if form == "apl" else None
+        if own_report is not None:
+            typer.echo(readable(own_report(linted.path, linted.findings)))
             continue
         for finding in linted.findings:
             typer.echo(readable(_github(finding) if form == "github" else _line(finding)))

@@ -53,10 +53,10 @@ def command(
     folder = Path(next(iter(sexp.__path__)))
     options = {"repl": True, "lib": [str(absolute(path)) for path in lib or ()]}
     named = program or str(folder / "repl.sexp")
-    asked = ProgramArguments(
+    arguments = ProgramArguments(
         named, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp"
     )
-    ready = prepare_program(asked, flags, os.environ, cwd)
+    ready = prepare_program(arguments, flags, os.environ, cwd)
     say(*ready.prepared.warnings)
     ask_about_size(ready.prepared, as_json=False)
     screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=False, as_json=False)

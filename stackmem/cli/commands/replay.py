@@ -104,7 +104,7 @@ def _refuse_contradictions(
     speed: float | None,
     as_json: bool,
 ) -> None:
-    asked = [
+    wishes = [
         flag
         for flag, given in (
             ("--step", step is not None),
@@ -115,8 +115,8 @@ def _refuse_contradictions(
         )
         if given
     ]
-    if len(asked) > 1:
-        raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
+    if len(wishes) > 1:
+        raise UsageError(f"{' and '.join(wishes)} exclude each other; give one of them")
     if speed is not None and not play:
         raise UsageError("--speed goes with --play; add it, or leave --speed out")
     if speed is not None and not 0 < speed < float("inf"):
@@ -150,18 +150,18 @@ def _show_step(run: Run, step: int | None, frame: str | None, *, as_json: bool) 
 
 
 def _verify(folder: Path, *, as_json: bool) -> None:
-    found = replay_run(folder)
+    done = replay_run(folder)
     if as_json:
-        echo_json(found)
+        echo_json(done)
         return
-    if found.redacted_of:
-        typer.echo(f"redacted copy of {found.redacted_of}")
-    typer.echo(f"{found.run}: {found.events:,} events follow from the rules, {found.prompts:,} prompts are equal")
-    if not found.same_rules:
+    if done.redacted_of:
+        typer.echo(f"redacted copy of {done.redacted_of}")
+    typer.echo(f"{done.run}: {done.events:,} events follow from the rules, {done.prompts:,} prompts are equal")
+    if not done.same_rules:
         typer.echo("the run was made under other rules: wording and prompt digests were not compared")
-    if found.torn_bytes:
-        typer.echo(f"its last {found.torn_bytes:,} bytes were cut short by a crash and are no part of the trace")
-    typer.echo(f"outcome {found.outcome}, step {found.steps}, {found.frames} frames pushed")
+    if done.torn_bytes:
+        typer.echo(f"its last {done.torn_bytes:,} bytes were cut short by a crash and are no part of the trace")
+    typer.echo(f"outcome {done.outcome}, step {done.steps}, {done.frames} frames pushed")
 
 
 def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -203,40 +203,40 @@ def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
     with Interrupts(stop_at_once) as interrupts:
         try:
             with interrupts.allowed():
-                found = replay_live(run, os.environ, first, None if as_json else say_call)
+                live = replay_live(run, os.environ, first, None if as_json else say_call)
         except KeyboardInterrupt:
             sys.exit(128 + (interrupts.signal or signal.SIGINT))
     if as_json:
-        echo_json(found)
+        echo_json(live)
     else:
-        say_missing(found.missing)
-        same = f"{found.calls:,} calls returned what they had returned, at isolation {found.isolation}"
-        if not found.difference and not found.calls:
-            typer.echo(f"{found.run}: no call of a workspace tool, so nothing to execute again")
-        elif not found.difference:
-            typer.echo(f"{found.run}: all {same}")
+        say_missing(live.missing)
+        same = f"{live.calls:,} calls returned what they had returned, at isolation {live.isolation}"
+        if not live.difference and not live.calls:
+            typer.echo(f"{live.run}: no call of a workspace tool, so nothing to execute again")
+        elif not live.difference:
+            typer.echo(f"{live.run}: all {same}")
         else:
-            typer.echo(f"{found.run}: {same}, then one did not:")
-            typer.echo(f"step {found.step}, record {found.seq}: {one_line(found.call)}\n{readable(found.difference)}")
-        if found.differs_only_in:
-            typer.echo(left_out_of_comparison(found.differs_only_in))
-    sys.exit(_DIFFERS if found.difference else 0)
+            typer.echo(f"{live.run}: {same}, then one did not:")
+            typer.echo(f"step {live.step}, record {live.seq}: {one_line(live.call)}\n{readable(live.difference)}")
+        if live.differs_only_in:
+            typer.echo(left_out_of_comparison(live.differs_only_in))
+    sys.exit(_DIFFERS if live.difference else 0)
 
 
 def _repeat_replies(run: Run, first: int, *, as_json: bool) -> NoReturn:
     """Play again with the recorded replies; exit 6 where something else comes of them."""
     with open_screen(quiet=as_json, asks=False) as screen:
-        found = replay_model(run, os.environ, first, screen, stop_at_once)
+        rerun = replay_model(run, os.environ, first, screen, stop_at_once)
     if as_json:
-        echo_json(found)
+        echo_json(rerun)
     else:
-        say_missing(found.missing)
+        say_missing(rerun.missing)
         typer.echo(
-            f"{found.run}: {found.steps:,} steps from step {found.first} on, at isolation {found.isolation}: "
-            f"{found.equal_facts:,} facts as recorded, outcome {found.outcome} (recorded: {found.recorded_outcome})"
+            f"{rerun.run}: {rerun.steps:,} steps from step {rerun.first} on, at isolation {rerun.isolation}: "
+            f"{rerun.equal_facts:,} facts as recorded, outcome {rerun.outcome} (recorded: {rerun.recorded_outcome})"
         )
-        if found.difference:
-            typer.echo(f"the first other fact, in step {found.step}:\n{readable(found.difference)}")
-        if found.differs_only_in:
-            typer.echo(left_out_of_comparison(found.differs_only_in))
-    sys.exit(_DIFFERS if found.difference else 0)
+        if rerun.difference:
+            typer.echo(f"the first other fact, in step {rerun.step}:\n{readable(rerun.difference)}")
+        if rerun.differs_only_in:
+            typer.echo(left_out_of_comparison(rerun.differs_only_in))
+    sys.exit(_DIFFERS if rerun.difference else 0)

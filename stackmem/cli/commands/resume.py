@@ -134,8 +134,8 @@ def _resume(
             show_program(resumed.program, screen, as_json=as_json)
         _show(resumed, folder.name, as_json=as_json)
         sys.exit(0)
-    with open_screen(quiet=quiet, asks=is_played_by_person(folder)) as shown:
-        resumed = resume(folder, wanted, os.environ, shown, stop_at_once, say_where)
+    with open_screen(quiet=quiet, asks=is_played_by_person(folder)) as screen_of_run:
+        resumed = resume(folder, wanted, os.environ, screen_of_run, stop_at_once, say_where)
     _show(resumed, folder.name, as_json=as_json)
     sys.exit(resumed.result.exit_code if resumed.played and resumed.result else 0)
 
@@ -145,8 +145,8 @@ def _place(stopped: Stopped) -> str:
     program, at = stopped.state.program, f"record {stopped.end.count:,}, step {stopped.state.step:,}"
     if program is None:
         return at
-    asked = stopped.program.asked if stopped.program is not None else None
-    under_way = f", whose call of {asked.tool} is made again" if isinstance(asked, InvokeTool) else ""
+    request = stopped.program.asked if stopped.program is not None else None
+    under_way = f", whose call of {request.tool} is made again" if isinstance(request, InvokeTool) else ""
     last = ", at what it asked last" if program.halted is not None else ""
     step = f", in {readable(program.path)}" if program.path else ""
     return f"{at}{step}{under_way}{last}; its variables are those of the recorded answers"

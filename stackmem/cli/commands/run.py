@@ -92,7 +92,7 @@ def command(
     }  # fmt: skip
     with own_servers(os.environ, cwd) as warnings:
         say(*warnings)
-        asked = ProgramArguments(
+        arguments = ProgramArguments(
             program,
             read_inputs(given or (), inputs, cwd),
             {name: value for name, value in options.items() if value is not None},
@@ -101,11 +101,11 @@ def command(
             language,
             not non_interactive,
         )
-        ready = prepare_program(asked, flags, os.environ, cwd)
+        ready = prepare_program(arguments, flags, os.environ, cwd)
         say(*ready.prepared.warnings)
         if dry_run:
             _show_outline(ready)
-        replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=asked.interactive)
+        replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
         ask_about_size(ready.prepared, as_json=json)
         screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
         person = Person(replies, screen, stop=stop_at_once)

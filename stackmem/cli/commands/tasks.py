@@ -25,12 +25,12 @@ def list_command(
     json: JsonArray = False,
 ) -> None:
     """List the tasks that a bare name reaches."""
-    found = [read_task(folder) for folder in list_tasks(Path.cwd())]
+    tasks = [read_task(folder) for folder in list_tasks(Path.cwd())]
     if json:
-        rows = [{"name": task.short_name, "folder": str(task.folder), "demo": task.demo is not None} for task in found]
+        rows = [{"name": task.short_name, "folder": str(task.folder), "demo": task.demo is not None} for task in tasks]
         echo_json(rows)
         return
-    for task in found:
+    for task in tasks:
         first = task.instruction.splitlines()[0].lstrip("# ")
         typer.echo(f"{task.short_name:<20} {first[:90]}")
 
@@ -64,14 +64,14 @@ def import_command(
     """Make task folders of another benchmark's tasks; exits with 1 where one of them cannot be had."""
     rows = []
     refused = 0
-    for found in import_tasks(kind, path, out, repo):
-        if isinstance(found, ImportedTask):
-            rows.append({"name": found.name, "folder": str(found.folder), "notes": found.notes, "refused": ""})
-            lines = [f"{found.name}: {found.folder}", *(f"  note: {note}" for note in found.notes)]
+    for task in import_tasks(kind, path, out, repo):
+        if isinstance(task, ImportedTask):
+            rows.append({"name": task.name, "folder": str(task.folder), "notes": task.notes, "refused": ""})
+            lines = [f"{task.name}: {task.folder}", *(f"  note: {note}" for note in task.notes)]
         else:
             refused += 1
-            rows.append({"name": found.name, "folder": "", "notes": (), "refused": found.why})
-            lines = [f"{found.name}: not imported: {found.why}"]
+            rows.append({"name": task.name, "folder": "", "notes": (), "refused": task.why})
+            lines = [f"{task.name}: not imported: {task.why}"]
         if not json:
             typer.echo(readable("\n".join(lines)))
     if json:

@@ -108,13 +108,13 @@ def recover_command(
     json: Json = False,
 ) -> None:
     """Save the good beginning of a run whose trace is broken into a new run."""
-    found = recover_run(run_folder(run, runs_dir))
+    saved = recover_run(run_folder(run, runs_dir))
     if json:
-        echo_json(found)
+        echo_json(saved)
         return
-    typer.echo(f"saved {found.records:,} records, up to step {found.step:,}, as {found.run}")
-    typer.echo(f"lost {found.lost_bytes:,} bytes: {found.why}")
-    typer.echo(f"it cannot be resumed: {found.not_resumable}" if found.not_resumable else "it can be resumed")
+    typer.echo(f"saved {saved.records:,} records, up to step {saved.step:,}, as {saved.run}")
+    typer.echo(f"lost {saved.lost_bytes:,} bytes: {saved.why}")
+    typer.echo(f"it cannot be resumed: {saved.not_resumable}" if saved.not_resumable else "it can be resumed")
 
 
 @app.command("redact", short_help="Copy a run with secrets replaced.")

@@ -42,43 +42,43 @@ def command(
     """Say what a recorded run would have held and cost under other strategies, its actions being the same."""
     warn_of_plugins()
     folder, wanted = runs_folder(runs_dir), parse_strategies(strategies)
-    found = []
+    results = []
     for place, named in enumerate(traces):
-        found.append(what_if(named, folder, wanted, price, latency))
+        results.append(what_if(named, folder, wanted, price, latency))
         if not json:
-            typer.echo("\n".join([*([""] if place else []), *_lines(found[-1], terminal_width())]))
+            typer.echo("\n".join([*([""] if place else []), *_lines(results[-1], terminal_width())]))
     if json:
-        echo_json(found)
-    elif len(found) > 1:
-        typer.echo("\n".join(["", *_totals(found, terminal_width())]))
+        echo_json(results)
+    elif len(results) > 1:
+        typer.echo("\n".join(["", *_totals(results, terminal_width())]))
 
 
-def _lines(found: WhatIf, width: int | None) -> list[str]:
+def _lines(result: WhatIf, width: int | None) -> list[str]:
     """A sentence for the run, a row for each strategy, and what the marks mean."""
-    whose = f"imported from {found.imported}, " if found.imported else ""
-    paced = "at the recorded times" if found.latency_seconds is None else f"{found.latency_seconds:g} s apart"
-    shown = [
-        one_line(f"{found.run}: {whose}{found.steps:,} steps, {found.frames:,} frames"),
-        one_line(f"prices and cache of {found.price}, tokens counted as {found.counted}"),
+    whose = f"imported from {result.imported}, " if result.imported else ""
+    paced = "at the recorded times" if result.latency_seconds is None else f"{result.latency_seconds:g} s apart"
+    lines = [
+        one_line(f"{result.run}: {whose}{result.steps:,} steps, {result.frames:,} frames"),
+        one_line(f"prices and cache of {result.price}, tokens counted as {result.counted}"),
         f"requests {paced}",
     ]
-    rows = [_HEAD, *(_cells(row) for row in found.rows)]
-    shown += ["", *align(rows, (0, len(_HEAD) - 1), width=width)]
-    shown += ["", "* the strategy of the recording; ratio: its bill is 1"]
-    shown.append(
+    rows = [_HEAD, *(_cells(row) for row in result.rows)]
+    lines += ["", *align(rows, (0, len(_HEAD) - 1), width=width)]
+    lines += ["", "* the strategy of the recording; ratio: its bill is 1"]
+    lines.append(
         "lost: facts used later that were out of sight before; gone: those of them that nothing stored held either"
     )
-    if any(row.outcome and row.outcome.estimated for row in found.rows):
-        shown.append("~ an estimate: nobody wrote the summaries, a bounded extract of the turns stands in for each")
-    return shown
+    if any(row.outcome and row.outcome.estimated for row in result.rows):
+        lines.append("~ an estimate: nobody wrote the summaries, a bounded extract of the turns stands in for each")
+    return lines
 
 
-def _totals(found: list[WhatIf], width: int | None) -> list[str]:
+def _totals(results: list[WhatIf], width: int | None) -> list[str]:
     """A row for each strategy over several recordings; a ratio is of what both bills are known for."""
-    names = dict.fromkeys(row.strategy for one in found for row in one.rows)
+    names = dict.fromkeys(row.strategy for one in results for row in one.rows)
     rows = [("strategy", "recordings", "peak", "bill", "ratio", "with a loss", "")]
     for name in names:
-        mine = [(one.rows[0].outcome, row.outcome) for one in found for row in one.rows if row.strategy == name]
+        mine = [(one.rows[0].outcome, row.outcome) for one in results for row in one.rows if row.strategy == name]
         known = [(base, own) for base, own in mine if own is not None]
         if not known:
             continue
@@ -94,29 +94,29 @@ def _totals(found: list[WhatIf], width: int | None) -> list[str]:
             f"{sum(own.loss.step is not None for _, own in known):,}",
             "",
         ))  # fmt: skip
-    head = f"{len(found):,} recordings together; ratio: to the bills of their own strategies"
+    head = f"{len(results):,} recordings together; ratio: to the bills of their own strategies"
     return [head, "", *align(rows, (0, len(rows[0]) - 1), width=width)]
 
 
 def _cells(row: WhatIfRow) -> tuple[str, ...]:
     name = one_line(row.strategy) + (" *" if row.recorded else "")
-    found = row.outcome
-    if found is None:
+    outcome = row.outcome
+    if outcome is None:
         return (name, *[""] * (len(_HEAD) - 2), one_line(row.note))
-    usage, about = found.usage, "~" if found.estimated else ""
+    usage, about = outcome.usage, "~" if outcome.estimated else ""
     notes = [row.note] if row.note else []
-    if found.summaries:
-        notes.insert(0, f"{found.summaries} {'summary' if found.summaries == 1 else 'summaries'}")
-    if found.too_long_from is not None:
-        notes.insert(0, f"longer than the window from step {found.too_long_from}")
+    if outcome.summaries:
+        notes.insert(0, f"{outcome.summaries} {'summary' if outcome.summaries == 1 else 'summaries'}")
+    if outcome.too_long_from is not None:
+        notes.insert(0, f"longer than the window from step {outcome.too_long_from}")
     written = usage.cache_write_5m + usage.cache_write_1h
     return (
         name,
-        *(f"{about}{tokens:,.0f}" for tokens in (found.peak_tokens, found.mean_tokens)),
+        *(f"{about}{tokens:,.0f}" for tokens in (outcome.peak_tokens, outcome.mean_tokens)),
         *(f"{about}{tokens:,}" for tokens in (usage.cache_read, written, usage.uncached, usage.output)),
-        "unknown" if found.usd is None else f"{about}${found.usd:,.4f}",
+        "unknown" if outcome.usd is None else f"{about}${outcome.usd:,.4f}",
         "" if row.ratio is None else f"{about}{row.ratio:.2f}",
-        *_loss(found.loss),
+        *_loss(outcome.loss),
         one_line("; ".join(notes)),
     )
 

@@ -68,10 +68,10 @@ def sums_of(rows: Iterable[Row]) -> dict[str, Sums]:
 
 
 def _sums(rows: Iterable[Row]) -> dict[str, Sums]:
-    found: dict[str, Sums] = {}
+    sums: dict[str, Sums] = {}
     for row in rows:
-        found.setdefault(cell_name(row), Sums()).add(row)
-    return found
+        sums.setdefault(cell_name(row), Sums()).add(row)
+    return sums
 
 
 def short_names(sums: dict[str, Sums]) -> dict[str, Sums]:

@@ -86,8 +86,8 @@ class Progress(Struct):
                 return [self._line("told", event.text)]
             case ChecksReturned():
                 rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
-                said = [] if state.solved else _last_lines(event.text)
-                return [f"checks: {one_line(event.error or rewards)}", *said]
+                reasons = [] if state.solved else _last_lines(event.text)
+                return [f"checks: {one_line(event.error or rewards)}", *reasons]
             case RunEnded():
                 return [f"ended: {event.ending}"]
             case _:

@@ -60,9 +60,9 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
         f"{outcome}{ended} in {result.steps} steps, {result.frames} frames pushed, {tokens}, {cost}, "
         f"{result.wall_seconds:.1f} s"
     )
-    for label, said in (("result", result.result), ("checks", result.check_error)):
-        if said:
-            typer.echo(f"{label}: {readable(said)}")
+    for label, text in (("result", result.result), ("checks", result.check_error)):
+        if text:
+            typer.echo(f"{label}: {readable(text)}")
     if result.steps_with_secrets:
         typer.echo(f"warning: replies of steps {result.steps_with_secrets} hold a secret of your environment")
     typer.echo(f"run: {readable(result.run_dir)}")

@@ -68,8 +68,8 @@ def _event(event: Event) -> Iterator[str]:
         if isinstance(value, str) and (len(value) > 80 or "\n" in value):
             long.append((name, value))
         elif value not in ("", (), {}, None, False, msgspec.UNSET):
-            said = value if isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
-            short.append(f"{name} {said}")
+            text = value if isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
+            short.append(f"{name} {text}")
     yield f"-- {type(event).__name__} {', '.join(short)}".rstrip()
     for name, value in long:
         yield f"{name}:" if len(long) > 1 else ""

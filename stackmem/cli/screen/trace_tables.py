@@ -75,12 +75,12 @@ def _step_cells(step: TimelineStep) -> tuple[str, ...]:
     )
 
 
-def metric_table(found: Mapping[str, Value]) -> list[str]:
+def metric_table(values: Mapping[str, Value]) -> list[str]:
     """One line for each metric: its name, its value, and its unit where neither of them tells it."""
     rows = []
     for name, metric in METRICS.items():
-        said = name.endswith(("_tokens", "_seconds", "_usd")) or name == metric.unit
-        rows.append((name, _metric_text(found[name], metric.unit), "" if said else metric.unit))
+        tells_unit = name.endswith(("_tokens", "_seconds", "_usd")) or name == metric.unit
+        rows.append((name, _metric_text(values[name], metric.unit), "" if tells_unit else metric.unit))
     return align(rows, left=(0,))
 
 
@@ -94,25 +94,25 @@ def _metric_text(value: Value, unit: str) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
-def cache_lines(found: CacheBill) -> list[str]:
+def cache_lines(cache: CacheBill) -> list[str]:
     """The tokens by class, the cost, and how often the prefix broke and why."""
-    usage, bill = found.bill.usage, found.bill
-    shown = [
-        f"under the cache of {found.model}, which keeps prefixes of {found.minimum_tokens:,} tokens and more; "
-        f"tokens counted as {found.counted}",
+    usage, bill = cache.bill.usage, cache.bill
+    lines = [
+        f"under the cache of {cache.model}, which keeps prefixes of {cache.minimum_tokens:,} tokens and more; "
+        f"tokens counted as {cache.counted}",
         f"  read {usage.cache_read:,}, written {usage.cache_write_5m:,} for 5 minutes and {usage.cache_write_1h:,} "
         f"for 1 hour, uncached {usage.uncached:,}, output {usage.output:,}",
     ]
     if bill.usd is None or bill.usd_without_cache is None:
-        shown.append("  cost unknown: the table has no price of this model")
+        lines.append("  cost unknown: the table has no price of this model")
     else:
-        shown.append(f"  cost ${bill.usd:,.4f}; without a cache ${bill.usd_without_cache:,.4f}")
+        lines.append(f"  cost ${bill.usd:,.4f}; without a cache ${bill.usd_without_cache:,.4f}")
     if bill.not_sent:
-        shown.append(
+        lines.append(
             f"  {bill.not_sent:,} of {bill.requests:,} prompts are not those that were sent: the run was imported, "
             "or made under other rules"
         )
     whole = bill.requests - sum(bill.broken.values())
-    shown.append(f"  {whole:,} of {bill.requests:,} requests went on from where their conversation had ended")
-    shown += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda one: -one[1])]
-    return shown
+    lines.append(f"  {whole:,} of {bill.requests:,} requests went on from where their conversation had ended")
+    lines += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda one: -one[1])]
+    return lines
