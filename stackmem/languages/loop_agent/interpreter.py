@@ -31,7 +31,7 @@ from .response import (
     ForEach,
     Malformed,
     Response,
-    Retry,
+    Again,
     Success,
     While,
     read_response,
@@ -113,7 +113,7 @@ def _decision_text(response: Response) -> str:
             kind = f"Actions {', '.join(call.name for call in step.calls)}"
         case Ask():
             kind = f"Sub-Agent {step.name}"
-        case Retry():
+        case Again():
             kind = "Retry"
         case Expand():
             kind = f"Retry with #{step.index}"
@@ -134,11 +134,11 @@ def _carry_out(session: AgentSession, response: Response) -> Routine:
     if response.change:
         yield from _change(session, response.change)
     does = response.automatic or response.actionable or response.scratchpad or session.payload is not before
-    if isinstance(step, Retry) and not does:
+    if isinstance(step, Again) and not does:
         session.bare += 1
     elif not isinstance(step, Malformed | Failed):
         session.bare = 0
-    if isinstance(step, Chat) or (isinstance(step, Retry) and does):
+    if isinstance(step, Chat) or (isinstance(step, Again) and does):
         session.failed = 0
     for command in response.automatic:
         yield Say(command.line)
@@ -161,7 +161,7 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
         case Failed():
             session.tell_failure(step.fault)
             return _count_failure(session, ok=False)
-        case Retry():
+        case Again():
             return _again(session)
         case Expand():
             return _count_failure(session, ok=session.conversation.expand(step.index, session.turn))

@@ -8,7 +8,7 @@
 | ``taskComplete`` true | ``Success``; any other step is dropped with a warning |
 | no step; a form, or actionable commands | ``Chat`` with the message, else the form's title or the first label |
 | no step; a message | ``Chat`` |
-| no step; a payload change or automatic commands | ``Retry``: it is carried out and the loop goes on |
+| no step; a payload change or automatic commands | ``Again``: it is carried out and the loop goes on |
 | no step; a reasoning alone | ``Chat`` with the reasoning |
 | nothing of these | ``Malformed`` |
 | a step without a type | the type is the one whose member is there |
@@ -176,7 +176,7 @@ class Expand(Struct, frozen=True):
     reason: str
 
 
-class Retry(Struct, frozen=True):
+class Again(Struct, frozen=True):
     """Nothing but another turn."""
 
 
@@ -190,7 +190,7 @@ class Failed(Struct, frozen=True):
     fault: str
 
 
-Step = Success | Chat | Actions | Ask | ForEach | While | Expand | Retry | Malformed | Failed
+Step = Success | Chat | Actions | Ask | ForEach | While | Expand | Again | Malformed | Failed
 
 
 class Response(Struct, frozen=True):
@@ -273,7 +273,7 @@ def _without_step(
     if message or actionable:
         return Chat(message or actionable[0].label)
     if acts:
-        return Retry()
+        return Again()
     if not reasoning:
         raise Misfit(_NOTHING, "")
     return Chat(reasoning)
@@ -329,7 +329,7 @@ def _detail(step: dict[str, Any], name: str) -> dict[str, Any]:
 def _retry(step: dict[str, Any]) -> Step:
     index = step.get("messageIndex")
     if index is None:
-        return Retry()
+        return Again()
     if isinstance(index, bool) or not isinstance(index, int):
         raise Misfit(f"nextStep.messageIndex must be a whole number, is {kind_of(index)}")
     return Expand(index, member(step, "reason", str, "nextStep", ""))
