@@ -24,6 +24,7 @@ from .prompt import system_prompt, tail
 from .references import ReferenceNames
 from .response import (
     Actions,
+    Again,
     Ask,
     Chat,
     Expand,
@@ -31,7 +32,6 @@ from .response import (
     ForEach,
     Malformed,
     Response,
-    Again,
     Success,
     While,
     read_response,
