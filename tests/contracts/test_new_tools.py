@@ -48,7 +48,7 @@ def house(tmp_path: Path) -> Path:
     edit(copy, "core/tools.py", "WorkspaceCall = ", code["core/tools.py"] + "WorkspaceCall = ")
     edit(copy, "core/tools.py", "WorkspaceCall = ReadFile", "WorkspaceCall = AppendLine | ReadFile")
     edit(copy, "core/tools.py", "LookupCall = HeapList", "LookupCall = CountNotes | HeapList")
-    first, case = "        case HeapList():\n            return Answer(", code["core/memory_tools.py"].rstrip()
+    first, case = "        case HeapList():\n            return LookupAnswer(", code["core/memory_tools.py"].rstrip()
     edit(copy, "core/memory_tools.py", first, f"{case}\n{first}")
     edit(copy, "core/memory_tools.py", "from .tools import (", "from .tools import (CountNotes,")
     first, case = "        case ReadFile():\n            return workspace", code["run/perform.py"].rstrip()
@@ -56,7 +56,7 @@ def house(tmp_path: Path) -> Path:
     edit(copy, "run/perform.py", "import ListFiles,", "import AppendLine, ListFiles,")
     edit(copy, "run/perform.py", "import random\n", "import random\nimport shlex\n")
     edit(copy, "memory/notes.py", "AddNote, ONE_FRAME", "AddNote, CountNotes, AppendLine, ONE_FRAME")
-    edit(copy, "memory/notes.py", "import AddNote,", "import AppendLine, CountNotes, AddNote,")
+    edit(copy, "memory/notes.py", "import AddNote\n", "import AddNote, AppendLine, CountNotes\n")
     return copy
 
 
