@@ -23,7 +23,7 @@ from stackmem.trace.difference import field_diff
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.snapshot import Snapshot
-from stackmem.trace.walk import Walk
+from stackmem.trace.walk import RecordWalk
 
 from .recorded_world import Recorded
 from .rehearsal import rehearse
@@ -83,7 +83,7 @@ def replay_live(
         if world.program is None and _of_program(run):
             raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
         calls, comparison = 0, FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))
-        for step in Walk(run.records(), sources_of(run.folder)):
+        for step in RecordWalk(run.records(), sources_of(run.folder)):
             asked, seq = step.effect, step.record.seq
             if seq <= begin.at or not is_call(asked) or not isinstance(step.record.event, _RESULTS):
                 continue

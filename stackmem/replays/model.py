@@ -40,7 +40,7 @@ from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
-from stackmem.trace.walk import Walk, program_at
+from stackmem.trace.walk import RecordWalk, program_at
 
 from .recorded_world import Recorded, RecordedModel, in_recorded_order
 from .rehearsal import rehearse
@@ -160,7 +160,7 @@ def _play(
 def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:
     """What the run was answered from record ``seq`` on, and the records."""
     recorded, tail = Recorded(), []
-    for step in Walk(run.records(), sources_of(run.folder)):
+    for step in RecordWalk(run.records(), sources_of(run.folder)):
         if step.record.seq >= seq:
             recorded.keep(step)
             tail.append(step.record)

@@ -26,7 +26,7 @@ from stackmem.languages.program import ProgramDecider
 
 from .program import TextOf
 from .record import Record
-from .walk import Walk, WalkedRecord
+from .walk import RecordWalk, WalkedRecord
 
 
 class Heard(Struct, frozen=True):
@@ -63,7 +63,7 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
         TraceError: It is no program's run, or a source is gone.
 
     """
-    walk, begun, heard, isolation = Walk(records, text_of), None, list[Heard](), ""
+    walk, begun, heard, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
     reopened = False  # the record before took a halt back
     for step in walk:
         event, program = step.record.event, walk.program

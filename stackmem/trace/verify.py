@@ -32,7 +32,7 @@ from .difference import explain_difference, prompt_difference
 from .imported import refuse_imported
 from .program import TextOf, no_sources
 from .record import Record
-from .walk import Walk, WalkedRecord
+from .walk import RecordWalk, WalkedRecord
 
 Proven = dict[str, tuple[int, int]]
 """Frame id to the last step whose prompt was equal, and how many messages that prompt had."""
@@ -69,7 +69,7 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources) -> Replay:
         UsageError: The run was imported: no rules of ours made it.
 
     """
-    walk, prompts, count = Walk(records, text_of), 0, 0
+    walk, prompts, count = RecordWalk(records, text_of), 0, 0
     proven: Proven = {}
     for step in walk:
         event, count = step.record.event, step.record.seq

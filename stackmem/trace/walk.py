@@ -41,7 +41,7 @@ class WalkedRecord(Struct, frozen=True):
         return answered(self.upcoming, self.record.event) if isinstance(self.upcoming, Effect) else None
 
 
-class Walk:
+class RecordWalk:
     """The records in their order; a program's interpreter is run again beside them.
 
     A record is taken note of once the next one is asked for, so that it can be refused before anything follows from it.
@@ -112,8 +112,8 @@ class Walk:
 
 
 def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramDecider | None:
-    """The program as it stands before record ``seq``; None where none had begun. Raises as ``Walk`` does."""
-    walk = Walk(records, text_of)
+    """The program as it stands before record ``seq``; None where none had begun. Raises as ``RecordWalk`` does."""
+    walk = RecordWalk(records, text_of)
     for step in walk:
         if step.record.seq >= seq:
             break
