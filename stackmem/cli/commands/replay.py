@@ -44,7 +44,7 @@ def command(
     frame: Annotated[
         str | None, typer.Option("--frame", metavar="NAME", help="Show the last step of a frame, named by id or name.")
     ] = None,
-    play: Annotated[bool, typer.Option("--play", help="RecordWalk through the run as it happened.")] = False,
+    play: Annotated[bool, typer.Option("--play", help="Walk through the run as it happened.")] = False,
     speed: Annotated[
         float | None, typer.Option("--speed", metavar="X", help="With --play: X times as fast as it was. Default: 1.")
     ] = None,
