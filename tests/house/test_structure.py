@@ -29,6 +29,7 @@ DOUBLED = {
     "Fault": LANGUAGES,
     "Model": OTHER,
     "SummaryRequest": OTHER,
+    "Walk": OTHER,
     "While": LANGUAGES,
     "Workspace": OTHER,
     "_Task": PRIVATE,
