@@ -28,8 +28,6 @@ DOUBLED = {
     "Expand": OTHER,
     "Fault": LANGUAGES,
     "Model": OTHER,
-    "SummaryRequest": OTHER,
-    "Walk": OTHER,
     "While": LANGUAGES,
     "Workspace": OTHER,
     "_Task": PRIVATE,
