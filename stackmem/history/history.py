@@ -29,7 +29,7 @@ from stackmem.workspace.clip import shown_name
 from .census import Census, Seen
 from .durable import make_durable
 from .git import git, git_into, store_environment
-from .objects import EXECUTABLE, FOLDER, Node, ObjectStore
+from .objects import EXECUTABLE, FOLDER, Node, ObjectStore, alternates
 from .walk import LeftOut
 
 LARGEST_BYTES = 64 * 1024 * 1024  # of one file
@@ -230,3 +230,29 @@ def _change(record: str, path: bytes) -> PathChange:
         before_mode=before_mode.strip("0") and before_mode,
         after_mode=after_mode.strip("0") and after_mode,
     )
+
+
+def share(parent: Path, child: Path, tree: str) -> None:
+    """Make the git directory ``child`` a history that stands at ``tree``, which ``parent`` holds.
+
+    Paths between them are relative, so that the two can be moved together.
+
+    Raises:
+        WorkspaceError: The parent has no history, or the child cannot be written.
+
+    """
+    try:
+        state = msgspec.json.decode((parent / STATE).read_bytes(), type=dict[str, object])
+    except (OSError, msgspec.DecodeError) as error:
+        raise WorkspaceError(
+            f"the history {parent} cannot be read ({error}); bring back the run's history.git"
+        ) from error
+    objects = child / "objects"
+    sources = [os.fspath(parent / "objects"), *alternates(parent)]  # git follows relative ones one level deep
+    lines = [os.path.relpath(source, objects) for source in dict.fromkeys(sources)]
+    try:
+        (objects / "info").mkdir(parents=True)
+        (objects / "info" / "alternates").write_bytes(b"".join(os.fsencode(line) + b"\n" for line in lines))
+        (child / STATE).write_bytes(msgspec.json.encode({**state, "tree": tree}))
+    except OSError as error:
+        raise WorkspaceError(f"the history {child} cannot be made ({error.strerror}); make room there") from error

@@ -19,10 +19,9 @@ from msgspec.structs import replace
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.history.history import History
+from stackmem.history.history import History, share
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.repository import copy_repository
-from stackmem.history.sharing import share
 from stackmem.history.walk import path_bytes
 from stackmem.languages.language import Happening
 from stackmem.languages.program import ProgramDecider, Tell

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackmem import TraceError, UsageError, replay
-from stackmem.history.sharing import share
+from stackmem.history.history import share
 from stackmem.kept.removal import remove_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.trace.lock import Lock
