@@ -14,7 +14,6 @@ LISTS = {
 }
 # A module under 60 lines that one other imports, and why it is none of that one.
 SMALL = {
-    "stackmem.history.sharing": "git's configuration is the history's matter, and the run only asks for it",
     "stackmem.report.comparison.markdown": "a format beside the page and the table",
     "stackmem.run.doctor": "looks at the machine; the command only prints",
     "stackmem.run.programs.compile": "makes a model's call; the command only prints",
