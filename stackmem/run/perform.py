@@ -53,7 +53,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import visible
 from stackmem.workspace.secrets import scrub_value
 
-from .ports import Checks, Model, Returned, Workspace
+from .ports import Checks, ModelPort, Returned, WorkspacePort
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
 
 JITTER = 0.25
@@ -109,8 +109,8 @@ class World(Struct):
 
     """
 
-    model: Model
-    workspace: Workspace
+    model: ModelPort
+    workspace: WorkspacePort
     checks: Checks | None
     scrub: Callable[[str], str]
     sync: Callable[[], None]

@@ -8,7 +8,7 @@ from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
 from stackmem.core.requests import AskModel
 
 
-class Model(Protocol):
+class ModelPort(Protocol):
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt; a failure of the provider is an answer, never an exception."""
 
@@ -26,7 +26,7 @@ class Returned(Protocol):
     def reason(self) -> str: ...
 
 
-class Workspace(Protocol):
+class WorkspacePort(Protocol):
     """Where the agent works. A model's mistake is a ``Returned``; a sandbox that fails is a ``WorkspaceError``."""
 
     def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Returned: ...

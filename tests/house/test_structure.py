@@ -24,11 +24,9 @@ OTHER = "two things of one name, to be parted"
 DOUBLED = {
     "Agent": LANGUAGES,
     "Execution": LANGUAGES,
-    "Expand": OTHER,
+    "Expand": "a tool; and a step that the loop agent's compliance data names",
     "Fault": LANGUAGES,
-    "Model": OTHER,
     "While": LANGUAGES,
-    "Workspace": OTHER,
     "_Task": PRIVATE,
 }
 

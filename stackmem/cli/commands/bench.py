@@ -73,10 +73,7 @@ def command(
         raise UsageError("where the bench is kept was not said; say -o DIR")
     cwd = Path.cwd()
     folder = cwd / output
-    suites = [one for one in subjects or () if one.endswith(".toml")]
-    named = [one for one in subjects or () if one not in suites]
-    if len(suites) > 1:
-        raise UsageError("one suite at a time; run them apart, each with its own -o DIR")
+    suites, named = _suites_and_names(subjects or [])
     request = SuiteRequest(
         worlds=tuple(one for one in named if one in WORLDS or one == "all"),
         tasks=tuple(one for one in named if one not in WORLDS and one != "all"),
@@ -103,6 +100,14 @@ def command(
         sys.exit(128 + came.signal)
     if came.ending == "budget":
         sys.exit(BUDGET_EXIT)
+
+
+def _suites_and_names(subjects: list[str]) -> tuple[list[str], list[str]]:
+    """A suite's file, if any, and the names of tasks and worlds."""
+    suites = [one for one in subjects if one.endswith(".toml")]
+    if len(suites) > 1:
+        raise UsageError("one suite at a time; run them apart, each with its own -o DIR")
+    return suites, [one for one in subjects if one not in suites]
 
 
 def _keep(which: str | None) -> Keep | None:
