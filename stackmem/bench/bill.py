@@ -81,7 +81,8 @@ def _on_the_bills_clock(run: Iterable[Moment], latency_seconds: float) -> Iterat
     sent = 0
     for moment in run:
         if getattr(moment.event, "usage", None) is not None:
-            yield replace(moment, at=sent * latency_seconds, seconds=0.0)
+            at = sent * latency_seconds
+            yield replace(moment, at=at, since=at)
             sent += 1
         else:
             yield moment

@@ -68,9 +68,7 @@ def test_every_field_of_the_result_is_named():
 def refusal_codes() -> set[str]:
     """Every first argument of a refusal in the machine, as it stands in the source."""
     core = "\n".join(path.read_text("utf-8") for path in files("*.py", Path(machine.__file__).parent))
-    found = re.findall(r'CallRejected\(\s*"(\w+)"', core)
-    found += re.findall(r'return "(\w+)", f?\(?\s*f?"', core)
-    return set(found)
+    return set(re.findall(r'(?:CallRejected|Refusal)\(\s*"(\w+)"', core))
 
 
 def test_every_code_of_a_refusal_is_explained():

@@ -135,22 +135,3 @@ def plain_code(code: int) -> int | None:
     if code == -9:
         return None
     return 128 - code if code < 0 else code
-
-
-class Bare:
-    """The level ``none``: limits and a clean environment, and nothing that holds a command back."""
-
-    name = "none"
-    isolation = "none"
-    mounts = False
-    contains = False
-
-    def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
-        return CommandLaunch(
-            argv=limited(command, seat.profile, count_processes=False),
-            environ=host_environment(seat, private_tmp(stack)) | dict(seat.environ),
-            cwd=f"/proc/self/fd/{seat.fd}",
-        )
-
-    def ran(self, process: Popen[bytes], status: bytes) -> int | None:
-        return plain_code(process.returncode)

@@ -20,8 +20,9 @@ from stackmem.workspace.command import run
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import Toolchain, build_toolchain
 
+from .bare import Bare
 from .bubblewrap import Bubblewrap
-from .landlock import Bare, Landlock
+from .landlock import Landlock
 from .launch import Level, Seat
 from .namespaces import Namespaces
 from .skeleton import build_skeleton
