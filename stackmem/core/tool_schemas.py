@@ -15,6 +15,7 @@ from .tools import CALLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
 
 _ENTRIES = tuple[StoreEntry, ...]
 _TEXT = (str, str | None)
+_SCALARS = (*_TEXT, int, int | None)
 _WANTED: dict[Any, str] = {
     str: "a string",
     str | None: "a string",
@@ -46,9 +47,17 @@ def read(call: ToolCall) -> Call | None:
     The facts that follow from a call speak of it by this.
     """
     kind = CALLS.get(call.name)
-    if kind is None or call.malformed is not None or not isinstance(call.arguments, dict):
+    given = call.arguments
+    if kind is None or call.malformed is not None or not isinstance(given, dict):
         return None
-    return None if _faults(_widest(kind), call.arguments, "") else _build(kind, call.arguments)
+    # Every fold reads every call: what has plain fields alone is built without looking for words for its faults.
+    plain, required, blank = _plain(kind)
+    values: dict[str, Any] = dict(blank)
+    for name, value in given.items():
+        if type(value) is not plain.get(name):
+            return None if _faults(_widest(kind), given, "") else _build(kind, given)
+        values[name] = value
+    return kind(**values) if required <= values.keys() else None
 
 
 def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) -> Call | Refusal:
@@ -99,6 +108,17 @@ def _form(tool: Tool) -> dict[str, _Parameter]:
     form = {name: field for name, field in _every_field(kind).items() if name not in hidden}
     words = dict(tool.words) if isinstance(tool, Offer) else {}
     return {name: replace(field, words=words.get(name, field.words)) for name, field in form.items()}
+
+
+@lru_cache(maxsize=256)
+def _plain(kind: type[Call]) -> tuple[dict[str, type[object]], frozenset[str], dict[str, str]]:
+    """The fields that are text or a number, with the type of each; the required ones; those that may be left blank."""
+    fields_of = _widest(kind)
+    types: dict[str, type[object]] = {
+        name: str if field.hint in _TEXT else int for name, field in fields_of.items() if field.hint in _SCALARS
+    }
+    required = frozenset(name for name, field in fields_of.items() if field.required)
+    return types, required, dict.fromkeys(kind.behavior.blank, "")
 
 
 @lru_cache(maxsize=256)
