@@ -121,12 +121,15 @@ def _inspect(reader: RunReader, run: str, out: Path | None) -> Exported:
 
 
 def _write(pieces: Iterable[bytes], write: Callable[[bytes], object], out: Path | None) -> None:
-    """Through ``write`` where no file is named. A device or a pipe is written to as it is; a file once it is whole."""
+    """Through ``write`` where no file is named. A file is there once it is whole; all else is written to as it is.
+
+    A link stays one: with its output redirected, a command finds a file behind the machine's own ``/dev/stdout``.
+    """
     if out is None:
         for piece in pieces:
             write(piece)
         return
-    if out.exists() and not out.is_file():
+    if out.is_symlink() or (out.exists() and not out.is_file()):
         with out.open("wb") as sink:
             sink.writelines(pieces)
         return

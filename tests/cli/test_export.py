@@ -83,6 +83,14 @@ def test_a_pipe_is_written_to_and_not_replaced(stage, run):
     assert ran.stdout.startswith("step,seq,")
 
 
+def test_a_link_is_written_through_and_stays_a_link(stage, run, tmp_path):
+    (tmp_path / "kept").write_text("before")
+    (tmp_path / "link").symlink_to("kept")
+    assert stage.call("export", "last", "--format", "csv", "-o", str(tmp_path / "link")).returncode == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "kept").read_text().startswith("step,seq,")
+
+
 def test_spans_are_sent_to_a_collector(stage, run):
     with Collector() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
