@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap
-from stackmem.workspace.isolation.landlock import Bare, Landlock
+from stackmem.workspace.isolation.landlock import Landlock
 from stackmem.workspace.isolation.levels import try_level
 from stackmem.workspace.isolation.namespaces import Namespaces
 from stackmem.workspace.outcome import ToolOutcome
