@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.workspace.files import Files
-from stackmem.workspace.isolation.landlock import Bare
+from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import open_workspace

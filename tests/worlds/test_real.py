@@ -10,7 +10,7 @@ from stackmem.run.in_memory import PROGRAM, program_text
 from stackmem.run.task_check import check_task
 from stackmem.tasks import work
 from stackmem.tasks.reader import read_task
-from stackmem.workspace.isolation.landlock import Bare
+from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import open_workspace
