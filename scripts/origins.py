@@ -1,0 +1,155 @@
+"""Loads and lints the public example programs of the system that a language comes from, and prints a table.
+
+    git clone https://github.com/playbooks-ai/playbooks copy
+    python scripts/origins.py playbook copy           at the copy's head
+    python scripts/origins.py playbook copy v0.3.5    at a tag, a branch or a commit
+
+COPY is a git repository, with or without a work tree; the files of one commit are read from it and nothing of it is
+kept or run. Nothing below a folder of tests is looked at. ``docs/programs/origins.md`` keeps the counts.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stackmem.errors import ProgramError, UsageError
+from stackmem.languages.language import Language, Launch, language_of, read_with
+from stackmem.languages.operations import Halted
+from stackmem.run.programs.lint import lint_all
+from stackmem.run.programs.prepare import read_program
+from stackmem.run.programs.sources import Loader, source_reader
+from stackmem.trace.program import open_language
+
+TESTS = re.compile(r"(?:^|/)tests?/")
+_FENCE = re.compile(r"^(`{3,})(?:markdown|md)[^\n]*\n(.*?)^\1[ \t]*$", re.M | re.S)
+
+
+class Row(NamedTuple):
+    """One program: what kept it from being loaded, and the codes of the linter's findings, errors first."""
+
+    path: str
+    halted: str
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class Origin(NamedTuple):
+    """Where a language comes from.
+
+    Attributes:
+        programs: The example programs below the folder of a copy, in the order of the table.
+        options: What its programs are loaded with; see ``Launch.options``.
+
+    """
+
+    programs: Callable[[Path], Iterator[Path]]
+    options: dict[str, Any]
+
+
+def _playbooks(folder: Path) -> Iterator[Path]:
+    """Files by their names, scripts by their first line, and whole programs inside of documents."""
+    for path in _files(folder):
+        shebang = not path.suffix and path.read_bytes()[:40].startswith(b"#!/usr/bin/env pb")
+        if shebang or (language_of(path.name) == "playbook" and path.parent.name != "prompts"):
+            yield path
+        elif path.suffix == ".md" and not path.relative_to(folder).parts[0].startswith(("design", ".")):
+            for number, text in enumerate(_whole_programs(path.read_text("utf-8", "replace")), 1):
+                made = path.with_name(f"{path.name}#{number}")
+                made.write_text(text, encoding="utf-8")
+                yield made
+
+
+def _whole_programs(document: str) -> Iterator[str]:
+    """The fenced blocks of a document that begin with an agent and go on with a playbook."""
+    for found in _FENCE.finditer(document):
+        if found[2].startswith("# ") and "\n## " in found[2]:
+            yield found[2]
+
+
+ORIGINS: dict[str, Origin] = {
+    "playbook": Origin(_playbooks, {"compile": True}),
+}
+"""Language to its origin; ``options`` of playbooks leave out what an entry playbook must be given."""
+
+
+def _files(folder: Path) -> list[Path]:
+    """Every file of the copy that is in no folder of tests, by its path."""
+    every = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [path for path in every if not TESTS.search(path.relative_to(folder).as_posix())]
+
+
+def rows(language: str, folder: Path) -> list[Row]:
+    """What becomes of each example program below a folder."""
+    opened = open_language(language)
+    origin = ORIGINS[language]
+    return [_row(opened, origin, path, folder) for path in list(origin.programs(folder))]
+
+
+def _row(language: Language, origin: Origin, path: Path, folder: Path) -> Row:
+    (linted,) = lint_all([str(path)], folder, language=language.name)
+    codes: dict[str, list[str]] = {"error": [], "warning": []}
+    for finding in linted.findings:
+        codes[finding.severity].append(finding.code)
+    told = _halt(language, origin, path)
+    shown = path.relative_to(folder).as_posix()
+    return Row(shown, told, tuple(dict.fromkeys(codes["error"])), tuple(dict.fromkeys(codes["warning"])))
+
+
+def _halt(language: Language, origin: Origin, path: Path) -> str:
+    """What keeps a program from being loaded, as the halt or the refusal names it; empty where it loads."""
+    try:
+        launch = Launch(str(path), read_program(path), {}, str(path.parent), str(path.parent), origin.options)
+        read_with(language.outline(launch), source_reader(Loader(path, (path.parent,))))
+    except Halted as halted:
+        return halted.kind
+    except (UsageError, ProgramError) as error:
+        return str(error)
+    return ""
+
+
+def table(found: list[Row]) -> str:
+    """The rows as a table, and their counts."""
+    lines = ["| program | loads | lints | deviates |", "|---|---|---|---|"]
+    for row in found:
+        codes = ", ".join(dict.fromkeys([row.halted, *row.errors, *row.warnings])).removeprefix(", ")
+        lines.append(f"| `{row.path}` | {_yes(not row.halted)} | {_yes(not row.errors)} | {codes} |")
+    loads, lints = (
+        sum(1 for row in found if not each(row)) for each in (lambda row: row.halted, lambda row: row.errors)
+    )
+    plain = sum(1 for row in found if not (row.halted or row.errors or row.warnings))
+    counts = f"{len(found)} programs: {loads} load, {lints} lint without an error, {plain} without a finding"
+    return "\n".join([*lines, "", counts])
+
+
+def _yes(held: bool) -> str:
+    return "yes" if held else "no"
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) not in (2, 3) or arguments[0] not in ORIGINS:
+        print(f"usage: python scripts/origins.py {'|'.join(ORIGINS)} COPY [COMMIT]", file=sys.stderr)
+        return 2
+    language, copy, commit = arguments[0], arguments[1], (arguments[2:] or ["HEAD"])[0]
+    for name in (f"refs/tags/{commit}", commit):
+        packed = subprocess.run(["git", "-C", copy, "archive", name], capture_output=True, check=False)
+        if packed.returncode == 0:
+            break
+    else:
+        print(f"{copy} has no commit {commit} ({packed.stderr.decode().strip()}); name another", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
+        files.extractall(folder, filter="data")
+        print(table(rows(language, Path(folder).resolve())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

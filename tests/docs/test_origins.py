@@ -1,0 +1,42 @@
+"""The script that holds each language against its origin's examples: what it looks at, and what it prints of it."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts import origins
+
+STEPS = "# A\n## Main\n### Steps\n- 01:RET\n"
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> dict[str, origins.Row]:
+    files = {
+        "examples/good.pb": STEPS,
+        "examples/broken.pb": "# A\n## Main\n### Steps\n- 01:JMP 09\n",
+        "examples/none.pb": "no agent\n",
+        "examples/tool": f"#!/usr/bin/env pb\n{STEPS}",
+        "examples/notes.txt": STEPS,
+        "tests/data/left.pb": STEPS,
+        "README.md": f"text\n\n````markdown\n{STEPS}````\n\n```markdown\n## Main\n```\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return {row.path: row for row in origins.rows("playbook", tmp_path)}
+
+
+def test_programs_are_known_by_name_by_first_line_and_in_documents_and_tests_are_left_out(found):
+    assert set(found) == {"README.md#1", "examples/broken.pb", "examples/good.pb", "examples/none.pb", "examples/tool"}
+
+
+def test_a_row_says_what_keeps_a_program_from_loading_and_what_the_linter_finds(found):
+    assert found["examples/good.pb"] == ("examples/good.pb", "", (), ())
+    assert found["examples/broken.pb"].errors == ("playbook/unknown-line",)
+    assert found["examples/none.pb"].halted == "Missing Agent"
+
+
+def test_the_table_ends_with_its_counts(found):
+    told = origins.table(list(found.values()))
+    assert "| `examples/none.pb` | no | no | Missing Agent, playbook/missing-agent |" in told
+    assert told.endswith("5 programs: 4 load, 3 lint without an error, 3 without a finding")
