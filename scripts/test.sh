@@ -6,8 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 scripts/setup.sh test
 
-# Two workers: each begins with one half, in order, and the one that is done takes over from the other.
-pass() { .venv/bin/python -m pytest -n 2 --dist worksteal --durations=10 "$@" </dev/null; }
+# Two workers take file after file, those with the most tests first.
+pass() { .venv/bin/python -m pytest -n 2 --dist loadfile --durations=10 "$@" </dev/null; }
 
 pure=(tests/golden tests/core tests/prompts tests/memory tests/languages tests/compliance tests/measure)
 if (($#)); then

@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import structs
+
 from stackmem.errors import WorkspaceError
 
 from .clip import clean
@@ -113,8 +115,8 @@ class Workspace:
             return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
-        with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)):
-            ended = self._run(command, seconds)
+        with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
+            ended = self._run(command, seconds, binds_git=binds_git)
         text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)))
         return ToolOutcome(text, failed=ended.exit_code != 0, exit_code=ended.exit_code, reason=ended.reason)
 
@@ -130,24 +132,25 @@ class Workspace:
             raise ToolRefused(refused)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
-        with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)):
-            return self._run(command, seconds, most_bytes)
+        with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
+            return self._run(command, seconds, most_bytes, binds_git=binds_git)
 
     @property
     def files(self) -> Files:
         """The file tools by themselves, whole and unclipped for programs."""
         return self._files
 
-    def _run(self, command: str, seconds: float, apart_bytes: int = 0) -> CommandEnd:
+    def _run(self, command: str, seconds: float, apart_bytes: int = 0, *, binds_git: bool) -> CommandEnd:
+        seat = structs.replace(self._seat, binds_git=binds_git)
         try:
-            return run(self._level, self._seat, command, seconds, apart_bytes=apart_bytes)
+            return run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
         except SetUpFailed as error:
             forget()
             if failure := try_level(self._level, self._seat.profile, self._seat.toolchain).failure:
                 raise WorkspaceError(
                     f"isolation {self.level} no longer works ({failure}); run `stackmem doctor`"
                 ) from error
-            return run(self._level, self._seat, command, seconds, apart_bytes=apart_bytes)
+            return run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
 
     def close(self) -> None:
         self._files.close()
@@ -186,16 +189,20 @@ class Gate:
         self._unbound = 0
 
     @contextmanager
-    def entered(self, binds: Callable[[], bool]) -> Generator[None]:
-        """Attributes:
-        binds: Tells whether the command would mount ``.git`` if it started now.
+    def entered(self, binds: Callable[[], bool]) -> Generator[bool]:
+        """Wait for our turn, and tell whether the command mounts ``.git``.
+
+        Args:
+            binds: Tells whether the command would mount ``.git`` if it started now. What it says at our turn holds:
+                a command that is already running may make one, or take it away, before the mounts are made.
+
         """
         with self._changed:
             self._changed.wait_for(lambda: self._unbound == 0 or not binds())
             bound = binds()
             self._unbound += not bound
         try:
-            yield
+            yield bound
         finally:
             with self._changed:
                 self._unbound -= not bound

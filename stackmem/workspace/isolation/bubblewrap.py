@@ -98,7 +98,7 @@ class Bubblewrap:
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, status_read)
         stack.callback(os.close, status_write)
-        git_fds, git = guarded_git(seat.fd, seat.path, stack)
+        git_fds, git = guarded_git(seat.fd, seat.path, stack) if seat.binds_git else ((), ())
         arguments = [
             *_namespaces(program, network=network),
             *_system(seat),

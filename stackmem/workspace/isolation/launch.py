@@ -30,6 +30,7 @@ class Seat(Struct, frozen=True):
             the host that makes the sandbox ever runs with them.
         skeleton: The folder that stands as ``/etc``.
         hidden: Folders of the host that commands never see into, where the level can mount.
+        binds_git: A ``.git`` is mounted onto itself, so that a command can neither move it nor plant hooks in it.
 
     """
 
@@ -42,6 +43,7 @@ class Seat(Struct, frozen=True):
     toolchain: Toolchain
     skeleton: Path
     hidden: tuple[Path, ...] = ()
+    binds_git: bool = True
 
 
 class CommandLaunch(Struct, frozen=True):
