@@ -41,7 +41,6 @@ class Means(Struct, frozen=True):
         total_usd: For the whole bench, what its ledger holds already included.
         trial_seconds: After which a trial is killed; None is never.
         retry_errors: Whether trials that ended with an error are made again.
-
     """
 
     jobs: int
@@ -61,7 +60,6 @@ class Came(Struct, frozen=True):
         fresh: How many of them are new.
         paid_usd: For all that was ever made, what was made again included.
         signal: That ended it; 0 without one.
-
     """
 
     ending: Ending
@@ -91,7 +89,6 @@ def run_bench(
         UsageError: The folder or the engine cannot be used, or the budget cannot be kept.
         TraceError: The ledger cannot be written, or another process runs this bench.
         WorkspaceError: The scheduler is gone.
-
     """
     folder = folder.absolute()
     prices = model_prices(plan, environ)

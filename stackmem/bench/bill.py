@@ -28,7 +28,6 @@ class TrialBill(Struct, frozen=True):
     Attributes:
         cache_read_share: Of all prompt tokens; None without any.
         not_sent: Prompts that were billed otherwise than they had been sent; 0 where strategies are what they must be.
-
     """
 
     bill_uncached: int
@@ -46,7 +45,6 @@ def trial_bill(run: Iterable[Moment], model: str, latency_seconds: float) -> Tri
 
     Raises:
         UsageError: The table has no such model.
-
     """
     row = priced(model)
     made = bill(cached_steps(_on_the_bills_clock(run, latency_seconds), row.min_cache_tokens, _counter(row)), row.price)
@@ -68,7 +66,6 @@ def priced(model: str) -> ModelRow:
 
     Raises:
         UsageError: The table has no such model.
-
     """
     row = lookup(model)
     if row is None:

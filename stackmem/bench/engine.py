@@ -26,7 +26,6 @@ class Lost(Struct, frozen=True):
 
     Attributes:
         final: It was tried again already.
-
     """
 
     id: str

@@ -39,7 +39,6 @@ class DaskEngine:
 
         Raises:
             UsageError: The extra is not installed, or no scheduler answers.
-
         """
         try:
             import distributed
@@ -93,7 +92,6 @@ class DaskEngine:
 
         Raises:
             WorkspaceError: The scheduler is gone.
-
         """
         reports: list[Report] = []
         with suppress(queue.Empty):

@@ -54,7 +54,6 @@ class LocalEngine:
 
     Attributes:
         places: As many.
-
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class LocalEngine:
 
         Args:
             trial_seconds: After which a trial's worker is killed; None is never.
-
         """
         self.places = jobs
         self._environ = environ
@@ -197,7 +195,6 @@ def serve(pipe: Connection, environ: Mapping[str, str]) -> None:
 
     Args:
         environ: Of the runner, as it is now; the process that forks the workers may be older.
-
     """
     os.setsid()  # Ctrl-C in the terminal is the runner's to answer
     threading.Thread(target=_end_with_the_runner, daemon=True).start()

@@ -30,7 +30,6 @@ class Interval(Struct, frozen=True):
     Attributes:
         low, high: Ends of the interval; both None where the sample is too small for one; ``inf`` where it is open.
         count: Trials, pairs or tasks it rests on.
-
     """
 
     value: float
@@ -60,7 +59,6 @@ def difference(pairs: Sequence[Pair], confidence: float = CONFIDENCE) -> Interva
 
     Raises:
         UsageError: No pair is whole.
-
     """
     gaps = [first - second for first, second in whole_pairs(pairs)]
     if not gaps:

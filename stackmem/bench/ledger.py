@@ -43,7 +43,6 @@ def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
 
     Raises:
         TraceError: The ledger cannot be read, or a line in it is broken (named).
-
     """
     try:
         with (folder / LEDGER).open("rb") as file:
@@ -84,7 +83,6 @@ def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
 
     Raises:
         TraceError: As ``read_rows``.
-
     """
     found: dict[str, dict[str, Any]] = {}
     for row in read_rows(folder):
@@ -98,7 +96,6 @@ def read_plan(folder: Path) -> BenchPlan | None:
 
     Raises:
         TraceError: It cannot be read.
-
     """
     try:
         plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=BenchPlan)
@@ -119,7 +116,6 @@ def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
 
     Raises:
         UsageError: It is another one; the first thing that differs is named.
-
     """
     way_out = "choose another -o DIR, or give the flags it was begun with"
     if old.version != VERSION:
@@ -148,7 +144,6 @@ class Ledger:
     Attributes:
         rows: By trial, in the order in which they ended; only the columns in ``KEPT``, as there may be very many.
         paid_usd: For every row that was ever written.
-
     """
 
     def __init__(self, folder: Path, plan: BenchPlan, *, without_errors: bool = False) -> None:
@@ -160,7 +155,6 @@ class Ledger:
         Raises:
             UsageError: The folder cannot be made, holds something else, or belongs to another plan.
             TraceError: Another process runs this bench, or what is there cannot be read.
-
         """
         self._path = folder / LEDGER
         _make(folder)
@@ -188,7 +182,6 @@ class Ledger:
 
         Raises:
             TraceError: The disk took none or only a part of it; what stood before is whole.
-
         """
         if row["id"] in self.rows:
             return

@@ -30,7 +30,6 @@ class TrialSubject(Struct, frozen=True):
         digest: Of a fixed task's files; a bench goes on only with the same ones.
         horizon: Steps of necessary work; None for a fixed task.
         noise: 1 is about 1,500 characters an output; None for a fixed task.
-
     """
 
     task: str
@@ -53,7 +52,6 @@ class Variant(Struct, frozen=True):
     Attributes:
         name: As tables show it; without settings of its own the strategy as spelled.
         settings: Options that hold for this variant alone.
-
     """
 
     name: str
@@ -67,7 +65,6 @@ class Trial(Struct, frozen=True):
     Attributes:
         id: Names it in the ledger and in the runs' folder.
         settings: Every option that was given, by name.
-
     """
 
     id: str
@@ -89,7 +86,6 @@ class BenchPlan(Struct, frozen=True):
         latency_seconds: Between two requests, by the bill's clock.
         command: How it was asked for.
         version: The stackmem that began it; no other one goes on with it.
-
     """
 
     subjects: tuple[TrialSubject, ...]

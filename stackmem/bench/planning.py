@@ -32,7 +32,6 @@ def make_plan(
 
     Raises:
         UsageError: Something asked for does not exist or cannot be, or nothing is left to be done.
-
     """
     load_plugins()
     models = tuple(_spelled(model, cwd) for model in dict.fromkeys(asked.models))
@@ -74,7 +73,6 @@ def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price
 
     Raises:
         UsageError: A model cannot be opened.
-
     """
     found: dict[str, Price | None] = {}
     for model in plan.models:
@@ -112,7 +110,6 @@ def numbers(text: str, what: str) -> tuple[float, ...]:
 
     Raises:
         UsageError: A piece is no number.
-
     """
     try:
         return tuple(float(piece) for piece in text.split(",") if piece.strip())
@@ -194,7 +191,6 @@ def folder_digest(folder: Path) -> str:
 
     Raises:
         UsageError: A file cannot be read.
-
     """
     found = hashlib.sha256()
     try:

@@ -59,7 +59,6 @@ def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[s
 
     Raises:
         UsageError: The file cannot be written.
-
     """
     path = folder / RESULTS
     fresh = folder / f"{RESULTS}.new"
@@ -101,7 +100,6 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 
     Raises:
         TraceError: There is none, or it cannot be read.
-
     """
     path = folder / RESULTS
     if not path.is_file():
@@ -119,7 +117,6 @@ def read_suite(folder: Path) -> dict[str, str]:
 
     Raises:
         TraceError: There is no ``results.sqlite``, or it cannot be read.
-
     """
     try:
         with closing(_opened(folder / RESULTS)) as database:

@@ -39,7 +39,6 @@ class Bounds(Struct, frozen=True):
     Attributes:
         total_usd: No trial is started that would take what was spent, and what those under way will cost, over it.
         prices: Model to its price; None where nobody is paid.
-
     """
 
     pace: Pace

@@ -47,7 +47,6 @@ class Comparison(Struct, frozen=True):
         p: By the exact test (McNemar for yes and no, flips of sign for amounts).
         p_corrected: By Holm, over the comparisons made together.
         unpaired: Trials of either that have no partner, and are left out.
-
     """
 
     difference: Interval
@@ -107,7 +106,6 @@ def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool
         pairs: Strategy to (its figure, the baseline's); a figure that is missing is nan.
         wanted: Whether more of it is better, or less.
         yes_no: The figures are 0 or 1, and the test is McNemar's.
-
     """
     whole = {name: whole_pairs(found) for name, found in pairs.items() if whole_pairs(found)}
     test = mcnemar if yes_no else sign_flips

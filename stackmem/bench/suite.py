@@ -53,7 +53,6 @@ class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         worlds, strategies: Names, ``all`` among them for every one.
         tasks: Names or folders; those of a suite are absolute where they are folders.
-
     """
 
     about: str = ""
@@ -90,7 +89,6 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
 
     Raises:
         UsageError: It cannot be read, or says something that is not understood (named).
-
     """
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for whoever writes to it
@@ -124,7 +122,6 @@ def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
 
     Raises:
         UsageError: A bench has no such option, or the value is not accepted.
-
     """
     if name not in SETTINGS:
         raise UsageError(f"{place.source}: {name[:60]!a} is no setting of a bench; {suggestion(name, SETTINGS)}")

@@ -89,7 +89,6 @@ class Job(Struct, frozen=True):
     Attributes:
         root: The bench's folder, absolute; a worker on another machine must reach it at the same path.
         version: The stackmem that asks; a worker must be of the same one.
-
     """
 
     trial: Trial
@@ -112,7 +111,6 @@ def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: M
 
     Raises:
         Interrupted: A signal ended the run.
-
     """
     started = time.time()
     begun = time.monotonic()

@@ -55,7 +55,6 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
 
     Args:
         options: Name to typer option; names are those of settings.
-
     """
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:

@@ -23,7 +23,6 @@ class CacheBill(Struct, frozen=True):
     Attributes:
         counted: How the tokens of texts were counted.
         minimum_tokens: The shortest prefix that the model's cache keeps.
-
     """
 
     model: str
@@ -39,7 +38,6 @@ def cache_bill(run_dir: Path, model: str) -> CacheBill:
     Raises:
         UsageError: The table has no such model, or the run's strategy is not installed.
         TraceError: The trace is broken.
-
     """
     row = lookup(model)
     if row is None:
@@ -60,7 +58,6 @@ def counter_for(run: Callable[[], Iterator[Moment]], row: ModelRow) -> tuple[Cou
 
     Args:
         run: Begins the run's moments anew.
-
     """
     factor = None
     begun = next(run()).after.begun

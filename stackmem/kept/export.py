@@ -32,7 +32,6 @@ class Exported(Struct, frozen=True):
     Attributes:
         spans: Sent to a collector; None where a file or the screen was written.
         torn_bytes: Bytes after the run's last whole record; they are not in it.
-
     """
 
     spans: int | None
@@ -68,7 +67,6 @@ def export_run(
     Raises:
         UsageError: The format is unknown, or the collector did not take all.
         TraceError: A record is broken, or the run's strategy is not installed here.
-
     """
     from stackmem.formats.exports import EXPORTS
     from stackmem.formats.exports.collector import send
@@ -103,7 +101,6 @@ def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], obje
     Raises:
         UsageError: There is no such run, one has no patch, or one object cannot hold them.
         TraceError: A trace is broken.
-
     """
     predictions = _predictions(named, runs_dir)
     texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")
@@ -152,7 +149,6 @@ def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
 
     Raises:
         UsageError: There is no run there, or one has no patch.
-
     """
     times: Counter[tuple[str, str]] = Counter()
     predictions = []
@@ -180,7 +176,6 @@ def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) ->
 
     Raises:
         UsageError: Two of them are of one instance, of which an object can hold but one.
-
     """
     if not by_instance:
         for one in predictions:

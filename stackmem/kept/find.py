@@ -19,7 +19,6 @@ def open_run(run: str | os.PathLike[str]) -> Run:
 
     Raises:
         UsageError: There is no such run.
-
     """
     load_plugins()  # the run's strategy may be one of theirs
     return Run(find_run(os.fspath(run), runs_folder(None, os.environ, Path.cwd())))
@@ -30,7 +29,6 @@ def find_run(named: str, runs_dir: Path) -> Path:
 
     Raises:
         UsageError: None is named so, or several are.
-
     """
     given = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
     if given.name == TRACE and _is_file(given):

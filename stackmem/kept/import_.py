@@ -37,7 +37,6 @@ class ImportedRun(Struct, frozen=True):
         cost_usd: By the known prices of the models; where one is not known, as the recording says; else None.
         recorded_usd: What the recording itself says the whole cost.
         left_out: What the recording holds that the trace does not, a sentence each.
-
     """
 
     run: str
@@ -64,7 +63,6 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> ImportedRun:
     Raises:
         UsageError: The file cannot be read, or is not what its format says; nothing is left behind.
         TraceError: The trace cannot be written.
-
     """
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
@@ -86,7 +84,6 @@ def facts_of(file: Path) -> Iterator[TimedFact]:
 
     Raises:
         UsageError: The file cannot be read, or is in no known format.
-
     """
     try:
         _, session = _session(file, _read(file), None)

@@ -31,7 +31,6 @@ class Recovered(Struct, frozen=True):
         lost_bytes: What of the broken file was left behind.
         why: What is wrong with it.
         not_resumable: Why the new run cannot be resumed; empty where it can.
-
     """
 
     run: str
@@ -49,7 +48,6 @@ def recover_run(run_dir: Path) -> Recovered:
     Raises:
         UsageError: Its file is whole.
         TraceError: Nothing can be saved, a process is writing the run, or there is no room for the new one.
-
     """
     lock = Lock(run_dir / TRACE)
     try:

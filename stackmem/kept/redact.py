@@ -32,7 +32,6 @@ class Redacted(Struct, frozen=True):
         of: The original's id.
         digest: Digest of the original's last record.
         records: Numbers of the records in which something was replaced.
-
     """
 
     run: str
@@ -49,7 +48,6 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
         UsageError: A pattern is none or matches nothing, or a derived fact would change; nothing is left behind.
         TraceError: The run's trace is broken, or the copy cannot be written.
         RulesDiffer: The run was made under other rules.
-
     """
     load_plugins()
     if not patterns:

@@ -39,7 +39,6 @@ def remove_run(run_dir: Path) -> None:
         UsageError: Forks depend on it; nothing was removed.
         TraceError: A process is writing it; nothing was removed.
         WorkspaceError: A part of it cannot be removed (named).
-
     """
     run_dir = run_dir.resolve()
     forks = forks_of(run_dir)

@@ -39,7 +39,6 @@ class RunRow(Struct, frozen=True):
         parent: The run that it was forked from, or that an edited program went on from; else empty.
 
     What only a result tells is None in a run that has none.
-
     """
 
     run: str
@@ -77,7 +76,6 @@ def list_runs(runs_dir: Path) -> list[RunRow]:
 
     Raises:
         UsageError: ``runs_dir`` cannot be read.
-
     """
     try:
         folders = sorted(path for path in runs_dir.iterdir() if (path / TRACE).is_file())
@@ -137,7 +135,6 @@ def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, l
 
     Raises:
         UsageError: A condition, a field or the limit is none.
-
     """
     if limit is not None and limit < 1:
         raise UsageError(f"a list of {limit} runs cannot be shown; --limit takes 1 or more")

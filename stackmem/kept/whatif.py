@@ -54,7 +54,6 @@ class WhatIfRow(Struct, frozen=True):
         note: What of the strategy could not show, or why it does not apply.
         outcome: None where it does not apply.
         ratio: Its bill over that of the recorded strategy; None where either is not known.
-
     """
 
     strategy: str
@@ -71,7 +70,6 @@ class WhatIf(Struct, frozen=True):
         price: The model whose prices and cache hold.
         counted: How the tokens of texts were counted.
         rows: The recorded strategy first.
-
     """
 
     run: str
@@ -89,7 +87,6 @@ def parse_strategies(text: str) -> tuple[str, ...]:
 
     Raises:
         UsageError: One is not known.
-
     """
     if text.strip() == "all":
         return tuple(STRATEGIES)
@@ -105,7 +102,6 @@ def what_if(named: str, runs_dir: Path, strategies: Iterable[str], price: str | 
     Raises:
         UsageError: There is no such recording, or no model of that name; it has no step.
         TraceError: The trace is broken.
-
     """
     name, again = _recording(named, runs_dir)
     run = tuple(again())

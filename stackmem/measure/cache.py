@@ -33,7 +33,6 @@ class CacheRequest(Struct, frozen=True):
         at: When it was sent, in seconds on any clock.
         settings: What else invalidates the messages when it changes: the choice of tools, the kind of thinking.
         began: When its response began; None: at once.
-
     """
 
     at: float
@@ -47,7 +46,6 @@ class Cached(Struct, frozen=True):
 
     Attributes:
         broken: Why the request did not go on from where the last one of its conversation ended; empty where it did.
-
     """
 
     read: int

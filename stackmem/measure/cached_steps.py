@@ -31,7 +31,6 @@ class CachedStep(Struct, frozen=True):
         sent: Whether the prompt rendered today is the very one that was sent. It is not where the rules have changed
             since, or where the run was imported: then it stands in for it.
         compaction: Whether it is a request for a summary.
-
     """
 
     step: int
@@ -51,7 +50,6 @@ class Bill(Struct, frozen=True):
         usd_without_cache: The same prompts with every token at the full price.
         not_sent: Prompts that only stand in for those that were sent.
         broken: Why prefixes broke, each reason with its number of requests; requests that went on are not in it.
-
     """
 
     requests: int
@@ -70,7 +68,6 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
 
     Raises:
         UsageError: The run's strategy is not installed.
-
     """
     cache = Cache(minimum_tokens, count)
     for moment in with_prompts(run):
@@ -95,7 +92,6 @@ def with_prompts(run: Iterable[Moment]) -> Iterator[Moment]:
 
     Raises:
         UsageError: A strategy of the run is not installed.
-
     """
     strategies: dict[str, MemoryStrategy] = {}
     for moment in run:

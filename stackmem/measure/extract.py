@@ -28,7 +28,6 @@ def extract_summary(view: View) -> str:
 
     Args:
         view: The request for the summary; its last message asks for it and is not quoted.
-
     """
     asked = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
     found = _ASKED.search(asked.text) if isinstance(asked, Text) else None

@@ -41,7 +41,6 @@ class FirstLoss(Struct, frozen=True):
         lost: How many of the facts were out of sight at least once while they were still needed.
         gone_step: As ``step``, of facts that neither a chunk on the heap nor a file of the memory tool held either.
         gone: How many of the lost these are.
-
     """
 
     facts: int = 0
@@ -57,7 +56,6 @@ class UsedFacts(Struct, frozen=True):
     Attributes:
         origins: Each fact's step of origin.
         needed: Frame to fact to the last step at which that frame, or one that it waited for, used the fact.
-
     """
 
     origins: dict[str, int]
@@ -114,7 +112,6 @@ def facts_used(run: Iterable[Moment], *, flat: bool = False) -> UsedFacts:
 
     Args:
         flat: Take all frames for one conversation.
-
     """
     known: set[str] = set()
     origins: dict[str, int] = {}
@@ -245,7 +242,6 @@ def first_loss(run: Iterable[Moment]) -> FirstLoss:
 
     Raises:
         UsageError: A strategy of the run is not installed.
-
     """
     moments = tuple(run)
     sight = FactSight(facts_used(moments))

@@ -30,7 +30,6 @@ class FrameRow(Struct, frozen=True):
         outcome: ``popped``, ``forced: WHY``, or ``open`` where the run stopped before it ended.
         verified: As ``FramePopped.verified``.
         result: What its parent was given; empty while it is open.
-
     """
 
     id: str
@@ -73,8 +72,6 @@ def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:
                 for frame in after.stack:
                     lasted = _lasted(worked, begun[frame.id])
                     rows[frame.id] = replace(rows[frame.id], last_step=after.step, seconds=lasted)
-            case _:
-                pass
     return tuple(rows.values())
 
 

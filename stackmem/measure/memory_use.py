@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from stackmem.core.facts import (
-    ChunkAllocated,
-    ChunkFreed,
-    ChunkRead,
-    ChunkWritten,
-    FramePopped,
-    FramePushed,
-    ModelReplied,
-)
+from stackmem.core import facts
 from stackmem.core.messages import ToolCall
 from stackmem.core.tools import tools_that
 
@@ -31,7 +23,7 @@ class MemoryCallShare:
         self._memory, self._all = 0, 0
 
     def add(self, moment: Moment) -> None:
-        if not isinstance(moment.event, ModelReplied):
+        if not isinstance(moment.event, facts.ModelReplied):
             return
         root = moment.before.running.depth == 0
         for part in moment.event.parts:
@@ -55,14 +47,12 @@ class ReadsPerWrite:
 
     def add(self, moment: Moment) -> None:
         match moment.event:
-            case ChunkRead():
+            case facts.ChunkRead():
                 self._reads += 1
-            case ChunkAllocated() | ChunkWritten():
+            case facts.ChunkAllocated() | facts.ChunkWritten():
                 self._writes += 1
-            case FramePushed(stored=stored) | FramePopped(stored=stored):
+            case facts.FramePushed(stored=stored) | facts.FramePopped(stored=stored):
                 self._writes += len(stored)
-            case _:
-                pass
 
     @property
     def value(self) -> float | None:
@@ -82,19 +72,17 @@ class NeverReadShare:
 
     def add(self, moment: Moment) -> None:
         match moment.event:
-            case ChunkAllocated(name=name):
+            case facts.ChunkAllocated(name=name):
                 self._store(name)
-            case FramePushed(stored=stored) | FramePopped(stored=stored):
+            case facts.FramePushed(stored=stored) | facts.FramePopped(stored=stored):
                 for name in stored:
                     if name not in moment.before.heap.chunks:
                         self._store(name)
-            case ChunkRead(name=name):
+            case facts.ChunkRead(name=name):
                 self._unread.discard(name)
-            case ChunkFreed(name=name):
+            case facts.ChunkFreed(name=name):
                 self._lost += name in self._unread
                 self._unread.discard(name)
-            case _:
-                pass
 
     def _store(self, name: str) -> None:
         self._stored += 1
@@ -107,7 +95,7 @@ class NeverReadShare:
 
 def stale_reads(moment: Moment) -> int:
     """Reads of chunks whose source had changed since they were stored. The model was told, and may still have erred."""
-    if not isinstance(moment.event, ChunkRead):
+    if not isinstance(moment.event, facts.ChunkRead):
         return 0
     heap = moment.before.heap
     chunk = heap.chunks.get(moment.event.name)

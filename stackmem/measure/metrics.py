@@ -32,7 +32,6 @@ class Metric(Struct, frozen=True):
         unit: What one of it is.
         tells: What is counted, and why it matters.
         begin: A fold that has seen nothing yet.
-
     """
 
     unit: str

@@ -7,19 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from stackmem.core.facts import (
-    ChecksReturned,
-    ContextCompacted,
-    Event,
-    ModelFailed,
-    ModelReplied,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    SourcesDigested,
-    ToolReturned,
-    VerifyReturned,
-)
+from stackmem.core import facts
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
 from stackmem.core.state import Frame, State, Turn
@@ -36,13 +24,12 @@ class Moment(Struct, frozen=True):
         at: When it was recorded, in seconds since 1970.
         since: When the record before it was, which is when what led to this one began; of the first, ``at``.
         view: The prompt that the event answers, where a program asked for it or somebody rendered it; None elsewhere.
-
     """
 
     seq: int
     at: float
     since: float
-    event: Event
+    event: facts.Event
     before: State
     after: State
     view: View | None = None
@@ -71,23 +58,23 @@ class Moment(Struct, frozen=True):
     def spender(self) -> Spender:
         """What the seconds before the record went to; ``away`` where nobody worked on the run."""
         match self.event:
-            case ModelReplied() | ModelFailed() | ContextCompacted():
+            case facts.ModelReplied() | facts.ModelFailed() | facts.ContextCompacted():
                 return "model"
-            case ToolReturned() | VerifyReturned() | SourcesDigested() | ChecksReturned():
+            case facts.ToolReturned() | facts.VerifyReturned() | facts.SourcesDigested() | facts.ChecksReturned():
                 return "tools"
-            case RunResumed() | RunForked():
+            case facts.RunResumed() | facts.RunForked():
                 return "away"
             case _:
                 return "harness"
 
 
-def no_view(event: Event, before: State, after: State) -> View | None:
+def no_view(event: facts.Event, before: State, after: State) -> View | None:
     """No prompt is a program's."""
     return None
 
 
 def moments(
-    timed: Iterable[tuple[float, Event]], asked: Callable[[Event, State, State], View | None] = no_view
+    timed: Iterable[tuple[float, facts.Event]], asked: Callable[[facts.Event, State, State], View | None] = no_view
 ) -> Iterator[Moment]:
     """The moments of a run, given each event with the time of its record, oldest first.
 
@@ -97,11 +84,10 @@ def moments(
 
     Raises:
         TraceError: The events cannot have been recorded by a run in this order; names the record.
-
     """
     state, last = State(), None
     for seq, (at, event) in enumerate(timed, 1):
-        if (seq == 1) != isinstance(event, RunStarted):
+        if (seq == 1) != isinstance(event, facts.RunStarted):
             first = "the first record is not RunStarted" if seq == 1 else f"record {seq} is a second RunStarted"
             raise TraceError(f"{first}; this is no trace of a run")
         try:

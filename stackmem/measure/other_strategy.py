@@ -38,7 +38,6 @@ class OtherStrategy:
 
         Args:
             usage: Of a reply: what it used under the other strategy.
-
         """
         match moment.event:
             case RunStarted():

@@ -41,7 +41,6 @@ class Prefix(Struct, frozen=True):
         tokens: Of all its blocks.
         position: Of its last block; calls in a row, and results in a row, share one.
         kind: Of its last block.
-
     """
 
     digest: bytes
@@ -59,7 +58,6 @@ class PromptPrefixes(Struct, frozen=True):
     Attributes:
         tools, system, settings: Digests of what stands before the messages, each by itself.
         starts: The number of blocks before each message.
-
     """
 
     tools: bytes

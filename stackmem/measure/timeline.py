@@ -7,33 +7,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from stackmem.core.facts import (
-    CallAnswered,
-    CallRejected,
-    ChunkAllocated,
-    ChunkFreed,
-    ChunkRead,
-    ChunkWritten,
-    ContextCompacted,
-    Event,
-    FramePopped,
-    FramePushed,
-    ModelFailed,
-    ModelReplied,
-    ReplyNudged,
-    RunEnded,
-    ToolReturned,
-)
+from stackmem.core import facts, program_facts
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.pricing import reply_usd
-from stackmem.core.program_facts import (
-    ProgramHalted,
-    ProgramReturned,
-    StepEntered,
-    StepLeft,
-    ToolAnswered,
-    UserAnswered,
-)
 from stackmem.core.state import Notice, Result
 
 from .moments import Moment
@@ -73,7 +49,6 @@ class TimelineStep(Struct, frozen=True):
         model_seconds: Waiting for the reply, summaries and failed attempts included.
         tools_seconds: Commands, files, verify, checks.
         harness_seconds: Everything else.
-
     """
 
     step: int
@@ -108,7 +83,7 @@ def timeline(run: Iterable[Moment]) -> Iterator[TimelineStep]:
         step = _step(part, history)
         if step is None:
             continue
-        said = sum(moment.event.usage.output for moment in part if isinstance(moment.event, ModelReplied))
+        said = sum(moment.event.usage.output for moment in part if isinstance(moment.event, facts.ModelReplied))
         grown = said + int(step.result_chars / CHARS_PER_TOKEN)
         history = step.history_tokens + grown
         yield step
@@ -119,11 +94,11 @@ def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
     part: list[Moment] = []
     replied = False
     for moment in run:
-        if replied and isinstance(moment.event, ModelReplied | ModelFailed | ContextCompacted):
+        if replied and isinstance(moment.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted):
             yield part
             part, replied = [], False
         part.append(moment)
-        replied = replied or isinstance(moment.event, ModelReplied)
+        replied = replied or isinstance(moment.event, facts.ModelReplied)
     if part:
         yield part
 
@@ -131,17 +106,17 @@ def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
 def _step(part: list[Moment], history: int) -> TimelineStep | None:
     """The row of one step's moments; None where there is no reply among them."""
     for place, moment in enumerate(part):
-        if isinstance(moment.event, ModelReplied):
+        if isinstance(moment.event, facts.ModelReplied):
             return _row(part, place, moment.event, history)
     return None
 
 
-def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> TimelineStep:
+def _row(part: list[Moment], place: int, reply: facts.ModelReplied, history: int) -> TimelineStep:
     told, last = part[place], part[-1].after
-    summaries = [moment.event for moment in part if isinstance(moment.event, ContextCompacted)]
+    summaries = [moment.event for moment in part if isinstance(moment.event, facts.ContextCompacted)]
     usage = sum((summary.usage for summary in summaries), reply.usage)
     frame, price = told.before.running, told.before.begun.price
-    paid: list[ModelReplied | ContextCompacted] = [reply, *summaries]
+    paid: list[facts.ModelReplied | facts.ContextCompacted] = [reply, *summaries]
     costs = [reply_usd(one.usage, price, one.answerer) for one in paid]
     calls = [one for one in reply.parts if isinstance(one, ToolCall)]
     outcome, detail = _outcome(part[place + 1 :])
@@ -159,7 +134,9 @@ def _row(part: list[Moment], place: int, reply: ModelReplied, history: int) -> T
         tool=calls[0].name if calls else "",
         about=_about(calls[0]) if calls else _entered(part[place + 1 :]),
         calls=len(calls),
-        attempts=sum(isinstance(moment.event, ModelReplied | ModelFailed | ContextCompacted) for moment in part),
+        attempts=sum(
+            isinstance(moment.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted) for moment in part
+        ),
         context_tokens=context,
         history_tokens=history or context,
         usage=usage,
@@ -180,37 +157,46 @@ def _outcome(part: list[Moment]) -> tuple[Outcome, str]:
     found: tuple[Outcome, str] = ("open", "")
     for moment in part:
         match moment.event:
-            case ToolReturned(failed=failed, exit_code=code):
+            case facts.ToolReturned(failed=failed, exit_code=code):
                 found = ("failed" if failed else "ok", "" if code is None else f"exit {code}")
-            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed() | CallAnswered():
+            case (
+                facts.ChunkAllocated()
+                | facts.ChunkRead()
+                | facts.ChunkWritten()
+                | facts.ChunkFreed()
+                | facts.CallAnswered()
+            ):
                 found = ("ok", "")
-            case FramePushed(frame=frame):
+            case facts.FramePushed(frame=frame):
                 found = ("pushed", frame)
-            case CallRejected(code=code):
+            case facts.CallRejected(code=code):
                 found = ("refused", code)
-            case ReplyNudged(code=code):
+            case facts.ReplyNudged(code=code):
                 found = ("nudged", code)
-            case FramePopped(forced="", verified=verified):
+            case facts.FramePopped(forced="", verified=verified):
                 found = ("popped", verified)
-            case FramePopped(forced=forced):
+            case facts.FramePopped(forced=forced):
                 found = ("forced", forced)
-            case RunEnded() if found == ("open", ""):
+            case facts.RunEnded() if found == ("open", ""):
                 found = ("open", moment.event.ending)
             case _:
                 found = _program_outcome(moment.event, found)
     return found
 
 
-def _program_outcome(event: Event, found: tuple[Outcome, str]) -> tuple[Outcome, str]:
+def _program_outcome(event: facts.Event, found: tuple[Outcome, str]) -> tuple[Outcome, str]:
     """What a step has come to after a fact of a program: one tool that did what was asked is enough."""
     match event:
-        case ToolAnswered(failed=""):
+        case program_facts.ToolAnswered(failed=""):
             return "ok", ""
-        case ToolAnswered(failed=failure) if found[0] != "ok":
+        case program_facts.ToolAnswered(failed=failure) if found[0] != "ok":
             return "failed", failure
-        case ProgramHalted(kind=kind):
+        case program_facts.ProgramHalted(kind=kind):
             return "failed", kind
-        case StepLeft() | UserAnswered() | ProgramReturned() if found == ("open", ""):
+        case program_facts.StepLeft() | program_facts.UserAnswered() | program_facts.ProgramReturned() if found == (
+            "open",
+            "",
+        ):
             return "ok", ""
         case _:
             return found
@@ -226,7 +212,7 @@ def _told_chars(moment: Moment) -> int:
 
 def _entered(part: list[Moment]) -> str:
     """The first step of a program among these."""
-    entered = (moment.event for moment in part if isinstance(moment.event, StepEntered))
+    entered = (moment.event for moment in part if isinstance(moment.event, program_facts.StepEntered))
     return next((step.call or step.path for step in entered), "")[:_ABOUT_CHARS]
 
 

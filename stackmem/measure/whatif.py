@@ -36,7 +36,6 @@ class Terms(Struct, frozen=True):
         price: None where none is known.
         minimum_tokens: The shortest prefix that the cache keeps.
         latency_seconds: From each request to the next; None for the times of the recording.
-
     """
 
     price: Price | None
@@ -57,7 +56,6 @@ class WhatIfOutcome(Struct, frozen=True):
         estimated: Nobody wrote the summaries: a bounded extract stands in for each.
         loss: Which facts were out of sight.
         too_long_from: The first step whose prompt is longer than the model's window; None where all fit.
-
     """
 
     requests: int
@@ -109,7 +107,6 @@ def outcome(
     Args:
         start: The recorded one, with the strategy's name, prompt and tools.
         facts: Of the run, taken flat where the strategy has no frames.
-
     """
     costs, other = _Costs(facts, terms), OtherStrategy(start, framed=has_frames(strategy))
     for moment in run:

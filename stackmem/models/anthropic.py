@@ -36,7 +36,6 @@ class AnthropicModel:
         name: With the provider before it, as the trace records it.
         window_tokens: Prompt and reply together.
         price: None where the table does not know it.
-
     """
 
     def __init__(

@@ -82,7 +82,6 @@ def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelF
     Args:
         events: The JSON text of each event, in order.
         secret: Kept out of every detail.
-
     """
     reply = _MessageReply({}, {})
     try:

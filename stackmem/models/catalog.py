@@ -27,7 +27,6 @@ class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda na
         min_cache_tokens: A shorter prefix is not cached.
         thinking: ``adaptive`` is asked for; ``manual`` is not.
         price: None where no source names one.
-
     """
 
     name: str

@@ -31,7 +31,6 @@ class Connection:
     Attributes:
         client: Made by ``make``, the SDK's own class, which honours the proxies of the environment.
         expired: The last attempt was ended because its time was up.
-
     """
 
     def __init__(self, make: Callable[..., Client], connect_seconds: float, silence_seconds: float) -> None:

@@ -20,7 +20,6 @@ class Endpoint(Struct, frozen=True):
         url: Without the path of any call.
         silence_seconds: The longest pause between two bytes of an answer.
         reply_seconds: The longest whole reply, however steadily it trickles.
-
     """
 
     url: str
@@ -46,7 +45,6 @@ class Provider(Struct, frozen=True):
 
     Attributes:
         path: What the address of a server ends with; added or taken off, because people write both.
-
     """
 
     key_variable: str
@@ -65,7 +63,6 @@ def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | Non
     Raises:
         UsageError: The address is none, or the key is missing or holds what no key holds. A server on this machine
             needs no key.
-
     """
     variable = provider.key_variable
     url = (base_url or environ.get(provider.url_variable, "").strip() or provider.default_url).rstrip("/")

@@ -25,7 +25,6 @@ def server_events(
     Raises:
         TimeoutError: The deadline passed.
         ValueError: The stream is longer than ``most_bytes``.
-
     """
     pending = bytearray()
     total = 0

@@ -67,7 +67,6 @@ def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) ->
     Args:
         headers: Names in lower case, or a mapping that ignores case.
         now: Seconds since the epoch; default is the clock.
-
     """
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000

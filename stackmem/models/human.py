@@ -85,7 +85,6 @@ class HumanModel:
 
     Attributes:
         price: None, always.
-
     """
 
     def __init__(

@@ -41,7 +41,6 @@ class OpenAIModel:
         name: With the provider before it, as the trace records it.
         window_tokens: Prompt and reply together.
         price: None, always: who runs the server knows.
-
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class OpenAIModel:
 
         Raises:
             UsageError: The SDK is not installed.
-
         """
         if find_spec("openai") is None:
             install = f"{shlex.quote(sys.executable)} -m pip install 'openai>=3,<4'"

@@ -35,7 +35,6 @@ class Model(Protocol):
     Attributes:
         name: As the trace records it; ``open_model`` takes it again.
         price: None where it is unknown; the cost then is, too.
-
     """
 
     @property
@@ -54,7 +53,6 @@ class ModelRequest(Struct, frozen=True):
         rest: The name without its prefix.
         demo: The task's own script.
         seed: For a model that takes one; the others ignore it.
-
     """
 
     rest: str
@@ -90,7 +88,6 @@ def open_model(
 
     Raises:
         UsageError: There is no such kind of model, its key is missing, its address or its script is none.
-
     """
     spelled = f"anthropic/{name}" if name.startswith("claude-") else name
     prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)

@@ -29,7 +29,6 @@ def read_text(path: Path) -> str:
 
     Raises:
         UsageError: It is missing, no regular file, too large, or not UTF-8.
-
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -218,7 +217,6 @@ class Expectation(Struct, frozen=True):
         contains: Texts that the system prompt or a message holds.
         absent: Texts that neither holds.
         heap_has: Chunks that stand on the heap.
-
     """
 
     contains: tuple[str, ...] = ()
@@ -234,7 +232,6 @@ class ScriptedReply(Struct, frozen=True):
     Attributes:
         line: Where the entry stands in its file, from 1; 0 where it was made in Python.
         usage: None is the estimate, characters / 2.5.
-
     """
 
     text: str = ""
@@ -260,7 +257,6 @@ def read_script(path: Path) -> Script:
 
     Raises:
         UsageError: The file cannot be read, or is no script; the message starts ``path:line:col:``.
-
     """
     return parse_script(read_text(path), str(path))
 
@@ -270,7 +266,6 @@ def parse_script(text: str, path: str = "script") -> Script:
 
     Raises:
         UsageError: As ``read_script``.
-
     """
     source = ScriptSource(text, path)
     root = source.load()

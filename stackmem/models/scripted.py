@@ -32,7 +32,6 @@ class ScriptedModel:
 
     Args:
         sleep: Spends an entry's ``latency_seconds``.
-
     """
 
     def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:

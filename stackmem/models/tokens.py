@@ -94,7 +94,6 @@ def o200k_encoding() -> dict[str, Any]:
 
     Raises:
         UsageError: The ranks in the package are not those that tiktoken publishes.
-
     """
     path = resources.files("stackmem.models").joinpath("o200k_base.tiktoken.gz")
     try:

@@ -63,7 +63,6 @@ def read_typed(
 
     Args:
         tell: Told what lines are being waited for.
-
     """
     name, _, rest = line.partition(" ")
     rest = rest.strip()

@@ -46,7 +46,6 @@ class LiveTools(Struct, frozen=True):
         equal: No result differs, or only in words that are never the same twice.
         differs_only_in: Their kinds.
         missing: Dependency folders that are nowhere any more; the workspace was without them.
-
     """
 
     run: str
@@ -73,7 +72,6 @@ def replay_live(
         UsageError: There is no such step, or the run can not be executed again.
         TraceError: The trace is broken, or lacks its files.
         WorkspaceError: The workspace, or its isolation, cannot be had.
-
     """
     if first > 1 or not _of_program(run):  # a program may ask no model at all
         run.moment(first)

@@ -14,18 +14,8 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
+from stackmem.core import facts
 from stackmem.core.decider import AgentDecider
-from stackmem.core.facts import (
-    ChecksReturned,
-    ClockRead,
-    ContextCompacted,
-    Event,
-    ModelFailed,
-    ModelReplied,
-    RunEnded,
-    RunForked,
-    RunResumed,
-)
 from stackmem.core.messages import Text
 from stackmem.core.state import State
 from stackmem.errors import UsageError
@@ -61,7 +51,6 @@ class Rerun(Struct, frozen=True):
         differs_only_in: Their kinds.
         outcome, recorded_outcome: How the run ended now, and then.
         missing: Dependency folders that are nowhere any more; the workspace was without them.
-
     """
 
     run: str
@@ -82,7 +71,7 @@ def replay_model(
     run: Run,
     environ: Mapping[str, str],
     first: int,
-    observe: Callable[[Event, State], None] | None = None,
+    observe: Callable[[facts.Event, State], None] | None = None,
     stop: Callable[[int], object] = os._exit,
 ) -> Rerun:
     """Play a run again from step ``first`` on.
@@ -96,16 +85,15 @@ def replay_model(
         TraceError: The trace is broken, or lacks its files.
         WorkspaceError: The workspace, or its isolation, cannot be had.
         KeyboardInterrupt: Ctrl-C came; nothing is kept. (SIGTERM: ``SystemExit``.)
-
     """
     moment = run.moment(first)
     if first < 1:
         raise UsageError("step 0 is the run's start; name a step from 1")
     recorded, tail = _recorded(run, moment.record.seq)
     _refuse_seams(tail, first)
-    made: list[tuple[Event, State]] = []
+    made: list[tuple[facts.Event, State]] = []
 
-    def note(event: Event, after: State) -> None:
+    def note(event: facts.Event, after: State) -> None:
         made.append((event, after))
         if observe is not None:
             observe(event, after)
@@ -114,7 +102,7 @@ def replay_model(
     with rehearse(run, moment.asked, at, environ, recorded) as opened, Interrupts(stop) as interrupts:
         world = opened.parts.world
         world.model = RecordedModel(list(_answers(tail)))
-        clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, ClockRead)])
+        clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, facts.ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
         end = _play(run, moment, world, (tail, made), note, interrupts)
         if interrupts.signal == signal.SIGTERM:
@@ -143,8 +131,8 @@ def _play(
     run: Run,
     moment: StepMoment,
     world: World,
-    kept: tuple[list[Record], list[tuple[Event, State]]],
-    note: Callable[[Event, State], None],
+    kept: tuple[list[Record], list[tuple[facts.Event, State]]],
+    note: Callable[[facts.Event, State], None],
     interrupts: Interrupts,
 ) -> State:
     """The loop from the step to the end."""
@@ -167,26 +155,24 @@ def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:
     return recorded, tail
 
 
-def _answers(tail: Iterable[Record]) -> Iterator[ModelReplied | ModelFailed]:
+def _answers(tail: Iterable[Record]) -> Iterator[facts.ModelReplied | facts.ModelFailed]:
     """What the model answered; a compaction's text as the reply that it was taken from."""
     for record in tail:
         match record.event:
-            case ModelReplied() | ModelFailed() as answer:
+            case facts.ModelReplied() | facts.ModelFailed() as answer:
                 yield answer
-            case ContextCompacted() as told:
-                yield ModelReplied(
+            case facts.ContextCompacted() as told:
+                yield facts.ModelReplied(
                     (Text(told.text),), told.stop, told.usage, detail=told.detail, reply_id=told.reply_id
                 )
-            case _:
-                pass
 
 
 def _refuse_seams(tail: list[Record], first: int) -> None:
     """A process that took the run up is no part of what the controller does by itself."""
     step, seam = first - 1, 0
     for record in tail:
-        step += isinstance(record.event, ModelReplied)
-        if isinstance(record.event, RunResumed | RunForked):
+        step += isinstance(record.event, facts.ModelReplied)
+        if isinstance(record.event, facts.RunResumed | facts.RunForked):
             seam = step
     if seam:
         raise UsageError(
@@ -195,11 +181,13 @@ def _refuse_seams(tail: list[Record], first: int) -> None:
         )
 
 
-def _compared(tail: list[Record], made: list[tuple[Event, State]], comparison: FactComparison) -> tuple[int, int, str]:
+def _compared(
+    tail: list[Record], made: list[tuple[facts.Event, State]], comparison: FactComparison
+) -> tuple[int, int, str]:
     """How many facts are equal, then the step and the words of the first that is not."""
     ended = tail[-1].event
-    cut = not isinstance(ended, RunEnded | ChecksReturned)
-    if isinstance(ended, RunEnded) and ended.ending in _FROM_OUTSIDE:
+    cut = not isinstance(ended, facts.RunEnded | facts.ChecksReturned)
+    if isinstance(ended, facts.RunEnded) and ended.ending in _FROM_OUTSIDE:
         tail, cut = tail[:-1], True
     equal = 0
     for record, now in zip_longest(tail, made):

@@ -53,7 +53,6 @@ class Recorded(Struct):
     Attributes:
         calls: Results of the agent's calls of own tools.
         sources: By what was asked for.
-
     """
 
     tools: dict[str, RecordedTool] = {}
@@ -72,8 +71,6 @@ class Recorded(Struct):
                 self.sources.setdefault(asked, deque()).append(loaded)
             case _, UserAnswered(text):
                 self.people.append(text)
-            case _:
-                pass
 
     def own_tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
         """What the agent was told by one of its own tools."""
@@ -100,7 +97,6 @@ def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> 
     Args:
         tail: What was recorded.
         made: The facts so far, one for each record.
-
     """
     event: Event | None = tail[len(made)].event if len(made) < len(tail) else None
     asked = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))

@@ -30,7 +30,6 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], record
         UsageError: The run's task is gone, or it kept no files.
         TraceError: Its history or its request is missing.
         WorkspaceError: The workspace, or its isolation, cannot be had.
-
     """
     load_plugins()
     must_be_original(run, "executed again")

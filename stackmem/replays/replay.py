@@ -21,7 +21,6 @@ class Replayed(Struct, frozen=True):
         outcome: ``running`` where the run was cut short.
         torn_bytes: Bytes after the last whole record.
         redacted_of: Of a redacted copy, the digest of the original's last record; else empty.
-
     """
 
     run: str
@@ -41,7 +40,6 @@ def replay_run(run_dir: Path) -> Replayed:
     Raises:
         TraceError: A line is broken, or lines that a finished run had are lost.
         RulesDiffer: The rules derive something else today.
-
     """
     load_plugins()
     reader = RunReader(run_dir)

@@ -22,7 +22,6 @@ class Served(Struct, frozen=True):
 
     Attributes:
         broke: Why less was read than could have been; empty where it was not.
-
     """
 
     read: int
@@ -71,7 +70,6 @@ class Breaks:
             at: When the reply came.
             same: Messages that the frame's last prompt and this one both start with; -1 for a frame's first prompt.
             messages: Of this prompt.
-
         """
         last = self._last.get(frame)
         held = usage.cache_read + usage.cache_write_5m + usage.cache_write_1h

@@ -6,42 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stackmem.core.facts import (
-    CallAnswered,
-    CallRejected,
-    ChecksReturned,
-    ChunkAllocated,
-    ChunkFreed,
-    ChunkRead,
-    ChunkWritten,
-    ContextCompacted,
-    Event,
-    FramePopped,
-    FramePushed,
-    ModelFailed,
-    NoticeGiven,
-    ReplyNudged,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    ToolReturned,
-    VerifyReturned,
-)
-from stackmem.core.program_facts import (
-    ChunkDropped,
-    ChunkKept,
-    ProgramHalted,
-    ProgramReturned,
-    ProgramStarted,
-    Said,
-    SourceLoaded,
-    StepEntered,
-    StepLeft,
-    ToolAnswered,
-    UserAnswered,
-    VariableSet,
-    Waited,
-)
+from stackmem.core import facts, program_facts
 from stackmem.core.requests import AskUser, Effect, InvokeTool
 from stackmem.core.state import Result
 from stackmem.core.text import clip_chars
@@ -56,64 +21,62 @@ BRIEF_CHARS = 200
 """Of a text that comes after so many other facts of the same step, as those of a long loop do."""
 
 
-def fact_of(event: Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> PageFact | None:
+def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> PageFact | None:
     """What the page tells of an event beside the steps themselves, if anything.
 
     Args:
         frames: The index of each frame, by id.
         told: The result that the running frame was given last.
-
     """
     ref = texts.ref
     match event:
-        case ToolReturned():
+        case facts.ToolReturned():
             return ["result", ref(event.text), int(event.failed), event.exit_code]
-        case VerifyReturned():
+        case facts.VerifyReturned():
             return ["verify", ref(event.text), event.outcome]
-        case ContextCompacted():
+        case facts.ContextCompacted():
             return ["compacted", ref(event.text), event.up_to_step]
-        case CallRejected():
+        case facts.CallRejected():
             return ["rejected", ref(event.reason), event.code]
-        case ReplyNudged() | NoticeGiven():
+        case facts.ReplyNudged() | facts.NoticeGiven():
             return ["notice", ref(event.text), event.code]
-        case FramePushed():
+        case facts.FramePushed():
             return ["pushed", frames.get(event.frame, -1)]
-        case FramePopped():
+        case facts.FramePopped():
             return ["popped", frames.get(event.frame, -1), event.forced, event.verified]
-        case ModelFailed():
+        case facts.ModelFailed():
             return ["failed", event.kind, ref(event.detail)]
-        case ChecksReturned():
+        case facts.ChecksReturned():
             rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
             return ["checks", ref("\n".join(filter(None, (rewards, event.error, event.text))))]
-        case RunResumed():
+        case facts.RunResumed():
             return ["resumed", event.version]
-        case RunForked():
+        case facts.RunForked():
             return ["forked", event.parent, event.at]
-        case RunEnded():
+        case facts.RunEnded():
             return ["ended", event.ending]
         case _:
             return _of_memory(event, ref, told)
 
 
-def _of_memory(event: Event, ref: Callable[[str], Ref], told: Result | None) -> PageFact | None:
+def _of_memory(event: facts.Event, ref: Callable[[str], Ref], told: Result | None) -> PageFact | None:
     match event:
-        case ChunkRead():
+        case facts.ChunkRead():
             return ["heap", "read", event.name, event.chars, ref(told.text) if told else None]
-        case ChunkAllocated() | ChunkWritten() | ChunkFreed():
+        case facts.ChunkAllocated() | facts.ChunkWritten() | facts.ChunkFreed():
             return ["heap", type(event).__name__.removeprefix("Chunk").lower(), event.name, event.chars]
-        case CallAnswered():
+        case facts.CallAnswered():
             return ["result", ref(told.text), 0, None] if told else None
         case _:
             return None
 
 
-def program_fact(event: Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> PageFact | None:
+def program_fact(event: facts.Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> PageFact | None:
     """What the page tells of an event of a program, if anything.
 
     Args:
         question: What the event answers.
         told: Facts of the same step so far.
-
     """
     most = MOST_CHARS if told < BRIEF_AFTER else BRIEF_CHARS
 
@@ -121,40 +84,40 @@ def program_fact(event: Event, question: Effect | None, told: int, ref: Callable
         return ref(clip_chars(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), most))
 
     match event:
-        case StepEntered():
+        case program_facts.StepEntered():
             return ["step", event.path, event.call]
-        case StepLeft():
+        case program_facts.StepLeft():
             return ["left", event.path, event.kind, event.size]
-        case VariableSet():
+        case program_facts.VariableSet():
             return ["set", event.name, event.kind, event.size]
-        case Said():
+        case program_facts.Said():
             return ["said", text(event.text)]
-        case ToolAnswered():
+        case program_facts.ToolAnswered():
             name, given = (question.tool, question.arguments) if isinstance(question, InvokeTool) else ("tool", {})
             back = text("" if event.value is None and event.failed else event.value)
             return ["tool", back, name, text(given), event.failed, event.detail[:MOST_CHARS]]
-        case UserAnswered():
+        case program_facts.UserAnswered():
             asked = question.question if isinstance(question, AskUser) else ""
             return ["answer", text(event.text), text(asked)]
         case _:
             return _of_its_course(event, text)
 
 
-def _of_its_course(event: Event, text: Callable[[Any], Ref]) -> PageFact | None:
+def _of_its_course(event: facts.Event, text: Callable[[Any], Ref]) -> PageFact | None:
     match event:
-        case Waited():
+        case program_facts.Waited():
             return ["waited", event.seconds]
-        case ChunkKept():
+        case program_facts.ChunkKept():
             return ["heap", "written", event.name, len(event.content), text(event.content)]
-        case ChunkDropped():
+        case program_facts.ChunkDropped():
             return ["heap", "freed", event.name, 0]
-        case SourceLoaded():
+        case program_facts.SourceLoaded():
             return ["source", event.path, event.chars, event.failed]
-        case ProgramStarted():
+        case program_facts.ProgramStarted():
             return ["program", event.language, event.path]
-        case ProgramHalted():
+        case program_facts.ProgramHalted():
             return ["halted", text(event.report), event.kind]
-        case ProgramReturned():
+        case program_facts.ProgramReturned():
             return ["returned", event.kind, event.size]
         case _:
             return None

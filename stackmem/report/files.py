@@ -28,7 +28,6 @@ class PageFileChange(Struct, array_like=True, frozen=True):
         heading: As git's patch names it.
         patch: Without the heading; cut where the step changed too much to show.
         added, removed: Lines.
-
     """
 
     heading: str
@@ -49,7 +48,6 @@ def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
 
     Args:
         stores: Run folders whose histories hold them: the run's own, and those of the runs it was forked from.
-
     """
     places = [folder / HISTORY for folder in stores if (folder / HISTORY / "objects").is_dir()]
     if not pairs:

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stackmem.core.facts import (
-    ChunkRead,
-    ContextCompacted,
-    Event,
-    FramePopped,
-    FramePushed,
-    ModelReplied,
-    RunForked,
-    RunResumed,
-    RunStarted,
-)
+from stackmem.core import facts
 from stackmem.core.messages import View
 from stackmem.core.pricing import reply_usd
 from stackmem.core.program_facts import ProgramStarted
@@ -44,7 +34,6 @@ class PageFold:
 
     Attributes:
         page: What was found so far; complete after ``close``.
-
     """
 
     def __init__(
@@ -67,40 +56,40 @@ class PageFold:
 
     def take(self, record: Record) -> None:
         event, before = record.event, self._state
-        if before.start is None and not isinstance(event, RunStarted):
+        if before.start is None and not isinstance(event, facts.RunStarted):
             raise TraceError("the first record is not RunStarted; this is no trace of a run")
-        if isinstance(event, RunForked | RunResumed):
+        if isinstance(event, facts.RunForked | facts.RunResumed):
             self._idle_seconds += max(0.0, record.at - self._last_at)
         self._asked = self._completion(record, before)
-        if isinstance(event, ModelReplied):
+        if isinstance(event, facts.ModelReplied):
             self._reply(event, record.at)
-        if isinstance(event, ContextCompacted):
+        if isinstance(event, facts.ContextCompacted):
             self._compacted(event)
         self._state = after = state_after(before, record)
         self._last_at = record.at
-        if isinstance(event, RunStarted | RunForked):
+        if isinstance(event, facts.RunStarted | facts.RunForked):
             self._start(after, record.at)
-        if isinstance(event, RunResumed):  # it may have a model now that it had not before
+        if isinstance(event, facts.RunResumed):  # it may have a model now that it had not before
             self.page.model, self.page.window_tokens = after.begun.model, after.begun.window_tokens
-        if isinstance(event, RunForked):
+        if isinstance(event, facts.RunForked):
             self.page.forked = f"{event.parent} at record {event.at}"
         if isinstance(event, ProgramStarted) and (gone_on := event.continued):
             self.page.forked = f"{gone_on.parent} at record {gone_on.at}, with an edited program"
-        if isinstance(event, ChunkRead) and event.name in before.heap.chunks:
+        if isinstance(event, facts.ChunkRead) and event.name in before.heap.chunks:
             told = self._told()  # its text is the chunk's, which is noted before the text is kept
             if told is not None:
                 self._texts.around(told.text, before.heap.chunks[event.name].content)
         self._chars += sum(map(_turn_chars, _new_turns(before, after)))
         self._lanes.see(after.heap, after.step)
         self._open_and_close(event, after)
-        facts = self.page.steps[-1].facts if self.page.steps else self.page.before
+        noted = self.page.steps[-1].facts if self.page.steps else self.page.before
         fact = fact_of(event, self._texts, self._frames, self._told())
         if fact is None:
             question = self._completions.question if self._completions else None
-            fact = program_fact(event, question, len(facts), self._texts.ref)
+            fact = program_fact(event, question, len(noted), self._texts.ref)
         if fact is not None:
-            facts.append(fact)
-        if self.page.steps and after.tree != before.tree and before.tree and not isinstance(event, RunForked):
+            noted.append(fact)
+        if self.page.steps and after.tree != before.tree and before.tree and not isinstance(event, facts.RunForked):
             self.page.steps[-1].files += self._changes.between.get((before.tree, after.tree), [])
 
     def close(self, torn_bytes: int) -> RunPage:
@@ -140,7 +129,7 @@ class PageFold:
         if not page.frames and state.stack:
             self._opened(state.stack[0], -1, 0)
 
-    def _reply(self, event: ModelReplied, at: float) -> None:
+    def _reply(self, event: facts.ModelReplied, at: float) -> None:
         state, page = self._state, self.page
         if not state.stack:
             raise TraceError(f"the reply of step {state.step + 1} has no frame it could be in; verify it with replay")
@@ -169,7 +158,7 @@ class PageFold:
             )
         )
 
-    def _compacted(self, event: ContextCompacted) -> None:
+    def _compacted(self, event: facts.ContextCompacted) -> None:
         """What a summary cost is told with the step before it; the cache has seen its request, too."""
         usd = reply_usd(event.usage, self._state.begun.price, event.answerer)
         wanted = self._strategy.upkeep(self._state) if self._strategy else None
@@ -179,7 +168,7 @@ class PageFold:
         if event.usage.estimated and isinstance(wanted, Compact):
             self._simulated.serve(wanted.ask.view, self._last_at, event.usage.prompt)
 
-    def _rendered(self, event: ModelReplied, at: float) -> tuple[list[int], Served]:
+    def _rendered(self, event: facts.ModelReplied, at: float) -> tuple[list[int], Served]:
         """The prompt that the reply answers, and what the cache did for it."""
         if self._strategy is None:
             return [], recorded(event.usage)
@@ -214,10 +203,10 @@ class PageFold:
         told = stack[-1].turns[-1] if stack and len(stack[-1].turns) else None
         return told if isinstance(told, Result) else None
 
-    def _open_and_close(self, event: Event, state: State) -> None:
-        if isinstance(event, FramePushed) and state.stack and state.running.id == event.frame:
+    def _open_and_close(self, event: facts.Event, state: State) -> None:
+        if isinstance(event, facts.FramePushed) and state.stack and state.running.id == event.frame:
             self._opened(state.running, self._frames.get(state.running.parent, -1), state.step + 1)
-        if isinstance(event, FramePopped) and event.frame in self._frames:
+        if isinstance(event, facts.FramePopped) and event.frame in self._frames:
             row = self.page.frames[self._frames[event.frame]]
             row.last, row.result = max(state.step, row.first), self._texts.ref(event.result)
             row.forced, row.verified = event.forced, event.verified

@@ -16,7 +16,6 @@ class Version(Struct, array_like=True):
         start: The step that stored it.
         end: The step that replaced or freed it; None while it stands.
         again: It replaced another version.
-
     """
 
     start: int
@@ -34,7 +33,6 @@ class Lane(Struct):
     Attributes:
         reads: Steps.
         stale: ``[from, to]`` steps; ``to`` is None while it is stale.
-
     """
 
     name: str

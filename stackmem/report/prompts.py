@@ -38,7 +38,6 @@ class Prompts:
     Attributes:
         parts: Each part of the page once, as the page reads it; shared by the runs of a page.
         sequences: Numbers of parts.
-
     """
 
     def __init__(self, texts: Texts, parts: list[Any], numbers: dict[bytes, int]) -> None:
@@ -55,7 +54,6 @@ class Prompts:
 
         Args:
             appends: Whether the strategy declares that a frame's messages are only added to.
-
         """
         held = self._conversations.get(frame)
         first = held is None

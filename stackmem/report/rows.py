@@ -20,7 +20,6 @@ class PageFrame(Struct):
     Attributes:
         parent: Index of its parent, -1 of the root.
         outcome: ``ok``, ``failed`` (its verify command did), ``forced``, or ``open``; of the root, that of the run.
-
     """
 
     id: str
@@ -54,7 +53,6 @@ class PageStep(Struct, array_like=True):
         facts: What followed, until the next reply.
         files: What changed in the workspace.
         broke: Why the cache held less of this prompt than of the last one; empty where it did not.
-
     """
 
     frame: int
@@ -82,7 +80,6 @@ class RunPage(Struct):
         simulated: Where the cache is a simulation, the shortest prefix that it keeps, in tokens; else 0.
         unrendered: Why prompts cannot be shown, or differ from those sent; empty where all is as it was.
         files_missing: Why changes of files cannot be shown.
-
     """
 
     id: str

@@ -23,7 +23,6 @@ class Texts:
 
     Attributes:
         items: The texts, by number.
-
     """
 
     def __init__(self) -> None:

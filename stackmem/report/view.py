@@ -32,7 +32,6 @@ class SharedSteps(Struct, frozen=True, omit_defaults=True):
         steps: Steps that both begin with; None where they never part.
         forked: They share the very records: one was forked from the other, or both from a third.
         differs_only_in: Kinds of volatile words that differ in what they share.
-
     """
 
     steps: int | None
@@ -45,7 +44,6 @@ class PageContent(Struct):
 
     Attributes:
         parted: Where two runs part.
-
     """
 
     texts: list[str]
@@ -59,7 +57,6 @@ def read_runs(folders: Sequence[Path]) -> PageContent:
 
     Raises:
         TraceError: A trace is broken, or a parent of a fork is missing.
-
     """
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
@@ -92,8 +89,6 @@ def _trees(folder: Path) -> tuple[list[Path], list[Pair] | None]:
                 last = tree or last
             case RunForked(parent=parent):
                 stores.append(folder.parent / parent)
-            case _:
-                pass
     return stores, list(pairs) if last else None
 
 
@@ -108,7 +103,6 @@ def parting(
     Args:
         one, other: The records of each; read twice where they share none.
         histories: Where the files of each are kept.
-
     """
     steps = 0
     for shared, (first, second) in enumerate(zip_longest(one, other)):

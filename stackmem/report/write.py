@@ -22,7 +22,6 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
     Raises:
         UsageError: It cannot be written.
         TraceError: A trace is broken.
-
     """
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
     path = folders[0] / name if output is None else Path(os.path.expanduser(output))  # noqa: PTH111 - ~nobody is a name
@@ -35,7 +34,6 @@ def write_whole(path: Path, content: bytes) -> None:
 
     Raises:
         UsageError: It cannot be written.
-
     """
     try:
         _replace(path, content)
@@ -62,7 +60,6 @@ def open_page(path: Path) -> None:
 
     Raises:
         UsageError: There is none.
-
     """
     import webbrowser
 

@@ -52,7 +52,6 @@ class RunParts(Struct):
 
     Attributes:
         literal_bytes: Most bytes that a program is given of a file, or of an output of a command.
-
     """
 
     start: RunStarted
@@ -70,7 +69,6 @@ class RunPlaces(Struct, frozen=True):
         run: Its records.
         work: The agent's workspace.
         scratch: Where checks make their copies.
-
     """
 
     run: Path
@@ -96,7 +94,6 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
 
     Raises:
         UsageError: An unknown model, strategy or file; a missing key; a limit in USD without known prices.
-
     """
     resolved, subject = prepared.resolved, prepared.subject
     settings = resolved.settings
@@ -166,7 +163,6 @@ def assemble(
 
     Raises:
         WorkspaceError: The isolation asked for cannot be had.
-
     """
     subject = prepared.subject
     history.withhold(scrubber.held_in)
@@ -282,7 +278,6 @@ def profile_of(settings: Settings, cwd: Path) -> Profile:
 
     Raises:
         UsageError: The file cannot be read, or a key in it is wrong.
-
     """
     home = checkout(cwd)
     own = home / "sandbox" / "profile.toml" if home else None

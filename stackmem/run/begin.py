@@ -44,7 +44,6 @@ class Resumed(Struct, frozen=True):
     Attributes:
         reopening: The fact that it goes on, with the limits and the level that are in force from here.
         lock: Taken before the run was read.
-
     """
 
     prepared: Prepared
@@ -62,7 +61,6 @@ class Forked(Struct, frozen=True):
     Attributes:
         at: Number of the last record that both share.
         digest: That record's digest.
-
     """
 
     prepared: Prepared
@@ -97,7 +95,6 @@ class Rehearsed(Struct, frozen=True):
 
     Attributes:
         at: Number of the last record that the state holds.
-
     """
 
     prepared: Prepared
@@ -120,7 +117,6 @@ def must_be_original(run: Run, doing: str) -> None:
     Raises:
         UsageError: The run was imported, or is a redacted copy.
         TraceError: The trace is broken at its start.
-
     """
     refuse_imported(run.start, doing)
     if run.start.redacted is not UNSET:
@@ -134,7 +130,6 @@ def plan_kept(prepared: Prepared, request: RunRequest, base: RunStarted, environ
 
     Raises:
         UsageError: As ``plan_run`` does.
-
     """
     plan = plan_run(prepared, environ)
     if request.program is not None:

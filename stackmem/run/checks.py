@@ -32,7 +32,6 @@ class CheckRoom(Struct, frozen=True):
         scratch: An existing folder in which copies are made and removed.
         place: The path at which commands find a mount at the level in force.
         open: Opens a copy as a workspace, with mounts and variables.
-
     """
 
     work: Path
@@ -113,7 +112,6 @@ def copy_folder(source: Path, target: Path) -> Path:
 
     Raises:
         WorkspaceError: The copy failed, for want of room or of rights.
-
     """
     done = subprocess.run(
         ["cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target)],

@@ -35,7 +35,6 @@ def examine(flags: Mapping[str, object]) -> Examined:
 
     Raises:
         UsageError: A folder cannot be written, or the profile is broken.
-
     """
     warnings = list(load_plugins())
     cwd = Path.cwd()

@@ -58,7 +58,6 @@ class ForkChanges(Struct, frozen=True):
         chunks: Chunk name to content.
         dropped: Chunks taken from the heap.
         limits: As flags spell them: ``50``, ``+50``, ``none``.
-
     """
 
     strategy: str | None = None
@@ -95,7 +94,6 @@ class ForkResult(Struct, frozen=True):
     Attributes:
         folder: The folder of one's own that the workspace is a copy of; empty for a task.
         missing: Dependency folders that no place holds any more; the workspace is without them.
-
     """
 
     result: RunResult
@@ -124,7 +122,6 @@ def fork(
         TraceError: The other run's trace is broken, or lacks its files or its request.
         WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
-
     """
     load_plugins()
     run = Run(run_dir.resolve())
@@ -152,7 +149,6 @@ def _beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapp
 
     Raises:
         UsageError: The program had not begun by then, a change cannot be, or a limit of the cost cannot be kept.
-
     """
     state, base = moment.settled, moment.settled.begun
     request = with_model(read_request(run.folder), state, None)
@@ -232,7 +228,6 @@ def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramDecider:
     Raises:
         RulesDiffer: Today's interpreter does something else up to there.
         TraceError: No program had begun by then, or a source is gone.
-
     """
     theirs = sources_of(run.folder)
 
@@ -261,7 +256,6 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
 
     Raises:
         UsageError: One of them is not accepted, or a file cannot be read.
-
     """
     known = {}
     for name in ("strategy", "model", "base_url", "window_tokens", "prompt", "isolation"):
@@ -297,7 +291,6 @@ def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
 
     Raises:
         UsageError: The root had popped; or frames are open that the other strategy could never pop.
-
     """
     state = moment.settled
     if not state.stack:
@@ -318,7 +311,6 @@ def chunks_to_set(state: State, changes: ForkChanges, scrub: Callable[[str], str
 
     Raises:
         UsageError: A name to drop is not on the heap, or what is set is over a budget.
-
     """
     heap: Heap = state.heap
     for name in changes.dropped:

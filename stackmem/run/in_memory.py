@@ -77,7 +77,6 @@ def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], s
 
     Raises:
         UsageError: The task is no world, or one of another version; or a check of one's own was asked for.
-
     """
     task = subject.task
     way_out = "leave --isolation out"
@@ -102,7 +101,6 @@ def stays_in_memory(before: str, now: str) -> bool:
 
     Raises:
         UsageError: Its files would have to change between memory and a disk.
-
     """
     if (before == MEMORY) != (now == MEMORY):
         raise UsageError(
@@ -124,7 +122,6 @@ def recall(records: Iterable[Record], upto: int, world: World) -> None:
     Raises:
         WorkspaceError: One of them returns something else now.
         TraceError: The trace is broken.
-
     """
     state = State()
     for record in records:

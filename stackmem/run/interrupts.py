@@ -23,7 +23,6 @@ class Interrupts:
     Attributes:
         signal: The signal that came, 0 before one.
         open: Whether a signal raises ``KeyboardInterrupt`` now.
-
     """
 
     def __init__(self, stop: Callable[[int], Any] = os._exit) -> None:
@@ -64,7 +63,6 @@ class Interrupts:
         Raises:
             WorkspaceError: There is no room for it, or no right.
             KeyboardInterrupt: A signal came. (SIGTERM: ``SystemExit``.)
-
         """
         try:
             with self.allowed():

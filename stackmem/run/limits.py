@@ -34,7 +34,6 @@ def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
 
     Raises:
         UsageError: A limit of the cost was chosen and cannot be kept.
-
     """
     limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
     usd = resolved.value("max_usd")
@@ -51,7 +50,6 @@ def later_limits(
 
     Raises:
         UsageError: A value is not accepted; a limit that is not there cannot be raised, one of the cost not be kept.
-
     """
     values = {
         field: _value(name, str(wanted[name]), getattr(limits, field), field)
@@ -90,7 +88,6 @@ def check_usd(
 
     Raises:
         UsageError: A limit of the cost was chosen and cannot be kept.
-
     """
     if limits.usd is None or price is not None or is_free(model):
         return limits
@@ -107,7 +104,6 @@ def refuse_spent(state: State, has: str = "the run has") -> None:
 
     Raises:
         UsageError: It would; the message names the limit and how to raise it.
-
     """
     spent = core_limits.spent_limit(state)
     if spent is not None:

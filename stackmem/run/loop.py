@@ -35,7 +35,6 @@ def run(
 
     Raises:
         TraceError: A fact could not be kept; all before it are.
-
     """
     upcoming = first
     while upcoming is not None:  # This is the agent loop.

@@ -44,7 +44,6 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
 
     Raises:
         UsageError: There is none of that name, its key is missing, or a limit of the cost could not be kept with it.
-
     """
     kind, colon, script = name.partition(":")
     if colon and kind == "script":
@@ -63,7 +62,6 @@ class Models:
 
         Args:
             open_named: Opens another one by its name; raises ``UsageError``.
-
         """
         self._own, self._open = own, open_named
         self._opened: dict[str, Model] = {}

@@ -69,7 +69,6 @@ class Person(Struct, frozen=True):
         tell: Told of everything that happens in a program, see ``languages.language.Happening``.
         observe: Told of every fact as it is recorded, and the state it makes.
         stop: Ends the process with an exit code at a second Ctrl-C.
-
     """
 
     ask: Callable[[str], str | None] = nobody_answers
@@ -89,7 +88,6 @@ class Opened(Struct):
         steps_with_secrets: Steps of that time whose reply holds a secret.
         missing: Dependency folders that no place holds any more; the workspace is without them.
         program: Of a program's run, what decides what happens next; else the agent's rules do.
-
     """
 
     parts: RunParts
@@ -118,7 +116,6 @@ def open_run(
         WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
         TraceError: The trace cannot be written, or the other run lacks its files.
         KeyboardInterrupt: Ctrl-C came; nothing is left behind. (SIGTERM: ``SystemExit``.)
-
     """
     places = _places(beginning)
     with ExitStack() as stack:
@@ -299,7 +296,6 @@ def _program_world(
 
     Args:
         ask: The person's answer to a question, or None where nobody answers.
-
     """
     world, workspace = parts.world, parts.workspace
     if not isinstance(workspace, Workspace):

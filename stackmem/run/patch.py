@@ -43,7 +43,6 @@ def apply_run(run_dir: Path) -> tuple[Path, tuple[str, ...]]:
 
     Raises:
         UsageError: The run has no patch for a folder, or a file has changed since; nothing was changed.
-
     """
     try:
         kept = msgspec.json.decode((run_dir / CHANGES).read_bytes(), type=Kept)

@@ -17,36 +17,9 @@ from typing import Any, Protocol, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import (
-    ChecksReturned,
-    ClockRead,
-    ContextCompacted,
-    Event,
-    ModelFailed,
-    ModelReplied,
-    RunEnded,
-    SourcesDigested,
-    ToolReturned,
-    VerifyReturned,
-)
+from stackmem.core import facts, requests
 from stackmem.core.messages import Text
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
-from stackmem.core.requests import (
-    AskModel,
-    AskUser,
-    Compact,
-    DigestSources,
-    Effect,
-    InvokeTool,
-    LoadSource,
-    Parallel,
-    ReadClock,
-    RunChecks,
-    UseOwnTool,
-    UseTool,
-    Verify,
-    Wait,
-)
 from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
@@ -83,15 +56,14 @@ class ProgramWorld(Struct):
         own_tools: The person's own tools by name.
         parallel: Names of those that may run side by side.
         among: Of a parallel effect, what is asked now; None asks all of it.
-
     """
 
     context: ToolContext
-    load: Callable[[LoadSource], SourceLoaded]
+    load: Callable[[requests.LoadSource], SourceLoaded]
     ask_user: Callable[[str], str | None]
     own_tools: Mapping[str, Answering] = {}
     parallel: frozenset[str] = frozenset()
-    among: Callable[[Parallel], Parallel] | None = None
+    among: Callable[[requests.Parallel], requests.Parallel] | None = None
 
 
 class World(Struct):
@@ -106,7 +78,6 @@ class World(Struct):
         started: ``clock()`` at the start of the run.
         program: Of a program's run, what its own effects need.
         under_way: Answers of the parallel effect that was asked last, as they arrive.
-
     """
 
     model: ModelPort
@@ -121,7 +92,7 @@ class World(Struct):
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0
     program: ProgramWorld | None = None
-    under_way: Iterator[Event] | None = None
+    under_way: Iterator[facts.Event] | None = None
 
     def close(self) -> None:
         """End what waits for the program's next call."""
@@ -129,65 +100,64 @@ class World(Struct):
             self.program.context.python.stop()
 
 
-def perform(effect: Effect, world: World) -> Event:
+def perform(effect: requests.Effect, world: World) -> facts.Event:
     """The fact that answers ``effect``; of a parallel one the next that arrives.
 
     Raises:
         WorkspaceError: The sandbox failed; the run stays resumable.
-
     """
     match effect:
-        case AskModel():
+        case requests.AskModel():
             world.sync()
             return _ask(effect, world)
-        case Compact():
+        case requests.Compact():
             return _compact(effect, world)
-        case UseTool():
+        case requests.UseTool():
             outcome = _use(effect.call, effect.shown_bytes, world)
             digests = _digests(effect.sources, world)
             tree = world.snapshot() if effect.call.behavior.changes_files else ""
-            return ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests, tree)
-        case UseOwnTool():
+            return facts.ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests, tree)
+        case requests.UseOwnTool():
             world.sync()  # it leaves this machine's files, as far as anyone knows
             text, failed = world.own_tool(effect.name, effect.arguments)
             shown = clip_bytes(visible(world.scrub(text)), effect.shown_bytes)
-            return ToolReturned(shown, failed, None, _digests(effect.sources, world))
-        case Verify():
+            return facts.ToolReturned(shown, failed, None, _digests(effect.sources, world))
+        case requests.Verify():
             outcome = world.workspace.run_command(effect.command, min(VERIFY_SECONDS, world.command_seconds), 8_192)
             text = tail(world.scrub(outcome.text), 10, 1_000)
-            return VerifyReturned(_verdict(outcome), text, _digests(effect.sources, world), world.snapshot())
-        case DigestSources():
-            return SourcesDigested(_digests(effect.sources, world))
-        case ReadClock():
-            return ClockRead(round(max(0.0, world.clock() - world.started), 3))
-        case RunChecks():
+            return facts.VerifyReturned(_verdict(outcome), text, _digests(effect.sources, world), world.snapshot())
+        case requests.DigestSources():
+            return facts.SourcesDigested(_digests(effect.sources, world))
+        case requests.ReadClock():
+            return facts.ClockRead(round(max(0.0, world.clock() - world.started), 3))
+        case requests.RunChecks():
             return _judge(world)
-        case InvokeTool() | LoadSource() | AskUser() | Wait():
+        case requests.InvokeTool() | requests.LoadSource() | requests.AskUser() | requests.Wait():
             world.sync()
             return _answer(effect, world, _program(world))
-        case Parallel():
+        case requests.Parallel():
             return _next_answer(effect, world)
         case _:
             assert_never(effect)
 
 
-def _ask(effect: AskModel, world: World) -> ModelReplied | ModelFailed:
+def _ask(effect: requests.AskModel, world: World) -> facts.ModelReplied | facts.ModelFailed:
     if effect.wait_seconds:
         world.sleep(effect.wait_seconds * random.uniform(1, 1 + JITTER))  # noqa: S311 - spreads retries, guards nothing
     answer = world.model.reply(effect)
-    if isinstance(answer, ModelFailed):
+    if isinstance(answer, facts.ModelFailed):
         answer = replace(answer, detail=world.scrub(answer.detail))
     return replace(answer, prompt_digest=effect.view.digest)
 
 
-def _compact(effect: Compact, world: World) -> ContextCompacted | ModelFailed:
+def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted | facts.ModelFailed:
     """What the reply says in text; a call or a thought in it is nothing that was asked for."""
     world.sync()
     answer = _ask(effect.ask, world)
-    if isinstance(answer, ModelFailed):
+    if isinstance(answer, facts.ModelFailed):
         return answer
     text = "\n".join(part.text for part in answer.parts if isinstance(part, Text) and part.text.strip())
-    return ContextCompacted(
+    return facts.ContextCompacted(
         frame=effect.frame,
         up_to_step=effect.up_to_step,
         text=world.scrub(text),
@@ -224,13 +194,13 @@ def _verdict(outcome: Returned) -> str:
     return outcome.reason or "killed"
 
 
-def _judge(world: World) -> ChecksReturned:
+def _judge(world: World) -> facts.ChecksReturned:
     if world.checks is None:
-        return ChecksReturned({}, "the run has no checks")
+        return facts.ChecksReturned({}, "the run has no checks")
     try:
         verdict = world.checks.judge()
     except (WorkspaceError, OSError) as error:
-        verdict = ChecksReturned({}, f"the checks could not be run: {error}")
+        verdict = facts.ChecksReturned({}, f"the checks could not be run: {error}")
     return replace(verdict, text=world.scrub(verdict.text), error=world.scrub(verdict.error))
 
 
@@ -239,27 +209,31 @@ def _program(world: World) -> ProgramWorld:
     return world.program
 
 
-def _answer(effect: InvokeTool | LoadSource | AskUser | Wait, world: World, program: ProgramWorld) -> Event:
+def _answer(
+    effect: requests.InvokeTool | requests.LoadSource | requests.AskUser | requests.Wait,
+    world: World,
+    program: ProgramWorld,
+) -> facts.Event:
     """The fact that answers one effect of a program."""
     match effect:
-        case InvokeTool():
+        case requests.InvokeTool():
             return _invoke(effect, world, program)
-        case LoadSource():
+        case requests.LoadSource():
             return program.load(effect)
-        case Wait():
+        case requests.Wait():
             seconds = min(_LONGEST_WAIT, max(0.0, effect.seconds))  # what is no number counts as 0
             world.sleep(seconds)
             return Waited(seconds)
-        case AskUser():
+        case requests.AskUser():
             text = program.ask_user(effect.question)
             if text is None:
-                return RunEnded("input_needed", mark_cut(effect.question, 4_000))
+                return facts.RunEnded("input_needed", mark_cut(effect.question, 4_000))
             return UserAnswered(world.scrub(text))
         case _:
             assert_never(effect)
 
 
-def _invoke(call: InvokeTool, world: World, program: ProgramWorld) -> ToolAnswered:
+def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> ToolAnswered:
     if call.tool in BUILT_IN:
         return use_built_in(call, program.context)
     own = program.own_tools.get(call.tool)
@@ -270,7 +244,7 @@ def _invoke(call: InvokeTool, world: World, program: ProgramWorld) -> ToolAnswer
     return replace(answer, value=scrub_value(answer.value, world.scrub), detail=world.scrub(answer.detail))
 
 
-def _next_answer(effect: Parallel, world: World) -> Event:
+def _next_answer(effect: requests.Parallel, world: World) -> facts.Event:
     """The next answer of the parallel effect that is under way; it is begun where none is."""
     event = None if world.under_way is None else next(world.under_way, None)
     if event is None:
@@ -281,7 +255,7 @@ def _next_answer(effect: Parallel, world: World) -> Event:
     return event
 
 
-def _answers(effect: Parallel, world: World, program: ProgramWorld) -> Iterator[Event]:
+def _answers(effect: requests.Parallel, world: World, program: ProgramWorld) -> Iterator[facts.Event]:
     """The answer of each branch, as it arrives."""
     beside = [pair for pair in effect.branches if _may_run_beside(pair[1], program)]
     if effect.most > 1 and len(beside) > 1:
@@ -293,17 +267,19 @@ def _answers(effect: Parallel, world: World, program: ProgramWorld) -> Iterator[
             yield _branch_answer(pair, world, program)
 
 
-def _may_run_beside(effect: AskModel | InvokeTool | LoadSource, program: ProgramWorld) -> bool:
-    return not isinstance(effect, InvokeTool) or effect.tool in READS or effect.tool in program.parallel
+def _may_run_beside(
+    effect: requests.AskModel | requests.InvokeTool | requests.LoadSource, program: ProgramWorld
+) -> bool:
+    return not isinstance(effect, requests.InvokeTool) or effect.tool in READS or effect.tool in program.parallel
 
 
-Branch = tuple[int, AskModel | InvokeTool | LoadSource]
+Branch = tuple[int, requests.AskModel | requests.InvokeTool | requests.LoadSource]
 
 
-def _side_by_side(branches: list[Branch], most: int, world: World, program: ProgramWorld) -> Iterator[Event]:
+def _side_by_side(branches: list[Branch], most: int, world: World, program: ProgramWorld) -> Iterator[facts.Event]:
     """Each answer as it arrives; a call that never returns does not keep the process from ending."""
     left = deque(branches)
-    arrived: SimpleQueue[Event | BaseException] = SimpleQueue()
+    arrived: SimpleQueue[facts.Event | BaseException] = SimpleQueue()
 
     def work() -> None:
         while True:
@@ -328,9 +304,9 @@ def _side_by_side(branches: list[Branch], most: int, world: World, program: Prog
         left.clear()
 
 
-def _branch_answer(branch: Branch, world: World, program: ProgramWorld) -> Event:
+def _branch_answer(branch: Branch, world: World, program: ProgramWorld) -> facts.Event:
     number, effect = branch
-    if isinstance(effect, AskModel):
+    if isinstance(effect, requests.AskModel):
         return replace(_ask(effect, world), branch=number)
-    answer = _invoke(effect, world, program) if isinstance(effect, InvokeTool) else program.load(effect)
+    answer = _invoke(effect, world, program) if isinstance(effect, requests.InvokeTool) else program.load(effect)
     return replace(answer, branch=number)

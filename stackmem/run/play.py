@@ -38,7 +38,6 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     Raises:
         TraceError: The trace or the result cannot be written any more; what stood before is whole.
         WorkspaceError: The patch cannot be made; the result is kept.
-
     """
     parts, places, writer, world = opened.parts, opened.places, opened.writer, opened.parts.world
     if writer is None:
@@ -102,7 +101,6 @@ def _apply(result: RunResult, opened: Opened) -> RunResult:
     Raises:
         UsageError: A file of the folder has changed since; nothing was changed there.
         WorkspaceError: The folder cannot be changed, and is as it was.
-
     """
     if not (opened.apply and opened.folder and result.outcome in ("solved", "finished")):
         return result

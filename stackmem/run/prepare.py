@@ -34,7 +34,6 @@ class Subject(Struct, frozen=True):
         inside: The absolute path of the workspace as commands see it, where the level can mount.
         task: The task folder; None for a folder of one's own.
         folder: The folder that is copied and may be patched; None for a task.
-
     """
 
     name: str
@@ -54,7 +53,6 @@ class Prepared(Struct, frozen=True):
         copy: What a folder of one's own will be copied as; None for a task.
         warnings: Sentences for the person.
         others: Names of the models that a program asks beside the run's own, where it says so beforehand.
-
     """
 
     subject: Subject
@@ -78,7 +76,6 @@ def prepare(
 
     Raises:
         UsageError: The subject or a setting cannot be.
-
     """
     plugin_warnings = load_plugins()  # before the settings: a level of isolation may be one of theirs
     subject = find_subject(named, text, cwd)
@@ -107,7 +104,6 @@ def place_run(
 
     Raises:
         UsageError: A folder cannot be written, or a name holds what is no text.
-
     """
     cwd, environ = here
     must_be_text(model, "the name of the model")
@@ -145,7 +141,6 @@ def must_be_text(value: str, what: str) -> str:
 
     Raises:
         UsageError: It holds bytes that are no UTF-8.
-
     """
     try:
         value.encode()
@@ -159,7 +154,6 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
 
     Raises:
         UsageError: Neither a task nor a folder; a folder without a text; a task with one.
-
     """
     place = find_task(named, cwd)
     if place is not None:
@@ -188,7 +182,6 @@ def prepare_kept(
 
     Raises:
         UsageError: Its task is gone, or the sandbox directory cannot be written.
-
     """
     cwd = Path(request.cwd)
     own = {"strategy": base.strategy, "prompt": None, "max_usd": None}  # the run itself holds its prompt and limits
@@ -227,7 +220,6 @@ def with_model(request: RunRequest, state: State, named: str | None) -> RunReque
 
     Raises:
         UsageError: She names one, and the run has another.
-
     """
     own = state.begun.model
     if named is None:

@@ -50,7 +50,6 @@ def refuse_unsafe(upcoming: Upcoming, lost: str, *, yes: bool) -> None:
 
     Raises:
         MayRepeat: A call may have had effects, and nobody says that it may be repeated.
-
     """
     if yes:
         return

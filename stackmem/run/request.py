@@ -21,7 +21,6 @@ class EditedProgram(Struct, frozen=True):
         program: Where the program lies, from the workspace; absolute where it is not in it.
         subject: The folder on the host that the workspace is a copy of.
         tree: The workspace's files when the first run began.
-
     """
 
     file: str
@@ -40,7 +39,6 @@ class ProgramRequest(Struct, frozen=True):
         mounts: Folders of the host that its commands see, read-only.
         interactive: Whether its person may be asked at the terminal.
         edited: Of a run that went on from another one with an edited program; None elsewhere.
-
     """
 
     language: str
@@ -63,7 +61,6 @@ class RunRequest(Struct, frozen=True):
         workspace: The run's workspace.
         leave_out: Dependency folders of the copy that the history never looks into.
         program: Of a program's run; None elsewhere.
-
     """
 
     subject: str

@@ -38,7 +38,6 @@ class RunResult(Struct, frozen=True):
         records, digest: Length of the trace, and the digest of its last line.
         signal: The signal that interrupted the run, 0 without one.
         parent: The run that it was forked from, or that an edited program went on from; else empty.
-
     """
 
     run: str
@@ -111,7 +110,6 @@ def refuse_lost(run_dir: Path, count: int) -> None:
 
     Raises:
         TraceError: The run's result speaks of more records than ``count``.
-
     """
     result = read_result(run_dir / "result.json")
     if result is not None and result.records > count:
@@ -137,5 +135,3 @@ def _texts(value: object) -> Iterator[str]:
         case list() | tuple():
             for inner in value:
                 yield from _texts(inner)
-        case _:
-            pass

@@ -56,7 +56,6 @@ class ResumeResult(Struct, frozen=True):
         folder: The folder of one's own that the workspace is a copy of; empty for a task.
         checked: Whether checks decide the outcome.
         program: Of a program's run: what it returned and said; None elsewhere, and where it did not go on.
-
     """
 
     result: RunResult | None
@@ -92,7 +91,6 @@ def resume(
         WorkspaceError: The workspace is gone, or its isolation cannot be had.
         UsageError: A limit is not accepted, or the one that ended the run is still used up.
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing has changed. (SIGTERM: ``SystemExit``.)
-
     """
     load_plugins()
     run_dir = run_dir.resolve()  # the sandbox mounts what is in it
@@ -128,7 +126,6 @@ def _beginning(
 
     Raises:
         UsageError: It is a redacted copy, it never began, or what is wanted of it cannot be.
-
     """
     begun = stopped.state.begun
     if begun.redacted is not UNSET:
@@ -154,7 +151,6 @@ def refuse_unbegun(request: RunRequest, state: State) -> None:
 
     Raises:
         UsageError: It was.
-
     """
     if request.program is not None and state.program is None:
         raise UsageError("the run stopped before its program began, so nothing was done; run it with stackmem run")
@@ -204,7 +200,6 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
     Raises:
         WorkspaceError: Commands would see the workspace at another path than the run knows it by.
         MayRepeat: A call may have been made already, and nobody says that it may be made again.
-
     """
     stopped, state, parts = beginning.stopped, beginning.stopped.state, opened.parts
     if parts.workspace.path != state.begun.workspace:

@@ -22,7 +22,6 @@ def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
 
     Raises:
         UsageError: ``runs_dir`` cannot be written.
-
     """
     utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     name = f"{utc}-{_plain(task)}-{_plain(strategy)}-{secrets.token_hex(3)}"

@@ -33,7 +33,6 @@ def solve(
         WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
         TraceError: The trace or the result cannot be written any more; what stood before is whole.
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
-
     """
     beginning = Fresh(prepared, plan_run(prepared, environ))
     person = Person(observe=observe, stop=stop)

@@ -32,7 +32,6 @@ class Stopped(Struct, frozen=True):
         asked_at: When what happens next was decided, in seconds since 1970: nothing older is its effect.
         steps_with_secrets: Steps whose reply holds a secret.
         program: Of a program's run, where its interpreter stands.
-
     """
 
     state: State
@@ -69,8 +68,6 @@ class _Watch:
                     self._steps += 1
                     if holds_secret(event, self._scrubber):
                         self.secrets.append(self._steps)
-                case _:
-                    pass
             if not isinstance(event, RunStarted | RunResumed | RunForked):
                 self.seconds += max(0.0, record.at - self._last)
             if not isinstance(event, RunEnded | RunResumed):
@@ -85,7 +82,6 @@ def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
     Raises:
         TraceError: A line is broken or lost, or the trace is no run.
         RulesDiffer: The run was made under other rules, or the rules derive something else from it today.
-
     """
     watch = _Watch(scrubber)
     reader = RunReader(run_dir)

@@ -38,7 +38,6 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFin
     Raises:
         UsageError: There is no such task.
         WorkspaceError: The isolation cannot be had.
-
     """
     task = find_subject(named, None, cwd).task
     if task is None:

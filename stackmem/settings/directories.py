@@ -42,7 +42,6 @@ def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: 
 
     Raises:
         UsageError: It cannot be made, or nothing can be written into it.
-
     """
     return _make_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
 
@@ -52,7 +51,6 @@ def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Pat
 
     Raises:
         UsageError: A setting cannot be; or as ``runs_dir``.
-
     """
     return runs_dir(resolve({"runs_dir": named}, environ, cwd).settings, cwd, environ)
 
@@ -62,7 +60,6 @@ def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], sourc
 
     Raises:
         UsageError: It cannot be made, or nothing can be written into it.
-
     """
     home = checkout(cwd, source) if settings.sandbox_dir is None else None
     if home is not None and not _can_mount(settings):

@@ -47,7 +47,6 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
         command: The program and its arguments; empty where ``url`` says where it is.
         tools: The only tools of it that are offered; empty offers all.
         seconds: What one call may take.
-
     """
 
     command: tuple[str, ...] = ()
@@ -64,7 +63,6 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
 
     Raises:
         UsageError: A file is broken, or two servers have one name.
-
     """
     known: dict[str, Server] = {}
     warnings: list[str] = []
@@ -88,7 +86,6 @@ def read_servers(path: Path) -> dict[str, Server]:
 
     Raises:
         UsageError: It cannot be read, or says something that is not understood.
-
     """
     try:
         raw = path.read_bytes()
@@ -123,7 +120,6 @@ def trusted_path(environ: Mapping[str, str]) -> Path:
 
     Raises:
         UsageError: Neither XDG_STATE_HOME nor HOME says where.
-
     """
     path = user_folder(environ, "XDG_STATE_HOME", ".local/state", "trusted.json")
     if path is None:
@@ -136,7 +132,6 @@ def digest_of_servers(folder: Path) -> str:
 
     Raises:
         UsageError: There is none, or it cannot be read.
-
     """
     try:
         return hashlib.sha256((folder / SERVERS_FILE).read_bytes()).hexdigest()
@@ -156,7 +151,6 @@ def trust(folder: Path, environ: Mapping[str, str], *, trusted: bool = True) -> 
 
     Raises:
         UsageError: It has no servers, or trust cannot be recorded.
-
     """
     path = trusted_path(environ)
     known = _read_trust(path)

@@ -32,7 +32,6 @@ class ValuePlace:
         home: What ``~`` stands for; empty where nobody says.
         textual: Whether texts are converted (``"5"`` to 5) as flags and variables need, or types are meant as written.
         split: What separates the members of a list in one text; empty where nothing does.
-
     """
 
     __slots__ = ("folder", "home", "key", "source", "split", "textual")
@@ -53,7 +52,6 @@ def read_value(option: Option, raw: Any, place: ValuePlace) -> Any:
 
     Raises:
         UsageError: It has the wrong type, is empty, out of range or not among the choices.
-
     """
     if isinstance(raw, str):
         _refuse_unfit(option, raw, place)

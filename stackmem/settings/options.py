@@ -25,7 +25,6 @@ class Option(NamedTuple):
         project: Whether a project file may set it.
         low: Least value of a count; an amount is above it.
         rule: The default in words, where it follows a rule that the bare value does not tell.
-
     """
 
     name: str

@@ -64,7 +64,6 @@ class Value(Struct, frozen=True):
 
     Attributes:
         source: ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``, ``task.toml`` or ``default``.
-
     """
 
     name: str
@@ -108,7 +107,6 @@ def resolve(
 
     Raises:
         UsageError: A source has an unknown name, a value that is not accepted, or is not allowed to set it.
-
     """
     home = environ.get("HOME", "")
     project = project_file(cwd, home)

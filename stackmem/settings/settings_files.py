@@ -34,7 +34,6 @@ class SettingsFile(Struct, frozen=True):
         spelled: The path as messages name it: from where the person stands, or from her home.
         table: The names of the tables around the settings, outermost first.
         project: Whether it belongs to a project, and so may set only what is harmless.
-
     """
 
     path: Path
@@ -58,7 +57,6 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
 
     Raises:
         UsageError: A file cannot be read, is broken, sets what a project may not set, or two in one folder do.
-
     """
     for folder in _folders(cwd):
         own = _own_file(folder / _PROJECT_FILE, cwd, home, project=True)
@@ -78,7 +76,6 @@ def user_file(path: Path, cwd: Path, home: str) -> SettingsFile | None:
 
     Raises:
         UsageError: The file cannot be read, is broken, or has an unknown key.
-
     """
     file = _own_file(path, cwd, home, project=False)
     if file:

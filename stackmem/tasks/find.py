@@ -18,7 +18,6 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
 
     Raises:
         UsageError: It is neither.
-
     """
     if not name_or_path or "\0" in name_or_path:
         raise UsageError("an empty task; name a task ('stackmem tasks list') or a folder")

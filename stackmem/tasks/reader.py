@@ -104,7 +104,6 @@ class Task(Struct, frozen=True):
         check_env: Environment of the checks, as written, ``${VAR}`` not filled in.
         toolchains: Folders that the task asks to have mounted read-only.
         warnings: Sentences about keys that are unknown, or known and not honoured here.
-
     """
 
     name: str
@@ -134,7 +133,6 @@ def read_task(folder: Path) -> Task:
 
     Raises:
         UsageError: The folder, its task.toml, its instruction or its checks are missing or broken.
-
     """
     folder = folder.absolute()
     if not folder.is_dir():

@@ -43,7 +43,6 @@ def run(files: dict[str, str], words: list[str]) -> tuple[str, int]:
     Args:
         files: Path to text; changed in place.
         words: The command's words without the program's own name.
-
     """
     try:
         world = _opened(files.get(PLAN, ""))
@@ -73,7 +72,6 @@ def verdict(files: dict[str, str], answers: dict[str, Any]) -> tuple[float, str]
     Args:
         answers: ``units``: the digest of each unit done with the values that were true then; ``repeats``: how often a
             candidate that had failed may be tried again, null for any number.
-
     """
     wanted = answers["units"]
     units, repeats = _journal(files)

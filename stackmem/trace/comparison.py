@@ -16,17 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import (
-    ChecksReturned,
-    ChunkRead,
-    ContextCompacted,
-    Event,
-    ModelFailed,
-    ModelReplied,
-    SourcesDigested,
-    ToolReturned,
-    VerifyReturned,
-)
+from stackmem.core import facts
 from stackmem.core.messages import Usage
 from stackmem.core.program_facts import PhaseEnded, ProgramReturned, StepLeft, UserAnswered, VariableSet
 from stackmem.errors import TraceError
@@ -37,26 +27,26 @@ from .volatile import KINDS, volatile_kinds
 _FILE_BYTES = 400_000
 _DIGEST = re.compile("[0-9a-f]{16,64}")
 _FOLLOWS: dict[type, tuple[str, ...]] = {
-    ToolReturned: ("digests",),
-    VerifyReturned: ("digests",),
-    SourcesDigested: ("digests",),
+    facts.ToolReturned: ("digests",),
+    facts.VerifyReturned: ("digests",),
+    facts.SourcesDigested: ("digests",),
     PhaseEnded: ("digests",),
     VariableSet: ("size",),
     StepLeft: ("size",),
     ProgramReturned: ("size", "digest"),
-    ChunkRead: ("chars",),
+    facts.ChunkRead: ("chars",),
 }
 """Fields that are made of texts that stand elsewhere."""
 
 
-def without_counts(event: Event) -> Event:
+def without_counts(event: facts.Event) -> facts.Event:
     """The event without what Rule 1 leaves out."""
     match event:
-        case ModelReplied() | ContextCompacted():
+        case facts.ModelReplied() | facts.ContextCompacted():
             return replace(event, prompt_digest="", reply_id="", usage=Usage())
-        case ModelFailed():
+        case facts.ModelFailed():
             return replace(event, prompt_digest="", retry_after_seconds=None)
-        case ChecksReturned():
+        case facts.ChecksReturned():
             return replace(event, text="")
         case _:
             return event
@@ -67,7 +57,6 @@ class FactComparison:
 
     Args:
         histories: Where the files of each are kept.
-
     """
 
     def __init__(self, histories: tuple[Path, Path]) -> None:
@@ -80,7 +69,7 @@ class FactComparison:
         """The kinds of volatile words that differed in facts that are equal otherwise."""
         return tuple(kind for kind in KINDS if kind in self._kinds)
 
-    def equal(self, one: Event, other: Event) -> bool:
+    def equal(self, one: facts.Event, other: facts.Event) -> bool:
         """Whether the next fact of each says the same."""
         if one == other:
             return True
@@ -89,7 +78,7 @@ class FactComparison:
         one, other = without_counts(one), without_counts(other)
         if one == other:
             return True
-        if isinstance(one, ModelReplied | ContextCompacted | UserAnswered):
+        if isinstance(one, facts.ModelReplied | facts.ContextCompacted | UserAnswered):
             return False
         kinds = self._field_kinds(one, other)
         self._kinds |= kinds or frozenset()

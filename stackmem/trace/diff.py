@@ -13,16 +13,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import (
-    ClockRead,
-    ContextCompacted,
-    Event,
-    ModelReplied,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-)
+from stackmem.core import facts
 from stackmem.core.heap import Heap
 from stackmem.core.messages import Usage
 from stackmem.core.state import State
@@ -48,7 +39,6 @@ class Side(Struct, frozen=True):
         peak_context_tokens: The largest prompt, as the model counted it.
         forked: ``PARENT at record N``, empty for a run that stands alone.
         heap_chars, heap_chunks: At the end.
-
     """
 
     run: str
@@ -83,7 +73,6 @@ class Parting(Struct, frozen=True):
     Attributes:
         a, b: None where that run has ended before.
         fields: What differs in two facts of one kind, line by line; empty for two kinds.
-
     """
 
     a: FactPlace | None
@@ -111,7 +100,6 @@ class RunDiff(Struct, frozen=True):
         heap: Chunks that differ at the end.
         files: Files that differ at the end, from A to B.
         files_missing: Why ``files`` cannot be told; empty where they are.
-
     """
 
     a: Side
@@ -134,13 +122,13 @@ class _Reading:
         self.state = State()
         self.peak = 0
         self.forked = ""
-        self.begun: RunStarted | None = None
+        self.begun: facts.RunStarted | None = None
         self._at = self._ended_at = (0, "")
 
-    def facts(self) -> Iterator[tuple[Event, FactPlace]]:
+    def counted(self) -> Iterator[tuple[facts.Event, FactPlace]]:
         """The facts that count, each with its place; the whole run has been read once they end."""
         for record in counted_records(self._folded()):
-            step, frame = self._ended_at if isinstance(record.event, RunEnded) else self._at
+            step, frame = self._ended_at if isinstance(record.event, facts.RunEnded) else self._at
             yield record.event, FactPlace(record.seq, step, frame)
 
     def _folded(self) -> Iterator[Record]:
@@ -149,21 +137,19 @@ class _Reading:
             self.state = state_after(self.state, record)
             self._note(record.event)
             self._at = self.state.step, frame
-            if isinstance(record.event, RunEnded):
+            if isinstance(record.event, facts.RunEnded):
                 self._ended_at = self._at
             yield record
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: facts.Event) -> None:
         match event:
-            case RunStarted():
+            case facts.RunStarted():
                 self.begun = event
-            case RunForked():
+            case facts.RunForked():
                 self.begun = event.start
                 self.forked = f"{event.parent} at record {event.at}"
-            case ModelReplied() | ContextCompacted():
+            case facts.ModelReplied() | facts.ContextCompacted():
                 self.peak = max(self.peak, event.usage.prompt)
-            case _:
-                pass
 
     def side(self) -> Side:
         state, start = self.state, self.state.begun
@@ -191,12 +177,11 @@ def diff_runs(a: Run, b: Run) -> RunDiff:
 
     Raises:
         TraceError: One of the traces is broken.
-
     """
     one, other = _Reading(a), _Reading(b)
     comparison = FactComparison((a.folder / HISTORY, b.folder / HISTORY))
     parting, same = None, 0
-    for left, right in zip_longest(one.facts(), other.facts()):
+    for left, right in zip_longest(one.counted(), other.counted()):
         if parting is None:
             parting = _parting(left, right, comparison)
             same += parting is None
@@ -222,14 +207,14 @@ def counted_records(records: Iterable[Record]) -> Iterator[Record]:
     """The records whose facts can part two runs; an end that was taken back did not happen."""
     ended: Record | None = None
     for record in records:
-        if isinstance(record.event, RunResumed):
+        if isinstance(record.event, facts.RunResumed):
             ended = None
-        if isinstance(record.event, RunStarted | RunResumed | RunForked | ClockRead):
+        if isinstance(record.event, facts.RunStarted | facts.RunResumed | facts.RunForked | facts.ClockRead):
             continue
         if ended is not None:
             yield ended
             ended = None
-        if isinstance(record.event, RunEnded):
+        if isinstance(record.event, facts.RunEnded):
             ended = record
         else:
             yield record
@@ -237,7 +222,7 @@ def counted_records(records: Iterable[Record]) -> Iterator[Record]:
         yield ended
 
 
-Fact = tuple[Event, FactPlace] | None
+Fact = tuple[facts.Event, FactPlace] | None
 
 
 def _parting(left: Fact, right: Fact, comparison: FactComparison) -> Parting | None:

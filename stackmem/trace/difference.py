@@ -7,26 +7,16 @@ from typing import Any
 
 import msgspec
 
+from stackmem.core import requests
 from stackmem.core.facts import Event
 from stackmem.core.messages import Message, View
-from stackmem.core.requests import (
-    AskModel,
-    AskUser,
-    Compact,
-    Effect,
-    InvokeTool,
-    LoadSource,
-    Parallel,
-    Wait,
-    effects_of,
-)
 
 _BRIEF_CHARS = 300
 _LINES = 40
 _LINE_CHARS = 400
 
 
-def explain_difference(seq: int, recorded: Event, derived: Event | Effect | None) -> str:
+def explain_difference(seq: int, recorded: Event, derived: Event | requests.Effect | None) -> str:
     """What the record says, what the rules say today, and of two facts of one kind the fields that differ."""
     if type(recorded) is not type(derived):
         return f"record {seq}: recorded {brief(recorded)}, the rules derive {brief(derived)} today"
@@ -68,7 +58,6 @@ def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, in
     Args:
         proven: A step of the same frame whose prompt was found equal, and how many of its messages stand at the start
             of this one; None where nothing is known.
-
     """
     said = (
         f"record {seq}: the prompt differs; recorded digest {recorded[:16]}…, derived today {view.digest[:16]}… "
@@ -87,15 +76,19 @@ def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, in
     return "\n".join(told)
 
 
-def brief(what: Event | Effect | None) -> str:
+def brief(what: Event | requests.Effect | None) -> str:
     if what is None:
         return "that the run is over"
-    if isinstance(what, AskModel):
+    if isinstance(what, requests.AskModel):
         return f"a request for step {what.step}"
-    if isinstance(what, Compact):
+    if isinstance(what, requests.Compact):
         return f"a request to compact {what.frame} up to step {what.up_to_step}"
-    if isinstance(what, InvokeTool | LoadSource | AskUser | Wait | Parallel):
-        return "that the program asks for " + " and ".join(type(effect).__name__ for effect in effects_of(what))
+    if isinstance(
+        what, requests.InvokeTool | requests.LoadSource | requests.AskUser | requests.Wait | requests.Parallel
+    ):
+        return "that the program asks for " + " and ".join(
+            type(effect).__name__ for effect in requests.effects_of(what)
+        )
     text = f"{type(what).__name__} {msgspec.json.encode(what).decode()}"
     return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 1] + "…"
 

@@ -26,7 +26,6 @@ def refuse_imported(start: RunStarted, doing: str) -> None:
 
     Raises:
         UsageError: The run was imported.
-
     """
     origin = imported_from(start)
     if origin:

@@ -32,7 +32,6 @@ class RunReader:
         torn_bytes: As ``TraceReader``, of the run's own file.
         digest: Digest of the last record read.
         folder: The run's.
-
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -45,7 +44,6 @@ class RunReader:
 
         Raises:
             TraceError: A line is broken, or a parent is missing or has changed (named).
-
         """
         for folder, at, digest in sources(self.folder):
             yield from self._up_to(folder, at, digest)
@@ -98,7 +96,6 @@ def came_from(run_dir: Path) -> str:
 
     Raises:
         TraceError: The run has no trace, or its start is broken.
-
     """
     fork = begun_by(run_dir)
     if fork is not None:
@@ -113,7 +110,6 @@ def parent_of(run_dir: Path, fork: RunForked) -> Path:
 
     Raises:
         TraceError: It is not there.
-
     """
     runs = run_dir.resolve().parent
     name = fork.parent

@@ -31,7 +31,6 @@ class Holder(Struct, frozen=True):
     Attributes:
         started: Clock ticks from the machine's start to its own; 0 where the system does not say.
         boot: Names that start of the machine; empty where the system does not say.
-
     """
 
     pid: int
@@ -50,7 +49,6 @@ class Lock:
 
         Raises:
             TraceError: A living process has it (named), or the lock file cannot be made.
-
         """
         self._path, self._kind = trace.with_suffix(".lock"), kind
         self._file = -1

@@ -29,7 +29,6 @@ class StepMoment(Struct, frozen=True):
             Where the run was cut short before that, the call is still pending in it.
         at: Number of the last record that ``settled`` holds.
         digest: That record's digest.
-
     """
 
     step: int
@@ -46,7 +45,6 @@ def moments(reader: RunReader) -> Iterator[StepMoment]:
 
     Raises:
         TraceError: A line is broken, the records do not follow one another, or the first one is no start.
-
     """
     state = State()
     begun: tuple[State, Record] | None = None
@@ -91,7 +89,6 @@ def rendered(moment: StepMoment) -> View:
     Raises:
         UsageError: Step 0 has no prompt.
         TraceError: The strategy is unknown here, or the records allow no prompt there.
-
     """
     state = moment.asked
     if not isinstance(moment.record.event, ModelReplied):
@@ -121,7 +118,6 @@ def prompt_of(moment: StepMoment, view: View | None = None) -> View:
         UsageError: Step 0 has no prompt; of an imported run, prompts are not known.
         TraceError: As ``rendered``.
         RulesDiffer: Today another prompt is rendered than the one that was sent.
-
     """
     if moment.asked.start is not None:
         refuse_imported(moment.asked.start, "asked for the prompts that were sent")

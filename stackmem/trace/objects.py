@@ -29,7 +29,6 @@ class TreeEntry(Struct, frozen=True):
     Attributes:
         mode: ``100644``, ``100755`` (executable) or ``120000`` (a link, whose content is its target).
         id: Of its content.
-
     """
 
     mode: str
@@ -56,7 +55,6 @@ class Objects:
 
         Raises:
             TraceError: The name is none, or nothing holds it.
-
         """
         if _ID.fullmatch(name):
             for place in self.places():
@@ -73,7 +71,6 @@ class Objects:
 
         Raises:
             TraceError: It is missing, damaged, or of another kind.
-
         """
         path = self.path(name)
         try:
@@ -92,7 +89,6 @@ class Objects:
 
         Raises:
             TraceError: A tree is missing or damaged, or holds what no workspace can.
-
         """
         return dict(sorted(self._below(tree, b"", 0)))
 

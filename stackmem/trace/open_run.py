@@ -35,7 +35,6 @@ class Run:
 
     Attributes:
         folder: Where it is kept.
-
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +52,6 @@ class Run:
 
         Raises:
             TraceError: While it is read: a line is broken, or a parent is missing or has changed.
-
         """
         return RunReader(self.folder)
 
@@ -72,7 +70,6 @@ class Run:
 
         Raises:
             TraceError: The file is no result.
-
         """
         path = self.folder / "result.json"
         try:
@@ -111,7 +108,6 @@ class Run:
         Raises:
             UsageError: There is no such step.
             TraceError: The trace is broken up to there.
-
         """
         if step in self._kept:
             self._kept.move_to_end(step)
@@ -143,7 +139,6 @@ class Run:
             UsageError: There is no such step, or it is 0, which has none; or the run was imported.
             TraceError: The trace is broken up to there, or its strategy is not installed.
             RulesDiffer: Today another prompt is rendered than the one that was sent.
-
         """
         moment = self.moment(step)
         return prompt_of(moment, self.rendered(moment))
@@ -154,7 +149,6 @@ class Run:
         Raises:
             UsageError: Step 0 has no prompt.
             TraceError: The strategy or the language is unknown here, or the records allow no prompt there.
-
         """
         asked = moment.asked
         if asked.program is not None and asked.stack and asked.running.program == "steps":

@@ -39,7 +39,6 @@ class Packed(Struct, frozen=True):
         objects: Files and folders of the history.
         missing: Objects that the history lacks; the files they stand for are not in the archive.
         bytes: Size of the archive.
-
     """
 
     run: str
@@ -57,7 +56,6 @@ def pack(run_dir: Path, out: Path) -> Packed:
     Raises:
         UsageError: ``out`` is there already, or cannot be written.
         TraceError: The trace is broken, or a parent is missing or has changed.
-
     """
     run_dir = run_dir.resolve()
     count, trees = _read(run_dir)
@@ -88,8 +86,6 @@ def _read(run_dir: Path) -> tuple[int, dict[str, None]]:
                 trees[tree] = None
             case RunForked(start=start):
                 trees[start.tree] = None
-            case _:
-                pass
     trees.pop("", None)
     return count, trees
 
@@ -140,7 +136,6 @@ def _add(archive: zipfile.ZipFile, run_dir: Path, name: str, folder: Path | None
 
     Args:
         folder: Where it stands; None is the run's own.
-
     """
     try:
         fd = os.open((folder or run_dir) / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -191,7 +186,6 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
 
     Raises:
         UsageError: The file is no packed run, or holds what no run does; what was written below ``into`` is no run.
-
     """
     try:
         with zipfile.ZipFile(archive) as opened:

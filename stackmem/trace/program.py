@@ -38,7 +38,6 @@ def keep_source(run_dir: Path, text: str) -> str:
 
     Raises:
         TraceError: It cannot be written.
-
     """
     raw = text.encode()
     digest = hashlib.sha256(raw).hexdigest()
@@ -89,7 +88,6 @@ def program_of(
 
     Raises:
         TraceError: Its language is not here, or its text is gone.
-
     """
     try:
         language = open_language(event.language)
@@ -113,7 +111,6 @@ class Completions:
 
     Attributes:
         question: What the record taken last answers, an effect; None where it answers nothing the program asked.
-
     """
 
     def __init__(self, text_of: TextOf) -> None:
@@ -126,7 +123,6 @@ class Completions:
 
         Raises:
             TraceError: The program's language or a source is not here.
-
         """
         program = self._program
         if program is None:
@@ -146,7 +142,6 @@ def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
 
     Raises:
         TraceError: The records up to there are no program's run, or today's interpreter asks for something else.
-
     """
     state, completions = State(), Completions(sources_of(folder))
     for record in records:
@@ -163,7 +158,6 @@ def open_language(name: str) -> Language:
 
     Raises:
         UsageError: There is none of that name.
-
     """
     known = sorted(set(INTERPRETERS.values()))
     if name not in known:

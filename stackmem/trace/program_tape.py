@@ -7,16 +7,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core import facts
 from stackmem.core.budgets import Limits
-from stackmem.core.facts import (
-    ClockRead,
-    ContextCompacted,
-    Event,
-    ModelFailed,
-    ModelReplied,
-    RunResumed,
-    RunStarted,
-)
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Compact, Effect, InvokeTool, ReadClock, answered, effects_of
@@ -33,7 +25,7 @@ class Heard(Struct, frozen=True):
     """What was asked, and the fact that answered it."""
 
     asked: Effect
-    event: Event
+    event: facts.Event
 
 
 class Tape(Struct, frozen=True):
@@ -42,10 +34,9 @@ class Tape(Struct, frozen=True):
     Attributes:
         start: Of the run, as it was last in force.
         pending: What had been asked and not answered; None where nothing had.
-
     """
 
-    start: RunStarted
+    start: facts.RunStarted
     begun: ProgramStarted
     limits: Limits
     isolation: str
@@ -61,7 +52,6 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
 
     Raises:
         TraceError: It is no program's run, or a source is gone.
-
     """
     walk, begun, heard, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
     reopened = False  # the record before took a halt back
@@ -71,8 +61,8 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
             if reopened:
                 _forget(heard, program.decide(replace(step.before, clock_fresh=True)), repeatable)
             heard += _heard(step)
-        reopened = isinstance(event, RunResumed) and _halted(step.before)
-        if isinstance(event, RunResumed | RunStarted):
+        reopened = isinstance(event, facts.RunResumed) and _halted(step.before)
+        if isinstance(event, facts.RunResumed | facts.RunStarted):
             isolation = event.isolation
         elif isinstance(event, ProgramStarted):
             begun = event
@@ -94,7 +84,7 @@ def _pending(program: ProgramDecider, state: State, heard: list[Heard], repeatab
         upcoming = program.decide(replace(state, clock_fresh=True))
         return upcoming if isinstance(upcoming, Effect) else None
     halted = _halted(state)
-    again = RunResumed(state.limits, state.begun.isolation, state.begun.version)
+    again = facts.RunResumed(state.limits, state.begun.isolation, state.begun.version)
     reopened = replace(evolve(state, again), clock_fresh=True)
     program.note(again, reopened)
     upcoming = program.decide(reopened)
@@ -104,7 +94,7 @@ def _pending(program: ProgramDecider, state: State, heard: list[Heard], repeatab
     return upcoming if isinstance(upcoming, Effect) else None
 
 
-def _forget(heard: list[Heard], upcoming: Event | Effect | None, repeatable: frozenset[str]) -> None:
+def _forget(heard: list[Heard], upcoming: facts.Event | Effect | None, repeatable: frozenset[str]) -> None:
     """Take the answers of what is asked again from the end, unless asking again may do harm."""
     asked = effects_of(upcoming)
     while heard and any(_equal(effect, heard[-1]) for effect in asked):
@@ -117,37 +107,42 @@ def _forget(heard: list[Heard], upcoming: Event | Effect | None, repeatable: fro
 def _heard(step: WalkedRecord) -> list[Heard]:
     """The answer that the record is, if it is one: a provider's failure is asked again, and the clock read again."""
     event, effect = step.record.event, step.effect
-    if effect is None or isinstance(effect, ReadClock) or (isinstance(event, ModelFailed) and event.kind != "window"):
+    if (
+        effect is None
+        or isinstance(effect, ReadClock)
+        or (isinstance(event, facts.ModelFailed) and event.kind != "window")
+    ):
         return []
     return [Heard(effect, event)]
 
 
-def play_tape(program: ProgramDecider, opening: tuple[Event, ...], tape: Tape) -> tuple[tuple[Event, ...], State, int]:
-    """``(facts, state, answers used)``: the program run against the answers for as long as it asks the same.
+def play_tape(
+    program: ProgramDecider, opening: tuple[facts.Event, ...], tape: Tape
+) -> tuple[tuple[facts.Event, ...], State, int]:
+    """``(events, state, answers used)``: the program run against the answers for as long as it asks the same.
 
     Args:
         opening: The facts that the run begins with.
-
     """
-    state, facts, used = State(), list(opening), 0
+    state, events, used = State(), list(opening), 0
     for event in opening:
         state = evolve(state, event)
     while True:
         upcoming = program.decide(state)
         if upcoming is None:
-            return tuple(facts), state, used
+            return tuple(events), state, used
         if isinstance(upcoming, ReadClock):
-            event = ClockRead(state.seconds)
+            event = facts.ClockRead(state.seconds)
         elif isinstance(upcoming, Effect):
             if used == len(tape.heard) or not _same(upcoming, tape.heard[used]):
-                return tuple(facts), state, used
+                return tuple(events), state, used
             event = tape.heard[used].event
             used += 1
         else:
             event = upcoming
         state = evolve(state, event)
         program.note(event, state)
-        facts.append(event)
+        events.append(event)
 
 
 def _same(upcoming: Effect, heard: Heard) -> bool:
@@ -160,6 +155,8 @@ def _equal(effect: Effect, heard: Heard) -> bool:
     if type(effect) is not type(heard.asked):
         return False
     ask = effect.ask if isinstance(effect, Compact) else effect
-    if isinstance(ask, AskModel) and isinstance(heard.event, ModelReplied | ModelFailed | ContextCompacted):
+    if isinstance(ask, AskModel) and isinstance(
+        heard.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
+    ):
         return heard.event.prompt_digest == ask.view.digest
     return effect == heard.asked

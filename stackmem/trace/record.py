@@ -24,7 +24,6 @@ class Record(Struct, frozen=True):
     Attributes:
         seq: From 1, without a gap.
         at: Seconds since 1970, UTC; the rules never read it.
-
     """
 
     seq: int
@@ -43,7 +42,6 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
 
     Raises:
         TraceError: The line is no record, or does not follow from the line before it; names ``number``.
-
     """
     body, tail = line[:-_TAIL_BYTES] + b"}", line[-_TAIL_BYTES:]
     if not tail.startswith(DIGEST_MARK) or not tail.endswith(b'"}'):

@@ -21,7 +21,6 @@ class Saved(Struct, frozen=True):
         lines: Lines that are good and were copied, byte for byte.
         lost_bytes: Length of what stands behind them.
         why: What is wrong there.
-
     """
 
     lines: int
@@ -35,7 +34,6 @@ def recover(source: Path, target: Path) -> Saved:
     Raises:
         UsageError: Nothing is broken.
         TraceError: Not even the first line is good, or a file cannot be read or written.
-
     """
     reader = TraceReader(source)
     lines, why = 0, ""

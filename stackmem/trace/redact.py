@@ -20,21 +20,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import (
-    RULES,
-    ContextCompacted,
-    Event,
-    FramePushed,
-    ModelFailed,
-    ModelReplied,
-    Redaction,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    ToolReturned,
-    VerifyReturned,
-)
+from stackmem.core import facts
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import advance, evolve
 from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
@@ -78,7 +64,6 @@ def mask_of(patterns: Iterable[str]) -> Mask:
 
     Raises:
         UsageError: One of them is none.
-
     """
     compiled = []
     for pattern in patterns:
@@ -100,7 +85,6 @@ def mask_value(value: Any, mask: Mask) -> Any:
 
     Raises:
         UsageError: Two keys of a mapping become one.
-
     """
     match value:
         case str():
@@ -131,7 +115,7 @@ def matching_records(records: Iterable[Record], mask: Mask, source_of: SourceOf 
 def redact(
     records: Iterable[Record],
     mask: Mask,
-    redaction: Redaction,
+    redaction: facts.Redaction,
     last_digest: Callable[[], str],
     sources: tuple[SourceOf, TextOf] = (same_digest, no_sources),
 ) -> Iterator[Record]:
@@ -144,22 +128,21 @@ def redact(
     Raises:
         UsageError: A derived fact changes; names the record.
         RulesDiffer: The run was made under other rules, so that nothing can be derived as it was.
-
     """
     state, strategy, program, names = State(), None, None, ProgramNames()
     for record in records:
         event = _without_files(mask_fact(record.event, mask, sources[0]))
-        if isinstance(event, RunStarted):
+        if isinstance(event, facts.RunStarted):
             strategy, event = _strategy_of(event), replace(event, redacted=redaction)
-        elif isinstance(event, RunForked):
+        elif isinstance(event, facts.RunForked):
             strategy = _strategy_of(event.start)
             event = replace(event, digest=last_digest(), start=replace(event.start, redacted=redaction))
         elif isinstance(event, ProgramStarted) and strategy is not None:
             pass
-        elif program is not None and not isinstance(event, RunResumed):
+        elif program is not None and not isinstance(event, facts.RunResumed):
             event = _in_program(event, state, program, mask, record.seq)
             names.refuse_alike(record.event, event, record.seq)
-        elif strategy is not None and not isinstance(event, RunResumed):
+        elif strategy is not None and not isinstance(event, facts.RunResumed):
             event = _rederive(event, state, advance(state, strategy), record.seq)
         yield replace(record, event=event)
         state = evolve(state, event)
@@ -178,28 +161,29 @@ def _program(event: ProgramStarted, state: State, strategy: MemoryStrategy, text
         ) from error
 
 
-def _strategy_of(start: RunStarted) -> MemoryStrategy:
-    if start.rules != RULES:
+def _strategy_of(start: facts.RunStarted) -> MemoryStrategy:
+    if start.rules != facts.RULES:
         raise RulesDiffer(
-            f"the run was made under rules {start.rules}, these are rules {RULES}; redact it with the version of then"
+            f"the run was made under rules {start.rules}, these are rules {facts.RULES}; "
+            "redact it with the version of then"
         )
     return open_strategy(start.strategy)
 
 
-def _without_files(event: Event) -> Event:
+def _without_files(event: facts.Event) -> facts.Event:
     match event:
-        case RunStarted() | ToolReturned() | VerifyReturned() | ToolAnswered():
+        case facts.RunStarted() | facts.ToolReturned() | facts.VerifyReturned() | ToolAnswered():
             return replace(event, tree="")
-        case RunForked():
+        case facts.RunForked():
             return replace(event, start=replace(event.start, tree=""))
         case _:
             return event
 
 
-def _in_program(event: Event, state: State, program: ProgramDecider, mask: Mask, number: int) -> Event:
+def _in_program(event: facts.Event, state: State, program: ProgramDecider, mask: Mask, number: int) -> facts.Event:
     """The event as it follows from the copy's program, or in a frame of the agent from the rules."""
     upcoming = program.decide(state)
-    if isinstance(event, RunEnded) and is_stop(event, upcoming, state):
+    if isinstance(event, facts.RunEnded) and is_stop(event, upcoming, state):
         return rewrite_stop(event, upcoming, state)
     if state.end is None and state.stack and state.running.program == "steps":
         if isinstance(upcoming, Effect):
@@ -208,10 +192,10 @@ def _in_program(event: Event, state: State, program: ProgramDecider, mask: Mask,
     return _rederive(event, state, upcoming, number)
 
 
-def _rederive(event: Event, state: State, derived: Event | Effect | None, number: int) -> Event:
+def _rederive(event: facts.Event, state: State, derived: facts.Event | Effect | None, number: int) -> facts.Event:
     """The event as it follows from the copy's state."""
     if isinstance(derived, Effect):
-        if isinstance(event, RunEnded) and event.ending == "interrupted":
+        if isinstance(event, facts.RunEnded) and event.ending == "interrupted":
             return replace(event, result=partial_result(state))
         return with_prompt(event, derived)
     if derived is None or _without_wording(derived) != _without_wording(event):
@@ -223,21 +207,21 @@ def _rederive(event: Event, state: State, derived: Event | Effect | None, number
     return derived
 
 
-def _without_wording(event: Event) -> Event:
+def _without_wording(event: facts.Event) -> facts.Event:
     words: dict[str, Any] = {name: "" for name in _WORDING if name in event.__struct_fields__}
     return replace(event, **words)
 
 
-def _brief(derived: Event | None) -> str:
+def _brief(derived: facts.Event | None) -> str:
     text = msgspec.json.encode(derived).decode()
     return text if len(text) <= 160 else text[:159] + "…"
 
 
-def mask_fact(event: Event, mask: Mask, source_of: SourceOf) -> Event:
+def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Event:
     """A fact of a run with every text in it masked; words of ours that only a program's facts have are left."""
     if isinstance(event, SourceLoaded) and event.path.startswith(PACKAGED):
         return replace(event, digest=source_of(event.digest, True)) if event.digest else event
-    found: Event = mask_value(event, mask)
+    found: facts.Event = mask_value(event, mask)
     match found, event:
         case ProgramStarted(), ProgramStarted():
             options = {name: mask_value(value, mask) for name, value in event.options.items()}
@@ -251,14 +235,13 @@ def mask_fact(event: Event, mask: Mask, source_of: SourceOf) -> Event:
             return found
 
 
-def outside_answer(event: Event, effect: Effect, state: State, number: int) -> Event:
+def outside_answer(event: facts.Event, effect: Effect, state: State, number: int) -> facts.Event:
     """The answer of the world, for the prompt that the copy's program asks with.
 
     Raises:
         UsageError: With the matches replaced the program asks for something else.
-
     """
-    if isinstance(event, RunEnded):
+    if isinstance(event, facts.RunEnded):
         return rewrite_stop(event, effect, state)
     asked = answered(effect, event)
     if asked is None:
@@ -269,15 +252,15 @@ def outside_answer(event: Event, effect: Effect, state: State, number: int) -> E
     return with_prompt(event, asked)
 
 
-def with_prompt(event: Event, asked: object) -> Event:
+def with_prompt(event: facts.Event, asked: object) -> facts.Event:
     """A model's answer with the digest of the prompt that is asked in the copy; any other answer as it is."""
     ask = asked.ask if isinstance(asked, Compact) else asked
-    if isinstance(event, ModelReplied | ModelFailed | ContextCompacted) and isinstance(ask, AskModel):
+    if isinstance(event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted) and isinstance(ask, AskModel):
         return replace(event, prompt_digest=ask.view.digest)
     return event
 
 
-def rewrite_stop(event: RunEnded, upcoming: Event | Effect | None, state: State) -> RunEnded:
+def rewrite_stop(event: facts.RunEnded, upcoming: facts.Event | Effect | None, state: State) -> facts.RunEnded:
     """How a run that was stopped from outside ends in the copy."""
     if event.ending == "interrupted":
         return replace(event, result=partial_result(state))
@@ -286,12 +269,11 @@ def rewrite_stop(event: RunEnded, upcoming: Event | Effect | None, state: State)
     return event
 
 
-def rederive_in_program(event: Event, derived: Event | None, mask: Mask, number: int) -> Event:
+def rederive_in_program(event: facts.Event, derived: facts.Event | None, mask: Mask, number: int) -> facts.Event:
     """What the program derives in the copy, in place of the fact that it derived then.
 
     Raises:
         UsageError: It is another fact, or one that still holds a match.
-
     """
     if derived is None or _shape(derived) != _shape(event):
         told = "nothing" if derived is None else type(derived).__name__
@@ -308,11 +290,11 @@ def rederive_in_program(event: Event, derived: Event | None, mask: Mask, number:
     return derived
 
 
-def _searched(derived: Event) -> Event:
+def _searched(derived: facts.Event) -> facts.Event:
     """The fact without its digests, and without what stackmem itself adds to a task."""
     if isinstance(derived, PhaseEnded):
         return replace(derived, digests=dict.fromkeys(derived.digests, ""))
-    if isinstance(derived, FramePushed) and derived.program is not UNSET:
+    if isinstance(derived, facts.FramePushed) and derived.program is not UNSET:
         own = task_text(RunFrame("", ""), "").strip().removesuffix(".")
         lines = [line for line in derived.program.task.splitlines() if line not in _LABELS and not line.startswith(own)]
         told = "\n".join(line.removeprefix("INPUT ") for line in lines)
@@ -326,12 +308,11 @@ class ProgramNames:
     def __init__(self) -> None:
         self._was: dict[tuple[type, str], str] = {}
 
-    def refuse_alike(self, event: Event, now: Event, number: int) -> None:
+    def refuse_alike(self, event: facts.Event, now: facts.Event, number: int) -> None:
         """Take note of a name.
 
         Raises:
             UsageError: It has become one with another.
-
         """
         if not isinstance(event, ChunkKept | VariableSet) or not isinstance(now, ChunkKept | VariableSet):
             return
@@ -342,11 +323,11 @@ class ProgramNames:
             )
 
 
-def is_stop(event: Event, upcoming: Event | Effect | None, state: State) -> bool:
+def is_stop(event: facts.Event, upcoming: facts.Event | Effect | None, state: State) -> bool:
     """Whether the fact is a run's end that came from outside, between two facts of its program."""
-    if not isinstance(event, RunEnded) or state.end is not None or isinstance(upcoming, Effect):
+    if not isinstance(event, facts.RunEnded) or state.end is not None or isinstance(upcoming, Effect):
         return False
-    return event.ending in ("interrupted", "workspace_error") and not isinstance(upcoming, RunEnded)
+    return event.ending in ("interrupted", "workspace_error") and not isinstance(upcoming, facts.RunEnded)
 
 
 def _shape(value: Any) -> Any:

@@ -27,7 +27,6 @@ class Snapshot:
 
     Attributes:
         tree: Its id in the history; empty where the run kept none.
-
     """
 
     def __init__(self, git_dir: Path, tree: str) -> None:
@@ -40,7 +39,6 @@ class Snapshot:
 
         Raises:
             TraceError: The history lacks a part of it, or is damaged.
-
         """
         if not self.tree:
             return {}
@@ -71,7 +69,6 @@ class Snapshot:
         Raises:
             TraceError: A file cannot be had.
             OSError: The folder cannot be written.
-
         """
         files = sorted(self.entries.items(), key=lambda item: item[1].mode == LINK)
         for path, entry in files:
@@ -92,7 +89,6 @@ class FileChange(Struct, frozen=True):
     Attributes:
         path: With ``\xNN`` for bytes that are no UTF-8.
         diff: Its lines as a unified diff; one sentence where it is no text, or too long to compare.
-
     """
 
     path: str
@@ -107,7 +103,6 @@ def changes(
 
     Raises:
         TraceError: One of the moments cannot be had.
-
     """
     if before.tree == after.tree:
         return []

@@ -70,7 +70,6 @@ class StepView(Struct, frozen=True):
         files_missing: Why ``files`` cannot be told; empty where they are.
         context_tokens: Tokens of the prompt, as the model counted them.
         usd: Cost of the run up to and with this step; None where unknown.
-
     """
 
     run: str
@@ -101,7 +100,6 @@ def view_step(run: Run, step: int) -> StepView:
     Raises:
         UsageError: There is no such step.
         TraceError: The trace is broken up to there, or its strategy is not installed.
-
     """
     moment = run.moment(step)
     view = run.rendered(moment)
@@ -150,7 +148,6 @@ def last_step_of(frames: tuple[FrameSpan, ...], named: str) -> int:
 
     Raises:
         UsageError: No frame is called so, or several are, or it had no step.
-
     """
     found = [frame for frame in frames if frame.id == named] or [frame for frame in frames if frame.name == named]
     if not found:

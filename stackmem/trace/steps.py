@@ -7,16 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import (
-    ContextCompacted,
-    Event,
-    FramePopped,
-    FramePushed,
-    ModelReplied,
-    RunForked,
-    RunResumed,
-    RunStarted,
-)
+from stackmem.core import facts
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.pricing import Price, reply_usd
 
@@ -33,7 +24,6 @@ class Step(Struct, frozen=True):
         frame: Id of the frame that was running.
         usd: What it cost; None where the price is unknown.
         followed: The events after it, up to the next reply or the end.
-
     """
 
     number: int
@@ -42,9 +32,9 @@ class Step(Struct, frozen=True):
     frame: str
     name: str
     depth: int
-    reply: ModelReplied
+    reply: facts.ModelReplied
     usd: float | None
-    followed: tuple[Event, ...] = ()
+    followed: tuple[facts.Event, ...] = ()
 
     @property
     def call(self) -> ToolCall | None:
@@ -62,7 +52,6 @@ class FrameSpan(Struct, frozen=True):
             summaries of its conversation.
         popped: Whether it has ended.
         forced, verified: As ``FramePopped`` has them.
-
     """
 
     id: str
@@ -91,44 +80,42 @@ class _Fold:
         self.frames: dict[str, FrameSpan] = {}
         self.steps = 0
 
-    def take(self, event: Event) -> None:
+    def take(self, event: facts.Event) -> None:
         match event:
-            case RunStarted() | RunForked():
-                start = event.start if isinstance(event, RunForked) else event
+            case facts.RunStarted() | facts.RunForked():
+                start = event.start if isinstance(event, facts.RunForked) else event
                 self.price = start.price
-                if isinstance(event, RunStarted):
+                if isinstance(event, facts.RunStarted):
                     self.stack = ["frame-0"]
                     self.frames = {"frame-0": FrameSpan("frame-0", "root", "", 0, start.task, "")}
-            case RunResumed() if event.answerer is not UNSET:
+            case facts.RunResumed() if event.answerer is not UNSET:
                 self.price = event.answerer.price
-            case FramePushed():
+            case facts.FramePushed():
                 above = self.stack[-1] if self.stack else ""
                 span = FrameSpan(event.frame, event.name, above, len(self.stack), event.intent, event.return_spec)
                 self.frames[event.frame] = span
                 self.stack.append(event.frame)
-            case FramePopped():
+            case facts.FramePopped():
                 ended = self.frames.get(event.frame)
                 if ended is not None:
                     self.frames[event.frame] = replace(
                         ended, popped=True, result=event.result, forced=event.forced, verified=event.verified
                     )
                 self.stack = self.stack[:-1]
-            case ModelReplied():
+            case facts.ModelReplied():
                 self.steps += 1
                 self._replied(event)
-            case ContextCompacted():
+            case facts.ContextCompacted():
                 self._paid(event)
-            case _:
-                pass
 
-    def _replied(self, event: ModelReplied) -> None:
+    def _replied(self, event: facts.ModelReplied) -> None:
         span = self.running
         if span is None:
             return
         self.frames[span.id] = replace(span, first=span.first or self.steps, last=self.steps, steps=span.steps + 1)
         self._paid(event)
 
-    def _paid(self, event: ModelReplied | ContextCompacted) -> None:
+    def _paid(self, event: facts.ModelReplied | facts.ContextCompacted) -> None:
         span = self.running
         if span is None:
             return
@@ -140,18 +127,18 @@ class _Fold:
     def running(self) -> FrameSpan | None:
         return self.frames.get(self.stack[-1]) if self.stack else None
 
-    def cost(self, event: ModelReplied | ContextCompacted) -> float | None:
+    def cost(self, event: facts.ModelReplied | facts.ContextCompacted) -> float | None:
         return reply_usd(event.usage, self.price, event.answerer)
 
 
 def steps(records: Iterable[Record]) -> Iterator[Step]:
     """Every step, once all that followed it is read."""
-    fold, step, followed = _Fold(), None, list[Event]()
+    fold, step, followed = _Fold(), None, list[facts.Event]()
     for record in records:
         event = record.event
         frame = fold.running
         fold.take(event)
-        if not isinstance(event, ModelReplied):
+        if not isinstance(event, facts.ModelReplied):
             followed.append(event)
             continue
         if step is not None:
@@ -177,7 +164,7 @@ def total_usd(records: Iterable[Record]) -> float | None:
     fold, total = _Fold(), 0.0
     for record in records:
         fold.take(record.event)
-        if isinstance(record.event, ModelReplied | ContextCompacted):
+        if isinstance(record.event, facts.ModelReplied | facts.ContextCompacted):
             cost = fold.cost(record.event)
             if cost is None:
                 return None

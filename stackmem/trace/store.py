@@ -43,7 +43,6 @@ def append_line(file: int, line: bytes, size: int) -> int:
 
     Raises:
         OSError: The disk took none or only a part of it; what stood before is whole.
-
     """
     written = os.write(file, line)
     if written < len(line):
@@ -60,7 +59,6 @@ class End(Struct, frozen=True):
         digest: That record's digest.
         whole_bytes: Length of the file up to there, a line end that is missing not counted.
         terminated: Whether the last record has its line end.
-
     """
 
     count: int
@@ -91,7 +89,6 @@ class TraceWriter:
 
         Raises:
             TraceError: The file is there already, cannot be made or not be written, or another process writes it.
-
         """
         if held is None and not path.parent.is_dir():
             raise TraceError(f"the trace {path} cannot be made: there is no such folder; choose another --runs-dir")
@@ -139,7 +136,6 @@ class TraceWriter:
 
         Raises:
             TraceError: The disk took none or only a part of it; what stood before is whole.
-
         """
         record = Record(self._seq + 1, round(self._now(), 3), event)
         line, digest = write_line(record, self.digest)
@@ -174,7 +170,6 @@ class TraceWriter:
 
         Args:
             before: Makes durable what the records name.
-
         """
         self._forced = policy != "none"
 
@@ -208,7 +203,6 @@ class TraceReader:
     Attributes:
         torn_bytes: Length of a last line that a crash cut short, known once all was read; it is no part of the trace.
         digest: Digest of the last line read.
-
     """
 
     def __init__(self, path: Path) -> None:
@@ -221,7 +215,6 @@ class TraceReader:
 
         Raises:
             TraceError: The file cannot be read, is empty, or a line is broken (named by number).
-
         """
         try:
             file = self._path.open("rb")

@@ -7,20 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import (
-    RULES,
-    CallRejected,
-    ContextCompacted,
-    Event,
-    FramePopped,
-    ModelFailed,
-    ModelReplied,
-    NoticeGiven,
-    ReplyNudged,
-    RunEnded,
-    RunForked,
-    RunStarted,
-)
+from stackmem.core import facts
 from stackmem.core.frames import partial_result
 from stackmem.core.requests import STOPS, AskModel, Compact, Effect, answered
 from stackmem.core.state import State
@@ -47,7 +34,6 @@ class Replay(Struct, frozen=True):
         prompts: Prompt digests that were compared and are equal.
         same_rules: False where the run was made under other rules: wording and prompts were then not compared.
         program: Of a program's run, where its interpreter stands.
-
     """
 
     state: State
@@ -67,7 +53,6 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources) -> Replay:
         RulesDiffer: A record that the rules do not derive, named by sequence number, with both versions.
         TraceError: The first record is no ``RunStarted``, or its strategy is unknown here.
         UsageError: The run was imported: no rules of ours made it.
-
     """
     walk, prompts, count = RecordWalk(records, text_of), 0, 0
     proven: Proven = {}
@@ -75,13 +60,13 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources) -> Replay:
         event, count = step.record.event, step.record.seq
         if not step.given:
             prompts += _check(step, proven, walk.strategy)
-        elif isinstance(event, RunStarted):
+        elif isinstance(event, facts.RunStarted):
             refuse_imported(event, "replayed, resumed or forked")
-        elif isinstance(event, RunForked):
+        elif isinstance(event, facts.RunForked):
             proven = {}
     if walk.state.start is None:
         raise TraceError("the trace holds no record")
-    return Replay(walk.state, count, prompts, walk.state.begun.rules == RULES, walk.program)
+    return Replay(walk.state, count, prompts, walk.state.begun.rules == facts.RULES, walk.program)
 
 
 def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
@@ -89,15 +74,16 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
 
     Raises:
         RulesDiffer: The record is not what follows from the state before it.
-
     """
     record, state, derived = step.record, step.before, step.upcoming
     event = record.event
-    same_rules = state.begun.rules == RULES
+    same_rules = state.begun.rules == facts.RULES
     if isinstance(derived, Effect) or _may_stop_anywhere(state, event):
-        if isinstance(event, RunEnded) and event.ending in STOPS and state.end is None:
+        if isinstance(event, facts.RunEnded) and event.ending in STOPS and state.end is None:
             if event.ending == "interrupted" and same_rules and event.result != partial_result(state):
-                raise RulesDiffer(explain_difference(record.seq, event, RunEnded("interrupted", partial_result(state))))
+                raise RulesDiffer(
+                    explain_difference(record.seq, event, facts.RunEnded("interrupted", partial_result(state)))
+                )
             return 0
         effect = answered(derived, event) if isinstance(derived, Effect) else None
         if effect is None:
@@ -112,13 +98,15 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
     """1 where the effect asked a model, and the record answers the prompt that is rendered today."""
     event = record.event
     ask = effect.ask if isinstance(effect, Compact) else effect
-    if not isinstance(ask, AskModel) or not isinstance(event, ModelReplied | ModelFailed | ContextCompacted):
+    if not isinstance(ask, AskModel) or not isinstance(
+        event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
+    ):
         return 0
     inside = state.running.program != "steps"  # one conversation; the completions of a program share nothing
     known = proven.get(state.running.id) if inside and strategy.prefix_stable else None
     if event.prompt_digest != ask.view.digest:
         raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, ask.view, known))
-    if isinstance(event, ContextCompacted):
+    if isinstance(event, facts.ContextCompacted):
         _check_compaction(effect, event, record.seq)
         proven.pop(state.running.id, None)
     elif ask is effect and inside:
@@ -126,12 +114,12 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
     return 1
 
 
-def _may_stop_anywhere(state: State, event: Event) -> bool:
+def _may_stop_anywhere(state: State, event: facts.Event) -> bool:
     """A program is stopped between two of its facts, too."""
-    return state.program is not None and isinstance(event, RunEnded) and event.ending in STOPS
+    return state.program is not None and isinstance(event, facts.RunEnded) and event.ending in STOPS
 
 
-def _check_compaction(derived: Effect, event: ContextCompacted, number: int) -> None:
+def _check_compaction(derived: Effect, event: facts.ContextCompacted, number: int) -> None:
     """A text that stands for other turns than it was asked for is no answer."""
     if isinstance(derived, Compact):
         asked = replace(event, frame=derived.frame, up_to_step=derived.up_to_step)
@@ -139,18 +127,18 @@ def _check_compaction(derived: Effect, event: ContextCompacted, number: int) -> 
             raise RulesDiffer(explain_difference(number, event, asked))
 
 
-def _alike(recorded: Event, derived: Event) -> bool:
+def _alike(recorded: facts.Event, derived: facts.Event) -> bool:
     """Equal but for wording, which other rules may phrase otherwise."""
     return _unworded(recorded) == _unworded(derived)
 
 
-def _unworded(event: Event) -> Event:
+def _unworded(event: facts.Event) -> facts.Event:
     match event:
-        case CallRejected():
+        case facts.CallRejected():
             return replace(event, reason="")
-        case ReplyNudged() | NoticeGiven():
+        case facts.ReplyNudged() | facts.NoticeGiven():
             return replace(event, text="")
-        case RunEnded() | FramePopped():
+        case facts.RunEnded() | facts.FramePopped():
             return replace(event, result="")
         case _:
             return event

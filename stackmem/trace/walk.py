@@ -27,7 +27,6 @@ class WalkedRecord(Struct, frozen=True):
         before: The state that it was recorded in.
         given: Whether it is what a run is given: nothing before it says it.
         upcoming: What was to happen next in that state, as today's rules or the program say; None where it is given.
-
     """
 
     record: Record
@@ -49,7 +48,6 @@ class RecordWalk:
     Attributes:
         state: The state after the records that were taken note of.
         program: Where the run's program stands; None where none has begun.
-
     """
 
     def __init__(self, records: Iterable[Record], text_of: TextOf = no_sources) -> None:
@@ -66,7 +64,6 @@ class RecordWalk:
 
         Raises:
             TraceError: It is not here.
-
         """
         if self._strategy is None:
             try:
@@ -82,7 +79,6 @@ class RecordWalk:
 
         Raises:
             TraceError: The records do not follow one another, a source is gone, or a strategy is not here.
-
         """
         for record in self._records:
             given = self._is_given(record.event)
@@ -125,7 +121,6 @@ def state_after(state: State, record: Record) -> State:
 
     Raises:
         TraceError: The record cannot stand there.
-
     """
     if isinstance(record.event, RunStarted) and state.start is not None:
         raise TraceError(f"record {record.seq} starts a run that had started; stackmem replay tells what is wrong")

@@ -72,7 +72,6 @@ class Made(Struct, frozen=True):
         files: The workspace, path to text.
         calls: Every call of the oracle; their number is ``necessary_steps``.
         commands: Of these the ones that do a unit.
-
     """
 
     family: str

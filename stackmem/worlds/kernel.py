@@ -11,7 +11,6 @@ class Size(Struct, frozen=True):
     Attributes:
         horizon: Tool calls of an agent with perfect memory, the last one included.
         noise: 1.0 is about 1,500 characters of it in the output of a unit; documents grow with it too.
-
     """
 
     horizon: int
@@ -30,7 +29,6 @@ class Need(Struct, frozen=True):
 
     Attributes:
         way: How it is found, as the plan says it between angle brackets.
-
     """
 
     key: str
@@ -46,7 +44,6 @@ class Unit(Struct, frozen=True):
         says: Facts and changes that its output tells, whole lines.
         gives: Keys of those facts, as the plan announces them.
         puts: Files that it writes, path to text.
-
     """
 
     about: str
@@ -88,7 +85,6 @@ class WorldDraft(Struct, frozen=True):
         silent: Wrong values are accepted, and judged at the end.
         audit: Whether ``./work audit`` tells what the last unit gave; ``opening`` before the first.
         repeats: How often a candidate that had failed may be tried again; None is any number.
-
     """
 
     title: str

@@ -60,7 +60,6 @@ def design(family: str, seed: int, horizon: int, noise: float) -> Made:
 
     Raises:
         UsageError: There is no such family, or a knob is out of its range.
-
     """
     _refuse(family, seed, horizon, noise)
     size = Size(horizon, noise)
@@ -96,7 +95,6 @@ def make(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Pa
 
     Raises:
         UsageError: There is no such family, a knob is out of its range, or the folder holds something already.
-
     """
     made = design(family, seed, horizon, noise)
     folder = folder.absolute()

@@ -59,7 +59,6 @@ class Oracle:
 
         Raises:
             UsageError: The world cannot be solved; this is a fault of its family.
-
         """
         for unit in range(1, self._units + 1):
             if unit not in self._ways:

@@ -39,7 +39,6 @@ class ConfigRow(NamedTuple):
     Attributes:
         bare: For programs: None, a truth, a number, a text or a list of texts.
         shown: For people.
-
     """
 
     name: str

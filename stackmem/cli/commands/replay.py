@@ -83,7 +83,6 @@ def _kept_or_packed(named: str, runs_dir: str | None) -> Iterator[Path]:
 
     Raises:
         UsageError: No run is named so, or the archive is none.
-
     """
     path = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
     if path.suffix == ".zip" and path.is_file():
@@ -171,7 +170,6 @@ def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) ->
 
     Raises:
         TraceError: The trace is broken; what stands before that has been shown.
-
     """
     progress = Progress()
 

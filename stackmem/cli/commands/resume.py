@@ -89,7 +89,6 @@ def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
 
     Raises:
         MayRepeat: She does not, or nobody is there.
-
     """
     try:
         play()

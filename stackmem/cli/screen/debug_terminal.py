@@ -29,7 +29,6 @@ class TerminalDebugger:
 
         Raises:
             Halted: The person ends the program.
-
         """
         reason = self._stepper.reason(moment)
         if not reason:

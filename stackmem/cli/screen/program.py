@@ -35,7 +35,6 @@ class ProgramScreen:
 
     Attributes:
         halt_shown: Whether a halt's report was printed.
-
     """
 
     def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool) -> None:

@@ -4,26 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from stackmem.core.facts import (
-    CallAnswered,
-    CallRejected,
-    ChecksReturned,
-    ChunkAllocated,
-    ChunkFreed,
-    ChunkRead,
-    ChunkWritten,
-    ContextCompacted,
-    Event,
-    FramePopped,
-    FramePushed,
-    ModelFailed,
-    ModelReplied,
-    NoticeGiven,
-    ReplyNudged,
-    RunEnded,
-    RunStarted,
-    ToolReturned,
-)
+from stackmem.core import facts
 from stackmem.core.messages import ToolCall
 from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import State
@@ -40,55 +21,60 @@ class Progress(Struct):
         depth: Depth of the frame in which the step began.
         step: The step that the lines are about.
         call: Its call, as far as a line has room.
-
     """
 
     depth: int = 0
     step: int = 0
     call: str = ""
 
-    def lines(self, event: Event, state: State) -> list[str]:
+    def lines(self, event: facts.Event, state: State) -> list[str]:
         """What is to be said of ``event``; ``state`` is the state it made."""
         match event:
-            case RunStarted():
+            case facts.RunStarted():
                 return [
                     f"task {one_line(event.task_name)} | model {one_line(event.model)} | strategy {event.strategy} | "
                     f"isolation {event.isolation} | network {event.network}"
                 ]
-            case ModelReplied():
+            case facts.ModelReplied():
                 self.step, self.depth = state.step, state.running.depth
                 calls = [_call(part) for part in event.parts if isinstance(part, ToolCall)]
                 self.call = "; ".join(calls) or "no call"
                 return []
-            case ModelFailed():
+            case facts.ModelFailed():
                 line = f"the provider failed: {event.kind}: {one_line(event.detail)}"
                 again = after_failure(state) is None
                 return [self._line(line, f"next wait {wait_seconds(state.failures):g} s" if again else "")]
-            case ToolReturned():
+            case facts.ToolReturned():
                 ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"
                 last = event.text.strip().rsplit("\n", 1)[-1] if event.failed else ""
                 return [self._line(self.call, ended or last)]
-            case FramePushed():
+            case facts.FramePushed():
                 return [
                     self._line(self.call, event.frame),
                     f"{'':>4}  {'  ' * self.depth}  R0 {one_line(event.intent)}",
                 ]
-            case FramePopped():
+            case facts.FramePopped():
                 line = f"forced: {event.forced}" if event.forced else event.verified and f"verified: {event.verified}"
                 return [self._line(self.call, line)]
-            case ContextCompacted():
+            case facts.ContextCompacted():
                 return [self._line(f"compacted up to step {event.up_to_step}", f"{len(event.text):,} chars")]
-            case ChunkAllocated() | ChunkRead() | ChunkWritten() | ChunkFreed() | CallAnswered():
+            case (
+                facts.ChunkAllocated()
+                | facts.ChunkRead()
+                | facts.ChunkWritten()
+                | facts.ChunkFreed()
+                | facts.CallAnswered()
+            ):
                 return [self._line(self.call, f"{event.chars:,} chars")]
-            case CallRejected():
+            case facts.CallRejected():
                 return [self._line(f"refused {self.call}", event.reason)]
-            case ReplyNudged() | NoticeGiven():
+            case facts.ReplyNudged() | facts.NoticeGiven():
                 return [self._line("told", event.text)]
-            case ChecksReturned():
+            case facts.ChecksReturned():
                 rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
                 reasons = [] if state.solved else _last_lines(event.text)
                 return [f"checks: {one_line(event.error or rewards)}", *reasons]
-            case RunEnded():
+            case facts.RunEnded():
                 return [f"ended: {event.ending}"]
             case _:
                 return []

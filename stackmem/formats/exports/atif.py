@@ -11,16 +11,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from stackmem.core.facts import (
-    CallRejected,
-    ContextCompacted,
-    FramePopped,
-    ModelFailed,
-    NoticeGiven,
-    ReplyNudged,
-    RunForked,
-    RunResumed,
-)
+from stackmem.core import facts
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.state import Notice, State
 from stackmem.measure.moments import Moment
@@ -48,7 +39,6 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Raises:
         TraceError: A record is broken, or the run's strategy is not installed here.
-
     """
     book = _Trajectories(run)
     for piece in slices(_noted(records, book)):
@@ -117,10 +107,10 @@ class _Trajectories:
 
     def attempt(self, piece: AttemptSlice) -> None:
         moment, event = piece.moment, piece.event
-        if isinstance(event, ContextCompacted):
+        if isinstance(event, facts.ContextCompacted):
             self._compacted(piece, event)
             return
-        if isinstance(event, ModelFailed):
+        if isinstance(event, facts.ModelFailed):
             failed = {"seq": moment.seq, "failure": event.kind}
             self._add(moment.frame.id, "system", f"The provider failed: {event.detail}", moment.at, failed)
             return
@@ -140,7 +130,7 @@ class _Trajectories:
         step["metrics"] = _metrics(event.usage, piece.usd)
         self._replies[piece.step] = step
 
-    def _compacted(self, piece: AttemptSlice, event: ContextCompacted) -> None:
+    def _compacted(self, piece: AttemptSlice, event: facts.ContextCompacted) -> None:
         """The boundary where a summary replaced the steps before it; the text stands in its observation."""
         about: Json = {"seq": piece.moment.seq, "up_to_step": event.up_to_step}
         about |= {"stop": event.stop, "metrics": _metrics(event.usage, piece.usd)}
@@ -152,13 +142,13 @@ class _Trajectories:
     def call(self, piece: CallSlice) -> None:
         """Add a call's result to the step that made it."""
         result: Json = {"source_call_id": piece.id}
-        popped = next((fact for fact in piece.facts if isinstance(fact, FramePopped)), None)
+        popped = next((fact for fact in piece.facts if isinstance(fact, facts.FramePopped)), None)
         if piece.result is not None:
             result["content"] = piece.result.text
         elif popped is not None:
             result["content"] = popped.result
         about: Json = {"failed": piece.result.failed} if piece.result is not None else {}
-        refused = next((fact.code for fact in piece.facts if isinstance(fact, CallRejected)), "")
+        refused = next((fact.code for fact in piece.facts if isinstance(fact, facts.CallRejected)), "")
         if refused:
             about["refused"] = refused
         if about:
@@ -181,14 +171,14 @@ class _Trajectories:
     def moment(self, piece: Moment) -> None:
         """What the harness told the model, and where the run stopped being one sitting."""
         event, frame = piece.event, piece.frame.id
-        if isinstance(event, NoticeGiven | ReplyNudged):
+        if isinstance(event, facts.NoticeGiven | facts.ReplyNudged):
             source = "user" if event.code == "imported:user" else "system"
             for turn in new_texts(piece):
                 if isinstance(turn, Notice):
                     self._add(frame, source, turn.text, piece.at, {"seq": piece.seq, "code": event.code})
-        elif isinstance(event, RunResumed):
+        elif isinstance(event, facts.RunResumed):
             self._add(frame, "system", "The run was resumed.", piece.at, {"seq": piece.seq})
-        elif isinstance(event, RunForked):
+        elif isinstance(event, facts.RunForked):
             about = {"seq": piece.seq, "parent": event.parent, "at": event.at, "strategy": event.start.strategy}
             told = f"The run was forked from {event.parent} at record {event.at}."
             self._add(frame, "system", told, piece.at, about)

@@ -27,7 +27,6 @@ def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Raises:
         TraceError: A record is broken.
-
     """
     yield '{"displayTimeUnit":"ms","otherData":' + compact({"run": run}) + ',"traceEvents":[\n'
     began = 0.0

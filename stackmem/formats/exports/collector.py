@@ -22,7 +22,6 @@ def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
 
     Raises:
         UsageError: The address is none, nobody answers there, or the answer is not that all was taken.
-
     """
     try:
         url = urlsplit(endpoint)

@@ -12,15 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from stackmem.core.facts import (
-    ContextCompacted,
-    ModelFailed,
-    ModelReplied,
-    NoticeGiven,
-    ReplyNudged,
-    RunForked,
-    RunResumed,
-)
+from stackmem.core import facts
 from stackmem.core.messages import Text
 from stackmem.core.state import Notice, State
 from stackmem.errors import UsageError
@@ -43,7 +35,6 @@ def write_inspect(records: Iterable[Record], run: str, out: Path) -> None:
     Raises:
         UsageError: The extra is not installed, or the file is not named as Inspect names its logs.
         TraceError: A record is broken, or the run's strategy is not installed here.
-
     """
     if out.suffix != ".eval":
         raise UsageError(f"Inspect reads logs by their names, and {out} does not end with .eval; name it so with -o")
@@ -59,7 +50,6 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
     Raises:
         UsageError: The extra is not installed.
         TraceError: As ``write_inspect``.
-
     """
     try:
         import inspect_ai.log  # noqa: F401
@@ -134,11 +124,11 @@ class _SampleEvents:
         about: dict[str, Any] = {"step": piece.step, "seq": moment.seq, "strategy": moment.before.begun.strategy}
         error = None
         match event:
-            case ModelReplied():
+            case facts.ModelReplied():
                 output = self._parts.output(event, model, piece.usd, moment.at - moment.since)
                 self._replies[piece.step], self._last = moment.seq, output
-            case ContextCompacted():
-                said = ModelReplied((Text(event.text),), event.stop, event.usage, reply_id=event.reply_id)
+            case facts.ContextCompacted():
+                said = facts.ModelReplied((Text(event.text),), event.stop, event.usage, reply_id=event.reply_id)
                 output = self._parts.output(said, model, piece.usd, moment.at - moment.since)
                 about["up_to_step"] = event.up_to_step
                 self._add(
@@ -148,7 +138,7 @@ class _SampleEvents:
                     ),
                     moment.seq, 1,
                 )  # fmt: skip
-            case ModelFailed():
+            case facts.ModelFailed():
                 output, error = ModelOutput(model=model), f"{event.kind}: {event.detail}"
             case _:
                 assert_never(event)
@@ -180,15 +170,13 @@ class _SampleEvents:
 
         event, place = piece.event, {"span_id": piece.frame.id, **self._when(piece.at)}
         match event:
-            case NoticeGiven() | ReplyNudged():
+            case facts.NoticeGiven() | facts.ReplyNudged():
                 for turn in new_texts(piece):
                     if isinstance(turn, Notice):
                         info = InfoEvent(source="stackmem", data={"code": event.code, "text": turn.text}, **place)
                         self._add(info, piece.seq, 2)
-            case RunResumed() | RunForked():
+            case facts.RunResumed() | facts.RunForked():
                 self._add(InfoEvent(source="stackmem", data={"event": type(event).__name__}, **place), piece.seq, 2)
-            case _:
-                pass
 
     def log(self) -> EvalLog:
         from inspect_ai.log import (

@@ -31,7 +31,6 @@ class InspectParts:
 
     Attributes:
         asked: The messages of the last prompt.
-
     """
 
     def __init__(self) -> None:

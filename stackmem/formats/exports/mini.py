@@ -30,7 +30,6 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Raises:
         TraceError: A record is broken, or the run's strategy is not installed here.
-
     """
     messages: list[Json] = []
     open_calls: list[str] = []

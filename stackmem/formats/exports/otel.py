@@ -10,20 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stackmem.core.facts import (
-    CallRejected,
-    ChecksReturned,
-    ChunkAllocated,
-    ChunkFreed,
-    ChunkRead,
-    ChunkWritten,
-    ContextCompacted,
-    FramePopped,
-    FramePushed,
-    ModelFailed,
-    ModelReplied,
-    RunForked,
-)
+from stackmem.core import facts
 from stackmem.core.messages import Text, ToolCall
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
@@ -41,7 +28,6 @@ def otel(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Raises:
         TraceError: A record is broken.
-
     """
     return (compact(one) + "\n" for one in requests(records, run))
 
@@ -51,7 +37,6 @@ def otel_with_content(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Raises:
         TraceError: A record is broken, or the run's strategy is not installed here.
-
     """
     return (compact(one) + "\n" for one in requests(records, run, content=True))
 
@@ -141,7 +126,7 @@ class _Spans:
         }
         error = ""
         match piece.event:
-            case ModelReplied() | ContextCompacted() as reply:
+            case facts.ModelReplied() | facts.ContextCompacted() as reply:
                 usage = reply.usage
                 attributes |= {
                     "gen_ai.response.finish_reasons": [_FINISH.get(reply.stop, reply.stop)],
@@ -155,13 +140,13 @@ class _Spans:
                     attributes["gen_ai.response.id"] = reply.reply_id
                 if piece.usd is not None:
                     attributes["stackmem.usd"] = piece.usd
-                if isinstance(reply, ContextCompacted):
+                if isinstance(reply, facts.ContextCompacted):
                     attributes["gen_ai.conversation.compacted"] = True
                 if self._content and moment.view is not None:
                     attributes["gen_ai.input.messages"] = compact([_said("user", prompt_text(moment.view))])
                 if self._content:
                     attributes["gen_ai.output.messages"] = compact([_reply(reply)])
-            case ModelFailed() as failure:
+            case facts.ModelFailed() as failure:
                 error = failure.kind
                 if self._content:
                     attributes["stackmem.failure.detail"] = failure.detail
@@ -184,7 +169,7 @@ class _Spans:
             attributes["gen_ai.tool.call.arguments"] = compact(arguments(piece.call))
             if piece.result is not None:
                 attributes["gen_ai.tool.call.result"] = piece.result.text
-        refused = next((fact.code for fact in piece.facts if isinstance(fact, CallRejected)), "")
+        refused = next((fact.code for fact in piece.facts if isinstance(fact, facts.CallRejected)), "")
         failed = "failed" if piece.result is not None and piece.result.failed else ""
         return span(
             self._run, f"call/{piece.step}/{piece.place}", f"execute_tool {piece.call.name}", INTERNAL,
@@ -197,19 +182,17 @@ class _Spans:
         under = f"call/{piece.step}/{piece.place}"
         for fact in piece.facts:
             match fact:
-                case ChunkAllocated():
+                case facts.ChunkAllocated():
                     yield self._chunk("create_memory", fact.name, under, piece.started, piece.ended)
-                case ChunkWritten():
+                case facts.ChunkWritten():
                     yield self._chunk("update_memory", fact.name, under, piece.started, piece.ended)
-                case ChunkRead():
+                case facts.ChunkRead():
                     yield self._chunk("search_memory", fact.name, under, piece.started, piece.ended)
-                case ChunkFreed():
+                case facts.ChunkFreed():
                     yield self._chunk("delete_memory", fact.name, under, piece.started, piece.ended)
-                case FramePushed() | FramePopped():
+                case facts.FramePushed() | facts.FramePopped():
                     for name in fact.stored:
                         yield self._chunk("upsert_memory", name, under, piece.started, piece.started)
-                case _:
-                    pass
 
     def _chunk(self, operation: str, name: str, under: str, started: float, ended: float) -> Json:
         attributes: dict[str, Value] = {
@@ -225,27 +208,25 @@ class _Spans:
     def _moment(self, moment: Moment) -> Iterator[Json]:
         """The verdict, kept for the root's span; and what a fork changed on the heap."""
         match moment.event:
-            case ChecksReturned() as checks:
+            case facts.ChecksReturned() as checks:
                 for name, reward in checks.rewards.items():
                     about: dict[str, Value] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": reward}
                     self._verdicts.append(event("gen_ai.evaluation.result", moment.at, about))
-            case RunForked() as fork:
+            case facts.RunForked() as fork:
                 under = f"frame/{moment.frame.id}"
                 for name in fork.dropped:
                     yield self._chunk("delete_memory", name, under, moment.at, moment.at)
                 for chunk in fork.chunks:
                     yield self._chunk("upsert_memory", chunk.name, under, moment.at, moment.at)
-            case _:
-                pass
 
 
 def _said(role: str, text: str) -> Json:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
-def _reply(reply: ModelReplied | ContextCompacted) -> Json:
+def _reply(reply: facts.ModelReplied | facts.ContextCompacted) -> Json:
     parts: list[Json] = []
-    for part in reply.parts if isinstance(reply, ModelReplied) else (Text(reply.text),):
+    for part in reply.parts if isinstance(reply, facts.ModelReplied) else (Text(reply.text),):
         if isinstance(part, Text):
             parts.append({"type": "text", "content": part.text})
         elif isinstance(part, ToolCall):

@@ -38,7 +38,6 @@ def span(
         started: In seconds since 1970, as ``ended``.
         parent: What its parent is made of; empty for the root.
         error: Its ``error.type``; empty where all went well.
-
     """
     if error:
         attributes = {**attributes, "error.type": error}

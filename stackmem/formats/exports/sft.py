@@ -26,7 +26,6 @@ class _Ended(Struct):
     Attributes:
         shown: Replies in the prompt that it answers.
         cut: Of the latter its number, from 1.
-
     """
 
     last: Moment
@@ -45,7 +44,6 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Raises:
         TraceError: A record is broken, or the run's strategy is not installed here.
-
     """
     last: dict[str, _Ended] = {}
     ended: list[_Ended] = []

@@ -10,26 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from stackmem.core.facts import (
-    CallAnswered,
-    CallRejected,
-    ChunkAllocated,
-    ChunkFreed,
-    ChunkRead,
-    ChunkWritten,
-    ContextCompacted,
-    Event,
-    FramePopped,
-    FramePushed,
-    ModelFailed,
-    ModelReplied,
-    ReplyNudged,
-    RunForked,
-    RunStarted,
-    SourcesDigested,
-    ToolReturned,
-    VerifyReturned,
-)
+from stackmem.core import facts
 from stackmem.core.messages import ToolCall
 from stackmem.core.state import Frame, Notice, Result
 from stackmem.measure.moments import Moment, moments, no_view
@@ -38,8 +19,9 @@ from stackmem.trace.program import Completions, sources_of
 from stackmem.trace.record import Record
 
 OfCalls = (
-    ToolReturned | VerifyReturned | SourcesDigested | FramePushed | FramePopped | ChunkAllocated | ChunkRead
-    | ChunkWritten | ChunkFreed | CallAnswered | CallRejected
+    facts.ToolReturned | facts.VerifyReturned | facts.SourcesDigested | facts.FramePushed | facts.FramePopped
+    | facts.ChunkAllocated | facts.ChunkRead | facts.ChunkWritten | facts.ChunkFreed | facts.CallAnswered
+    | facts.CallRejected
 )  # fmt: skip
 
 
@@ -49,11 +31,10 @@ class AttemptSlice(Struct, frozen=True):
     Attributes:
         event: What came of it, the moment's.
         step: The reply's number, or that of the reply to come: of a failure, and of a summary.
-
     """
 
     moment: Moment
-    event: ModelReplied | ModelFailed | ContextCompacted
+    event: facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
     step: int
 
     @property
@@ -70,7 +51,6 @@ class CallSlice(Struct):
         result: What the model was told; None for the call that popped the frame, and where nothing came back.
         facts: What happened on its behalf, oldest first.
         opened: The id of the frame that it pushed.
-
     """
 
     id: str
@@ -92,11 +72,11 @@ class FrameSlice(Struct):
     """
 
     frame: Frame
-    start: RunStarted
+    start: facts.RunStarted
     started: float
     ended: float
     push: CallSlice | None = None
-    popped: FramePopped | None = None
+    popped: facts.FramePopped | None = None
 
 
 Slice = AttemptSlice | CallSlice | FrameSlice | Moment
@@ -111,13 +91,12 @@ def walk(records: Iterable[Record]) -> Iterator[Moment]:
     Raises:
         TraceError: The trace does not begin with the start of a run, or a record cannot follow the others; the
             language or a source of its program is not here.
-
     """
     asked = Completions(sources_of(records.folder)).take if isinstance(records, RunReader) else no_view
     return moments(_forward(records), asked)
 
 
-def _forward(records: Iterable[Record]) -> Iterator[tuple[float, Event]]:
+def _forward(records: Iterable[Record]) -> Iterator[tuple[float, facts.Event]]:
     """The facts with times that never go back."""
     latest = 0.0
     for record in records:
@@ -138,31 +117,31 @@ def slices(run: Iterable[Moment]) -> Iterator[Slice]:
     for moment in run:
         last = moment
         match moment.event:
-            case RunStarted():
+            case facts.RunStarted():
                 open_frames.append(FrameSlice(moment.frame, moment.event, moment.at, moment.at))
                 yield moment
-            case RunForked():
+            case facts.RunForked():
                 for scope in open_frames:
                     scope.start = moment.event.start
                 yield moment
-            case ModelReplied() as reply:
+            case facts.ModelReplied() as reply:
                 yield from _ended(pending, moment.since)
                 step = moment.after.step
                 yield AttemptSlice(moment, reply, step)
                 pending = _asked(moment, reply, step)
-            case ModelFailed() | ContextCompacted() as other:
+            case facts.ModelFailed() | facts.ContextCompacted() as other:
                 yield AttemptSlice(moment, other, moment.before.step + 1)
-            case FramePushed():
+            case facts.FramePushed():
                 yield from _pushed(moment, open_frames, pending)
                 pending = []
-            case FramePopped():
+            case facts.FramePopped():
                 yield from _popped(moment, open_frames, pending)
                 pending = []
             case event if isinstance(event, OfCalls) and pending:
                 yield from _came(moment, event, pending)
-                pending = [] if isinstance(event, CallRejected) else pending
+                pending = [] if isinstance(event, facts.CallRejected) else pending
             case _:
-                if isinstance(moment.event, ReplyNudged):
+                if isinstance(moment.event, facts.ReplyNudged):
                     yield from _ended(pending, moment.at)
                     pending = []
                 yield moment
@@ -187,7 +166,7 @@ def call_ids(calls: Iterable[ToolCall]) -> list[str]:
     return found
 
 
-def _asked(moment: Moment, reply: ModelReplied, step: int) -> list[CallSlice]:
+def _asked(moment: Moment, reply: facts.ModelReplied, step: int) -> list[CallSlice]:
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     named = zip(call_ids(calls), calls, strict=True)
     return [
@@ -199,7 +178,7 @@ def _asked(moment: Moment, reply: ModelReplied, step: int) -> list[CallSlice]:
 def _came(moment: Moment, event: OfCalls, pending: list[CallSlice]) -> Iterator[Slice]:
     """What a fact means for the calls that wait: one is answered, or all are refused, or it is a step on the way."""
     results = [turn for turn in moment.new_turns if isinstance(turn, Result)]
-    waiting = pending if isinstance(event, CallRejected) else pending[:1]
+    waiting = pending if isinstance(event, facts.CallRejected) else pending[:1]
     for call in waiting:
         call.facts = (*call.facts, event)
         call.ended = moment.at
@@ -208,14 +187,14 @@ def _came(moment: Moment, event: OfCalls, pending: list[CallSlice]) -> Iterator[
     for call, result in zip(waiting, results, strict=False):
         call.result = result
         yield call
-    if not isinstance(event, CallRejected):
+    if not isinstance(event, facts.CallRejected):
         del pending[0]
 
 
 def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSlice]) -> Iterator[Slice]:
     push = pending[0] if pending else None
     event = moment.event
-    if push is not None and isinstance(event, FramePushed):
+    if push is not None and isinstance(event, facts.FramePushed):
         push.facts, push.opened = (*push.facts, event), event.frame
     if len(moment.after.stack) > len(moment.before.stack):
         open_frames.append(FrameSlice(moment.after.running, moment.after.begun, moment.at, moment.at, push))
@@ -227,12 +206,12 @@ def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSli
 def _popped(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSlice]) -> Iterator[Slice]:
     event = moment.event
     for call in pending[:1]:
-        if isinstance(event, FramePopped):
+        if isinstance(event, facts.FramePopped):
             call.facts = (*call.facts, event)
     yield from _ended(pending, moment.at)
     scope = open_frames.pop()
     scope.ended, scope.frame = moment.at, moment.frame
-    scope.popped = event if isinstance(event, FramePopped) else None
+    scope.popped = event if isinstance(event, facts.FramePopped) else None
     if not open_frames:  # the root waits for the end of the trace: the checks are still to come
         open_frames.append(scope)
         return

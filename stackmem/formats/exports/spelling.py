@@ -28,7 +28,6 @@ def view_of(state: State) -> View:
 
     Raises:
         TraceError: The run's strategy is not installed here.
-
     """
     start, frame = state.begun, state.running
     if not imported_from(start):

@@ -42,7 +42,6 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Raises:
         TraceError: A record is broken.
-
     """
     yield _line(COLUMNS)
     waiting: dict[int, _Answered] = {}
@@ -52,8 +51,6 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
                 waiting[piece.step] = _Answered(piece, reply, [])
             case CallSlice():
                 waiting[piece.step].calls.append(piece)
-            case _:
-                pass
         while waiting and len((first := next(iter(waiting.values()))).calls) == len(first.asked):
             yield _line(_row(waiting.pop(first.attempt.step)))
     for left in waiting.values():

@@ -39,7 +39,6 @@ def guess(text: str, where: str) -> str:
 
     Raises:
         UsageError: It is none that we know.
-
     """
     try:
         value = load(text, where)

@@ -98,7 +98,6 @@ def read_atif(value: object, where: str) -> RecordedSession:
 
     Raises:
         UsageError: It is no trajectory of a version we know.
-
     """
     root = shaped(value, _AtifTrajectory, where)
     if not root.schema_version.startswith("ATIF-v1."):

@@ -75,7 +75,6 @@ def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]]
 
     Raises:
         UsageError: A line is none of the format; it is named.
-
     """
     reader = _ClaudeReader()
     reader.lines(text, where, "")
@@ -170,7 +169,6 @@ class _ClaudeConversation:
         agents: Call id to the agent that its result names.
         prompts: Call id to the prompt it gives an agent.
         kinds: Call id to the kind of agent it asks for.
-
     """
 
     def __init__(self, key: str) -> None:

@@ -63,7 +63,6 @@ def facts(
     Args:
         price: Of the recording's own model; None where it is not known.
         by: Which other model gave a reply.
-
     """
     teller = _Teller(session, by)
     start = RunStarted(

@@ -99,7 +99,6 @@ def read_mini(value: object, where: str) -> RecordedSession:
 
     Raises:
         UsageError: It is no trajectory of a version we know.
-
     """
     whole = shaped(value, _MiniTrajectory, where)
     known = ("mini-swe-agent-1", "mini-swe-agent-1.1")

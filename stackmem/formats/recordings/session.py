@@ -27,7 +27,6 @@ class RecordedResult(Struct):
     Attributes:
         at: Seconds since 1970; None where the recording does not say.
         child: The conversation of the agent that the call started.
-
     """
 
     call_id: str
@@ -43,7 +42,6 @@ class RecordedReply(Struct):
 
     Attributes:
         usd: What the recording says it cost.
-
     """
 
     parts: tuple[ReplyPart, ...]
@@ -76,7 +74,6 @@ class RecordedSession(Struct):
         usd: The whole cost that the recording names, its children's included.
         finished: Whether it came to an end of its own; None where only its last reply can tell.
         left_out: What the recording holds that a trace has no place for, a sentence each.
-
     """
 
     origin: str
@@ -109,7 +106,6 @@ def load(text: str, where: str) -> Any:
 
     Raises:
         UsageError: It is no JSON.
-
     """
     try:
         return _whole(strict_value(text))
@@ -136,7 +132,6 @@ def shaped(value: object, kind: type[T], where: str) -> T:
 
     Raises:
         UsageError: It has another shape; the message names the place in it.
-
     """
     try:
         return msgspec.convert(value, kind)
@@ -149,7 +144,6 @@ def seconds(stamp: str | float | None, where: str) -> float | None:
 
     Raises:
         UsageError: It is no time.
-
     """
     if stamp is None or stamp == "":
         return None

@@ -27,7 +27,6 @@ def import_tasks(kind: str, path: Path, out: Path, repo: Path | None = None) -> 
 
     Raises:
         UsageError: There is no such kind, or ``path`` holds nothing of it.
-
     """
     if kind not in KINDS:
         raise UsageError(f"no kind of tasks {kind!r}; known: {', '.join(sorted(KINDS))}")

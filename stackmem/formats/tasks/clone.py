@@ -48,7 +48,6 @@ class Clone:
 
         Raises:
             UsageError: The clone does not have it.
-
         """
         try:
             told = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
@@ -61,7 +60,6 @@ class Clone:
 
         Raises:
             UsageError: One does not apply.
-
         """
         self._index.unlink(missing_ok=True)
         self._git("read-tree", f"{commit}^{{commit}}")

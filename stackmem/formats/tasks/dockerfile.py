@@ -19,7 +19,6 @@ class Recipe(Struct, frozen=True):
         workdir: The last one named; ``/`` where none is.
         copies: Source in the build's folder, and target below ``workdir``; ``.`` for itself.
         undone: Lines that set up what stands outside of the working directory, as they are written.
-
     """
 
     workdir: str

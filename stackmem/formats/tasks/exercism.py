@@ -32,7 +32,6 @@ class ExerciseLanguage(Struct, frozen=True):
     Attributes:
         image: What a Dockerfile for it begins with.
         needs: A program that is not in every sandbox; empty where all of it is.
-
     """
 
     name: str
@@ -98,7 +97,6 @@ def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[I
 
     Raises:
         UsageError: There is none.
-
     """
     own = path / ".meta" / "config.json"
     found = [own] if own.is_file() else sorted(path.glob("**/.meta/config.json"))

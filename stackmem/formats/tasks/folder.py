@@ -19,7 +19,6 @@ class ImportedTask(Struct, frozen=True):
 
     Attributes:
         notes: What of the original has no place here, a sentence each.
-
     """
 
     name: str
@@ -104,7 +103,6 @@ def beneath(folder: Path, named: object) -> Path:
 
     Raises:
         UsageError: It is not, or leads out.
-
     """
     given = PurePosixPath(named) if isinstance(named, str) and named and "\0" not in named else None
     if given is None or given.is_absolute() or ".." in given.parts:

@@ -22,7 +22,6 @@ def from_harbor(path: Path, out: Path, repo: Path | None = None) -> Iterator[Imp
 
     Raises:
         UsageError: There is none.
-
     """
     folders = [path] if (path / "task.toml").is_file() else sorted(one.parent for one in path.glob("*/task.toml"))
     if not folders:

@@ -63,7 +63,6 @@ def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[Imported
 
     Raises:
         UsageError: The file holds no records, or the clone is missing.
-
     """
     if repo is None:
         raise UsageError("a SWE-bench record needs the repository; name a local clone of it with --repo")

@@ -19,7 +19,6 @@ class SeenChunk(Struct, frozen=True):
         items: What its description says it holds, by the part of a key after the topic.
         whole: The description names everything in it.
         written: The step it was last written at.
-
     """
 
     name: str

@@ -23,7 +23,6 @@ def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
 
     Args:
         due: Everything is stored, since the frame ends or a child starts and neither call stores.
-
     """
     known, names = sight.known, sight.offered.names
     if sight.variant == "forgetful" or not sight.offered.remembers:

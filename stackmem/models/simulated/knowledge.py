@@ -29,7 +29,6 @@ class Held(Struct, frozen=True):
         order: When it was read, counted over the parts of the conversation.
         origin: ``seen`` in a file or an output, ``child`` for a result of a frame, ``told`` by anything remembered.
         source: The file it was read in, or ``chunk:NAME``.
-
     """
 
     value: str
@@ -230,7 +229,6 @@ class Knowledge:
 
         Args:
             witnessed: It was not so before; then what was read in the file until now holds no more, either.
-
         """
         self.chunks.pop(row.name, None)
         sources = {f"chunk:{row.name}"} | ({row.source} if witnessed else set())

@@ -177,7 +177,6 @@ class BoundedReader:
     Args:
         variant: One of ``VARIANTS``.
         window_tokens: A longer prompt fails as at a provider.
-
     """
 
     def __init__(self, variant: str = "nesting", window_tokens: int = 200_000) -> None:

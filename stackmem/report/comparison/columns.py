@@ -24,7 +24,6 @@ class Column(Struct, frozen=True):
         key: Its name among the figures of a line; of a comparison, which one.
         group: What it belongs to, as a heading over it.
         against: It is a difference to the baseline.
-
     """
 
     key: str

@@ -36,7 +36,6 @@ class Line(Struct, frozen=True):
         figures: Name to figure; None where nothing was measured.
         against: ``solved``, ``bill`` and ``peak`` held against the baseline; without those that cannot be.
         k: Trials of a task that ``pass_at_k`` and ``pass_hat_k`` speak of.
-
     """
 
     strategy: str
@@ -53,7 +52,6 @@ class Section(Struct, frozen=True):
     Attributes:
         task: Empty where it is all of them.
         horizon: Nan where it is all of them, or where tasks have none.
-
     """
 
     title: str
@@ -69,7 +67,6 @@ class Wants(Struct, frozen=True):
 
     Attributes:
         read_multiple: Price of a token read from the cache, in prices of an input token.
-
     """
 
     price: Price

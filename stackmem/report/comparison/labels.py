@@ -20,7 +20,6 @@ class LabelPlace(Struct, frozen=True):
         x, y: Where its text begins, on its base line.
         width: Of the text.
         led: It stands so far from its point that a line leads to it.
-
     """
 
     x: float

@@ -27,7 +27,6 @@ class Curve(Struct, frozen=True):
     Attributes:
         points: Step and the share without a loss from it on; the first is step 0.
         end: The last step of its longest run.
-
     """
 
     name: str
@@ -41,7 +40,6 @@ def loss_curves(trials: Sequence[TrialRow], column: str) -> list[Curve]:
 
     Args:
         column: ``first_loss_step``: out of the prompt; ``first_gone_step``: and on no heap either.
-
     """
     counted = [trial for trial in trials if not trial.failed and trial.number("steps") > 0]
     if not any(isfinite(trial.number(column)) for trial in counted):

@@ -19,7 +19,6 @@ class TrialRow(Struct, frozen=True):
 
     Attributes:
         row: Column to value, as the file has them.
-
     """
 
     row: Mapping[str, Any]
@@ -74,7 +73,6 @@ class BenchRows(Struct, frozen=True):
 
     Attributes:
         suite: What is known of the whole: command, version, date, machine.
-
     """
 
     folder: Path
@@ -88,7 +86,6 @@ def read_bench(folder: Path) -> BenchRows:
     Raises:
         UsageError: There is no bench in the folder.
         TraceError: Its files are broken.
-
     """
     ledger, database = folder / LEDGER, folder / RESULTS
     if not ledger.is_file() and not database.is_file():

@@ -25,7 +25,6 @@ class Slope(Struct, frozen=True):
     Attributes:
         points: Horizon and mean over its trials.
         exponent: Of the fit over the trials; None with one horizon.
-
     """
 
     name: str

@@ -17,7 +17,6 @@ class Scale(Struct, frozen=True):
 
     Attributes:
         low, high: Values at ``start`` and ``end``; both above 0 where it is logarithmic.
-
     """
 
     low: float
@@ -79,7 +78,6 @@ class Axis(Struct, frozen=True):
 
     Attributes:
         ticks: Values that have a line and a text.
-
     """
 
     scale: Scale

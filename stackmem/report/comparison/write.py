@@ -28,7 +28,6 @@ class Written(Struct, frozen=True):
 
     Attributes:
         trials: How many rows it speaks of.
-
     """
 
     path: Path
@@ -47,7 +46,6 @@ def write_report(
     Raises:
         UsageError: There is no bench, the file's name ends otherwise, or it cannot be written.
         TraceError: The bench's files are broken.
-
     """
     path = folder / "report.html" if output is None else Path(os.path.expanduser(output))  # noqa: PTH111 - as in view
     if path.suffix.lower() not in KINDS:
