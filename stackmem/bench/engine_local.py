@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.family import all_processes, descendants, read_process
+from stackmem.workspace.family import descendants, read_process
 
 from .engine import Lost, Report, Throttled, TrialDone
 from .trial import Interrupted, Job, run_trial
@@ -171,7 +171,7 @@ class LocalEngine:
 def _kill(process: BaseProcess) -> None:
     """With all it had started: a sandbox that was just being made does not yet know whom to die with."""
     if process.is_alive() and process.pid is not None:
-        family = descendants([process.pid], all_processes())
+        family = descendants(process.pid)
         process.kill()
         process.join(_PATIENCE_SECONDS)
         for one in family:

@@ -88,6 +88,7 @@ class _Running:
         self._launch, self._seat, self._stack = launch, seat, stack
         self._contains = level.contains
         self._tree = Tree(contains=level.contains)
+        stack.callback(self._tree.close)
         self._job: Future[Popen[bytes]] = Future()
         self.capture = Capture(apart_bytes) if apart_bytes else Capture()
         self.errors = Capture(apart_bytes) if apart_bytes else None
@@ -150,8 +151,10 @@ class _Running:
             for pipe in ready & self._pipes.keys():
                 if not self._read(pipe):
                     poll.unregister(pipe)
-            if self._launch.status_fd in ready and not self._read_status():
-                poll.unregister(self._launch.status_fd)
+            if self._launch.status_fd in ready:
+                if not self._read_status():
+                    poll.unregister(self._launch.status_fd)
+                self._hold(process)
             if self._printed > self._seat.profile.output_mib << 20:
                 return "output"
             if pidfd in ready:
@@ -162,7 +165,8 @@ class _Running:
         """Kill whatever is left; False when something cannot be killed."""
         while self._launch.status_fd >= 0 and self._read_status():
             pass
-        return self._tree.end(process, _inner(self.status))
+        self._hold(process)
+        return self._tree.end(process)
 
     def drain(self) -> None:
         """Take the rest of the output; all writers are dead, so its end comes at once."""
@@ -182,6 +186,10 @@ class _Running:
             return
         with suppress(Exception):  # a start that failed has nothing to end
             self.end(self._job.result(_START_SECONDS))
+
+    def _hold(self, process: Popen[bytes]) -> None:
+        if inner := _inner(self.status):
+            self._tree.hold(process, inner)
 
     def _close_write_ends(self) -> None:
         for end in {self._write_end, self._errors_end}:
@@ -218,8 +226,8 @@ def _pipe(stack: ExitStack) -> tuple[int, int]:
 
 
 def _inner(status: bytes) -> int | None:
-    """The sandbox's first process, as bubblewrap reports it; the last line may be cut."""
-    for line in status.splitlines():
+    """The sandbox's first process, as bubblewrap reports it, line by line; the last one may be cut."""
+    for line in status.split(b"\n")[:-1]:
         with suppress(ValueError, TypeError):
             report = json.loads(line)
             if isinstance(report, dict) and "child-pid" in report:

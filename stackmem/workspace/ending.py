@@ -11,10 +11,9 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from subprocess import Popen
 
-from .family import Process, all_processes, descendants, read_process
+from .family import Process, children, descendants, read_process
 
 GONE_SECONDS = 3.0
 _QUIET_ROUNDS = 3
@@ -37,32 +36,43 @@ class Tree:
         self._me = os.getpid()
         self._session = os.getsid(0)
         adopt_orphans()
-        self._before = {} if contains else {each.pid: each.started for each in descendants([self._me], all_processes())}
+        self._before = {} if contains else {each.pid: each.started for each in descendants(self._me)}
+        self._inner: tuple[int, int] | None = None  # process id and descriptor
 
     def members(self, process: Popen[bytes]) -> list[Process]:
         """The living and the dead that nobody has collected; without the sandbox's own outer process."""
         if self._contains:
-            return descendants([process.pid], all_processes())
+            return descendants(process.pid)
         return self._strays()
 
-    def end(self, process: Popen[bytes], inner: int | None) -> bool:
-        """Kill what is left and wait until it is gone; False when something survives ``GONE_SECONDS``.
+    def hold(self, process: Popen[bytes], inner: int) -> None:
+        """Hold the sandbox's first process, ``inner`` to the host, by a descriptor, as its number may pass on."""
+        if self._inner is not None:
+            return
+        with suppress(ProcessLookupError):
+            fd = os.pidfd_open(inner)
+            now = read_process(inner)
+            if now is not None and now.parent in {process.pid, self._me}:
+                self._inner = inner, fd
+            else:
+                os.close(fd)
 
-        Attributes:
-            inner: First process of the sandbox as the host counts it, where the sandbox told.
-
-        """
-        over = process.returncode is not None or self._kill(process, inner)
-        if inner:
-            _collect(inner)
+    def end(self, process: Popen[bytes]) -> bool:
+        """Kill what is left and wait until it is gone; False when something survives ``GONE_SECONDS``."""
+        over = process.returncode is not None or self._kill(process)
+        if self._inner:
+            _collect(self._inner[0])
         return over and (self._contains or self._sweep())
 
-    def _kill(self, process: Popen[bytes], inner: int | None) -> bool:
-        waiting = [os.pidfd_open(process.pid)]
+    def close(self) -> None:
+        if self._inner:
+            os.close(self._inner[1])
+            self._inner = None
+
+    def _kill(self, process: Popen[bytes]) -> bool:
+        opened = [os.pidfd_open(process.pid), *_open_all(children(process.pid) if self._contains else ())]
+        waiting = [*opened, self._inner[1]] if self._inner else opened
         try:
-            if self._contains:
-                pids = {each.pid for each in self.members(process) if each.parent == process.pid} | {inner or 0}
-                waiting += _open_all(pids - {0})
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
@@ -71,7 +81,7 @@ class Tree:
                     signal.pidfd_send_signal(fd, signal.SIGKILL)
             over = gone(waiting, GONE_SECONDS)
         finally:
-            for fd in waiting:
+            for fd in opened:
                 os.close(fd)
         with suppress(subprocess.TimeoutExpired):
             process.wait(GONE_SECONDS if over else 0.01)
@@ -79,7 +89,7 @@ class Tree:
 
     def _strays(self) -> list[Process]:
         """Our descendants in sessions of their own that were not there before the command."""
-        found = descendants([self._me], all_processes())
+        found = descendants(self._me)
         return [each for each in found if each.session != self._session and self._before.get(each.pid) != each.started]
 
     def _sweep(self) -> bool:
@@ -103,7 +113,7 @@ class Tree:
         A daemon that forks and exits in turn is elsewhere before a look at all processes is over; each of its
         processes falls to us, though, and our own children are read in a fraction of the time that a fork takes.
         """
-        while orphans := [pid for pid in _children(self._me) if self._is_stray(pid)]:
+        while orphans := [pid for pid in children(self._me) if self._is_stray(pid)]:
             for pid in orphans:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -128,15 +138,6 @@ def gone(pidfds: Iterable[int], seconds: float) -> bool:
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             return False
     return True
-
-
-def _children(pid: int) -> list[int]:
-    """Children of a process, by the kernel's own list; empty where the kernel keeps none."""
-    pids: list[int] = []
-    with suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            pids += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
-    return pids
 
 
 def adopt_orphans() -> None:

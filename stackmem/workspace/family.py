@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ def read_process(pid: int) -> Process | None:
     """Read one process; None when it is gone."""
     with suppress(OSError, ValueError, IndexError):
         # The name comes first, in parentheses, and may hold anything, also parentheses.
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
+        fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
         return Process(
             pid=pid,
             state=fields[0].decode(),
@@ -39,23 +40,49 @@ def read_process(pid: int) -> Process | None:
     return None
 
 
-def all_processes() -> list[Process]:
+def children(pid: int) -> list[int]:
+    """The children of each of a process's threads; none where it is gone."""
+    found: list[int] = []
+    if not _kernel_lists_children():
+        return [each.pid for each in _all_processes() if each.parent == pid]
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+    return found
+
+
+def descendants(root: int) -> list[Process]:
+    """The processes below one, which is left out. Nothing else of the host is read."""
+    found: dict[int, Process] = {}
+    waiting = [root]
+    while waiting:
+        for pid in children(waiting.pop()):
+            process = read_process(pid)
+            if process is not None and pid not in found:
+                found[pid] = process
+                waiting.append(pid)
+    return list(found.values())
+
+
+@cache
+def _kernel_lists_children() -> bool:
+    """Most do (CONFIG_PROC_CHILDREN); elsewhere the whole table is read."""
+    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
+
+
+def _all_processes() -> list[Process]:
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [process for process in map(read_process, pids) if process is not None]
 
 
-def descendants(roots: Iterable[int], processes: Iterable[Process]) -> list[Process]:
-    """The processes below ``roots``, roots left out; roots first, then their children."""
-    children: dict[int, list[Process]] = {}
-    for process in processes:
-        children.setdefault(process.parent, []).append(process)
-    found: list[Process] = []
-    waiting = list(roots)
-    while waiting:
-        below = children.pop(waiting.pop(), [])
-        found += below
-        waiting += [process.pid for process in below]
-    return found
+def _read(path: str) -> bytes:
+    """A small file of /proc; whole, as its length is not told."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
+    finally:
+        os.close(fd)
 
 
 def first_to_go(pids: Iterable[int]) -> None:

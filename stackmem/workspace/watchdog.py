@@ -5,7 +5,9 @@ It looks every quarter of a second, so a command may go over for that long.
 
 from __future__ import annotations
 
+import ctypes
 import os
+from functools import cache
 from pathlib import Path
 
 from .family import Process
@@ -15,6 +17,15 @@ LOOK_SECONDS = 0.25
 _MIB = 1 << 20
 _RESERVE_BYTES = 256 * _MIB
 _RESERVE_FILES = 1000
+
+
+class _Sysinfo(ctypes.Structure):
+    _fields_ = (
+        ("uptime", ctypes.c_long), ("loads", ctypes.c_ulong * 3), ("total", ctypes.c_ulong), ("free", ctypes.c_ulong),
+        ("shared", ctypes.c_ulong), ("buffers", ctypes.c_ulong), ("swap", ctypes.c_ulong * 2),
+        ("processes", ctypes.c_ushort), ("high", ctypes.c_ulong * 2), ("unit", ctypes.c_uint),
+        ("rest", ctypes.c_byte * 64),
+    )  # fmt: skip
 
 
 class Watchdog:
@@ -29,11 +40,10 @@ class Watchdog:
         self._profile = profile
         self._workspace = workspace
         self._disk = os.fstatvfs(workspace)
-        memory = _machine_memory()
-        self._shared = memory["Shmem"]
+        self._shared = _shared_bytes()
         # Sizes of the private file systems count as shared memory too and are bounded by themselves.
         self._shared_limit = (profile.memory_mib + profile.tmp_mib + profile.shm_mib) * _MIB
-        self._memory_limit = min(profile.memory_mib * _MIB, memory["MemTotal"] * 9 // 10)
+        self._memory_limit = min(profile.memory_mib * _MIB, _machine_bytes() * 9 // 10)
 
     def look(self, family: list[Process]) -> str:
         """Name the limit that is passed: ``processes``, ``memory`` or ``disk``; empty when none is."""
@@ -42,7 +52,7 @@ class Watchdog:
         if sum(process.resident_bytes for process in family) > self._memory_limit:
             return "memory"
         # Memory files that are written and not mapped belong to no process; only the machine's sum shows them.
-        if _machine_memory()["Shmem"] - self._shared > self._shared_limit:
+        if _shared_bytes() - self._shared > self._shared_limit:
             return "memory"
         return "disk" if self._disk_is_short() else ""
 
@@ -58,7 +68,15 @@ class Watchdog:
         return low or few
 
 
-def _machine_memory() -> dict[str, int]:
-    """``/proc/meminfo`` in bytes."""
+@cache
+def _machine_bytes() -> int:
+    """As a container is told of it, which ``sysinfo`` does not know."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text("utf-8").splitlines())
-    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
+    return next(int(words[1]) * 1024 for words in lines if words[0] == "MemTotal:")
+
+
+def _shared_bytes() -> int:
+    """The machine's shared memory, without the work that ``/proc/meminfo`` makes the kernel do: sysinfo(2)."""
+    told = _Sysinfo()
+    ctypes.CDLL(None).sysinfo(ctypes.byref(told))
+    return int(told.shared * told.unit)

@@ -85,6 +85,7 @@ class Workspace:
         self._level = level
         self._files = files
         self._seat = seat
+        self._seats = {True: seat, False: structs.replace(seat, binds_git=False)}
         self._scrub = scrub
         self._gate = Gate()
 
@@ -141,7 +142,7 @@ class Workspace:
         return self._files
 
     def _run(self, command: str, seconds: float, apart_bytes: int = 0, *, binds_git: bool) -> CommandEnd:
-        seat = structs.replace(self._seat, binds_git=binds_git)
+        seat = self._seats[binds_git]
         try:
             return run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
         except SetUpFailed as error:

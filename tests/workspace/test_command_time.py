@@ -6,6 +6,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -303,6 +304,16 @@ def test_a_spinning_command_leaves_the_harness_its_time(place, level, opened):
     with opened(place, level) as workspace:
         spin = "for i in $(seq 8); do (while :; do :; done) & done; wait"  # without end where it is not ended
         assert sh(workspace, spin, seconds=0.5).reason == "timeout"
+
+
+@hostile("bubblewrap", "none")
+def test_a_command_costs_no_look_at_the_processes_of_the_host(place, level, opened):
+    looks = []
+    sys.addaudithook(lambda event, found: looks.append(found[0]) if event == "os.listdir" else None)
+    with opened(place, level) as workspace:
+        assert sh(workspace, "sleep 0.4").text == "[exit 0]"
+    assert "/proc" not in looks
+    assert any(str(look).startswith("/proc/") for look in looks)  # the command's own are watched
 
 
 def test_what_cannot_be_killed_is_given_up_in_bounded_time():

@@ -13,10 +13,13 @@ import json
 import os
 import stat
 import subprocess
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from subprocess import Popen
+
+from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.environment import build_environment
@@ -78,6 +81,25 @@ def _help(path: str) -> str:
     return done.stdout + done.stderr
 
 
+class _Setting(Struct, frozen=True):
+    """What does not differ between the commands of one workspace.
+
+    Attributes:
+        there: Which of the folders to hide there are.
+        opening: Words for bubblewrap up to the workspace, as they are handed over.
+        closing: Words after those for its ``.git``.
+        filter: Of system calls.
+
+    """
+
+    seat: Seat
+    there: tuple[bool, ...]
+    program: str
+    opening: bytes
+    closing: tuple[str, ...]
+    filter: bytes
+
+
 class Bubblewrap:
     isolation = "bubblewrap"
     mounts = True
@@ -88,31 +110,17 @@ class Bubblewrap:
         self.name = "bubblewrap" if proc else "bubblewrap (no /proc)"
         self._proc = proc
         self._candidates = candidates
+        self._kept: _Setting | None = None
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
-        program = find_bwrap(seat.root, self._candidates)
-        check_destinations(seat)
-        network = seat.profile.network == "host"
-        families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
-        bpf = _memory_file(stack, "seccomp", build_filter(families=families, tracing=True))
+        kept = self._setting(seat)
+        bpf = _memory_file(stack, "seccomp", kept.filter)
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, status_read)
         stack.callback(os.close, status_write)
         git_fds, git = guarded_git(seat.fd, seat.path, stack) if seat.binds_git else ((), ())
-        arguments = [
-            *_namespaces(program, network=network),
-            *_system(seat),
-            *self._kernel(seat),
-            *_binds((*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)),
-            *_covers(seat),
-            "--bind-fd", str(seat.fd), seat.path, *git,
-            "--remount-ro", "/", "--chdir", seat.path,
-            "--seccomp", str(bpf), "--json-status-fd", str(status_write),
-            *(word for name, value in seat.environ.items() for word in ("--setenv", name, value)),
-        ]  # fmt: skip
-        if any("\0" in each for each in arguments):
-            raise WorkspaceError("a variable or a mount of the sandbox holds a NUL character; leave it out")
-        args = _memory_file(stack, "args", b"".join(os.fsencode(each) + b"\0" for each in arguments))
+        own = _joined([*git, *kept.closing, "--seccomp", str(bpf), "--json-status-fd", str(status_write)])
+        args = _memory_file(stack, "args", kept.opening + own)
         life = line_of_life(stack)
         # It has the read end of its own reports, too: else it would die of them where the harness has died meanwhile,
         # and the process that waits to become the sandbox would wait for good.
@@ -125,12 +133,38 @@ class Bubblewrap:
             caller=os.environ,
         )
         return CommandLaunch(
-            argv=(program, "--args", str(args), "--", *inner),
+            argv=(kept.program, "--args", str(args), "--", *inner),
             environ=environ,
             cwd="/",
             fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds),
             status_fd=status_read,
         )
+
+    def _setting(self, seat: Seat) -> _Setting:
+        """What the last command of the workspace had, unless a folder to hide has come up since."""
+        there = tuple(os.path.isdir(path) for path in seat.hidden)  # noqa: PTH112 - as cover does
+        kept = self._kept
+        if kept is None or kept.seat is not seat or kept.there != there:
+            self._kept = kept = self._new_setting(seat, there)
+        return kept
+
+    def _new_setting(self, seat: Seat, there: tuple[bool, ...]) -> _Setting:
+        program = find_bwrap(seat.root, self._candidates)
+        check_destinations(seat)
+        families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
+        opening = [
+            *_namespaces(program, network=seat.profile.network == "host"),
+            *_system(seat),
+            *self._kernel(seat),
+            *_binds((*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)),
+            *_covers(seat),
+            "--bind-fd", str(seat.fd), seat.path,
+        ]  # fmt: skip
+        variables = (word for name, value in seat.environ.items() for word in ("--setenv", name, value))
+        closing = ("--remount-ro", "/", "--chdir", seat.path, *variables)
+        if any("\0" in each for each in (*opening, *closing)):
+            raise WorkspaceError("a variable or a mount of the sandbox holds a NUL character; leave it out")
+        return _Setting(seat, there, program, _joined(opening), closing, build_filter(families=families, tracing=True))
 
     def _kernel(self, seat: Seat) -> list[str]:
         profile = seat.profile
@@ -218,6 +252,10 @@ def check_destinations(seat: Seat) -> None:
 
 
 _OWN = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", "/tmp", "/var/tmp", _HOME, "/etc", "/proc", "/dev")  # noqa: S108
+
+
+def _joined(words: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(each) + b"\0" for each in words)
 
 
 def _memory_file(stack: ExitStack, name: str, content: bytes) -> int:
