@@ -35,7 +35,7 @@ class Launch(Struct, frozen=True):
         module_path: The program's folder as its tools see it.
         workspace: The workspace as its tools see it.
         options: What flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``debug``, ``while_limit``,
-            and the model's ``window_tokens``; an absent one was not given.
+            ``checked`` and the model's ``window_tokens``; an absent one was not given.
         tools: The person's own tools.
 
     """
@@ -79,6 +79,9 @@ class Language(Struct, frozen=True):
             ``--dry-run`` prints; performs nothing.
         lint: The findings on one file ``(path, text)``, as a tuple; a language that has a ``config`` is also given it,
             and the person's own tools, by the names ``config`` (a path, or empty) and ``tools``.
+        lints_with: What else ``lint`` is given by name: ``tools`` (the person's own), ``lib`` (paths of libraries).
+        is_checked: Whether a run is told, by the option ``checked``, to look for static faults before its first effect;
+            a run that was recorded without the option is replayed without the look.
         announcer: A new announcer for one run.
         models: The names of all models beside the run's own that the program asks, as a tuple, where they can be known
             beforehand; a run that cannot have one of them does not begin.
@@ -105,6 +108,8 @@ class Language(Struct, frozen=True):
     config: str = ""
     models: Callable[[Launch], Reading] | None = None
     settings: Callable[[str], dict[str, str]] | None = None
+    lints_with: tuple[str, ...] = ()
+    is_checked: bool = False
 
 
 INTERPRETERS: dict[str, str] = {

@@ -31,13 +31,16 @@ def command(
     config: Annotated[
         str | None, typer.Option("--config", metavar="FILE", help="The language's own configuration file.")
     ] = None,
+    lib: Annotated[
+        list[str] | None, typer.Option("--lib", metavar="FILE", help="A library that a run is given; repeatable.")
+    ] = None,
 ) -> None:
     """Say what is wrong with programs, without running them; exit 1 on errors."""
     if as_json and form not in ("text", "json"):
         raise UsageError(f"--json and --format {form[:40]} say two things; give one")
     if form not in _FORMATS:
         raise UsageError(f"--format {form[:40]!r} is none of {', '.join(_FORMATS)}")
-    reports = lint_all(files, Path.cwd(), language=language, config=config)
+    reports = lint_all(files, Path.cwd(), language=language, config=config, libraries=tuple(lib or ()))
     _show(reports, "json" if as_json else form)
     counted = [finding.severity for linted in reports for finding in linted.findings]
     sys.exit(1 if "error" in counted or (strict and counted) else 0)

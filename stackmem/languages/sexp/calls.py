@@ -12,7 +12,7 @@ from typing import Any
 from .errors import SexpEvaluationError
 from .interpreter import Doing, Env, Machine
 from .requests import ContextManagement, HistoryConfigSettings, SubtaskRequest, ToolRequest
-from .tree import Atom, Form, Name, Node, datum, name_of, pair_of, walk
+from .tree import Form, datum, name_of, pair_of
 from .values import Closure, as_mapping, containers, from_python, is_null, to_source
 
 _SHOWN = 80
@@ -60,6 +60,17 @@ def typed_params(params: Any) -> dict[str, str]:
         for name, one in found
         if isinstance(one, Mapping) and isinstance(one.get("type"), str) and one["type"] != "any"
     }
+
+
+def optional_params(params: Any) -> frozenset[str]:
+    """The parameters that a call may leave out."""
+    found = params.items() if isinstance(params, Mapping) else ()
+    return frozenset(str(name) for name, one in found if isinstance(one, Mapping) and one.get("optional") is True)
+
+
+def least_count(names: tuple[str, ...], optional: frozenset[str]) -> int:
+    """How many arguments a call by position must give."""
+    return max((number for number, name in enumerate(names, 1) if name not in optional), default=0)
 
 
 def known_type(kind: str) -> bool:
@@ -131,7 +142,8 @@ class Calls:
                     f"The parameters of {kind} '{name}' have no known order; give one list of (key value) pairs", form
                 )
             return (yield from self._request(machine, name, kind, mapping, form))
-        if len(args) > len(names) or (kind == "task" and len(args) != len(names)):
+        least = least_count(names, self._host.optional(name)) if kind == "task" else 0
+        if not least <= len(args) <= len(names):
             takes = ", ".join(names) or "none"
             raise machine.fault(f"{kind.capitalize()} '{name}' takes {takes}; got {len(args)} arguments", form)
         return (yield from self._request(machine, name, kind, dict(zip(names, args, strict=False)), form))
@@ -140,8 +152,8 @@ class Calls:
         for value in arguments.values():
             list(containers(value, machine.meter.budget))
         try:
-            files = _files(arguments.get("files"))
-            context = _context(arguments.get("context"))
+            files = files_of(arguments.get("files"))
+            context = context_of(arguments.get("context"))
             history = history_of(arguments.get("history_config")) if kind == "task" else None
             if kind == "task":
                 self._check_types(name, arguments)
@@ -152,6 +164,8 @@ class Calls:
         place = f"{line}:{column}"
         self._count += 1
         if kind == "tool":
+            if context is not None:
+                arguments = {**arguments, "context": as_mapping(arguments["context"])}
             request: Any = ToolRequest(name, arguments, place)
         else:
             inputs = {
@@ -178,7 +192,7 @@ class Calls:
                 raise SexpEvaluationError(misfit(task, name, kind, arguments[name]))
 
 
-def _files(value: Any) -> list[str] | None:
+def files_of(value: Any) -> list[str] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
@@ -202,7 +216,7 @@ def _settings(value: Any, name: str, known: dict[str, Any]) -> dict[str, Any]:
     return {key: str.__str__(item) if isinstance(item, str) else item for key, item in found.items()}
 
 
-def _context(value: Any) -> ContextManagement | None:
+def context_of(value: Any) -> ContextManagement | None:
     if value is None:
         return None
     found = _settings(
@@ -237,56 +251,3 @@ def history_of(value: Any) -> HistoryConfigSettings | None:
     rest = value if as_mapping(value) is None else pairs
     found = _settings(rest, "history_config", {"use_session_history": bool, "record_in_session_history": bool})
     return HistoryConfigSettings(**found, history_turns_to_include=None if is_null(turns) else turns)
-
-
-UNKNOWN = object()
-
-
-def parameters_of(params: Node) -> list[tuple[Name, str, Name | None]]:
-    """Of a ``(params …)``: each parameter with its type, ``any`` where it says none."""
-    found: list[tuple[Name, str, Name | None]] = []
-    for item in params.items[1:] if isinstance(params, Form) else []:
-        if isinstance(item, Name):
-            found.append((item, "any", None))
-        elif isinstance(item, Form) and item.items and isinstance(item.items[0], Name):
-            kind = item.items[1] if len(item.items) == 2 else None
-            named = kind if isinstance(kind, Name) else None
-            found.append((item.items[0], named.name if named else "any", named))
-    return found
-
-
-def unknown_type(kind: Name) -> str:
-    """What is to be said of a type that nothing is held against; empty where something is."""
-    return "" if known_type(kind.name) else f"'{kind.name[:80]}' is no type that is checked; known: {KNOWN}"
-
-
-def type_fault(task: str, param: str, kind: str, node: Node) -> str:
-    """What is wrong with a value that is written out; empty where nothing is, or it is not known."""
-    value = _value(node)
-    if value is UNKNOWN or fits(value, kind):
-        return ""
-    message = misfit(task, param, kind, value)
-    return message[0].lower() + message[1:]
-
-
-def _value(node: Node) -> Any:
-    if isinstance(node, Atom):
-        return node.value
-    if isinstance(node, Name):
-        return UNKNOWN
-    if not node.items:
-        return []
-    head = node.items[0]
-    quoted = isinstance(head, Name) and head.name == "quote" and len(node.items) == 2
-    return datum(node.items[1]) if quoted else UNKNOWN
-
-
-def tasks_of(nodes: list[Node]) -> list[tuple[str, tuple[str, ...], Form]]:
-    """Every task that the source defines, with its parameters and where."""
-    found = []
-    for node in walk(nodes):
-        if not isinstance(node, Form):
-            continue
-        if len(node.items) > 2 and name_of(node.items[0]) == "defatom" and isinstance(node.items[1], Name):
-            found.append((node.items[1].name, tuple(name.name for name, _, _ in parameters_of(node.items[2])), node))
-    return found

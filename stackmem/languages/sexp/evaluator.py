@@ -7,7 +7,7 @@ from typing import Any
 
 from stackmem.core.json_schema import first_fault, read_json
 
-from .calls import Calls, typed_params
+from .calls import Calls, optional_params, typed_params
 from .errors import Budget, SexpEvaluationError, TaskError, error_line
 from .forms import ADDED_FORMS, DOCUMENT_FORMS
 from .interpreter import Doing, Machine, is_task_error
@@ -161,6 +161,9 @@ class _Collaborators:
 
     def types(self, name: str) -> dict[str, str]:
         return typed_params(self._params(name))
+
+    def optional(self, name: str) -> frozenset[str]:
+        return optional_params(self._params(name))
 
     def _params(self, name: str) -> Any:
         template = self._template(name)

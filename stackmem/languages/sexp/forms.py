@@ -73,6 +73,8 @@ def define_form(machine: Machine, form: Form, env: Env) -> Doing:
         return Symbol(target.name)
     if isinstance(target, Form) and target.items and all(isinstance(item, Name) for item in target.items):
         names = [item.name for item in target.items if isinstance(item, Name)]
+        if len(set(names[1:])) != len(names) - 1:
+            raise machine.fault("The parameters of a function must have different names.", form)
         env.define(names[0], Closure(names[1:], form.items[2:], env, form, names[0]))
         return Symbol(names[0])
     raise machine.fault(usage, form)

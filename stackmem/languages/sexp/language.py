@@ -6,16 +6,16 @@ import posixpath
 from typing import Any
 
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
-from stackmem.core.requests import AskUser, LoadSource
+from stackmem.core.requests import AskUser
 from stackmem.errors import UsageError
 from stackmem.languages.frame.values import step_left
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
-from stackmem.languages.operations import Completion, FrameAnswer, Halted, Program, Say, Source, Value
+from stackmem.languages.operations import Completion, FrameAnswer, Halted, Program, Say, Value
 
 from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
 from .evaluator import Evaluation
 from .interpreter import Doing
-from .lint import inputs_of, lint
+from .lint import Examined, SourcePart, examine, libraries, lint, place_of
 from .reader import read, split_budget
 from .requests import Request, SubtaskRequest, Together, ToolRequest
 from .tree import Form, Name, Node, walk
@@ -47,6 +47,7 @@ def _lines(happening: Happening) -> tuple[str, ...]:
 
 PROMPT = "sexp>"
 LEAVE = "(exit)"
+_STATIC = "Static fault: nothing was done, as no input would let this program end."
 _NO_INPUT = (
     "Missing input: '{name}' has no value, and nothing in the program binds it; "
     "give it with --input {name}=TEXT (or {name}:=JSON, {name}=@FILE), or mend the name."
@@ -71,24 +72,28 @@ def outline(launch: Launch) -> Reading:
         parts, _ = yield from _load(launch)
     except SexpSyntaxError as error:
         raise Halted("Syntax Error", str(error)) from error
-    nodes = [node for part in parts for node in part]
-    names = sorted((yield from inputs_of(launch.path, nodes)) - launch.inputs.keys())
-    needs = [f"needs the input {name}" for name in names]
-    return (*(_line(node) for node in nodes), *needs)
+    found: Examined = yield from examine(parts, frozenset(launch.inputs), launch.tools)
+    if found.report:
+        raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
+    needs = [f"needs the input {name}" for name in sorted({*found.free, *found.needed})]
+    return (*(_line(node) for part in parts for node in part.nodes), *needs)
 
 
 def _run(launch: Launch) -> Program:
     parts, budget = yield from _load(launch)
+    if launch.options.get("checked"):
+        yield from _check(launch, parts)
     host = Workflow(budget, launch.tools)
     evaluation = Evaluation(host, budget)
     env = SexpEnvironment(launch.inputs)
     value: Any = []
     try:
-        for nodes in parts:
-            value = yield from _drive(evaluation.run(nodes, env), host)
+        for part in parts:
+            value = yield from _drive(evaluation.run(part.nodes, env), host)
     except SexpEvaluationError as error:
         name = _missing(error)
-        if name and name in (yield from inputs_of(launch.path, [node for nodes in parts for node in nodes])):
+        found: Examined = yield from examine(parts, frozenset(), launch.tools)
+        if name and name in found.free | found.needed.keys():
             raise Halted("Missing Input", f"{_NO_INPUT.format(name=name)}\n{error}", _at(error)) from error
         raise
     if launch.options.get("repl"):
@@ -97,20 +102,33 @@ def _run(launch: Launch) -> Program:
     return result
 
 
+def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
+    """Stop what no input mends, and what lacks one, before anything is done.
+
+    Raises:
+        Halted: There is something.
+
+    """
+    found: Examined = yield from examine(parts, frozenset(launch.inputs), launch.tools)
+    if found.report:
+        raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
+    if found.needed:
+        places = {name: place_of(*where) for name, where in found.needed.items()}
+        lines = [f"{_NO_INPUT.format(name=name)}\n{place.excerpt}" for name, place in places.items()]
+        first = next(iter(places.values()))
+        raise Halted("Missing Input", "\n".join(lines), f"{first.line}:{first.column}")
+
+
 def _load(launch: Launch) -> Reading:
-    """``(expressions of each library and of the program, budget)``; the inputs' names are checked."""
-    parts: list[list[Node]] = []
+    """``(libraries and the program, as SourceParts, budget)``; the inputs' names are checked."""
     own, budget = split_budget(read(launch.text, launch.path))
-    for path in launch.options.get("lib") or ():
-        source: Source = yield LoadSource(str(path))
-        if source.failed:
-            raise UsageError(f"--lib {path} cannot be read ({source.failed}); name a file that can")
-        parts.append(read(source.text, source.path))
-    parts.append(own)
-    mentioned = {node.name for nodes in parts for node in walk(nodes) if isinstance(node, Name)}
-    for name in launch.inputs:
-        if name not in mentioned and not launch.options.get("repl"):
-            free = yield from inputs_of(launch.path, [node for nodes in parts for node in nodes])
+    parts: list[SourcePart] = yield from libraries(launch.options.get("lib") or ())
+    parts.append(SourcePart(launch.path, launch.text, own))
+    mentioned = {node.name for part in parts for node in walk(part.nodes) if isinstance(node, Name)}
+    if launch.inputs.keys() - mentioned and not launch.options.get("repl"):
+        found: Examined = yield from examine(parts, frozenset(), launch.tools)
+        free = {*found.free, *found.needed}
+        for name in launch.inputs.keys() - mentioned - free:
             known = ", ".join(sorted(free)) or "none"
             raise UsageError(f"the program has no input {name[:80]!r}; known: {known}")
     return parts, budget
@@ -198,4 +216,6 @@ LANGUAGE = Language(
     outline=outline,
     lint=lint,
     announcer=announcer,
+    lints_with=("tools", "lib"),
+    is_checked=True,
 )

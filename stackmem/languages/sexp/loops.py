@@ -65,8 +65,8 @@ def _phases_form(shape: LoopShape) -> Handler:
         setup, phases = yield from _prepare(machine, form, env, shape)
         values: dict[str, Any] = {**setup, "input": setup[shape.initial], "executor": []}
         for name in shape.plain:
-            if not isinstance(setup[name], str) or isinstance(setup[name], Symbol):
-                raise machine.fault(f"{shape.name}: '{name}' must be a text, got {_kind_and_source(setup[name])}", form)
+            if message := setup_fault(shape, name, setup[name]):
+                raise machine.fault(message, form)
         for number in range(1, setup["max-iterations"] + 1):
             for name, wanted in shape.phases.items():
                 args = [*(values[each] for each in wanted), number]
@@ -79,19 +79,26 @@ def _phases_form(shape: LoopShape) -> Handler:
     return run
 
 
+def setup_fault(shape: LoopShape, name: str, value: Any) -> str:
+    """What is wrong with the value of a clause that is no function; empty where nothing is."""
+    if name in shape.plain and (not isinstance(value, str) or isinstance(value, Symbol)):
+        return f"{shape.name}: '{name}' must be a text, got {_kind_and_source(value)}"
+    if name == "max-iterations" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        return (
+            f"{shape.name}: Error evaluating 'max-iterations': 'max-iterations' must evaluate to a non-negative "
+            f"integer, got {_kind_and_source(value)}"
+        )
+    return ""
+
+
 def _prepare(machine: Machine, form: Form, env: Env, shape: LoopShape) -> Doing:
     """``(values of the clauses, functions of the phases)``."""
     clauses = _clauses(machine, form, shape)
     setup: dict[str, Any] = {}
     for name in ("max-iterations", shape.initial, *shape.plain):
         setup[name] = yield from _clause(machine, form, clauses[name], env, shape, name)
-    most = setup["max-iterations"]
-    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise machine.fault(
-            f"{shape.name}: Error evaluating 'max-iterations': 'max-iterations' must evaluate to a non-negative "
-            f"integer, got {_kind_and_source(most)}",
-            form,
-        )
+    if message := setup_fault(shape, "max-iterations", setup["max-iterations"]):
+        raise machine.fault(message, form)
     config = [[Symbol(name), value] for name, value in setup.items()]
     phases: dict[str, Any] = {}
     for name in shape.phases:

@@ -122,6 +122,10 @@ class Host(Protocol):
         """The parameters of a task that have a type, with it."""
         ...
 
+    def optional(self, name: str) -> frozenset[str]:
+        """The parameters of a task that a call may leave out."""
+        ...
+
     def define(self, template: dict[str, Any]) -> str:
         """Register a task; what is wrong with it, or nothing."""
         ...

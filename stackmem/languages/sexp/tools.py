@@ -31,11 +31,20 @@ PARAMETERS: dict[str, tuple[str, ...] | None] = {
 }
 """Tool to its parameters in their order; the person's own are added to them."""
 
-_NEEDED = {
+READERS = ("system_read_files", "system_list_directory", "system_get_context", "read_file", "list_files")
+"""Those that change no file."""
+
+NEEDED = {
     "system_execute_shell_command": ("command",), "shell": ("command",), "system_read_files": ("file_paths",),
     "system_write_file": ("file_path", "content"), "write_file": ("path", "content"), "read_file": ("path",),
-    "make_directory": ("path",), "aider_automatic": ("prompt",),
+    "make_directory": ("path",), "aider_automatic": ("prompt",), "system_get_context": ("query",),
 }  # fmt: skip
+
+KINDS = {
+    "command": "string", "cwd": "string", "working_directory": "string", "timeout": "number", "file_paths": "list",
+    "directory_path": "string", "file_path": "string", "path": "string", "content": "string", "query": "string",
+}  # fmt: skip
+"""Parameter to the type that every tool which has it wants."""
 
 Doing = Generator[Any, Any, dict[str, Any]]
 
@@ -68,7 +77,7 @@ def call_tool(request: ToolRequest, known: tuple[str, ...] | None, budget: Budge
         answer: ToolAnswer = yield InvokeTool(name, given)
         return _result(name, answer)
     unknown = [key for key in given if known is not None and key not in known]
-    missing = [key for key in _NEEDED.get(name, ()) if given.get(key) is None]
+    missing = [key for key in NEEDED.get(name, ()) if given.get(key) is None]
     if unknown or missing:
         fault = f"takes no '{unknown[0]}'" if unknown else f"needs '{missing[0]}'"
         raise SexpEvaluationError(f"Tool '{request.name}' {fault}; it takes {', '.join(known or ())}")

@@ -32,7 +32,8 @@ from stackmem.languages.operations import (
     prompt,
 )
 
-from .calls import typed_params
+from .calls import optional_params, typed_params
+from .definitions import SLOT
 from .errors import Budget, SexpEvaluationError
 from .primitives import field
 from .requests import (
@@ -55,8 +56,6 @@ from .requests import (
 from .tools import PARAMETERS, call_tool, listed_parameters, plain_name
 from .values import as_json, is_null
 
-_SLOT = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
-
 
 class DoneTask(Struct, frozen=True):
     """A task that was done in this evaluation."""
@@ -69,8 +68,13 @@ class DoneTask(Struct, frozen=True):
     recorded: bool = True
 
 
-def fill_slots(instructions: str, inputs: Mapping[str, Any], budget: Budget) -> tuple[str, set[str], str]:
-    """``(text, names used, name that is missing)``; ``{{a.b}}`` is the field b of a."""
+def fill_slots(
+    instructions: str, inputs: Mapping[str, Any], optional: frozenset[str], budget: Budget
+) -> tuple[str, set[str], str]:
+    """``(text, names used, name that is missing)``; ``{{a.b}}`` is the field b of a.
+
+    A slot of an optional parameter that is not given is empty.
+    """
     used: set[str] = set()
     missing: list[str] = []
 
@@ -80,6 +84,8 @@ def fill_slots(instructions: str, inputs: Mapping[str, Any], budget: Budget) -> 
             used.add(name)
             return _text(inputs[name], budget)
         first, *more = name.split(".")
+        if {name, first} & optional and first not in inputs:
+            return ""
         if first not in inputs or not more:
             missing.append(name)
             return ""
@@ -87,11 +93,11 @@ def fill_slots(instructions: str, inputs: Mapping[str, Any], budget: Budget) -> 
         value = inputs[first]
         for part in more:
             value = field(value, part)
-        if is_null(value):
+        if is_null(value) and first not in optional:
             missing.append(name)
         return _text(value, budget)
 
-    text = _SLOT.sub(value_of, instructions)
+    text = SLOT.sub(value_of, instructions)
     return text, used, missing[0] if missing else ""
 
 
@@ -155,6 +161,9 @@ class Workflow:
     def types(self, name: str) -> dict[str, str]:
         return typed_params(self._templates[name]["params"])
 
+    def optional(self, name: str) -> frozenset[str]:
+        return optional_params(self._templates[name]["params"])
+
     def define(self, template: dict[str, Any]) -> str:
         self._templates[template["name"]] = template
         return ""
@@ -209,7 +218,9 @@ class Workflow:
         if unknown:
             known = ", ".join(template["params"]) or "none"
             return failed_result("input_validation_failure", f"no parameter {unknown[0]!r}; known: {known}", notes)
-        text, used, missing = fill_slots(template["instructions"], request.inputs, self._budget)
+        text, used, missing = fill_slots(
+            template["instructions"], request.inputs, self.optional(request.name), self._budget
+        )
         if missing:
             return failed_result("input_validation_failure", f"the input {missing!r} is missing", notes)
         given = {name: as_json(value, self._budget) for name, value in request.inputs.items() if name not in used}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,13 +33,19 @@ class Linted(Struct, frozen=True):
 
 
 def lint_all(
-    named: list[str], cwd: Path, *, language: str | None = None, config: str | None = None
+    named: list[str],
+    cwd: Path,
+    *,
+    language: str | None = None,
+    config: str | None = None,
+    libraries: tuple[str, ...] = (),
 ) -> tuple[Linted, ...]:
     """Lint files, and every file in folders that has the name of a program or of what programs consist of.
 
     Args:
         language: Of files, the one they are in; of folders, the one whose files are looked at.
         config: The configuration, instead of the one that a run would find.
+        libraries: What a run is given with ``--lib``.
 
     Raises:
         UsageError: A file that is named cannot be linted, or a folder holds none that can.
@@ -47,11 +54,12 @@ def lint_all(
     load_plugins()
     if language is not None:
         open_language(language)
+    lib = tuple(str((cwd / Path(each).expanduser()).resolve()) for each in libraries)
     found: dict[Path, Linted] = {}
     for each in named:
         path = (cwd / Path(each).expanduser()).resolve()
         if not path.is_dir():
-            found[path] = _lint_file(path, whole(each), language, config, cwd)
+            found[path] = _lint_file(path, whole(each), language, config, cwd, lib)
             continue
         inside = [file for file in _files(path) if _fits(file, language)]
         if not inside:
@@ -59,7 +67,7 @@ def lint_all(
             raise UsageError(f"{each} holds no file whose name ends with one of {told}; name a file and its --language")
         for file in inside:
             shown = whole(os.path.join(each, file.relative_to(path)))  # noqa: PTH118 - as typed, `.` and all
-            found.setdefault(file, _lint_found_file(file, shown, config, cwd))
+            found.setdefault(file, _lint_found_file(file, shown, config, cwd, lib))
     return tuple(found.values())
 
 
@@ -75,10 +83,10 @@ def _fits(file: Path, language: str | None) -> bool:
     return found is not None and language in (None, found) and file.is_file()
 
 
-def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path) -> Linted:
+def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path, lib: tuple[str, ...]) -> Linted:
     """A file that nobody named: where it cannot be read, that is what is found."""
     try:
-        return _lint_file(file, shown, None, config, cwd)
+        return _lint_file(file, shown, None, config, cwd, lib)
     except UsageError as error:
         language = open_language(language_of(file.name, linting=True) or "")
         code = f"{language.name}/unreadable-file"
@@ -86,7 +94,9 @@ def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path) -> L
         return Linted(shown, language, (finding,))
 
 
-def _lint_file(path: Path, shown: str, language: str | None, config: str | None, cwd: Path) -> Linted:
+def _lint_file(
+    path: Path, shown: str, language: str | None, config: str | None, cwd: Path, lib: tuple[str, ...]
+) -> Linted:
     found = language or language_of(path.name, linting=True)
     if found is None:
         told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
@@ -97,8 +107,10 @@ def _lint_file(path: Path, shown: str, language: str | None, config: str | None,
     text = read_program(path)
     given = {"config": str((cwd / Path(config).expanduser()).resolve())} if config else {}
     named = str(with_config(given, opened, cwd, path).get("config", ""))
-    own = {"config": named, "tools": tuple(tool.spec for tool in TOOLS.values())} if opened.config else {}
-    folders = (cwd, *([Path(named).parent] if named else []))
+    around: dict[str, Any] = {"tools": tuple(tool.spec for tool in TOOLS.values()), "lib": lib}
+    own = {"config": named, "tools": around["tools"]} if opened.config else {}
+    own |= {name: around[name] for name in opened.lints_with}
+    folders = (cwd, *([Path(named).parent] if named else []), *(Path(each).parent for each in lib))
     findings = read_with(opened.lint(str(path), text, **own), source_reader(Loader(path, folders)))
     made = [replace(each, path=shown) if each.path == str(path) else each for each in findings]
     return Linted(shown, opened, tuple(sorted(made, key=lambda each: (each.path, each.line, each.column))))

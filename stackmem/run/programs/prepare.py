@@ -94,7 +94,7 @@ def prepare_program(
         folder=folder,
     )
     prepared = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), warnings)
-    options = with_config(asked.options, language, cwd, path)
+    options = {**with_config(asked.options, language, cwd, path), **({"checked": True} if language.is_checked else {})}
     request = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)
     return with_outline(PreparedProgram(prepared, request, language, text))
 

@@ -11,7 +11,7 @@ from stackmem.languages.sexp.language import LANGUAGE
 from stackmem.languages.sexp.reader import TypedLines
 
 FILES = {
-    "lib.sexp": '(define (double x) (* 2 x)) (bind shared 1) (load "more.sexp") (load "gone.sexp")'
+    "lib.sexp": '(define (double x) (* 2 x)) (bind shared 1) (load "more.sexp")'
     ' (defatom lib-task (params) (instructions "x"))',
     "more.sexp": '(define (triple x) (* 3 x)) (load "lib.sexp") ',
     "broken.sexp": "(",
@@ -67,7 +67,7 @@ def test_nothing_is_said_of_what_is_right(text: str) -> None:
     [
         ("(list\n  (list", "2:3 error sexp/syntax"),
         ("(budgets (steps 0)) 1", "1:1 error sexp/syntax"),
-        ("(foo 1)", "1:2 warning sexp/unknown-operator"),
+        ("(foo 1)", "1:2 error sexp/unknown-operator"),
         ("(foo (key missing))", "1:11 warning sexp/unbound"),
         ("(5 1)", "1:1 error sexp/unknown-operator"),
         ("(list who)", "1:7 warning sexp/unbound"),

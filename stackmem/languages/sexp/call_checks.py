@@ -1,0 +1,193 @@
+"""What no run will take of a call, as far as its arguments are written out: their number, names and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from .calls import KNOWN, context_of, files_of, fits, history_of, known_type, misfit, optional_params
+from .definitions import TaskDefinition
+from .errors import Budget, Meter, SexpEvaluationError, TaskError
+from .loops import LoopShape, setup_fault
+from .outside_forms import CONTEXT_KEYS, context_fault
+from .primitives import ADDED, DOCUMENT
+from .tools import KINDS, NEEDED, plain_name
+from .tree import Atom, Form, Name, Node, datum, name_of, pair_of
+from .values import to_source
+
+ANY = 1_000
+ARITY: dict[str, tuple[int, int]] = {
+    "if": (3, 3), "quote": (1, 1), "loop": (2, 2), "set!": (2, 2), "bind": (2, 2), "-": (1, 2), "<": (2, 2),
+    "not": (1, 1), "eq?": (2, 2), "equal?": (2, 2), "null?": (1, 1), "nil?": (1, 1), "string=?": (2, 2),
+    "get-field": (2, 2), "get_context": (1, ANY), "get-context": (1, ANY), "let": (2, ANY), "let*": (2, ANY),
+    "lambda": (2, ANY), "define": (2, ANY), "when": (2, ANY), "map": (2, ANY), "filter": (2, 2), "reduce": (3, 3),
+    "try": (2, 2), "load": (1, 1), "=": (1, ANY), ">": (1, ANY), "<=": (1, ANY), ">=": (1, ANY), "/": (2, 2),
+    "mod": (2, 2), "car": (1, 1), "first": (1, 1), "cdr": (1, 1), "rest": (1, 1), "cons": (2, 2), "nth": (2, 2),
+    "length": (1, 1), "assoc": (2, 2), "string-split": (1, 2), "string-join": (1, 2), "task-ok?": (1, 1),
+    "task-content": (1, 1), "task-exit-code": (1, 1), "defatom": (3, ANY),
+}  # fmt: skip
+"""Operator to how many arguments it takes at least and at most; one that is not here takes any."""
+
+UNKNOWN = object()
+_DEEPEST = 50
+_MOST_UNKNOWN = 4
+_SAMPLES: tuple[Any, ...] = (1, "a", [])
+"""Of values that are not known: what a primitive takes at all, it takes with one of these."""
+
+Check = tuple[Node, str, str]
+"""The node that is wrong, the title of the finding, its message."""
+Given = list[tuple[Name, Node]]
+
+
+def literal(node: Node) -> Any:
+    """The value of a node that is written out; ``UNKNOWN`` of any other."""
+    if isinstance(node, Atom):
+        return node.value
+    if isinstance(node, Name) or node.height > _DEEPEST:
+        return UNKNOWN
+    if not node.items:
+        return []
+    head = name_of(node.items[0])
+    if head == "quote" and len(node.items) == 2:
+        return datum(node.items[1])
+    values = [literal(item) for item in node.items[1:]] if head == "list" else [UNKNOWN]
+    return UNKNOWN if UNKNOWN in values else values
+
+
+def arity_fault(name: str, count: int) -> str:
+    """That an operator does not take so many arguments; empty where it does."""
+    least, most = ARITY.get(name, (0, ANY))
+    return "" if least <= count <= most else f"'{name}' takes {counted(least, most)}, got {count}"
+
+
+def counted(least: int, most: int) -> str:
+    wanted = f"{least}" if least == most else f"at least {least}" if most >= ANY else f"{least} to {most}"
+    return f"{wanted} argument{'' if wanted == '1' else 's'}"
+
+
+def value_fault(name: str, args: list[Node]) -> str:
+    """What a primitive says of its arguments, whatever those are that are not written out; empty where it may be."""
+    primitive = DOCUMENT.get(name) or ADDED.get(name)
+    values = [literal(arg) for arg in args]
+    unknown = [number for number, value in enumerate(values) if value is UNKNOWN]
+    if primitive is None or len(unknown) == len(values) or len(unknown) > _MOST_UNKNOWN:
+        return ""
+    message = ""
+    for samples in product(_SAMPLES, repeat=len(unknown)):
+        for number, sample in zip(unknown, samples, strict=True):
+            values[number] = sample
+        try:
+            primitive(list(values), Meter(Budget()))
+        except SexpEvaluationError as error:
+            message = message or error.message
+        except TaskError:
+            return ""
+        else:
+            return ""
+    return message
+
+
+def task_faults(task: TaskDefinition, given: Given) -> Iterator[Check | tuple[None, str, str]]:
+    """What is wrong with a call by name; a fault of the whole call has no node."""
+    name, params = task.template["name"], task.params
+    known = {*params, "files", "context", "history_config"}
+    for key, value in given:
+        if key.name not in known:
+            takes = ", ".join(params) or "none"
+            yield None, "arity", f"the task '{name}' has no parameter '{key.name}'; it takes {takes}"
+        yield from _type_faults(name, key, params.get(key.name, {}).get("type", "any"), value)
+    yield from setting_faults(given, history=True)
+    missing = params.keys() - optional_params(params) - {key.name for key, _ in given}
+    filling = set(task.slots.values())
+    for param in [param for param in params if param in missing]:
+        if param in filling:
+            yield None, "arity", f"the task '{name}' needs '{param}', which a slot of its instructions names"
+        else:
+            yield None, "missing-argument", f"the task '{name}' is not given '{param}'"
+
+
+def _type_faults(task: str, key: Name, kind: str, node: Node) -> Iterator[Check]:
+    value = literal(node)
+    if value is not UNKNOWN and not fits(value, kind):
+        message = misfit(task, key.name, kind, value)
+        yield node, "type", message[0].lower() + message[1:]
+
+
+def type_warning(kind: Name) -> str:
+    """That a type is held against nothing; empty where it is."""
+    return "" if known_type(kind.name) else f"'{kind.name[:80]}' is no type that is checked; known: {KNOWN}"
+
+
+def setting_faults(given: Given, *, history: bool) -> Iterator[Check]:
+    """Of the keys that are never inputs, where their values are written out."""
+    checks: dict[str, Any] = {"files": files_of, "context": context_of}
+    if history:
+        checks["history_config"] = history_of
+    for key, node in given:
+        value = literal(node) if key.name in checks else UNKNOWN
+        if value is not UNKNOWN:
+            try:
+                checks[key.name](value)
+            except SexpEvaluationError as error:
+                yield node, "clause", error.message
+
+
+def tool_faults(name: str, known: tuple[str, ...], given: Given) -> Iterator[Check | tuple[None, str, str]]:
+    """What a tool that is built in does not take."""
+    takes = f"it takes {', '.join(known)}"
+    for key, node in given:
+        value = literal(node)
+        kind = KINDS.get(key.name, "any")
+        if key.name not in known:
+            yield key, "arity", f"the tool '{name}' takes no '{key.name}'; {takes}"
+        elif value is not UNKNOWN and not fits(value, f"{kind}?"):
+            yield node, "type", misfit(name, key.name, kind, value).replace("Task", "the tool", 1)
+    names = {key.name for key, node in given if literal(node) != []}
+    for key in NEEDED.get(plain_name(name), ()):
+        if key not in names:
+            yield None, "arity", f"the tool '{name}' needs '{key}'; {takes}"
+
+
+def form_value_fault(name: str, args: list[Node]) -> str:
+    """What ``loop`` and ``load`` say of a first argument that is written out; empty where it may be."""
+    value = literal(args[0]) if args else UNKNOWN
+    if name == "loop" and value is not UNKNOWN:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return f"Loop count must evaluate to an integer. Got: {to_source(value, 80)}"
+        return "Loop count must be non-negative." if value < 0 else ""
+    if name == "load" and value is not UNKNOWN and (not isinstance(value, str) or not value):
+        return "'load' requires the path of a file: (load \"lib.sexp\")"
+    return ""
+
+
+def context_faults(given: Given) -> Iterator[Check]:
+    """Of the parameters of ``get_context``."""
+    for key, node in given:
+        value = literal(node)
+        if key.name not in CONTEXT_KEYS:
+            yield key, "clause", f"'get_context' takes no '{key.name}'; it takes {', '.join(CONTEXT_KEYS)}"
+        elif value is not UNKNOWN and (message := context_fault(key.name, value)):
+            yield node, "clause", message
+
+
+def clause_faults(shape: LoopShape, form: Form) -> Iterator[Check]:
+    """Of the clauses of a loop of phases."""
+    known = shape.clauses
+    seen: set[str] = set()
+    for clause in form.items[1:]:
+        pair = pair_of(clause)
+        if pair is None:
+            yield clause, "clause", f"a clause of '{shape.name}' is (name expression)"
+            continue
+        name = pair[0].name
+        if name not in known or name in seen:
+            what = "is there twice" if name in seen else f"is unknown; known: {', '.join(known)}"
+            yield clause, "clause", f"the clause '{name}' of '{shape.name}' {what}"
+        seen.add(name)
+        value = literal(pair[1])
+        if value is not UNKNOWN and (message := setup_fault(shape, name, value)):
+            yield pair[1], "value", message
+    missing = [name for name in known if name not in seen]
+    if missing:
+        yield form, "clause", f"'{shape.name}' lacks {', '.join(missing)}"

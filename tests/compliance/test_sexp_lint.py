@@ -1,0 +1,32 @@
+"""Lint and run of S-expressions, case by case: ``sexp_lint/*.yaml`` hold programs and what is found in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.languages.sexp.agreement import finds, halts_before_effects
+
+FOLDER = Path(__file__).parent / "sexp_lint"
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(*case, id=f"{path.stem}-{number}")
+        for path in sorted(FOLDER.glob("*.yaml"))
+        for number, case in enumerate(YAML(typ="safe").load(path.read_text("utf-8")), 1)
+    ]
+
+
+@pytest.mark.parametrize(("text", "wanted"), cases())
+def test_lint_finds_what_is_there_and_the_run_refuses_what_is_an_error(text: str, wanted: list[str]) -> None:
+    found = [f"{each.line}:{each.column} {each.severity} {each.code.removeprefix('sexp/')}" for each in finds(text)]
+    assert sorted(found) == sorted(wanted)
+    assert halts_before_effects(text) == any(" error " in one for one in wanted)
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(cases()) >= 90
