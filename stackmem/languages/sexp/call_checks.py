@@ -144,9 +144,9 @@ def tool_faults(name: str, known: tuple[str, ...], given: Given) -> Iterator[Che
         elif value is not UNKNOWN and not fits(value, f"{kind}?"):
             yield node, "type", misfit(name, key.name, kind, value).replace("Task", "the tool", 1)
     names = {key.name for key, node in given if literal(node) != []}
-    for key in NEEDED.get(plain_name(name), ()):
-        if key not in names:
-            yield None, "arity", f"the tool '{name}' needs '{key}'; {takes}"
+    for wanted in NEEDED.get(plain_name(name), ()):
+        if wanted not in names:
+            yield None, "arity", f"the tool '{name}' needs '{wanted}'; {takes}"
 
 
 def form_value_fault(name: str, args: list[Node]) -> str:

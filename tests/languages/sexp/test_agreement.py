@@ -100,5 +100,5 @@ def test_every_faulty_call_is_found() -> None:
 def test_an_input_that_is_missing_stops_a_run_before_anything_is_done() -> None:
     done = run_text('(read_file (path "a")) (list who what)', checked=True)
     assert done.halted is not None
-    assert (done.happened, done.halted.kind, done.halted.path) == ([], "Missing Input", "1:30")
+    assert (done.happened, done.halted.kind, done.halted.path) == ([], "Missing Input", "1:34")
     assert [name for name in ("who", "what") if f"--input {name}=TEXT" not in done.halted.report] == []
