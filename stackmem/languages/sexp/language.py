@@ -15,7 +15,7 @@ from stackmem.languages.operations import Completion, FrameAnswer, Halted, Progr
 from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
 from .evaluator import Evaluation
 from .interpreter import Doing
-from .lint import Examined, SourcePart, examine, libraries, lint, place_of
+from .lint import LintResult, SourcePart, examine, libraries, lint, place_of
 from .reader import read, split_budget
 from .requests import Request, SubtaskRequest, Together, ToolRequest
 from .tree import Form, Name, Node, walk
@@ -72,7 +72,7 @@ def outline(launch: Launch) -> Reading:
         parts, _ = yield from _load(launch)
     except SexpSyntaxError as error:
         raise Halted("Syntax Error", str(error)) from error
-    found: Examined = yield from examine(parts, frozenset(launch.inputs), launch.tools)
+    found: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
     if found.report:
         raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
     needs = [f"needs the input {name}" for name in sorted({*found.free, *found.needed})]
@@ -92,7 +92,7 @@ def _run(launch: Launch) -> Program:
             value = yield from _drive(evaluation.run(part.nodes, env), host)
     except SexpEvaluationError as error:
         name = _missing(error)
-        found: Examined = yield from examine(parts, frozenset(), launch.tools)
+        found: LintResult = yield from examine(parts, frozenset(), launch.tools)
         if name and name in found.free | found.needed.keys():
             raise Halted("Missing Input", f"{_NO_INPUT.format(name=name)}\n{error}", _at(error)) from error
         raise
@@ -109,7 +109,7 @@ def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
         Halted: There is something.
 
     """
-    found: Examined = yield from examine(parts, frozenset(launch.inputs), launch.tools)
+    found: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
     if found.report:
         raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
     if found.needed:
@@ -126,7 +126,7 @@ def _load(launch: Launch) -> Reading:
     parts.append(SourcePart(launch.path, launch.text, own))
     mentioned = {node.name for part in parts for node in walk(part.nodes) if isinstance(node, Name)}
     if launch.inputs.keys() - mentioned and not launch.options.get("repl"):
-        found: Examined = yield from examine(parts, frozenset(), launch.tools)
+        found: LintResult = yield from examine(parts, frozenset(), launch.tools)
         free = {*found.free, *found.needed}
         for name in launch.inputs.keys() - mentioned - free:
             known = ", ".join(sorted(free)) or "none"

@@ -41,7 +41,7 @@ class SourcePart(Struct, frozen=True):
         return frozenset(bound_names(self.nodes) | {task.template["name"] for task in definitions_of(self.nodes)})
 
 
-class Examined(Struct, frozen=True):
+class LintResult(Struct, frozen=True):
     """What was found of a program with the libraries beside it.
 
     Attributes:
@@ -76,7 +76,7 @@ def lint(path: str, text: str, *, tools: tuple[ToolSpec, ...] = (), lib: tuple[s
         return (Finding(path, error.line, error.column, "error", "sexp/syntax", error.error_details),)
     own = SourcePart(path, text, nodes)
     parts = yield from libraries(lib)
-    found: Examined = yield from examine([*parts, own], frozenset(), tools)
+    found: LintResult = yield from examine([*parts, own], frozenset(), tools)
     places = LineIndex(text)
     return tuple(_finding(path, places.of(fault.at), fault) for part, fault in found.faults if part is own)
 
@@ -99,7 +99,7 @@ def libraries(named: Iterable[object]) -> Reading:
 
 
 def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpec, ...]) -> Reading:
-    """A program, the last of ``parts``, and the libraries beside it, with all that they load: ``Examined``.
+    """A program, the last of ``parts``, and the libraries beside it, with all that they load: ``LintResult``.
 
     Args:
         names: What is bound beside that: the inputs.
@@ -133,7 +133,7 @@ def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpe
                     inner_faults.append(use.fault("faulty library", f"line {line}, column {column}: {fault.message}"))
             number += 1
         faults += [(part, fault) for fault in (*loaded.faults, *inner_faults, *analysis.faults)]
-    return Examined(tuple(faults), needed, frozenset(analysis.free))
+    return LintResult(tuple(faults), needed, frozenset(analysis.free))
 
 
 class FileUse(Struct, frozen=True):

@@ -143,7 +143,7 @@ def test_the_command_lints_folders_and_says_it_for_machines(place: Path) -> None
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["p/bad.apl", "p/more/flow.sexp"]
     told = json.loads(lint(place, "p", "--json").stdout)
     assert [(each["path"], each["line"], each["severity"]) for each in told] == [
-        ("p/bad.apl", 1, "error"), ("p/more/flow.sexp", 1, "warning"),
+        ("p/bad.apl", 1, "error"), ("p/more/flow.sexp", 1, "error"),
     ]  # fmt: skip
     assert lint(place, "p/more", "--strict").returncode == 1
     both = lint(place, "p", "--json", "--format", "github")
