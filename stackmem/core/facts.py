@@ -73,6 +73,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         redacted: Of a redacted copy; not written elsewhere.
         own_tools: Those of ``tools`` that are the person's own; not written where there are none.
         texts: The strategy's other prompts, such as the request for a summary; not written where there are none.
+        project: What was seen of the folder's own environment, as frames are told; not written where there is nothing.
 
     """
 
@@ -98,6 +99,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     redacted: Redaction | UnsetType = UNSET
     own_tools: tuple[str, ...] | UnsetType = UNSET
     texts: tuple[PromptText, ...] | UnsetType = UNSET
+    project: str | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

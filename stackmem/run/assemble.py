@@ -21,7 +21,6 @@ from stackmem.history.history import History
 from stackmem.memory import open_strategy
 from stackmem.models.registry import NOBODY, Model, open_model
 from stackmem.prompts import prompt_text
-from stackmem.settings.directories import checkout
 from stackmem.settings.options import PREFIX
 from stackmem.settings.settings import Settings
 from stackmem.tasks.find import shipped_tasks
@@ -29,7 +28,7 @@ from stackmem.tasks.reader import Task
 from stackmem.tools.own_tools import TOOLS, call_own
 from stackmem.version import VERSION
 from stackmem.workspace.memory import MemoryWorkspace
-from stackmem.workspace.profile import Mount, Profile, read_profile
+from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import Workspace, open_workspace
 
@@ -39,7 +38,7 @@ from .limits import first_limits
 from .models import Models, Nobody, open_other
 from .perform import World
 from .ports import Checks
-from .prepare import Prepared, Subject
+from .prepare import Prepared, Subject, profile_of
 
 CHECK_SECONDS = 600.0
 
@@ -200,6 +199,7 @@ def assemble(
         tree=history.snapshot(),
         own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
+        project=scrubber.scrub(prepared.project.text) or UNSET,
     )
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
 
@@ -219,8 +219,9 @@ def _opened(
 
     def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(
-            settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden
-        )
+            settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden,
+            project=prepared.project,
+        )  # fmt: skip
 
     workspace = open_at(places.work, (), {})
     return workspace, _checks(
@@ -271,19 +272,6 @@ def _toolchain(task: Task, path: str) -> Mount:
             "grant it yourself by a mount in a profile (--profile FILE)"
         )
     return Mount(str(real), path)
-
-
-def profile_of(settings: Settings, cwd: Path) -> Profile:
-    """The profile that was named, else the checkout's own, else the built-in one.
-
-    Raises:
-        UsageError: The file cannot be read, or a key in it is wrong.
-    """
-    home = checkout(cwd)
-    own = home / "sandbox" / "profile.toml" if home else None
-    if settings.profile is not None:
-        return read_profile(settings.profile)
-    return read_profile(own) if own is not None and own.is_file() else Profile()
 
 
 def _checks(settings: Settings, subject: Subject, room: CheckRoom, places: RunPlaces) -> Checks | None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.errors import UsageError
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.settings import resolve
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.isolation.probe import LevelReport, survey
+from stackmem.workspace.project.project import Project, find_project
 
-from .assemble import profile_of
+from .prepare import profile_of
 
 _AUTO = ("bubblewrap", "namespaces")
 
@@ -28,18 +30,22 @@ class Examined(Struct, frozen=True):
     sandbox_dir: str
     levels: tuple[LevelReport, ...]
     warnings: tuple[str, ...]
+    project: Project | None = None
 
 
-def examine(flags: Mapping[str, object]) -> Examined:
-    """Try every level with the arguments it always uses.
+def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined:
+    """Try every level with the arguments it always uses, and look at a folder to work on.
 
     Raises:
-        UsageError: A folder cannot be written, or the profile is broken.
+        UsageError: A folder cannot be written or is none, or the profile is broken.
     """
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}; name one that exists")
     warnings = list(load_plugins())
     cwd = Path.cwd()
     settings = resolve(flags, os.environ, cwd).settings
     profile = profile_of(settings, cwd)
+    granted = tuple(mount.host for mount in profile.mounts)
     levels = tuple(survey(profile))
     active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
     if os.geteuid() == 0:
@@ -50,4 +56,5 @@ def examine(flags: Mapping[str, object]) -> Examined:
         str(sandbox_dir(settings, cwd, os.environ)),
         levels,
         tuple(warnings),
+        find_project(folder, settings.include, os.environ.get("PATH", ""), granted) if folder else None,
     )

@@ -15,12 +15,14 @@ from stackmem.errors import UsageError
 from stackmem.history.repository import CopyPlan, plan_copy
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import NOBODY, default_model
-from stackmem.settings.directories import runs_dir, sandbox_dir
+from stackmem.settings.directories import checkout, runs_dir, sandbox_dir
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved, Settings, Value, resolve
 from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import Task, read_task
 from stackmem.tools.plugins import load_plugins
+from stackmem.workspace.profile import Profile, read_profile
+from stackmem.workspace.project.project import Project, find_project
 
 from .request import ProgramRequest, RunRequest
 
@@ -53,6 +55,7 @@ class Prepared(Struct, frozen=True):
         copy: What a folder of one's own will be copied as; None for a task.
         warnings: Sentences for the person.
         others: Names of the models that a program asks beside the run's own, where it says so beforehand.
+        project: What a folder of one's own brings to work with; nothing for a task.
     """
 
     subject: Subject
@@ -63,6 +66,7 @@ class Prepared(Struct, frozen=True):
     copy: CopyPlan | None
     warnings: tuple[str, ...]
     others: tuple[str, ...] = ()
+    project: Project = Project()
 
     @property
     def checked(self) -> bool:
@@ -110,8 +114,46 @@ def place_run(
     folders = (runs_dir(resolved.settings, cwd, environ), sandbox_dir(resolved.settings, cwd, environ))
     for folder in folders:
         must_be_text(str(folder), f"the path {folder}")
+    project = _project(subject, resolved.settings, cwd, environ)
+    resolved, more = _with_check(subject, resolved, project)
     copy = plan_copy(subject.folder, resolved.settings.include, folders) if subject.folder else None
-    return Prepared(subject, resolved, cwd, folders, model, copy, warnings)
+    return Prepared(subject, resolved, cwd, folders, model, copy, (*warnings, *project.missing, *more), project=project)
+
+
+def _project(subject: Subject, settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Project:
+    if subject.folder is None or not subject.folder.is_dir():
+        return Project()
+    granted = tuple(mount.host for mount in profile_of(settings, cwd).mounts)
+    return find_project(subject.folder, settings.include, environ.get("PATH", ""), granted)
+
+
+def _with_check(subject: Subject, resolved: Resolved, project: Project) -> tuple[Resolved, tuple[str, ...]]:
+    """The settings with the check that ``auto`` stands for, and what the person is told of it."""
+    if resolved.settings.check != "auto":
+        return resolved, ()
+    if subject.folder is None:
+        raise UsageError("a task brings its own checks; leave out --check auto")
+    if not project.suites:
+        raise UsageError(f"nothing in {subject.folder} names a test command; name one with --check COMMAND")
+    suite = project.suites[0]
+    others = [f"`{other.command}`" for other in project.suites[1:]]
+    more = f"; there is also {', '.join(others)}" if others else ""
+    values = tuple(replace(value, value=suite.command) if value.name == "check" else value for value in resolved.values)
+    settings = replace(resolved.settings, check=suite.command)
+    return Resolved(settings, values), (f"the check is `{suite.command}`, as {suite.reason} suggests{more}",)
+
+
+def profile_of(settings: Settings, cwd: Path) -> Profile:
+    """The profile that was named, else the checkout's own, else the built-in one.
+
+    Raises:
+        UsageError: The file cannot be read, or a key in it is wrong.
+    """
+    home = checkout(cwd)
+    own = home / "sandbox" / "profile.toml" if home else None
+    if settings.profile is not None:
+        return read_profile(settings.profile)
+    return read_profile(own) if own is not None and own.is_file() else Profile()
 
 
 def _must_have_demo(subject: Subject) -> None:
@@ -201,7 +243,9 @@ def prepare_kept(
     place = Path(request.workspace).parent.parent
     if not place.is_dir():
         place = sandbox_dir(settings, cwd, environ)
-    return Prepared(_kept_subject(request, cwd), Resolved(settings, values), cwd, (runs_dir, place), model, None, ())
+    subject = _kept_subject(request, cwd)
+    project = _project(subject, settings, cwd, environ)
+    return Prepared(subject, Resolved(settings, values), cwd, (runs_dir, place), model, None, (), project=project)
 
 
 def _kept_subject(request: RunRequest, cwd: Path) -> Subject:

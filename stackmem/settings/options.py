@@ -96,7 +96,9 @@ _TABLE = (
     ),
     Option("network", "choice", "none", "The network of commands in the sandbox.", choices=("none", "host")),
     Option(
-        "check", "text", None, "A command that decides, out of the agent's reach, whether a folder's work is solved.",
+        "check", "text", None,
+        "A command that decides, out of the agent's reach, whether a folder's work is solved; auto takes the test "
+        "command that the folder's own files suggest.",
         none_means="no check", project=True,
     ),
     Option(

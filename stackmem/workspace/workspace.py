@@ -22,6 +22,7 @@ from .isolation.levels import choose, forget, state_folder, try_level
 from .isolation.skeleton import build_skeleton
 from .outcome import ToolOutcome
 from .profile import Mount, Profile
+from .project.project import Project
 from .python import Toolchain, build_toolchain
 from .refusals import ToolRefused
 from .shown import shown_output
@@ -40,6 +41,7 @@ def open_workspace(
     scrub: Callable[[str], str] = str,
     toolchain: Toolchain | None = None,
     hidden: tuple[Path, ...] = (),
+    project: Project | None = None,
 ) -> Workspace:
     """Open a folder as a workspace.
 
@@ -51,6 +53,7 @@ def open_workspace(
         toolchain: The Python that commands find; None builds or finds the one in the state folder.
         hidden: Folders of the host that commands find empty where they lie in one that they see, beside the tasks that
             ship; not at ``landlock`` and ``none``, which cannot mount.
+        project: What the folder brings: its programs stand first on PATH, its interpreters are seen.
 
     Raises:
         WorkspaceError: The folder is missing, or the level cannot be had.
@@ -64,7 +67,11 @@ def open_workspace(
     path = inside if level.mounts else str(folder)
     files = Files(folder, path, scrub=scrub)
     skeleton = build_skeleton(network=profile.network == "host")
-    seat = Seat(folder, files.fd, path, profile, mounts, dict(env or {}), tools, skeleton, (OWN_TASKS, *hidden))
+    brought = project or Project()
+    seat = Seat(
+        folder, files.fd, path, profile, (*mounts, *brought.mounts(profile, tools)),
+        {**brought.variables(path), **(env or {})}, tools, skeleton, (OWN_TASKS, *hidden), brought.path(path),
+    )  # fmt: skip
     return Workspace(level, files, seat, scrub)
 
 

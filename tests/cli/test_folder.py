@@ -2,15 +2,17 @@
 
 import json
 import signal
+import sys
+import venv
 from pathlib import Path
 
 import pytest
 
-from stackmem.core.facts import Event, RunEnded
+from stackmem.core.facts import Event, RunEnded, RunStarted, ToolReturned
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from tests.history.folders import folder, holds, repository, run_git
-from tests.stage import Stage, call, command, eventually, pop
+from tests.stage import Stage, call, command, events, eventually, pop
 
 START = {"app.py": "VALUE = 1\n", "README.md": "An app.\n", ".gitignore": "*.log\n.env\nbuild/\n"}
 EDITS = [
@@ -241,3 +243,42 @@ def test_a_patch_of_megabytes_is_shown_in_part_and_kept_whole(stage: Stage, hers
     assert len(ran.stdout) < 70_000
     assert "more bytes in " in ran.stdout
     assert (stage.only_run() / "changes.patch").stat().st_size > 500_000
+
+
+def test_the_environment_of_the_folder_is_the_one_of_commands_and_of_the_check(stage: Stage, tmp_path: Path):
+    """The copy's own interpreter has what is installed there; the check was found by looking."""
+    mine = repository(tmp_path / "mine", {"app.py": "", "tests/test_app.py": SUITE, ".gitignore": ".venv/\n"})
+    venv.create(mine / ".venv", symlinks=True)
+    (site,) = (mine / ".venv").glob("lib/python3*/site-packages")
+    (site / "theirs.py").write_text("VALUE = 3\n", encoding="utf-8")
+    seen = command("python -c 'import theirs, sys; print(sys.prefix, theirs.VALUE)'; echo env $VIRTUAL_ENV")
+    replies = [seen, call("write_file", path="app.py", content="VALUE = 3\n"), pop()]
+    ran = solve(stage, mine, "--check", "auto", replies=replies)
+    assert (ran.returncode, ran.stdout.split()[0]) == (0, "solved"), ran.stderr
+    assert "the check is `python -m unittest discover`, as tests suggests" in ran.stderr
+    (returned, *_) = events(stage.only_run(), ToolReturned)
+    assert returned.text.splitlines()[:2] == [f"{mine}/.venv 3", f"env {mine}/.venv"]
+    (started,) = events(stage.only_run(), RunStarted)
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert started.project == f"project: python is .venv/bin/python ({version})\ntests: python -m unittest discover"
+    shown = stage.call("doctor", mine)
+    assert f"  python:     .venv/bin/python ({version})\n" in shown.stdout
+    assert stage.call("replay", "last").returncode == 0
+
+
+def test_a_check_that_nothing_suggests_is_refused(stage: Stage, hers: Path):
+    ran = stage.call("solve", ".", "-t", "x", "--check", "auto", "--model", stage.script(pop()), cwd=hers)
+    assert (ran.returncode, ran.stderr) == (
+        2, f"stackmem: nothing in {hers} names a test command; name one with --check COMMAND\n",
+    )  # fmt: skip
+    named = stage.call("solve", stage.task(pop()), "--check", "auto")
+    assert (named.returncode, named.stderr) == (
+        2, "stackmem: a task brings its own checks; leave out --check auto\n",
+    )  # fmt: skip
+
+
+SUITE = """import unittest, theirs, app
+class Test(unittest.TestCase):
+    def test_value(self):
+        self.assertEqual(app.VALUE, theirs.VALUE)
+"""

@@ -5,21 +5,29 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from stackmem.cli.options import Flags, Json, settings, takes
-from stackmem.cli.screen.text import echo_json
+from stackmem.cli.screen.text import echo_json, readable
 from stackmem.run.doctor import examine
+from stackmem.workspace.project.project import Project
 
 
-@takes("flags", settings("profile", "runs_dir", "sandbox_dir"))
+@takes("flags", settings("profile", "include", "runs_dir", "sandbox_dir"))
 def command(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="FOLDER", help="A folder to work on: what it brings, what is missing.")
+    ] = None,
+    *,
     flags: Flags,
     json: Json = False,
 ) -> None:
     """Say which isolation is active and by which probe, what each level guarantees, and how to get a better one."""
-    report = examine(flags)
+    report = examine(flags, folder)
     if json:
         echo_json(report)
     else:
@@ -34,9 +42,26 @@ def command(
             _say("guarantees", level.guarantees)
             _say("leaks", level.leaks)
             _say("to get it", level.remedy)
+        if report.project is not None:
+            typer.echo(f"\n{readable(str(folder))}")
+            for label, text in _rows(report.project):
+                _say(label, text)
         for warning in report.warnings:
             typer.echo(f"\nwarning: {warning}")
     sys.exit(0 if report.active else 5)
+
+
+def _rows(project: Project) -> Iterator[tuple[str, str]]:
+    version = f" ({project.version})" if project.version else ""
+    python = f"{project.environment}/bin/python{version}" if project.environment else "stackmem's own, with pytest"
+    yield "python", python
+    yield "path", ", ".join(project.programs)
+    yield "read-only", ", ".join(project.installations)
+    for suite in project.suites:
+        yield "tests", f"{suite.command} (as {suite.reason} suggests; --check auto takes the first)"
+    yield "locks", ", ".join(project.locks)
+    for sentence in project.missing:
+        yield "missing", readable(sentence)
 
 
 def _say(label: str, text: str) -> None:

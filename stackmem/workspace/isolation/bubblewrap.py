@@ -126,7 +126,7 @@ class Bubblewrap:
         # and the process that waits to become the sandbox would wait for good.
         inner = limited(command, seat.profile, count_processes=True, life=life, drop=status_read)
         environ = build_environment(
-            path=(f"{INSIDE}/bin", *seat.profile.path),
+            path=(*seat.first, f"{INSIDE}/bin", *seat.profile.path),
             home=_HOME,
             tmp="/tmp",  # noqa: S108 - inside the sandbox
             granted=seat.profile.env,

@@ -101,7 +101,11 @@ def host_environment(seat: Seat, tmp: Path) -> dict[str, str]:
     """The built environment where nothing is mounted: PATH names host folders."""
     mounts = (*seat.profile.mounts, *seat.mounts)
     return build_environment(
-        path=(f"{seat.toolchain.environment}/bin", *(host_path(each, mounts) for each in seat.profile.path)),
+        path=(
+            *seat.first,
+            f"{seat.toolchain.environment}/bin",
+            *(host_path(each, mounts) for each in seat.profile.path),
+        ),
         home=str(tmp / "home"),
         tmp=str(tmp),
         granted=seat.profile.env,

@@ -31,6 +31,7 @@ class Seat(Struct, frozen=True):
         skeleton: The folder that stands as ``/etc``.
         hidden: Folders of the host that commands never see into, where the level can mount.
         binds_git: A ``.git`` is mounted onto itself, so that a command can neither move it nor plant hooks in it.
+        first: Folders that stand before all others on PATH, as commands see them.
 
     """
 
@@ -44,6 +45,7 @@ class Seat(Struct, frozen=True):
     skeleton: Path
     hidden: tuple[Path, ...] = ()
     binds_git: bool = True
+    first: tuple[str, ...] = ()
 
 
 class CommandLaunch(Struct, frozen=True):

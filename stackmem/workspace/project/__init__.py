@@ -1,0 +1,1 @@
+"""What a person's folder brings to work with: its environments, test command and lock files."""

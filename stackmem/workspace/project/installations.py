@@ -1,0 +1,166 @@
+"""Interpreters outside of a folder that its environments lead to, and what commands may see of them.
+
+Rule 1: a folder is somebody else's text. What it leads to is granted only where it is an installation of Python by its
+own files, and never a home, a folder above one, or a folder that holds more than programs.
+Rule 2: commands find each installation at the path at which the environment names it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+_GRANT = "grant it by a mount in a profile (--profile FILE)"
+_SHOWN_ALWAYS = ("/usr", "/bin", "/lib", "/lib64")
+_MOST_HOPS = 16
+_MOST_NAMED = 10
+_MOST_FILES = 100
+_MOST_BYTES = 256 * 1024
+_NEVER = ("", ".local", ".local/share", ".cache", ".config", ".pyenv", ".nvm", ".volta", ".ssh")
+
+
+class Interpreter(Struct, frozen=True):
+    """The interpreter of an environment.
+
+    Attributes:
+        environment: The environment, relative to the folder.
+        works: Whether its program can be run once the installations are seen.
+        version: As ``pyvenv.cfg`` says, cut to digits and dots; empty where it does not.
+        installations: Folders outside of the project that commands must see for it to run.
+        missing: What keeps it from running, or parts of it from being found: one sentence each.
+
+    """
+
+    environment: str
+    works: bool
+    version: str = ""
+    installations: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def read_small(path: Path) -> str:
+    """The text of an ordinary file; empty where there is none, or it cannot be read. Never waits for a writer."""
+    with suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                return os.read(fd, _MOST_BYTES).decode("utf-8", "replace")
+        finally:
+            os.close(fd)
+    return ""
+
+
+def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...]) -> Interpreter | None:
+    """The interpreter of the first of these environments that is there.
+
+    Args:
+        folder: The project, an absolute path without links.
+        names: Paths below it.
+        granted: Folders of the host that the person lets commands see.
+
+    """
+    for name in names:
+        place = folder / name
+        if settings := read_small(place / "pyvenv.cfg"):
+            if place.resolve().is_relative_to(folder):
+                return _examined(folder, name, settings, (*_SHOWN_ALWAYS, *granted))
+            return Interpreter(name, works=False, missing=(f"{name} leads out of the folder; {_GRANT}",))
+    return None
+
+
+def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) -> Interpreter:
+    real, hops = _hops(folder / name / "bin" / "python")
+    if real is None:
+        lost = f"{name}/bin/python leads to {hops[-1]}, which is no program; make the environment again"
+        return Interpreter(name, works=False, missing=(lost,))
+    installations: list[str] = []
+    closed: list[str] = []
+    for prefix, hop in {hop.parent.parent: hop for hop in hops}.items():
+        if not _is_in(hop, (str(folder), *shown)):
+            if why := _refusal(prefix):
+                closed.append(
+                    f"{name}/bin/python leads through {hop}, and {prefix} {why}; make the environment again with "
+                    f"{real} itself, or grant what it needs by a mount in a profile (--profile FILE)"
+                )
+            else:
+                installations.append(str(prefix))
+    outside = [
+        f"{name} imports from {path}, which lies outside of the folder; {_GRANT}"
+        for path in _imports(folder / name)
+        if not _is_in(path, (str(folder), *shown))
+    ]
+    return Interpreter(name, not closed, _version(settings), tuple(installations), (*closed, *outside[:_MOST_NAMED]))
+
+
+def _hops(start: Path) -> tuple[Path | None, list[Path]]:
+    """The program a link leads to, None where it cannot be run, and every absolute path on the way to it."""
+    hops, at = [], start
+    for _ in range(_MOST_HOPS):
+        hops.append(at)
+        try:
+            target = at.readlink()
+        except OSError:
+            break
+        at = Path(os.path.normpath(at.parent / target))
+    real = Path(os.path.realpath(start))
+    hops.append(real)
+    return (real if real.is_file() and os.access(real, os.X_OK) else None), hops
+
+
+def _is_in(path: Path, places: Iterable[str]) -> bool:
+    return any(path.is_relative_to(place) for place in places)
+
+
+def _refusal(prefix: Path) -> str:
+    """Why commands must not be shown this folder; empty where it is an installation of Python."""
+    home, real = Path.home().resolve(), Path(os.path.realpath(prefix))
+    if home.is_relative_to(real) or any(real == home / name for name in _NEVER):
+        return "holds more than programs"
+    if not any(real.glob("lib/python3*/os.py")):
+        return "is no installation of Python"
+    return ""
+
+
+def _version(settings: str) -> str:
+    for line in settings.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() in ("version", "version_info"):
+            digits = value.strip().split(".")[:3]
+            return ".".join(part for part in digits if part.isascii() and part.isdigit())[:20]
+    return ""
+
+
+def _imports(environment: Path) -> list[Path]:
+    """The absolute paths that the environment adds to those of its imports, as editable installations do."""
+    files = sorted(environment.glob("lib/python3*/site-packages/*.pth"))[:_MOST_FILES]
+    paths = [Path(line.strip()) for file in files for line in read_small(file).splitlines()]
+    return list(dict.fromkeys(path for path in paths if path.is_absolute()))
+
+
+def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The installation of Node that the person has on her path, and what is missing of it.
+
+    Args:
+        search: Her PATH.
+        granted: As above.
+
+    """
+    if not (folder / "package.json").is_file():
+        return (), ()
+    for place in search.split(":"):
+        program = Path(place) / "node"
+        if not place.startswith("/") or not program.is_file():
+            continue
+        real = Path(os.path.realpath(program))
+        prefix = real.parent.parent
+        if _is_in(real, (*_SHOWN_ALWAYS, *granted)):
+            return (), ()
+        if real.name == "node" and real.parent.name == "bin" and (prefix / "lib" / "node_modules").is_dir():
+            return (str(prefix),), ()
+        return (), (f"node is {program}, which is no installation of its own; {_GRANT}",)
+    return (), (f"there is no node on your PATH; install it, or {_GRANT}",)

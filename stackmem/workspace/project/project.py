@@ -1,0 +1,92 @@
+"""What a folder brings to work with, and what of it commands find: one look, before the run begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.workspace.profile import Mount, Profile
+from stackmem.workspace.python import Toolchain
+
+from .installations import Interpreter, find_interpreter, find_node
+from .suites import SuiteCommand, find_suites, lock_files
+
+_ENVIRONMENTS = (".venv", "venv")
+_PROGRAMS = "node_modules/.bin"
+
+
+class Project(Struct, frozen=True):
+    """A folder's own environment.
+
+    Attributes:
+        environment: The Python environment in it, relative; empty where there is none.
+        version: Of its interpreter; empty where nothing says it.
+        programs: Folders of it that stand first on PATH, relative.
+        installations: Folders of the host that commands see for it, read-only.
+        suites: Commands that run its tests, the likeliest first.
+        locks: Names of its lock files.
+        missing: What is missing and how to grant it, one sentence each.
+
+    """
+
+    environment: str = ""
+    version: str = ""
+    programs: tuple[str, ...] = ()
+    installations: tuple[str, ...] = ()
+    suites: tuple[SuiteCommand, ...] = ()
+    locks: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def path(self, workspace: str) -> tuple[str, ...]:
+        """What stands first on PATH of commands that see the folder there."""
+        programs = tuple(f"{path}/bin" for path in self.installations if Path(path, "bin", "node").exists())
+        return (*(f"{workspace}/{name}" for name in self.programs), *programs)
+
+    def variables(self, workspace: str) -> dict[str, str]:
+        return {"VIRTUAL_ENV": f"{workspace}/{self.environment}"} if self.environment else {}
+
+    def mounts(self, profile: Profile, toolchain: Toolchain) -> tuple[Mount, ...]:
+        """What has to be mounted beside what is there already."""
+        there = {mount.inside for mount in (*profile.mounts, *toolchain.mounts())}
+        return tuple(Mount(path, path) for path in self.installations if path not in there)
+
+    @property
+    def text(self) -> str:
+        """What the model is told: two lines at most; empty where there is nothing to tell."""
+        version = f" ({self.version})" if self.version else ""
+        tools = [f"python is {self.environment}/bin/python{version}"] if self.environment else []
+        tools += ["node_modules/.bin is on PATH"] if _PROGRAMS in self.programs else []
+        tools += [f"lock files: {', '.join(self.locks)}"] if self.locks else []
+        lines = [f"project: {'; '.join(tools)}"] if tools else []
+        lines += [f"tests: {' or '.join(suite.command for suite in self.suites)}"] if self.suites else []
+        return "\n".join(lines)
+
+
+def find_project(
+    folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = ()
+) -> Project:
+    """Look at a folder.
+
+    Args:
+        include: Ignored paths that are copied along all the same; an environment may be among them.
+        search: The person's PATH.
+        granted: Folders of the host that she lets commands see.
+
+    """
+    root = folder.resolve()
+    names = (*_ENVIRONMENTS, *(name.rstrip("/") for name in include))
+    interpreter = find_interpreter(root, names, granted) or Interpreter("", works=False)
+    environment = interpreter.environment if interpreter.works else ""
+    node, no_node = find_node(root, search, granted)
+    programs = [f"{environment}/bin"] if environment else []
+    programs += [_PROGRAMS] if (root / _PROGRAMS).is_dir() else []
+    return Project(
+        environment=environment,
+        version=interpreter.version,
+        programs=tuple(programs),
+        installations=tuple(dict.fromkeys((*interpreter.installations, *node))),
+        suites=find_suites(root, environment),
+        locks=lock_files(root),
+        missing=(*interpreter.missing, *no_node),
+    )

@@ -1,0 +1,102 @@
+"""The commands that test a project, and its lock files: what its own files say, found by looking, not by running."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from .installations import read_small
+
+LOCKS = (
+    "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "requirements.lock",
+    "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "Cargo.lock", "go.sum",
+)  # fmt: skip
+_NODE_RUNNERS = {"pnpm-lock.yaml": "pnpm test", "yarn.lock": "yarn test", "bun.lock": "bun run test"}
+_PYTEST_SIGNS = (
+    ("pyproject.toml", r"^\[tool\.pytest\b"), ("pytest.ini", r"^\[pytest\]"), ("setup.cfg", r"^\[tool:pytest\]"),
+    ("tox.ini", r"^\[pytest\]"), ("conftest.py", r""), ("tests/conftest.py", r""),
+)  # fmt: skip
+_MOST_ENTRIES = 500  # of a folder
+
+
+class SuiteCommand(Struct, frozen=True):
+    """A command that runs a project's tests, and the file that says so."""
+
+    command: str
+    reason: str
+
+
+def lock_files(folder: Path) -> tuple[str, ...]:
+    return tuple(name for name in LOCKS if (folder / name).is_file())
+
+
+def find_suites(folder: Path, environment: str) -> tuple[SuiteCommand, ...]:
+    """Every test command that the folder speaks of, the likeliest first.
+
+    Args:
+        environment: The Python environment in the folder, relative to it; empty where there is none.
+
+    """
+    return tuple(
+        suite
+        for suites in (_python(folder, environment), _node(folder), _cargo(folder), _go(folder), _make(folder))
+        for suite in suites
+    )
+
+
+def _python(folder: Path, environment: str) -> Iterator[SuiteCommand]:
+    reason = next(
+        (name for name, sign in _PYTEST_SIGNS if (text := read_small(folder / name)) and re.search(sign, text, re.M)),
+        "",
+    )
+    if not reason:
+        reason = next((place for place in ("tests", "test", ".") if _has_tests(folder / place)), "")
+    if not reason:
+        return
+    # Without an environment of the project's, commands find a Python that has pytest.
+    has = not environment or any((folder / environment).glob("lib/python3*/site-packages/pytest/__init__.py"))
+    yield SuiteCommand("python -m pytest -q" if has else "python -m unittest discover", reason)
+
+
+def _has_tests(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    try:
+        return any(
+            re.fullmatch(r"test_.*\.py|.*_test\.py", path.name) for path in islice(folder.iterdir(), _MOST_ENTRIES)
+        )
+    except OSError:
+        return False
+
+
+def _node(folder: Path) -> Iterator[SuiteCommand]:
+    text = read_small(folder / "package.json")
+    try:
+        package = msgspec.json.decode(text) if text else {}
+    except (msgspec.DecodeError, RecursionError):
+        return  # npm says what is wrong with it
+    scripts = package.get("scripts") if isinstance(package, dict) else None
+    script = scripts.get("test") if isinstance(scripts, dict) else None
+    if isinstance(script, str) and "no test specified" not in script:
+        runner = next((command for name, command in _NODE_RUNNERS.items() if (folder / name).is_file()), "npm test")
+        yield SuiteCommand(runner, "package.json")
+
+
+def _cargo(folder: Path) -> Iterator[SuiteCommand]:
+    if (folder / "Cargo.toml").is_file():
+        yield SuiteCommand("cargo test --offline", "Cargo.toml")
+
+
+def _go(folder: Path) -> Iterator[SuiteCommand]:
+    if (folder / "go.mod").is_file():
+        yield SuiteCommand("go test ./...", "go.mod")
+
+
+def _make(folder: Path) -> Iterator[SuiteCommand]:
+    if re.search(r"^test\s*:(?!=)", read_small(folder / "Makefile"), re.M):
+        yield SuiteCommand("make test", "Makefile")

@@ -1,0 +1,141 @@
+"""What a folder brings: found by looking, granted only where it is what it seems to be."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackmem.workspace.profile import Profile
+from stackmem.workspace.project.project import Project, find_project
+from stackmem.workspace.python import Toolchain
+
+
+def made(root: Path, *names: str, **texts: str) -> Path:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(texts.get(path.name.replace(".", "_"), ""), encoding="utf-8")
+    return root
+
+
+def environment(folder: Path, python: Path, name: str = ".venv") -> Path:
+    made(folder, f"{name}/pyvenv.cfg", pyvenv_cfg=f"home = {python.parent}\nversion = 3.12.4\n")
+    (folder / name / "bin").mkdir()
+    (folder / name / "bin" / "python3").symlink_to(python)
+    (folder / name / "bin" / "python").symlink_to("python3")
+    return folder
+
+
+def installation(place: Path) -> Path:
+    """An installation of Python, as far as its files say."""
+    made(place, "lib/python3.12/os.py", "bin/python3.12")
+    program = place / "bin" / "python3.12"
+    program.chmod(0o755)
+    return program
+
+
+def test_an_interpreter_outside_is_granted_at_every_path_that_leads_to_it(tmp_path: Path):
+    program = installation(tmp_path / "cpython-3.12.4")
+    (tmp_path / "cpython-3.12").symlink_to("cpython-3.12.4")
+    project = find_project(environment(tmp_path / "hers", tmp_path / "cpython-3.12" / "bin" / "python3.12"))
+    assert project.installations == (str(tmp_path / "cpython-3.12"), str(program.parent.parent))
+    assert (project.environment, project.version, project.missing) == (".venv", "3.12.4", ())
+    assert project.path("/w") == ("/w/.venv/bin",)
+    assert project.variables("/w") == {"VIRTUAL_ENV": "/w/.venv"}
+    own = Toolchain(prefix=str(tmp_path / "cpython-3.12.4"), environment="/e")
+    assert [mount.host for mount in project.mounts(Profile(), own)] == [str(tmp_path / "cpython-3.12")]
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("home", "holds more than programs"),
+        ("home/.local", "holds more than programs"),
+        ("home/.ssh", "holds more than programs"),
+        ("", "holds more than programs"),
+        ("keys", "is no installation of Python"),
+    ],
+)
+def test_a_folder_cannot_have_shown_what_is_no_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, says: str
+):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    program = installation(tmp_path / where)
+    if where == "keys":
+        (tmp_path / "keys" / "lib" / "python3.12" / "os.py").unlink()
+    project = find_project(environment(tmp_path / "home" / "code" / "hers", program))
+    assert (project.installations, project.environment, project.text) == ((), "", "")
+    (sentence,) = project.missing
+    assert says in sentence
+    assert "--profile FILE" in sentence
+
+
+def test_an_environment_that_leads_nowhere_or_out_is_named(tmp_path: Path):
+    gone = find_project(environment(tmp_path / "a", tmp_path / "nowhere" / "bin" / "python3"))
+    assert gone.missing == (f".venv/bin/python leads to {tmp_path}/nowhere/bin/python3, which is no program; "
+                            "make the environment again",)  # fmt: skip
+    environment(tmp_path / "central", installation(tmp_path / "py"), "env")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / ".venv").symlink_to(tmp_path / "central" / "env")
+    out = find_project(tmp_path / "b")
+    assert (out.environment, out.installations) == ("", ())
+    assert out.missing[0].startswith(".venv leads out of the folder; grant it")
+
+
+def test_an_editable_installation_outside_is_named_unless_it_is_granted(tmp_path: Path):
+    folder = environment(tmp_path / "hers", installation(tmp_path / "py"), "env")
+    (folder / "env/lib/python3.12/site-packages").mkdir(parents=True)
+    inner, outer = folder / "src", tmp_path / "library" / "src"
+    (folder / "env/lib/python3.12/site-packages/x.pth").write_text(f"import os\n{inner}\n{outer}\n", encoding="utf-8")
+    assert find_project(folder) == Project()  # an ignored folder of that name is copied where it is included
+    assert [str(outer) in text for text in find_project(folder, ("env/",)).missing] == [True]
+    assert find_project(folder, ("env",), granted=(str(tmp_path / "library"),)).missing == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "texts", "commands", "locks"),
+    [
+        (("README.md",), {}, [], []),
+        (("pyproject.toml",), {"pyproject_toml": "[project]\n"}, [], []),
+        (("pyproject.toml", "uv.lock"), {"pyproject_toml": "[tool.pytest.ini_options]\n"}, ["python -m pytest -q"],
+         ["uv.lock"]),
+        (("tests/test_a.py",), {}, ["python -m pytest -q"], []),
+        ((".venv/pyvenv.cfg", ".venv/bin/python", "tests/test_a.py"), {"pyvenv_cfg": "home = /usr/bin"},
+         ["python -m unittest discover"], []),
+        (("package.json",), {"package_json": '{"scripts": {"test": "echo \\"Error: no test specified\\""}}'}, [], []),
+        (("package.json", "pnpm-lock.yaml"), {"package_json": '{"scripts": {"test": "vitest"}}'}, ["pnpm test"],
+         ["pnpm-lock.yaml"]),
+        (("package.json",), {"package_json": "[" * 100_000}, [], []),
+        (("package.json",), {"package_json": '{"scripts": ["test"]}'}, [], []),
+        (("Cargo.toml", "go.mod", "Makefile"), {"Makefile": "test: all\n\tx\n"},
+         ["cargo test --offline", "go test ./...", "make test"], []),
+        (("Makefile",), {"Makefile": "test := 3\n"}, [], []),
+    ],
+)  # fmt: skip
+def test_test_commands_and_locks_are_what_the_files_say(tmp_path: Path, names, texts, commands, locks):
+    folder = made(tmp_path, *names, **texts)
+    if (python := folder / ".venv/bin/python").exists():
+        python.chmod(0o755)
+    project = find_project(folder)
+    assert [suite.command for suite in project.suites] == commands
+    assert list(project.locks) == locks
+
+
+def test_a_file_that_would_block_its_reader_is_passed_over(tmp_path: Path):
+    os.mkfifo(tmp_path / "pyproject.toml")
+    os.mkfifo(tmp_path / "package.json")
+    assert find_project(tmp_path) == Project()
+
+
+def test_node_is_taken_from_her_own_path_and_only_where_it_is_needed(tmp_path: Path):
+    place = tmp_path / "versions" / "v22"
+    made(place, "bin/node", "lib/node_modules/npm/x")
+    made(tmp_path / "shims", "node")
+    folder = made(tmp_path / "hers", "node_modules/.bin/vitest")
+    assert find_project(folder, search=f"relative:{place}/bin").installations == ()
+    made(folder, "package.json", package_json="{}")
+    project = find_project(folder, search=f"relative:{place}/bin")
+    assert project.installations == (str(place),)
+    assert project.path("/w") == ("/w/node_modules/.bin", f"{place}/bin")
+    assert "no installation of its own" in find_project(folder, search=f"{tmp_path}/shims:{place}/bin").missing[0]
+    assert "no node on your PATH" in find_project(folder).missing[0]
