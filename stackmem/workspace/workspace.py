@@ -70,7 +70,8 @@ def open_workspace(
     brought = project or Project()
     seat = Seat(
         folder, files.fd, path, profile, (*mounts, *brought.mounts(profile, tools)),
-        {**brought.variables(path), **(env or {})}, tools, skeleton, (OWN_TASKS, *hidden), brought.path(path),
+        {**brought.variables(path), **(env or {})}, tools, skeleton, (OWN_TASKS, *hidden),
+        first=brought.path(path),
     )  # fmt: skip
     return Workspace(level, files, seat, scrub)
 
