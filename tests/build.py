@@ -19,7 +19,6 @@ from stackmem.core.facts import (
     Event,
     ModelFailed,
     ModelReplied,
-    PromptText,
     RunStarted,
     SourcesDigested,
     Stop,
@@ -28,7 +27,18 @@ from stackmem.core.facts import (
 )
 from stackmem.core.log import Log
 from stackmem.core.machine import advance, evolve
-from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, Usage, View
+from stackmem.core.messages import (
+    Message,
+    Part,
+    PromptText,
+    ReplyPart,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    View,
+)
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.state import Notice, Result, State

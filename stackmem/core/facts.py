@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets, Limits
-from .messages import ReplyPart, ToolSpec, Usage
+from .messages import PromptText, ReplyPart, ToolSpec, Usage
 from .pricing import Answerer, Price
 from .program_facts import ProgramEvent
 
@@ -44,13 +44,6 @@ class Redaction(Struct, frozen=True):
 
     digest: str
     records: tuple[int, ...]
-
-
-class PromptText(Struct, frozen=True):
-    """A prompt by the name of its file; its slots are filled when it is sent."""
-
-    name: str
-    text: str
 
 
 class RunStarted(Struct, frozen=True, tag=True):

@@ -88,6 +88,13 @@ class Usage(Struct, frozen=True):
         )
 
 
+class PromptText(Struct, frozen=True):
+    """A prompt by the name of its file; its slots are filled when it is sent."""
+
+    name: str
+    text: str
+
+
 class ToolSpec(Struct, frozen=True):
     """A tool as a model is shown it; ``schema`` is JSON text, so that its bytes never change."""
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
-from stackmem.core.facts import FramePushed, ModelReplied, PromptText, RunForked, RunStarted
-from stackmem.core.messages import ToolCall
+from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.messages import PromptText, ToolCall
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec

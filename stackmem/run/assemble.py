@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.facts import PromptText, RunStarted
-from stackmem.core.messages import ToolSpec
+from stackmem.core.facts import RunStarted
+from stackmem.core.messages import PromptText, ToolSpec
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
