@@ -156,7 +156,7 @@ def _write_objects(archive: zipfile.ZipFile, run_dir: Path, trees: dict[str, Non
     while wanted:
         name, kind = wanted.pop()
         try:
-            content = objects.path(name).read_bytes()
+            content = objects.compressed(name)
             below = objects.entries(name) if kind == "tree" else ()
         except (TraceError, OSError):
             missing += 1
