@@ -95,7 +95,7 @@ def rows(language: str, folder: Path) -> list[Row]:
 
 def _row(language: Language, origin: Origin, path: Path, folder: Path) -> Row:
     (linted,) = lint_all([str(path)], folder, language=language.name)
-    codes: dict[str, list[str]] = {"error": [], "warning": []}
+    codes: dict[str, list[str]] = {"error": [], "warning": [], "note": []}
     for finding in linted.findings:
         codes[finding.severity].append(finding.code)
     told = _halt(language, origin, path)

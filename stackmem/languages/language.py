@@ -53,6 +53,7 @@ class Finding(Struct, frozen=True):
     """What a linter found.
 
     Attributes:
+        severity: A note is no fault: it says what will be done.
         code: ``<language>/<title-in-kebab-case>``.
         line, column: From 1.
         title, suggestion: For the languages whose report shows them.
@@ -62,7 +63,7 @@ class Finding(Struct, frozen=True):
     path: str
     line: int
     column: int
-    severity: Literal["error", "warning"]
+    severity: Literal["error", "warning", "note"]
     code: str
     message: str
     title: str = ""
@@ -87,6 +88,7 @@ class Language(Struct, frozen=True):
             beforehand; a run that cannot have one of them does not begin.
         settings: What a program's text asks of the run, option name to text, where nothing else speaks: ``max_usd``,
             ``max_seconds``. It never raises; a text that is broken asks nothing.
+        remarks: The findings on a program's text that a run tells before it begins; None tells none.
         lint_report: The findings of one file ``(path, findings)`` in the language's own layout; None has none.
         suffixes: Files that can be run. lint_suffixes: File names' ends that can only be linted.
         main: The name looked for in a folder.
@@ -104,6 +106,7 @@ class Language(Struct, frozen=True):
     lint: Callable[..., Reading]
     announcer: Callable[[], Announcer]
     lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
+    remarks: Callable[[str, str], tuple[Finding, ...]] | None = None
     lint_suffixes: tuple[str, ...] = ()
     config: str = ""
     models: Callable[[Launch], Reading] | None = None

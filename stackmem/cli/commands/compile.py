@@ -21,4 +21,4 @@ def command(program: Annotated[str, typer.Argument(metavar="FILE", help="A playb
         typer.echo(f"{readable(program)} has coded steps already")
     else:
         cost = f"model replies: {made.replies}" if made.replies else "no model was asked: the text is the same"
-        typer.echo(f"{readable(str(made.written))} ({cost})")
+        typer.echo(readable(f"{made.written} ({cost}; compiled: {'; '.join(made.parts)})"))

@@ -42,8 +42,8 @@ def command(
         raise UsageError(f"--format {form[:40]!r} is none of {', '.join(_FORMATS)}")
     reports = lint_all(files, Path.cwd(), language=language, config=config, libraries=tuple(lib or ()))
     _show(reports, "json" if as_json else form)
-    counted = [finding.severity for linted in reports for finding in linted.findings]
-    sys.exit(1 if "error" in counted or (strict and counted) else 0)
+    counted = {finding.severity for linted in reports for finding in linted.findings}
+    sys.exit(1 if counted & ({"error", "warning"} if strict else {"error"}) else 0)
 
 
 def _show(reports: tuple[Linted, ...], form: str) -> None:
@@ -71,7 +71,8 @@ def _github(finding: Finding) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
     place = escaped(finding.path).replace(",", "%2C").replace(":", "%3A")
+    command = "notice" if finding.severity == "note" else finding.severity
     return (
-        f"::{finding.severity} file={place},line={finding.line},col={finding.column},title={finding.code}"
+        f"::{command} file={place},line={finding.line},col={finding.column},title={finding.code}"
         f"::{escaped(finding.message)}"
     )

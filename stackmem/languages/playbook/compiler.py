@@ -22,6 +22,8 @@ from .tree import Playbook, PlaybookProgram, step_line
 
 INSTRUCTIONS = "stackmem:playbook/compile.md"
 MOST_TRIES = 3
+REFUSED = "\n\n---\nThe last answer was no coded program"
+"""Behind the program where it is asked for once more."""
 _HEADER = re.compile(r"<!-- compiled from sha256:([0-9a-f]{64}) -->\n?")
 _FENCED = re.compile(r"\A\s*(`{3,}|~{3,})[\w.]*\n(.*)\n\1\s*\Z", re.S)
 
@@ -51,10 +53,11 @@ def compile_program(path: str, text: str) -> Routine:
         Halted: The model's answers are no coded program.
 
     """
+    source = read_program(text)
     kept: Source = yield LoadSource(compiled_path(path), path)
-    found = _HEADER.match(kept.text)
-    if found and found[1] == digest_of(text):
-        return read_program(kept.text), kept.text
+    program = kept_program(text, kept.text)
+    if program:
+        return program, kept.text
     instructions: Source = yield LoadSource(INSTRUCTIONS)
     asked, fault = text, None
     for _ in range(MOST_TRIES):
@@ -63,23 +66,62 @@ def compile_program(path: str, text: str) -> Routine:
         )
         made = header(text) + _strip_fence(answer.text)
         try:
-            return _read_coded(made), made
+            return _read_coded(made, source), made
         except PlaybookError as error:
             fault = error
-            asked = (
-                f"{text}\n\n---\nThe last answer was no coded program: line {error.line}: {error.message}\n"
-                f"It was:\n{answer.text[:20_000]}"
-            )
+            asked = f"{text}{REFUSED}: line {error.line}: {error.message}\nIt was:\n{answer.text[:20_000]}"
     told = f"{MOST_TRIES} answers were no coded program; the last: {fault.message if fault else ''}"
     raise halt("Compilation Failed", told, path)
 
 
-def _read_coded(text: str) -> PlaybookProgram:
+def kept_program(text: str, kept: str) -> PlaybookProgram | None:
+    """What the kept compiled form of a program is; None where it is of another text, or broken."""
+    found = _HEADER.match(kept)
+    if not found or found[1] != digest_of(text):
+        return None
+    try:
+        return _read_coded(kept, read_program(text))
+    except PlaybookError:
+        return None
+
+
+def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
+    """The compiled program, which is the source but for the codes.
+
+    Raises:
+        PlaybookError: It is none, or it changes what was not to be compiled.
+
+    """
     program = read_program(text)
     for _, book in program.all():
         if book.plain:
-            raise PlaybookError("Step Without Code", f"the steps of {book.name} have no codes", book.line)
+            told = f"the {' and '.join(book.plain)} of {book.name} have no codes"
+            raise PlaybookError("Step Without Code", told, book.line)
+    names = [[(agent.name, sorted(agent.named)) for agent in each.agents] for each in (source, program)]
+    if names[0] != names[1]:
+        told = "; ".join(f"{agent} with {', '.join(books) or 'none'}" for agent, books in names[0])
+        raise PlaybookError("Changed Program", f"the agents and playbooks must stay {told[:1000]}")
+    for before, after in zip(source.agents, program.agents, strict=True):
+        for book in before.playbooks:
+            if changed := _changes(book, after.named[book.name]):
+                told = f"the answer changes {changed} of {book.name}; copy it as it is"
+                raise PlaybookError("Changed Program", told, after.named[book.name].line)
     return program
+
+
+def _changes(book: Playbook, made: Playbook) -> str:
+    """What a compiled playbook has otherwise, though it was not to be compiled."""
+    held = {
+        "the parameters": [[param.name for param in each.params] for each in (book, made)],
+        "the Python": ["".join(each.python.split()) for each in (book, made)],
+        "public": [each.public for each in (book, made)],
+        "cli_entry": [each.entry for each in (book, made)],
+    }
+    if "triggers" not in book.plain:
+        held["the triggers"] = [[(line.label, line.code, line.text) for line in each.triggers] for each in (book, made)]
+    if book.steps:
+        held["the steps"] = [[(line.number, line.code, line.text) for line in each.steps] for each in (book, made)]
+    return next((what for what, (before, after) in held.items() if before != after), "")
 
 
 def _strip_fence(text: str) -> str:

@@ -30,6 +30,26 @@ from .turns import Turn, expected_lines, take
 Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
 
 
+def check_inputs(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> None:
+    """Refuse inputs that the program cannot begin with, also where only its compiled form says where it begins.
+
+    Raises:
+        UsageError: As of ``entries_of``.
+
+    """
+    if named or not program.plain_triggers:
+        entries_of(program, named, inputs)
+        return
+    known = list(dict.fromkeys(param.name for _, book in program.all() for param in book.params))
+    for name in inputs:
+        _must_be_known(name.lstrip("$"), known)
+
+
+def _must_be_known(name: str, known: list[str]) -> None:
+    if name not in known:
+        raise UsageError(f"the program has no input {name[:80]!r}; known: {', '.join(known) or 'none'}")
+
+
 def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> Entries:
     """Agent to the playbooks that it begins with, each with its arguments.
 
@@ -44,8 +64,7 @@ def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) 
     known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
     given = {name.lstrip("$"): value for name, value in inputs.items()}
     for name in given:
-        if name not in known:
-            raise UsageError(f"the program has no input {name[:80]!r}; known: {', '.join(known) or 'none'}")
+        _must_be_known(name, known)
     missing = [param.name for _, book in chosen for param in book.params if param.required and param.name not in given]
     if missing:
         raise UsageError(f"the program needs the input {missing[0]}; give it as --input {missing[0]}=TEXT")

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from stackmem.core.program_facts import StepEntered, UserAnswered, VariableSet
 from stackmem.core.requests import InvokeTool, LoadSource
+from stackmem.errors import UsageError
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
 from stackmem.languages.operations import Complete, EnterFrame, LeaveFrame, Program, Source
 
 from . import tree as nodes
-from .compiler import compile_program, compiled_path, digest_of, with_default_steps
+from .compiler import REFUSED, compile_program, compiled_path, kept_program, with_default_steps
 from .errors import PlaybookError, halt
-from .interpreter import entries_of, run_agents
-from .lint import lint
+from .interpreter import check_inputs, entries_of, run_agents
+from .lint import lint, remarks
 from .reader import read_program
 from .session_log import brief
 from .state import PlaybookState
@@ -28,11 +29,14 @@ def start(launch: Launch) -> Program:
     named = str(launch.options.get("entry") or "")
     if launch.options.get("compile"):
         return (yield from compile_program(launch.path, launch.text))[1] if program.plain else launch.text
-    entries_of(program, named, launch.inputs)  # what is wrong with the inputs is said before a model compiles
+    check_inputs(program, named, launch.inputs)  # what is wrong with the inputs is said before a model compiles
     if program.plain:
         program = (yield from compile_program(launch.path, launch.text))[0]
     program = with_default_steps(program)
-    entries = entries_of(program, named, launch.inputs)
+    try:
+        entries = entries_of(program, named, launch.inputs)
+    except UsageError as error:
+        raise halt("Wrong Input", str(error), posixpath.basename(launch.path)) from error
     contract: Source = yield LoadSource(CONTRACT)
     world = PlaybookState(
         program, posixpath.basename(launch.path), contract.text, snoop=bool(launch.options.get("snoop"))
@@ -47,17 +51,20 @@ def start(launch: Launch) -> Program:
 def outline(launch: Launch) -> Reading:
     """Every playbook with its lines; where the program starts, and with what."""
     program = _read(launch)
+    named = str(launch.options.get("entry") or "")
     lines = []
     if not launch.options.get("compile"):
-        entries = entries_of(program, str(launch.options.get("entry") or ""), launch.inputs)
-        starts = [f"{name}.{book.name}" for name, books in entries.items() for book, _ in books]
-        lines.append(f"starts with: {', '.join(starts)}")
+        check_inputs(program, named, launch.inputs)
     if program.plain:
         kept: Source = yield LoadSource(compiled_path(launch.path), launch.path)
-        if digest_of(launch.text) in kept.text[:200]:
-            program = _read(Launch(launch.path, kept.text))
-        else:
-            lines.append("to be compiled by the model before it starts")
+        compiled = kept_program(launch.text, kept.text)
+        if compiled is None:
+            lines.append(f"to be compiled by the model before it starts: {'; '.join(program.plain)}")
+        program = compiled or program
+    if not launch.options.get("compile") and (named or not program.plain_triggers):
+        entries = entries_of(program, named, launch.inputs)
+        starts = [f"{name}.{book.name}" for name, books in entries.items() for book, _ in books]
+        lines.insert(0, f"starts with: {', '.join(starts)}")
     return (*lines, *_outline_lines(with_default_steps(program)))
 
 
@@ -88,6 +95,15 @@ def _instruction(tail: str) -> list[str]:
     return tail.rpartition("*Current state*")[2].split("\n")
 
 
+def _compiled_parts(asked: Complete) -> str:
+    """What a request to compile is about, as its first words name it."""
+    text = "".join(part.text for part in asked.messages[-1].parts if hasattr(part, "text"))
+    try:
+        return "; ".join(read_program(text.partition(REFUSED)[0]).plain)
+    except PlaybookError:
+        return "the program"
+
+
 class _PlaybookAnnouncer:
     """Remembers how deep the frames are."""
 
@@ -111,6 +127,8 @@ class _PlaybookAnnouncer:
                 return (self._line(f"  the user said {brief(happening.text, 200)!r}"),)
             case InvokeTool() if happening.tool == "run_python" and not happening.arguments["answers"]:
                 return (self._line("  runs Python"),)
+            case Complete(name="compile") if len(happening.messages[-1].parts) == 1:
+                return (self._line(f"the model compiles {_compiled_parts(happening)}"),)
             case Complete():
                 said = [part.text for part in happening.messages[-1].parts if hasattr(part, "text")]
                 return tuple(self._line(f"  {line}") for line in _instruction(said[-1]) if line.startswith("what? "))
@@ -129,5 +147,6 @@ LANGUAGE = Language(
     start=start,
     outline=outline,
     lint=lint,
+    remarks=remarks,
     announcer=announcer,
 )

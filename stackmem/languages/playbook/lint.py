@@ -22,6 +22,7 @@ _DECLARED = re.compile(r"\$(\w+):\w+")
 _USED = re.compile(r"\$([A-Za-z_]\w*)")
 _NOTE = re.compile(r"\bN\d+\b")
 _TELLS = re.compile(r"\b(?:Say|SaveArtifact|SendMessage)\(")
+_COMPILED = "the model compiles the {1} of {0} before the program starts"
 _MOST_SHOWN = 80
 _MOST_PROSE = 100_000  # characters of one step that are read in vain
 
@@ -38,7 +39,29 @@ def lint(path: str, text: str) -> Reading:
         for agent in program.agents
         for line, title, message, error in _check_agent(program, agent)
     ]
+    found += remarks(path, text)
+    found += [
+        Finding(
+            path,
+            book.line,
+            1,
+            "note",
+            "playbook/plain-sentences",
+            _COMPILED.format(book.name, " and ".join(book.plain)),
+        )
+        for _, book in program.all()
+        if book.plain
+    ]
     return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.line, each.code, each.message)))
+
+
+def remarks(path: str, text: str) -> tuple[Finding, ...]:
+    """What the program says that has no effect, or another one; a run tells it, too."""
+    try:
+        caveats = read_program(text).caveats
+    except PlaybookError:
+        return ()
+    return tuple(_finding(path, each.line, each.title, each.message, error=False) for each in caveats)
 
 
 _Fault = tuple[int, str, str, bool]

@@ -16,6 +16,7 @@ from stackmem.languages.operations import Routine, Say, ToolAnswer
 from .calls import Target, bind_arguments, find_target
 from .errors import PlaybookError
 from .literals import CallTo
+from .metadata import Metadata
 from .session_log import head_and_tail
 from .state import CallFailure, Execution, excess
 from .tree import Param, Playbook, Required, Trigger, trigger_line
@@ -64,7 +65,12 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, mark: ast.expr, bloc
     for arg, default in [*named, *zip(given.kwonlyargs, given.kw_defaults, strict=True)]:
         kind = ast.unparse(arg.annotation) if arg.annotation else ""
         params.append(Param(arg.arg, kind, Required if default is None else _literal(default)))
-    marks = {word.arg: word.value for word in mark.keywords} if isinstance(mark, ast.Call) else {}
+    words = mark.keywords if isinstance(mark, ast.Call) else []
+    marks = {word.arg: _literal(word.value) for word in words if word.arg}
+    beside = marks.pop("metadata", None)
+    triggers = _triggers(marks.pop("triggers", []), line)
+    meta = Metadata()
+    meta.take_words({**(beside if isinstance(beside, dict) else {}), **marks}, line)
     says = ast.get_docstring(node) or ""
     return Playbook(
         node.name,
@@ -72,15 +78,16 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, mark: ast.expr, bloc
         ast.unparse(node.returns) if node.returns else "",
         says.strip().split("\n")[0],
         line,
-        triggers=_triggers(marks.get("triggers"), line),
-        public=isinstance(marks.get("public"), ast.Constant) and bool(_literal(marks["public"])),
+        triggers=triggers,
+        public=bool(meta.public),
+        entry=meta.entry,
+        caveats=tuple(meta.caveats),
         python=block,
         python_line=first_line,
     )
 
 
-def _triggers(node: ast.expr | None, line: int) -> tuple[Trigger, ...]:
-    texts = _literal(node) if node is not None else []
+def _triggers(texts: Any, line: int) -> tuple[Trigger, ...]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise PlaybookError("Bad Trigger", "triggers of a function are a list of texts", line)
     made = []

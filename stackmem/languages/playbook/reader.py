@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from .errors import PlaybookError
 from .literals import read_params
+from .metadata import NO_EFFECT, Metadata
 from .python_functions import functions_of
 from .tree import (
     Agent,
+    Caveat,
     Number,
     Playbook,
     PlaybookProgram,
@@ -25,6 +27,7 @@ from .tree import (
     StepLine,
     Trigger,
     is_coded,
+    is_plain_trigger,
     note_line,
     step_line,
     trigger_line,
@@ -35,20 +38,27 @@ _MOST_DEPTH = 20
 _PUBLIC = re.compile(r"public\s*+:\s*+")
 _NOT_IN_NAME = re.compile(r"[()\->]")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
-SECTIONS = ("triggers", "steps", "notes")
+_SECTIONS = {name: f"{name.rstrip('s')}s" for name in ("trigger", "triggers", "step", "steps", "note", "notes")}
+_SECTION_LEVEL = 3
+_KIND = re.compile(r"([^:(]*?)\s*:\s*(AI|Human)\s*", re.I)
 
 
 class _Draft(Struct):
     """A playbook under way."""
 
     book: Playbook
+    meta: Metadata
     section: str = ""
     seen: list[str] = []
     says: list[str] = []
     steps: list[StepLine] = []
     triggers: list[Trigger] = []
     notes: list[Remark] = []
-    first_plain: int = 0  # the line of its first step without a code
+    plain: list[str] = []  # the sections that hold sentences without codes
+
+    def mark_plain(self) -> None:
+        if self.section not in self.plain:
+            self.plain.append(self.section)
 
 
 class ListItem(Struct, frozen=True):
@@ -74,7 +84,7 @@ def read_program(text: str) -> PlaybookProgram:
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
     """Blocks alone: what stands inside a line is for the model."""
-    return MarkdownIt("commonmark", {"maxNesting": 2 * _MOST_DEPTH + 4}).disable("inline")
+    return MarkdownIt("commonmark", {"maxNesting": 2 * _MOST_DEPTH + 4}).disable(["inline", "lheading"])
 
 
 class _ProgramReader:
@@ -88,6 +98,7 @@ class _ProgramReader:
         self._public: list[tuple[str, int]] = []
         self._draft: _Draft | None = None
         self._says: list[str] = []
+        self._meta = Metadata()
 
     def program(self) -> PlaybookProgram:
         tokens = _markdown().parse("\n".join(self._lines))
@@ -97,6 +108,10 @@ class _ProgramReader:
         self._close_agent()
         if not self._agents:
             raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`")
+        if not any(agent.playbooks for agent in self._agents):
+            agent = self._agents[0]
+            told = f"No playbooks defined for AI agent {agent.name}: Missing H2 header (Playbook definition)"
+            raise PlaybookError("Missing Playbook", told, agent.line)
         return PlaybookProgram(tuple(self._agents))
 
     def _block(self, tokens: list[Token], index: int) -> int:
@@ -120,31 +135,50 @@ class _ProgramReader:
         return end
 
     def _heading(self, level: int, text: str, line: int) -> None:
-        if level == 1:
+        section = _SECTIONS.get(text.rstrip(":").strip().lower(), "")
+        if section and self._draft is not None:
+            self._section(section, level, text, line)
+        elif level == 1:
             self._close_agent()
-            name = _camel(text)
-            if not name:
-                raise PlaybookError("Missing Agent", "Agent name is required; write `# Name`", line + 1)
-            if name in self._names:
-                raise PlaybookError("Duplicate Agent", f"two agents are called {name}; rename one", line + 1)
-            self._names.add(name)
-            self._agents.append(Agent(name, "", line + 1))
+            self._agent(text, line)
         elif not self._agents:
             raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`", line + 1)
-        elif level == 2:
+        elif level == 2 and not section:
             self._close_playbook()
-            self._draft = _Draft(_parse_heading(text, line + 1))
+            self._draft = _Draft(_parse_heading(text, line + 1), Metadata())
         elif level == 3 and self._draft is not None:
-            name = text.rstrip(":").strip().lower()
-            if name not in SECTIONS:
-                told = f"{text[:80]!r} is no section of a playbook; known: Triggers, Steps, Notes"
-                raise PlaybookError("Unknown Section", told, line + 1)
-            if name in self._draft.seen:
-                raise PlaybookError("Duplicate Section", f"### {text[:80]} stands twice; join the two", line + 1)
-            self._draft.section = name
-            self._draft.seen.append(name)
+            told = f"{text[:80]!r} is no section of a playbook; known: Triggers, Steps, Notes"
+            raise PlaybookError("Unknown Section", told, line + 1)
         else:
             raise PlaybookError("Unknown Heading", f"{'#' * level} {text[:80]} has no meaning here", line + 1)
+
+    def _agent(self, text: str, line: int) -> None:
+        kind = _KIND.fullmatch(text)
+        name = _camel(kind[1] if kind else text.partition("(")[0])
+        if not name:
+            raise PlaybookError("Missing Agent", "Agent name is required; write `# Name`", line + 1)
+        if name in self._names:
+            raise PlaybookError("Duplicate Agent", f"two agents are called {name}; rename one", line + 1)
+        self._names.add(name)
+        self._agents.append(Agent(name, "", line + 1))
+        if kind and kind[2].lower() == "human":
+            told = f"{name} is no person of its own: there is one user, whom agents reach as `human`"
+            self._meta.caveats.append(Caveat(NO_EFFECT, told, line + 1))
+        elif "(" in text:
+            told = "what stands behind the agent's name has no effect; every agent runs here"
+            self._meta.caveats.append(Caveat(NO_EFFECT, told, line + 1))
+
+    def _section(self, name: str, level: int, text: str, line: int) -> None:
+        draft = self._draft
+        if draft is None:
+            return
+        if level != _SECTION_LEVEL:
+            told = f"{'#' * level} {text[:80]} is read as a section of {draft.book.name}; write ### {text[:80]}"
+            draft.meta.caveats.append(Caveat("Wrong Heading Level", told, line + 1))
+        if name in draft.seen:
+            raise PlaybookError("Duplicate Section", f"### {text[:80]} stands twice; join the two", line + 1)
+        draft.section = name
+        draft.seen.append(name)
 
     def _fence(self, token: Token, line: int) -> None:
         kind = token.info.strip().lower()
@@ -161,13 +195,13 @@ class _ProgramReader:
         draft = self._draft
         if draft is None:
             if self._agents:
-                self._says.append(text.strip())
+                self._says.append(self._meta.take_from(text, line + 1))
         elif not draft.section:
-            draft.says.append(text.strip())
+            draft.says.append(draft.meta.take_from(text, line + 1))
         elif draft.section == "notes":
             draft.notes.append(note_line(text, line + 1, len(draft.notes) + 1))
         elif draft.section == "steps":
-            draft.first_plain = draft.first_plain or line + 1
+            draft.mark_plain()
         else:
             raise PlaybookError("Bad Trigger", "triggers are a list; begin the line with `- `", line + 1)
 
@@ -178,6 +212,8 @@ class _ProgramReader:
             return
         for item in _items(tokens):
             match draft.section:
+                case "triggers" if is_plain_trigger(item.text):
+                    draft.mark_plain()
                 case "triggers":
                     draft.triggers.append(trigger_line(item.text, item.line, len(draft.triggers) + 1))
                 case "notes":
@@ -185,26 +221,28 @@ class _ProgramReader:
                 case _ if is_coded(item.text):
                     draft.steps.append(step_line(item.text, item.line, item.place))
                 case _:
-                    draft.first_plain = draft.first_plain or item.line
+                    draft.mark_plain()
 
     def _close_playbook(self) -> None:
         draft, self._draft = self._draft, None
         if draft is None:
             return
-        if draft.steps and draft.first_plain:
-            told = "this step has no code, and others have; give it one"
-            raise PlaybookError("Step Without Code", told, draft.first_plain)
         seen: dict[Number, StepLine] = {}
         for step in draft.steps:
             if step.number in seen:
                 told = f"line {step.label} of {draft.book.name} stands twice; number it anew"
                 raise PlaybookError("Duplicate Line", told, step.line)
             seen[step.number] = step
+        book, meta = draft.book, draft.meta
+        if meta.mode == "react" and "steps" in draft.seen:
+            told = "execution_mode: react is for playbooks without steps; these steps are followed"
+            meta.caveats.append(Caveat(NO_EFFECT, told, meta.mode_line))
         self._made.append(
             replace(
-                draft.book, says="\n\n".join(draft.says).strip(), steps=tuple(draft.steps),
-                triggers=tuple(draft.triggers), notes=tuple(draft.notes),
-                plain=bool(draft.first_plain),
+                book, says="\n\n".join(filter(None, draft.says)), triggers=tuple(draft.triggers),
+                steps=() if "steps" in draft.plain else tuple(draft.steps), notes=tuple(draft.notes),
+                public=book.public if meta.public is None else meta.public, plain=tuple(draft.plain),
+                entry=meta.entry, caveats=tuple(meta.caveats),
             )
         )  # fmt: skip
 
@@ -214,8 +252,8 @@ class _ProgramReader:
             return
         agent = self._agents[-1]
         if not self._made:
-            told = f"No playbooks defined for AI agent {agent.name}: Missing H2 header (Playbook definition)"
-            raise PlaybookError("Missing Playbook", told, agent.line)
+            told = f"{agent.name} has no playbooks, so it does nothing; give it one, or leave it out"
+            self._meta.caveats.append(Caveat("Missing Playbook", told, agent.line))
         names: dict[str, Playbook] = {}
         for book in self._made:
             if book.name in names:
@@ -227,9 +265,9 @@ class _ProgramReader:
                 told = f"the public block names {name[:80]!r}, which {agent.name} has not; mend the name"
                 raise PlaybookError("Unknown Playbook", told, line)
             names[name] = replace(names[name], public=True)
-        says = "\n\n".join(self._says).strip()
-        self._agents[-1] = replace(agent, says=says, playbooks=tuple(names.values()))
-        self._made, self._public, self._says = [], [], []
+        says = "\n\n".join(filter(None, self._says))
+        self._agents[-1] = replace(agent, says=says, playbooks=tuple(names.values()), caveats=tuple(self._meta.caveats))
+        self._made, self._public, self._says, self._meta = [], [], [], Metadata()
 
 
 def _blank_front_matter(lines: list[str]) -> list[str]:

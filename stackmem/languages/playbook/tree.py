@@ -161,6 +161,14 @@ class Remark(Struct, frozen=True):
     line: int
 
 
+class Caveat(Struct, frozen=True):
+    """What the program says that has no effect here, or another one; ``title`` is the linter's name of it."""
+
+    title: str
+    message: str
+    line: int
+
+
 class Playbook(Struct, frozen=True, dict=True):
     """One H2, or one ``@playbook`` function.
 
@@ -168,7 +176,8 @@ class Playbook(Struct, frozen=True, dict=True):
         steps: In the order of the file. A function has none.
         python: The fenced block that defines the function; empty of prose.
         python_line: Of the program's file, where the block begins.
-        plain: Its steps are sentences without codes: it must be compiled before it can run.
+        plain: Its sections of sentences without codes, which are compiled before it can run.
+        entry: The program begins with it, whatever its triggers are.
 
     """
 
@@ -183,14 +192,16 @@ class Playbook(Struct, frozen=True, dict=True):
     public: bool = False
     python: str = ""
     python_line: int = 0
-    plain: bool = False
+    plain: tuple[str, ...] = ()
+    entry: bool = False
+    caveats: tuple[Caveat, ...] = ()
 
     @property
     def signature(self) -> str:
         return f"{self.name}({', '.join('$' + param.name for param in self.params)})"
 
     def begins(self) -> bool:
-        return any(trigger.code == "BGN" for trigger in self.triggers)
+        return self.entry or any(trigger.code == "BGN" for trigger in self.triggers)
 
     @cached_property
     def order(self) -> LineOrder:
@@ -207,6 +218,7 @@ class Agent(Struct, frozen=True, dict=True):
     says: str
     line: int
     playbooks: tuple[Playbook, ...] = ()
+    caveats: tuple[Caveat, ...] = ()
 
     @cached_property
     def named(self) -> dict[str, Playbook]:
@@ -247,12 +259,26 @@ class PlaybookProgram(Struct, frozen=True, dict=True):
         return tuple(found.named) if found else ()
 
     @property
-    def plain(self) -> bool:
-        return any(playbook.plain for _, playbook in self.all())
+    def plain(self) -> tuple[str, ...]:
+        """What is to be compiled: playbooks with their sections of sentences, such as ``Main (triggers, steps)``."""
+        return tuple(f"{book.name} ({', '.join(book.plain)})" for _, book in self.all() if book.plain)
+
+    @property
+    def plain_triggers(self) -> bool:
+        """Whether only the compiled program says where it begins."""
+        return any("triggers" in book.plain for _, book in self.all())
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """All of them, in the order of the file."""
+        own = [caveat for agent in self.agents for caveat in agent.caveats]
+        own += [caveat for _, book in self.all() for caveat in book.caveats]
+        return tuple(sorted(own, key=lambda caveat: caveat.line))
 
 
 _CODED = re.compile(r"(?:(?:[A-Za-z_]\w*:)?(\d+(?:\.\d+)*)\s*:\s*|)([A-Z]{3})(?:(?=[\s:.,(])[:\s]*(.*)|$)", re.S)
 _TRIGGER = re.compile(r"(?:T?(\d+)\s*:\s*|)(BGN|CND|EVT)\b[:\s]*(.*)", re.S)
+_NUMBERED = re.compile(r"T?\d+\s*:")
 _NOTE = re.compile(r"(N\d+)\b[:.\s]*(.*)", re.S)
 _MOST_DIGITS = 9
 _MOST_PARTS = 20
@@ -288,6 +314,11 @@ def step_line(text: str, line: int, by_place: Number) -> StepLine:
         raise PlaybookError("Bad Number", told, line)
     number = number_of(label) if label else by_place
     return StepLine(number, label or label_of(number), code, says.strip(), line)
+
+
+def is_plain_trigger(text: str) -> bool:
+    """Whether a trigger is a sentence that a model has yet to give a code."""
+    return not _TRIGGER.match(text) and not _NUMBERED.match(text)
 
 
 def trigger_line(text: str, line: int, place: int) -> Trigger:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stackmem.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.languages.playbook.compiler import compiled_path
+from stackmem.languages.playbook.reader import read_program as playbooks
 from stackmem.run.open import Person
 from stackmem.run.programs.run import run_program
 
@@ -21,12 +22,14 @@ class Compiled(Struct, frozen=True):
     Attributes:
         written: The file; None where the program is coded already.
         replies: Of the model; 0 where a compiled form of the same text was there.
+        parts: What was compiled, such as ``Main (triggers, steps)``.
 
     """
 
     text: str
     written: Path | None
     replies: int
+    parts: tuple[str, ...] = ()
 
 
 def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> Compiled:
@@ -55,4 +58,4 @@ def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[st
         target.write_text(result.value, encoding="utf-8")
     except OSError as error:
         raise WorkspaceError(f"{target} cannot be written ({error.strerror}); make room or rights there") from error
-    return Compiled(result.value, target, result.run.steps)
+    return Compiled(result.value, target, result.run.steps, playbooks(ready.text).plain)

@@ -127,7 +127,10 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
         others = () if named is None else read_with(named(launch), source_reader(Loader(place, folders)))
     except Halted as halted:
         return replace(ready, halts=halted)
-    ready = replace(ready, prepared=replace(ready.prepared, others=tuple(dict.fromkeys(others))))
+    findings = ready.language.remarks(place.name, ready.text) if ready.language.remarks else ()
+    told_first = (*ready.prepared.warnings, *(f"{each.path}:{each.line}: {each.message}" for each in findings))
+    prepared = replace(ready.prepared, others=tuple(dict.fromkeys(others)), warnings=told_first)
+    ready = replace(ready, prepared=prepared)
     return replace(ready, outline=told if isinstance(told, str) else "\n".join(told))
 
 

@@ -107,10 +107,10 @@ def test_the_outline_names_what_starts_and_every_line():
 
 
 def test_the_outline_of_a_plain_program_says_whether_it_is_compiled():
-    assert outline(PLAIN, inputs={"name": "x"})[1] == "to be compiled by the model before it starts"
+    assert outline(PLAIN, inputs={"name": "x"})[1] == "to be compiled by the model before it starts: Greet (steps)"
     compiled = outline(PLAIN, {"main.pbasm": header(PLAIN) + CODED}, inputs={"name": "x"})
     assert "    01:QUE Say(hello to $name)" in compiled
-    assert outline(PLAIN, compile=True)[0] == "to be compiled by the model before it starts"
+    assert outline(PLAIN, compile=True)[0] == "to be compiled by the model before it starts: Greet (steps)"
 
 
 def test_every_suffix_is_known():

@@ -1,0 +1,88 @@
+"""Metadata lines under a heading, such as ``public: true``: what they ask for, and what of it has no effect here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from .tree import Caveat
+
+_LINE = re.compile(r"([a-z][a-z_]*)[ \t]*:[ \t]*(.*)")
+_FLAGS = {"true": True, "yes": True, "false": False, "no": False}
+_NO_EFFECT = {
+    "agent_type": "every agent runs here; leave the line out",
+    "export": "no other agent imports a playbook; write `public: true` to let others call it",
+    "meeting": "no meeting is held; let the agents talk by SendMessage and WaitForMessage",
+    "remote": "no server is asked for this agent; write what it offers as Python playbooks",
+    "required_attendees": "no meeting is held; let the agents talk by SendMessage and WaitForMessage",
+}
+_KEYS = ("cli_entry", "execution_mode", "metadata", "public", *_NO_EFFECT)
+_MODES = {
+    "raw": "the text is not sent as it is; the playbook runs as one without steps",
+    "react": "",
+}
+NO_EFFECT = "Metadata Without Effect"
+
+
+class Metadata(Struct):
+    """What the lines under one heading ask for.
+
+    Attributes:
+        public: Other agents may call the playbook; None where nothing says so.
+        entry: The program begins with it.
+        mode: ``execution_mode``, and ``mode_line`` its place.
+
+    """
+
+    public: bool | None = None
+    entry: bool = False
+    mode: str = ""
+    mode_line: int = 0
+    caveats: list[Caveat] = []
+
+    def take_from(self, text: str, line: int) -> str:
+        """Read the metadata of a paragraph that begins at ``line``; gives the text without it."""
+        kept: list[str] = []
+        block = ""
+        for place, each in enumerate(text.split("\n"), line):
+            if block and (each[:1].isspace() or each.lstrip().startswith("- ")):
+                if block == "metadata":
+                    self._take(each.strip(), place, nested=True)
+                continue
+            block = self._take(each, place)
+            if not block:
+                kept.append(each)
+        return "\n".join(kept).strip()
+
+    def take_words(self, words: dict[str, Any], line: int) -> None:
+        """Read what a decorator says beside its triggers."""
+        for name, value in words.items():
+            self._take(f"{name}: {value}", line, nested=True)
+
+    def _take(self, text: str, line: int, *, nested: bool = False) -> str:
+        """Read one line; gives its key, or nothing where it is a line of the description."""
+        found = _LINE.fullmatch(text)
+        key, value = (found[1], found[2].strip()) if found else ("", "")
+        if key not in _KEYS:
+            if nested:
+                self.caveats.append(Caveat(NO_EFFECT, f"{text[:80]!r} is read by nobody here; leave it out", line))
+            return ""
+        flag = _FLAGS.get(value.lower())
+        match key:
+            case "public" | "cli_entry" if flag is None:
+                self.caveats.append(Caveat(NO_EFFECT, f"{key} is {value[:40]!r}; write true or false", line))
+            case "public":
+                self.public = flag
+            case "cli_entry":
+                self.entry = bool(flag)
+            case "execution_mode":
+                self.mode, self.mode_line = value.lower(), line
+                if why := _MODES.get(self.mode, "it is unknown; leave it out"):
+                    self.caveats.append(Caveat(NO_EFFECT, f"execution_mode: {value[:40]}: {why}", line))
+            case "metadata":
+                pass
+            case _ if flag is not False:
+                self.caveats.append(Caveat(NO_EFFECT, f"{key}: {_NO_EFFECT[key]}", line))
+        return key

@@ -1,0 +1,96 @@
+"""Whole playbook programs by their cases: what is read and found in them, and what these replies make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from ruamel.yaml import YAML
+
+from stackmem.languages.language import read_with
+from stackmem.languages.operations import Halted, Source
+from stackmem.languages.playbook.language import LANGUAGE
+from tests.languages.playbook.stage import launch, run
+
+
+class ProgramCase(msgspec.Struct, forbid_unknown_fields=True):
+    """One case.
+
+    Attributes:
+        lint: Every finding, as ``line severity code``; checked where it stands.
+        outline: Lines that ``--dry-run`` prints, among others.
+        loads: False where the program is none.
+        replies: Of the model; empty where the program is not run.
+        said: What the person is told, and ``value`` what the program returns.
+        told: What the model reads behind each reply, a part of it; with ``not`` in front what it does not read.
+        halts: A part of the report of a program that halts.
+
+    """
+
+    says: str
+    program: str
+    lint: list[str] | None = None
+    outline: list[str] = []
+    loads: bool = True
+    replies: list[str] = []
+    user: list[str] = []
+    inputs: dict[str, Any] = {}
+    said: list[str] = []
+    value: Any = None
+    told: list[str] = []
+    halts: str = ""
+
+
+def _cases() -> list[ProgramCase]:
+    folder = Path(__file__).parent / "playbook_programs"
+    yaml = YAML(typ="safe", pure=True)
+    return [
+        msgspec.convert(raw, ProgramCase)
+        for file in sorted(folder.glob("*.yaml"))
+        for raw in yaml.load(file.read_text())
+    ]
+
+
+CASES = _cases()
+EACH = pytest.mark.parametrize("case", [pytest.param(case, id=case.says) for case in CASES])
+
+
+def _findings(text: str) -> list[str]:
+    found = read_with(LANGUAGE.lint("main.pb", text), lambda _: Source(""))
+    return [f"{each.line} {each.severity} {each.code.removeprefix('playbook/')}" for each in found]
+
+
+@EACH
+def test_lint_and_load_agree(case: ProgramCase):
+    found = _findings(case.program)
+    if case.lint is not None:
+        assert found == case.lint
+    try:
+        lines = read_with(LANGUAGE.outline(launch(case.program, compile=True)), lambda _: Source(""))
+    except Halted:
+        assert not case.loads
+        assert any(" error " in each for each in found)
+    else:
+        assert case.loads
+        assert set(case.outline) <= {line.strip() for line in lines}, lines
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.says) for case in CASES if case.replies])
+def test_the_program_runs_so(case: ProgramCase, tmp_path: Path):
+    played = run(case.program, *case.replies, user=tuple(case.user), folder=tmp_path, inputs=case.inputs)
+    for index, told in enumerate(case.told, 1):
+        if told.startswith("not "):
+            assert told.removeprefix("not ") not in played.instruction(index)
+        else:
+            assert told in played.instruction(index)
+    assert played.said == case.said
+    if case.halts:
+        assert case.halts in played.report
+    else:
+        assert played.value == case.value
+
+
+def test_no_two_cases_say_the_same():
+    assert len({case.says for case in CASES}) == len(CASES)
