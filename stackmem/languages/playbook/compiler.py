@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -111,7 +112,7 @@ def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
 
 def _changes(book: Playbook, made: Playbook) -> str:
     """What a compiled playbook has otherwise, though it was not to be compiled."""
-    held = {
+    held: dict[str, list[Any]] = {
         "the parameters": [[param.name for param in each.params] for each in (book, made)],
         "the Python": ["".join(each.python.split()) for each in (book, made)],
         "public": [each.public for each in (book, made)],
