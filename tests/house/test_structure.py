@@ -15,7 +15,6 @@ LISTS = {
 # A module under 60 lines that one other imports, and why it is none of that one.
 SMALL = {
     "stackmem.report.comparison.markdown": "a format beside the page and the table",
-    "stackmem.run.programs.compile": "makes a model's call; the command only prints",
 }
 LANGUAGES = "several languages name the same idea"
 PRIVATE = "each is private to its file"
