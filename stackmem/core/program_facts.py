@@ -71,6 +71,19 @@ class StepLeft(Struct, frozen=True, tag=True):
     size: int = 0
 
 
+class StepFailed(Struct, frozen=True, tag=True):
+    """Something that the program was to do was refused, failed or did nothing.
+
+    Attributes:
+        path: Its place in the program.
+        reason: As the program's model was told.
+
+    """
+
+    path: str
+    reason: str
+
+
 class VariableSet(Struct, frozen=True, tag=True):
     """A variable has a value now; the value is derived again in replay and not kept."""
 
@@ -161,10 +174,10 @@ class ProgramReturned(Struct, frozen=True, tag=True):
     digest: str
 
 
-Note = StepEntered | StepLeft | VariableSet | PhaseEnded
+Note = StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded
 """What an interpreter reports by itself: it yields the fact, and is sent None."""
 
 ProgramEvent = (
-    ProgramStarted | StepEntered | StepLeft | VariableSet | PhaseEnded | Said | ChunkKept | ChunkDropped | ToolAnswered
-    | SourceLoaded | UserAnswered | Waited | ProgramHalted | ProgramReturned
+    ProgramStarted | StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded | Said | ChunkKept | ChunkDropped
+    | ToolAnswered | SourceLoaded | UserAnswered | Waited | ProgramHalted | ProgramReturned
 )  # fmt: skip

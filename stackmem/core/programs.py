@@ -25,6 +25,7 @@ from .program_facts import (
     ProgramStarted,
     Said,
     StepEntered,
+    StepFailed,
     StepLeft,
     VariableSet,
 )
@@ -32,7 +33,7 @@ from .state import Frame, PoppedFrame, ProgramState, Registers, State
 from .tools import Refusal, StoreEntry
 
 Derived = (
-    ProgramStarted | StepEntered | StepLeft | VariableSet | PhaseEnded | Said | ChunkKept | ChunkDropped
+    ProgramStarted | StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded | Said | ChunkKept | ChunkDropped
     | ProgramHalted | ProgramReturned
 )  # fmt: skip
 """What the interpreter says; what it was answered changes the state as any answer does."""
@@ -44,7 +45,7 @@ def apply_program_event(state: State, event: Derived) -> State:
         case StepEntered() if state.program is not None:
             program = replace(state.program, path=event.path, entered=state.program.entered + 1)
             return replace(state, program=program)
-        case StepEntered() | StepLeft() | VariableSet() | PhaseEnded():
+        case StepEntered() | StepLeft() | StepFailed() | VariableSet() | PhaseEnded():
             return state
         case ProgramStarted():
             return replace(state, program=ProgramState(event), stack=(_steps_frame(state.running), *state.stack[1:]))

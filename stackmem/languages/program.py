@@ -34,6 +34,7 @@ from stackmem.core.program_facts import (
     ProgramReturned,
     ProgramStarted,
     Said,
+    StepFailed,
     UserAnswered,
     Waited,
 )  # fmt: skip
@@ -75,7 +76,7 @@ class ProgramDecider:
     """One program under way, and where it stands beside the machine.
 
     Attributes:
-        said: What it told its person since somebody listens.
+        said, failed: What it told its person, and what it could not do, since somebody listens.
 
     """
 
@@ -104,7 +105,7 @@ class ProgramDecider:
         self._round: Round | None = None
         self._clock_read = False  # since the program asked for it
         self._tell: Tell | None = None
-        self.said: list[str] = []
+        self.said, self.failed = list[str](), list[StepFailed]()
         self._interpreter = _Interpreter(make, keep=keep)
 
     @property
@@ -207,6 +208,7 @@ class ProgramDecider:
         if self._tell is not None:
             self._interpreter.happened.append(event)
             self.said += [event.text] if isinstance(event, Said) else []
+            self.failed += [event] if isinstance(event, StepFailed) else []
         working = self._round.working if self._round is not None else ""
         match event:
             case RunForked() | RunResumed():

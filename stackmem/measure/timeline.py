@@ -188,9 +188,11 @@ def _program_outcome(event: facts.Event, found: tuple[Outcome, str]) -> tuple[Ou
     """What a step has come to after a fact of a program: one tool that did what was asked is enough."""
     match event:
         case program_facts.ToolAnswered(failed=""):
-            return "ok", ""
+            return "ok", found[1] if found[0] == "ok" else ""
         case program_facts.ToolAnswered(failed=failure) if found[0] != "ok":
             return "failed", failure
+        case program_facts.StepFailed(reason=reason):
+            return "failed" if found[0] == "open" else found[0], found[1] or reason[:_ABOUT_CHARS]
         case program_facts.ProgramHalted(kind=kind):
             return "failed", kind
         case program_facts.StepLeft() | program_facts.UserAnswered() | program_facts.ProgramReturned() if found == (

@@ -88,6 +88,8 @@ def program_fact(event: facts.Event, question: Effect | None, told: int, ref: Ca
             return ["step", event.path, event.call]
         case program_facts.StepLeft():
             return ["left", event.path, event.kind, event.size]
+        case program_facts.StepFailed():
+            return ["failed", event.path, text(event.reason)]
         case program_facts.VariableSet():
             return ["set", event.name, event.kind, event.size]
         case program_facts.Said():

@@ -109,3 +109,16 @@ def test_a_run_that_ended_for_want_of_a_model_says_how_it_goes_on_and_does(place
     assert (done.returncode, json.loads(done.stdout)["outcome"]) == (0, "finished"), done.stderr
     refused = stackmem(place, *words, "--program", "p/main.apl")
     assert (refused.returncode, "--model does not go with --program" in refused.stderr) == (2, True)
+
+
+def test_what_was_not_done_stands_on_the_terminal_in_json_and_in_the_steps_of_the_trace(place: Path) -> None:
+    (place / "a.agent.yaml").write_text("name: a\nprompt: p\npayload: {items: 5}\n", encoding="utf-8")
+    loop = {"nextStep": {"type": "ForEach", "forEach": {"collectionPath": "items", "action": {"name": "x"}}}}
+    replies = [{"text": json.dumps(each)} for each in (loop, {"taskComplete": True})]
+    (place / "script.yaml").write_text(json.dumps({"replies": replies}), encoding="utf-8")
+    done = run(place, "a.agent.yaml", "--json", "--model", f"script:{place / 'script.yaml'}")
+    told = json.loads(done.stdout)
+    assert told["failed"] == [{"path": "a/turn 1", "reason": 'Collection path "items" not an array'}]
+    assert 'a/turn 1 was not done: Collection path "items" not an array' in done.stderr
+    steps = stackmem(place, "trace", "show", "--steps", told["run_dir"]).stdout
+    assert 'failed (Collection path "items" not an array): ForEach' in steps

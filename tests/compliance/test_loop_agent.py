@@ -7,16 +7,21 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from stackmem.core.program_facts import StepFailed
+from stackmem.languages.language import read_with
 from stackmem.languages.loop_agent import payload as payloads
 from stackmem.languages.loop_agent.compaction import boundary, prune, take_rung
 from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault, verdict
 from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.forms import question_text, read_answer, read_form
+from stackmem.languages.loop_agent.lint import lint
 from stackmem.languages.loop_agent.paths import parse_rule, path_text
 from stackmem.languages.loop_agent.references import ReferenceNames, resolve
 from stackmem.languages.loop_agent.reply_json import Misfit
 from stackmem.languages.loop_agent.response import read_response
 from stackmem.languages.loop_agent.tree import Expiry
+from stackmem.languages.operations import Source, ToolAnswer
+from tests.languages.loop_agent.stage import OWN, play
 
 HERE = Path(__file__).parent / "loop_agent"
 PAYLOAD = {
@@ -33,7 +38,7 @@ def cases(name):
 
 
 def test_there_are_enough_cases_and_no_two_say_the_same():
-    names = ("conditions", "references", "decisions", "payload", "forms", "life")
+    names = ("conditions", "references", "decisions", "payload", "forms", "life", "runs", "lint")
     found = [(name, case.id) for name in names for case in cases(name)]
     assert len(found) >= 350
     assert len(set(found)) == len(found)
@@ -157,3 +162,59 @@ def state(old, new):
     assert f"[Compacted: showing first {len(head)} of {len(old.text):,} characters." in mark
     assert new.original == old.text
     return f"first {len(head)}"
+
+
+ACTIONS = [{"name": "Fetch", "tool": "fetch"}, {"name": "Check", "tool": "shell"}, {"name": "Broken", "tool": "flaky"}]
+
+
+@pytest.mark.parametrize("case", cases("runs"))
+def test_a_run(case):
+    given = case.get("agent", {})
+    actions = [*ACTIONS, *given.get("actions", [])]
+    agent = {"name": "tester", "prompt": "Do it.", **given, "actions": actions}
+    first, *rest = case["replies"]
+    played = play(*[first] * case.get("repeat", 1), *rest, agent=json.dumps(agent), tool=act)
+    if "halts" in case:
+        kind, report = case["halts"]
+        assert played.halted[0] == kind
+        assert report in played.halted[1]
+    else:
+        assert played.done.halted is None
+        assert "gives" not in case or played.value == case["gives"]
+    if "failed" in case:
+        facts = [each.reason for each in played.done.happened if isinstance(each, StepFailed)]
+        assert len(facts) == len(case["failed"]), facts
+        assert [part for part, fact in zip(case["failed"], facts, strict=True) if part not in fact] == []
+    assert [part for part in case.get("told", []) if part not in played.last] == []
+    if "sub" in case:
+        assert [part for part in case["sub"] if part not in played.prompt(1)] == []
+        assert [part for part in case.get("hidden", []) if part in played.prompt(1)] == []
+
+
+def act(call):
+    """What the tools of the cases do."""
+    if call.tool == "flaky":
+        return ToolAnswer(None, "error", "it broke")
+    if call.tool != "shell":
+        return ToolAnswer(call.arguments)
+    command = call.arguments["command"]
+    code = int(command.removeprefix("exit ")) if command.startswith("exit ") else 0
+    found = {"stdout": "" if code else command, "stderr": "failed" if code else "", "exit_code": code}
+    return ToolAnswer(found, "exit" if code else "", "it failed" if code else "")
+
+
+@pytest.mark.parametrize("case", cases("lint"))
+def test_a_finding(case):
+    prompt = case.get("prompt", "Do it.")
+    for word, meant in case.get("with", {}).items():
+        prompt = prompt.replace(word, meant)
+    if prompt.startswith("{") and not case.get("bare"):
+        prompt = f"```json\n{prompt}\n```"
+    text = json.dumps({"name": "tester", "prompt": prompt, **case["agent"]})
+    found = read_with(lint("/w/main.agent.yaml", text, OWN), no_file)
+    assert [(each.severity, each.code) for each in found] == [(one, f"agent/{code}") for one, code, _ in case["finds"]]
+    assert [part for (_, _, part), each in zip(case["finds"], found, strict=True) if part not in each.message] == []
+
+
+def no_file(asked):
+    return Source(asked.path, failed="No such file")

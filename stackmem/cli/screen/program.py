@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 
 from stackmem.core.facts import Event, RunStarted
-from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said
+from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said, StepFailed
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.languages.frame.values import as_text
@@ -61,6 +61,8 @@ class ProgramScreen:
             self.halt_shown = True
             with suppress(OSError):
                 typer.echo(readable(happening.report), err=self._as_json)
+        elif isinstance(happening, StepFailed) and not self.quiet:
+            say(self._fold(readable(f"{happening.path} was not done: {happening.reason}")))
         if not self.quiet:
             for text in self._announcer(happening):
                 say(self._fold(readable(text)))
@@ -123,8 +125,10 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
         say(f"stackmem: {readable(run.failure)}")
     if as_json:
         summary = {
-            "outcome": run.outcome, "value": result.value, "said": result.said, "run": run.run, "usage": run.usage,
-            "result": run.result, "run_dir": run.run_dir, "steps": run.steps, "cost_usd": run.cost_usd,
+            "outcome": run.outcome, "value": result.value, "said": result.said,
+            "failed": [{"path": each.path, "reason": each.reason} for each in result.failed],
+            "run": run.run, "usage": run.usage, "result": run.result, "run_dir": run.run_dir, "steps": run.steps,
+            "cost_usd": run.cost_usd,
         }  # fmt: skip
         echo_json(summary)
         sys.exit(run.exit_code)

@@ -228,7 +228,7 @@ def _fold(session: AgentSession) -> Routine:
     budget = budget_of(session.agent.limits.context_tokens, session.family.window)
     plan = plan_fold(session.conversation, budget) if session.turn >= session.fold_after else None
     if isinstance(plan, FoldPlan):
-        summary = yield from _summary(session, f"{REQUEST}\n\n{plan.text}")
+        summary = yield from _summary(session, f"{session.agent.summary_prompt or REQUEST}\n\n{plan.text}")
         if summary.strip():
             fold_entries(session.conversation, plan, summary, session.turn)
             too_long = tokens_of(summary) > TRIGGER * budget

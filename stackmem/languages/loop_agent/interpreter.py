@@ -1,9 +1,10 @@
 """The loop: ask for a decision, carry it out, ask again.
 
 Rule 1: every decision leads to something that the next prompt holds; a reply that cannot be used is told why.
-Rule 2: nothing goes on forever: three malformed replies, ten failed steps or five empty retries in a row end the
-        agent, and so does each of its limits. What does nothing is no end of a row of failures.
-Rule 3: the payload changes before the step of the same response is carried out.
+Rule 2: nothing goes on forever: three malformed replies, ten failed steps, five empty retries or thirty times the same
+        actions in a row end the agent, and so does each of its limits. What does nothing ends no row of failures.
+Rule 3: what was refused, failed or did nothing is a fact of the turn, as it is told to the model.
+Rule 4: the payload changes before the step of the same response is carried out.
 """
 
 from __future__ import annotations
@@ -17,11 +18,8 @@ from stackmem.languages.operations import Complete, Completion, Routine, Say
 
 from . import payload as payloads
 from .compaction import recover, shorten_conversation
-from .conversation import Kind
 from .forms import ask_form, question_text
-from .loops import run_for_each, run_while
 from .prompt import system_prompt, tail
-from .references import ReferenceNames
 from .response import (
     Actions,
     Again,
@@ -32,16 +30,23 @@ from .response import (
     ForEach,
     Malformed,
     Response,
+    SubAgents,
     Success,
     While,
     read_response,
 )
-from .results import LoopDone, action_text
-from .session import MOST_BARE, RAN_DRY, AgentEnded, AgentSession, Finish, ShownLoop, refuse_overspent, watch
-from .sub_agents import SubAgentAnswer, agent_of, ask_agent
-from .tools import NOT_RUN, mapping_of, run_actions
-from .tree import Expiry
-from .writes import PayloadMerge, writes_of
+from .session import (
+    MOST_BARE,
+    MOST_MISFITS,
+    RAN_DRY,
+    AgentEnded,
+    AgentSession,
+    Finish,
+    refuse_overspent,
+    watch,
+)
+from .steps import run_calls, run_loop, run_sub_agents
+from .sub_agents import agent_of
 
 
 def run_agent(session: AgentSession) -> Routine:
@@ -58,7 +63,12 @@ def run_agent(session: AgentSession) -> Routine:
         _refuse_spent(session)
         yield from refuse_overspent(session)
         response = yield from _decide(session, system)
-        finish: Finish | None = yield from _carry_out(session, response)
+        try:
+            finish: Finish | None = yield from _carry_out(session, response)
+        except AgentEnded:
+            yield from session.report()
+            raise
+        yield from session.report()
         if finish is not None:
             return finish
 
@@ -106,20 +116,20 @@ def _decide(session: AgentSession, system: str) -> Routine:
 
 
 def _decision_text(response: Response) -> str:
-    """The decision in the words of the format, and what was said or is wrong."""
+    """The decision in the words of the format, and what was said."""
     step, said = response.step, response.message
     match step:
         case Actions():
             kind = f"Actions {', '.join(call.name for call in step.calls)}"
         case Ask():
             kind = f"Sub-Agent {step.name}"
+        case SubAgents():
+            kind = f"Sub-Agents {', '.join(ask.name for ask in step.asks)}"
         case Again():
             kind = "Retry"
         case Expand():
             kind = f"Retry with #{step.index}"
-        case Malformed() | Failed():
-            kind, said = type(step).__name__, step.fault
-        case Success() | Chat() | ForEach() | While():
+        case Malformed() | Failed() | Success() | Chat() | ForEach() | While():
             kind = type(step).__name__
     return ": ".join(" ".join(part.split())[:200] for part in (kind, said) if part)
 
@@ -129,7 +139,7 @@ def _carry_out(session: AgentSession, response: Response) -> Routine:
     step = response.step
     if not isinstance(step, Malformed):
         session.malformed = 0
-    session.tell_notes("your response", response.warnings)
+    session.tell_notes("your response", response.warnings, response.repairs)
     before = session.payload
     if response.change:
         yield from _change(session, response.change)
@@ -140,6 +150,8 @@ def _carry_out(session: AgentSession, response: Response) -> Routine:
         session.bare = 0
     if isinstance(step, Chat) or (isinstance(step, Again) and does):
         session.failed = 0
+    if not isinstance(step, Actions | Again | Expand | Malformed | Failed):
+        session.repeated = 0
     for command in response.automatic:
         yield Say(command.line)
     if not isinstance(step, Chat):
@@ -164,13 +176,15 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
         case Again():
             return _again(session)
         case Expand():
-            return _count_failure(session, ok=session.conversation.expand(step.index, session.turn))
+            expanded = session.conversation.expand(step.index, session.turn)
+            session.note_failures([] if expanded else [session.conversation.entries[-1].text])
+            return _count_failure(session, ok=expanded)
         case Actions():
             return _count_failure(session, ok=(yield from run_calls(session, step)))
         case ForEach() | While():
             return _count_failure(session, ok=(yield from run_loop(session, step)))
-        case Ask():
-            finish = yield from run_sub_agent(session, step)
+        case Ask() | SubAgents():
+            finish = yield from run_sub_agents(session, step.asks if isinstance(step, SubAgents) else (step,))
             return _success(session, finish) if isinstance(finish, Finish) else _count_failure(session, ok=bool(finish))
 
 
@@ -188,20 +202,30 @@ def _count_failure(session: AgentSession, *, ok: bool) -> None:
 
 def _count_malformed(session: AgentSession, fault: str) -> None:
     session.malformed += 1
+    session.note_failures([f"the response could not be used: {fault}"])
     if session.malformed >= RAN_DRY:
         raise AgentEnded("Malformed Response", f"{RAN_DRY} responses in a row could not be used; the last: {fault}")
     session.tell(f"Your response could not be used: {fault}. Respond again with one JSON object and nothing else.")
 
 
 def _again(session: AgentSession) -> None:
+    if not session.bare:
+        session.tell("Done. Go on.")
+        return
+    nothing = "Nothing was done. Choose a step that does something, or end with taskComplete."
+    session.note_failures([nothing])
     if session.bare >= MOST_BARE:
         raise AgentEnded("stalled", f"{MOST_BARE} responses in a row did nothing but ask for another turn")
-    nothing = "Nothing was done. Choose a step that does something, or end with taskComplete."
-    session.tell(nothing if session.bare else "Done. Go on.")
+    session.tell(nothing)
 
 
 def _success(session: AgentSession, finish: Finish) -> Finish | None:
-    """The end; None where actions have to run before it, which is told."""
+    """The end; None where actions have to run before it, or the payload does not fit, which is told.
+
+    Raises:
+        AgentEnded: The last payload does not fit its schema, and is not given back once more.
+
+    """
     short = [
         f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"
         for action in session.agent.actions
@@ -211,7 +235,19 @@ def _success(session: AgentSession, finish: Finish) -> Finish | None:
         session.tell_failure(f"the task is not complete: these actions must run first: {', '.join(short)}")
         _count_failure(session, ok=False)
         return None
-    return finish
+    misfit = "".join(session.misfit())
+    if not misfit:
+        return finish
+    if session.agent.on_misfit == "warn":
+        session.note_failures([misfit])
+        return finish
+    session.misfits += 1
+    if session.agent.on_misfit == "fail" or session.misfits > MOST_MISFITS:
+        session.note_failures([misfit])
+        raise AgentEnded("Payload Misfit", misfit)
+    session.tell_failure(f"the task is not complete: {misfit}; change the payload so that it fits, then end")
+    _count_failure(session, ok=False)
+    return None
 
 
 def _chat(session: AgentSession, step: Chat, response: Response) -> Routine:
@@ -233,96 +269,5 @@ def _change(session: AgentSession, request: dict[str, Any]) -> Routine:
     change = payloads.apply_change(session.payload, request, session.agent.allowed)
     session.payload = change.result
     yield variable_set("payload", change.result)
-    notes = [*change.warnings, *change.blocked, *session.misfit()]
-    notes += [f"please look at this again: {flag}" for flag in change.flags]
-    session.tell_notes("your payload change", notes)
-
-
-SUB_AGENT_EXPIRY = Expiry(3, "remove")
-MOST_ACTIONS = 1_000
-
-
-def run_calls(session: AgentSession, step: Actions) -> Routine:
-    """Whether any of the actions did what was asked."""
-    if len(step.calls) > MOST_ACTIONS:
-        told = f"{len(step.calls):,} actions were asked for; one response may have {MOST_ACTIONS:,}, a ForEach as many"
-        session.tell_failure(f"{told} as its list has items")
-        return False
-    outcomes = yield from run_actions(session, step.calls)
-    merged = PayloadMerge(session.payload, session.agent.allowed, together=True)
-    warnings: list[str] = []
-    for index, (call, outcome) in enumerate(zip(step.calls, outcomes, strict=True)):
-        mapping = mapping_of(session, call)
-        if outcome.ok and mapping is not None:
-            merged.merge(
-                index, writes_of(mapping, outcome.value, ReferenceNames({"payload": session.payload}), warnings)
-            )
-        failures = session.failures.get(outcome.name, 0)
-        text = action_text(outcome, crush=session.params["crushActionResults"], failures=failures)
-        session.conversation.result("action-result", text, session.turn, _expiry(session, outcome.name))
-        if not outcome.ok and outcome.code in NOT_RUN:
-            told = f"{outcome.name} was not run: {outcome.told}"
-            yield StepEntered(f"{session.path}/turn {session.turn}", " ".join(told.split())[:300])
-    yield from _take_payload(session, merged, warnings)
-    session.fault = next((f"{each.name}: {each.told or each.code}" for each in outcomes if not each.ok), "")
-    return any(outcome.ok for outcome in outcomes)
-
-
-def _expiry(session: AgentSession, name: str) -> Expiry | None:
-    action = session.agent.action(name)
-    return session.agent.expires or (None if isinstance(action, str) else action.expires)
-
-
-def _take_payload(session: AgentSession, merged: PayloadMerge, warnings: list[str]) -> Routine:
-    notes = [*warnings, *merged.warnings]
-    if merged.payload is not session.payload:
-        session.payload = merged.payload
-        yield variable_set("payload", session.payload)
-        notes += session.misfit()
-    session.tell_notes("where the results went", notes)
-
-
-def run_sub_agent(session: AgentSession, step: Ask) -> Routine:
-    """A ``Finish`` where the sub-agent's success ends its parent, else whether it succeeded.
-
-    What it has to ask is no end: the parent goes on with it.
-    """
-    path = f"{session.path}/turn {session.turn}"
-    asked: SubAgentAnswer = yield from ask_agent(session, step, session.payload, path)
-    merged = PayloadMerge(session.payload, session.agent.allowed, together=False)
-    merged.merge(0, asked.writes)
-    text = action_text(asked.outcome, crush=session.params["crushActionResults"])
-    kind: Kind = "sub-agent-result"
-    session.conversation.result(kind, text, session.turn, session.agent.expires or SUB_AGENT_EXPIRY)
-    yield from _take_payload(session, merged, [])
-    if step.terminate_after and asked.outcome.ok and asked.outcome.told != "chat":
-        return Finish(str(asked.outcome.value), session.payload)
-    session.fault = f"{asked.outcome.name}: {asked.outcome.told}"
-    return asked.outcome.ok
-
-
-def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
-    """Whether the loop ran, and did anything that it was to do."""
-    before = session.payload
-    path = f"{session.path}/turn {session.turn}"
-    done: LoopDone | str
-    if isinstance(step, ForEach):
-        done = yield from run_for_each(session, step, path)
-    else:
-        done = yield from run_while(session, step, path)
-    if isinstance(done, str):
-        session.tell_failure(done)
-        return False
-    if session.payload is not before:
-        yield variable_set("payload", session.payload)
-        session.tell_notes("where the results went", session.misfit())
-    turns = session.agent.loop_result_turns
-    shown = f"its results are shown for {turns} turn(s) only" if turns else "its results are not shown"
-    results = done.results
-    line = f"{done.completed}: {results.count} processed, {results.errors} errors; {shown}."
-    session.conversation.result("loop-result", line, session.turn)
-    if turns:
-        text: str = yield from results.text(done.head)
-        session.loops.append(ShownLoop(text, turns))
-    session.fault = done.completed
-    return results.errors < max(results.count, 1)
+    flags = [f"please look at this again: {flag}" for flag in change.flags]
+    session.tell_notes("your payload change", [*change.warnings, *change.blocked, *session.misfit(), *flags], flags)

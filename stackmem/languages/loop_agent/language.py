@@ -7,6 +7,8 @@ import json
 import posixpath
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from stackmem.core.json_schema import first_fault
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import InvokeTool
@@ -16,9 +18,9 @@ from stackmem.languages.language import Announcer, Happening, Language, Launch, 
 from stackmem.languages.operations import Complete, EnterFrame, Group, Halted, LeaveFrame, Program, Say
 
 from .interpreter import run_agent
-from .lint import lint
+from .lint import check_agent, lint
 from .prompt import prompt_params
-from .reader import BrokenDefinition, LoadedAgent, every_agent, load_agent, load_agents, unknown_tool
+from .reader import BrokenDefinition, LoadedAgent, every_agent, fault_report, load_agent, load_agents, unknown_tool
 from .session import AgentEnded, AgentSession, Finish, RunContext
 from .tools import with_tools
 from .tree import Agent
@@ -63,8 +65,20 @@ def _load(launch: Launch) -> Reading:
     missing = unknown_tool(loaded, launch.path, launch.tools)
     if missing:
         raise Halted("Unknown Tool", missing, launch.path)
+    if launch.options.get("checked"):
+        _check_all(loaded, launch)
     files = {named: (path, with_tools(agent, launch.tools)) for named, (path, agent) in loaded.files.items()}
-    return LoadedAgent(with_tools(loaded.agent, launch.tools), files)
+    return replace(loaded, agent=with_tools(loaded.agent, launch.tools), files=files)
+
+
+def _check_all(loaded: LoadedAgent, launch: Launch) -> None:
+    """Refuse what the linter calls an error, in any of the files."""
+    agents = {launch.path: loaded.agent, **dict(loaded.files.values())}
+    for path, agent in agents.items():
+        text = loaded.texts[path]
+        wrong = next((each for each in check_agent(agent, text, launch.tools) if not each.warning), None)
+        if wrong is not None:
+            raise Halted("Invalid Agent", fault_report(path, text, wrong), path)
 
 
 def _check_inputs(agent: Agent, launch: Launch) -> None:
@@ -156,4 +170,6 @@ LANGUAGE = Language(
     announcer=announcer,
     models=models,
     settings=settings_of,
+    lints_with=("tools",),
+    is_checked=True,
 )

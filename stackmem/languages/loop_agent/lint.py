@@ -1,54 +1,83 @@
-"""Everything that can be known of an agent before it runs, the examples in its prompt included."""
+"""Everything that can be known of an agent before it runs, the examples in its prompt included.
+
+What is an error here ends a run before its first effect, too: both look with ``check_agent``.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from stackmem.core.json_schema import first_fault
+from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import LoadSource
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
 from stackmem.languages.operations import Source
 
 from .conditions.evaluator import syntax_fault
-from .paths import parse_path
+from .paths import MISSING, Path, look_up, parse_path, reaches
 from .prompt import SLOTS
 from .reader import load_agent, named_files
+from .references import ReferenceNames, heads
 from .reply_json import read_object
-from .response import ActionCall, Actions, Ask, ForEach, Malformed, While, read_response
-from .tools import BUILT_IN, nearest_name
-from .tree import Agent, DefinitionFault, SubAgent
+from .response import ActionCall, Actions, Ask, ForEach, Malformed, SubAgents, While, read_response
+from .tools import BUILT_IN, nearest_name, with_tools
+from .tree import Agent, AgentAction, DefinitionFault, SubAgent
+from .writes import targets_of
 
 _EXAMPLE = re.compile(r"```json[^\n]*\n(.*?)```", re.DOTALL)
 _FENCE = "```json"
+_BARE = re.compile(r'\{\s*"(?:nextStep|taskComplete|message|reasoning|payloadChangeRequest)"\s*:')
 _MOST_SLOTS = 100
+_MOST_BARE = 100
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_INDEX = re.compile(r"\{\{[^{}]*\}\}")
 
 
-def lint(path: str, text: str) -> Reading:
-    """The findings on a definition, in the order of its lines."""
+def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Reading:
+    """The findings on a definition, in the order of its lines; those of other files stand where it names them.
+
+    Args:
+        tools: The person's own; None is not known, so that a tool that is missing is a warning only.
+
+    """
     agent, faults = load_agent(text)
     gathered = list(faults)
     if agent is not None:
-        gathered += _check_agent(agent, text.splitlines())
-        for sub in named_files(agent):
-            source: Source = yield LoadSource(sub.file, path)
-            if source.failed:
-                told = f"the file {sub.file} of {sub.name} cannot be read ({source.failed})"
-                gathered.append(DefinitionFault(sub.place, "unknown-sub-agent", told))
-            else:
-                gathered += _broken_sub_agent(sub, source.text)
+        gathered += check_agent(agent, text, tools)
+        gathered += yield from _check_files(agent, path, tools)
     return tuple(sorted((_finding(path, each) for each in gathered), key=lambda each: (each.line, each.column)))
 
 
-def _broken_sub_agent(sub: SubAgent, text: str) -> Iterator[DefinitionFault]:
-    """A fault in the file of a sub-agent, without which this agent does not run either."""
-    wrong = next((fault for fault in load_agent(text)[1] if not fault.warning), None)
+def _check_files(agent: Agent, path: str, tools: tuple[ToolSpec, ...] | None) -> Reading:
+    """Faults in the files of sub-agents, and of theirs, without which this agent does not run either."""
+    found = list[DefinitionFault]()
+    known = {path}
+    waiting = [(path, sub, sub.place) for sub in named_files(agent)]
+    while waiting:
+        source, sub, place = waiting.pop(0)
+        loaded: Source = yield LoadSource(sub.file, source)
+        if loaded.failed:
+            told = f"the file {sub.file} of {sub.name} cannot be read ({loaded.failed})"
+            found.append(DefinitionFault(place, "unknown-sub-agent", told))
+        elif loaded.path not in known:
+            known.add(loaded.path)
+            inner, faults = load_agent(loaded.text)
+            found += _broken(sub, place, [*faults, *(check_agent(inner, loaded.text, tools) if inner else ())])
+            waiting += [(loaded.path, each, place) for each in (named_files(inner) if inner else ())]
+    return found
+
+
+def _broken(sub: SubAgent, place: Place, faults: list[DefinitionFault]) -> Iterator[DefinitionFault]:
+    wrong = next((fault for fault in faults if not fault.warning), None)
     if wrong is not None:
         told = f"{sub.file}:{wrong.place.line}:{wrong.place.column}: {wrong.message}"
-        yield DefinitionFault(sub.place, "broken-sub-agent", told)
+        yield DefinitionFault(place, "broken-sub-agent", told)
 
 
 def _finding(path: str, fault: DefinitionFault) -> Finding:
@@ -56,13 +85,21 @@ def _finding(path: str, fault: DefinitionFault) -> Finding:
     return Finding(path, fault.place.line, fault.place.column, severity, f"agent/{fault.code}", fault.message)
 
 
-def _check_agent(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
+def check_agent(agent: Agent, text: str, tools: tuple[ToolSpec, ...] | None) -> Iterator[DefinitionFault]:
+    """What is wrong with a sound definition, and with those that stand in it."""
+    yield from _check(with_tools(agent, tools or ()), text.splitlines(), tools)
+
+
+def _check(agent: Agent, lines: list[str], tools: tuple[ToolSpec, ...] | None) -> Iterator[DefinitionFault]:
+    known = (*BUILT_IN, *(tool.name for tool in tools or ()))
     for action in agent.actions:
-        if action.tool not in BUILT_IN:
-            meant = nearest_name(action.tool, BUILT_IN)
+        if action.tool not in known:
+            meant = nearest_name(action.tool, known)
             hint = f"; did you mean {meant}?" if meant else "; it must be one of your own"
             told = f"{action.name} needs the tool {action.tool}, which is not built in{hint}"
-            yield DefinitionFault(action.places.get("tool", Place(1, 1)), "unknown-tool", told, warning=True)
+            yield DefinitionFault(action.places.get("tool", Place(1, 1)), "unknown-tool", told, warning=tools is None)
+        place = action.places.get("output_mapping", Place(1, 1))
+        yield from _not_allowed(agent, action.output_mapping, place, f"the output mapping of {action.name}")
     yield from _prompt(agent, lines)
     fault = first_fault(agent.payload, {**agent.payload_schema, "required": []}) if agent.payload_schema else ""
     if fault:
@@ -70,7 +107,23 @@ def _check_agent(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
         yield DefinitionFault(agent.places.get("payload", Place(1, 1)), "payload", told, warning=True)
     for sub in agent.sub_agents:
         if sub.inline is not None:
-            yield from _check_agent(sub.inline, lines)
+            yield from _check(sub.inline, lines, tools)
+
+
+def _not_allowed(agent: Agent, mapping: Any, place: Place, says: str) -> Iterator[DefinitionFault]:
+    """Places that a mapping names and that ``allowed_paths`` never lets it write."""
+    for target in _targets(mapping) if agent.allowed else ():
+        if not reaches(agent.allowed, target):
+            told = f"{says} writes outside of `allowed_paths`; allow it, or map the result to what is allowed"
+            yield DefinitionFault(place, "not-allowed", told)
+
+
+def _targets(mapping: Any) -> Iterator[Path]:
+    if isinstance(mapping, dict):
+        mapping = {name: _INDEX.sub("0", str(target)) for name, target in mapping.items()}
+    elif isinstance(mapping, str):
+        mapping = _INDEX.sub("0", mapping)
+    return targets_of(mapping, ReferenceNames({}))
 
 
 def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
@@ -90,6 +143,23 @@ def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
         elif found.value is None and '"nextStep"' in example:
             told = f"an example in the prompt cannot be used: {found.fault}"
             yield DefinitionFault(here, "bad-example", told, warning=True)
+    for example in _bare_examples(agent.prompt):
+        here = next(_where(lines, place, example.splitlines()[0]), place)
+        yield from (replace(fault, warning=True) for fault in _example(agent, example, here))
+
+
+def _bare_examples(prompt: str) -> Iterator[str]:
+    """The responses that stand in a prompt without a fence."""
+    rest, read, end = _EXAMPLE.sub("", prompt), json.JSONDecoder(), 0
+    for found in list(_BARE.finditer(rest))[:_MOST_BARE]:
+        if found.start() < end:
+            continue
+        try:
+            value, end = read.raw_decode(rest, found.start())
+        except (ValueError, RecursionError):
+            continue
+        if "nextStep" in value:
+            yield rest[found.start() : end]
 
 
 def _where(lines: list[str], place: Place, words: str) -> Iterator[Place]:
@@ -107,29 +177,80 @@ def _example(agent: Agent, text: str, place: Place) -> Iterator[DefinitionFault]
             yield DefinitionFault(place, "bad-example", f"an example in the prompt cannot be used: {step.fault}")
         case Actions():
             for call in step.calls:
-                yield from _unknown_names(agent, call, place)
-        case Ask():
-            yield from _unknown_names(agent, step, place)
+                yield from _call(agent, call, place)
+        case Ask() | SubAgents():
+            for ask in step.asks if isinstance(step, SubAgents) else (step,):
+                yield from _call(agent, ask, place)
         case ForEach() | While():
-            yield from _unknown_names(agent, step.does, place)
+            yield from _call(agent, step.does, place)
+            yield from _references(step, place)
             if isinstance(step, While) and (fault := syntax_fault(step.condition)):
                 yield DefinitionFault(place, "bad-condition", f"a condition in the prompt: {fault}")
-            if isinstance(step, ForEach) and not _is_collection(step.collection):
-                yield DefinitionFault(place, "bad-path", f"{step.collection[:80]!r} in the prompt is no path")
+            if isinstance(step, ForEach):
+                yield from _collection(agent, step.collection.strip(), place)
         case _:
             return
 
 
-def _is_collection(text: str) -> bool:
-    return text.lower().startswith("static:") or bool(parse_path(text))
+def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFault]:
+    """What is wrong with the path of a collection; the payload may grow, so that an unknown one is a warning."""
+    if named.lower().startswith("static:"):
+        return
+    path = parse_path(named[len("payload.") :] if named.lower().startswith("payload.") else named)
+    if not path:
+        yield DefinitionFault(place, "bad-path", f"{named[:80]!r} in the prompt is no path")
+        return
+    properties = agent.payload_schema.get("properties")
+    mapped = [target[0] for action in agent.actions for target in _targets(action.output_mapping) if target]
+    rules = [rule.steps[0] for rule in agent.allowed]
+    known = [*agent.payload, *(properties if isinstance(properties, dict) else ()), *map(str, mapped), *rules]
+    told = ""
+    if known and not {"*", "**", str(path[0])} & set(known):
+        meant = nearest_name(str(path[0]), known)
+        told = f"the payload has no {str(path[0])[:80]!r}" + (f"; did you mean {meant}?" if meant else "")
+    elif not isinstance(look_up(agent.payload, path) or [], list) and look_up(agent.payload, path) is not MISSING:
+        told = f"{named[:80]!r} is no list in the payload"
+    if told:
+        yield DefinitionFault(place, "unknown-collection", f"an example in the prompt: {told}", warning=True)
 
 
-def _unknown_names(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[DefinitionFault]:
-    if isinstance(call, ActionCall):
-        action = agent.action(call.name)
-        if isinstance(action, str):
-            yield DefinitionFault(place, "unknown-action", f"an example in the prompt: {action}")
-    else:
+def _references(step: ForEach | While, place: Place) -> Iterator[DefinitionFault]:
+    """References that begin with a name that is not there."""
+    names = (step.item, step.index if isinstance(step, ForEach) else "index", "payload", "data")
+    does = step.does
+    within = does.params if isinstance(does, ActionCall) else [does.message, does.template, does.context]
+    for head, braced in dict.fromkeys(heads(within)):
+        if head.lower() in map(str.lower, names):
+            continue
+        meant = nearest_name(head, names)
+        if meant or braced:
+            hint = f"did you mean {meant}?" if meant else f"known: {', '.join(names)}"
+            told = f"an example in the prompt: {head[:80]!r} stands for nothing in its loop; {hint}"
+            yield DefinitionFault(place, "unknown-variable", told, warning=True)
+
+
+def _call(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[DefinitionFault]:
+    if isinstance(call, Ask):
         sub = agent.sub_agent(call.name)
         if isinstance(sub, str):
             yield DefinitionFault(place, "unknown-sub-agent", f"an example in the prompt: {sub}")
+        return
+    action = agent.action(call.name)
+    if isinstance(action, str):
+        yield DefinitionFault(place, "unknown-action", f"an example in the prompt: {action}")
+        return
+    yield from _parameters(action, call, place)
+    for fault in _not_allowed(agent, call.mapping, place, f"an example in the prompt: the mapping of {action.name}"):
+        yield replace(fault, warning=True)
+
+
+def _parameters(action: AgentAction, call: ActionCall, place: Place) -> Iterator[DefinitionFault]:
+    """Parameters that the action does not take, as it seems; an example may leave out what it needs."""
+    properties = action.params.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    for name in call.params:
+        meant = nearest_name(name, known) if name not in known else ""
+        if meant or (known and name not in known and action.params.get("additionalProperties") is False):
+            hint = f"; did you mean {meant}?" if meant else f"; known: {', '.join(known)}"
+            told = f"an example in the prompt: {action.name} takes no {name[:80]!r}{hint}"
+            yield DefinitionFault(place, "unknown-parameter", told, warning=True)

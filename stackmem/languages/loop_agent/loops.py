@@ -4,7 +4,8 @@ Rule 1: results stand in the order of the items, whatever ran beside what.
 Rule 2: iterations that run together see the payload as it was before the loop; what they change is merged in the
         order of the items.
 Rule 3: an outcome is let go once it is written down and merged; a condition that looks at ``results`` keeps them.
-Rule 4: without ``continueOnError`` nothing begins after the batch in which something failed.
+Rule 4: an item without a result leaves null at the index that was named for it, so that no result moves.
+Rule 5: without ``continueOnError`` nothing begins after the batch in which something failed.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stackmem.core.program_facts import StepEntered, StepLeft
-from stackmem.languages.frame.parallel import side_by_side
+from stackmem.core.program_facts import StepEntered, StepFailed, StepLeft
 from stackmem.languages.operations import Routine
 
 from .conditions.evaluator import syntax_fault, verdict
 from .paths import MISSING, look_up, parse_path
-from .references import ReferenceNames, resolve
+from .references import ReferenceNames, add_warning, resolve
 from .reply_json import json_value
 from .response import ActionCall, Ask, ForEach, While
-from .results import ActionOutcome, LoopDone, LoopResults
+from .results import LoopDone, LoopResults
 from .session import AgentSession, pause, refuse_overspent
-from .sub_agents import SubAgentAnswer, ask_agent, runs_alone
+from .sub_agents import SubAgentAnswer, ask_agent, ask_agents
 from .tools import mapping_of, may_join, run_batch
-from .writes import PayloadMerge, Write, writes_of
+from .writes import PayloadMerge, is_mapped, targets_of, writes_of
+
+_MOST_HOLES = 100
 
 
 class _Iterations:
@@ -34,6 +36,7 @@ class _Iterations:
 
     Attributes:
         failed: Which one failed first; None where none has.
+        holes: Those without a result at the place that was named for it.
         fault: Why it did.
 
     """
@@ -42,6 +45,7 @@ class _Iterations:
         self.session, self.does, self.path = session, does, path
         self.warnings: list[str] = []
         self.failed: int | None = None
+        self.holes: list[int] = []
         self.fault = ""
         self.merged = PayloadMerge(session.payload, session.agent.allowed, together=together)
         crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
@@ -62,15 +66,19 @@ class _Iterations:
     def _resolve(self, value: Any, names: ReferenceNames) -> Any:
         return resolve(value, names, self.warnings, self.merged.give)
 
-    def record(self, index: int, names: ReferenceNames, outcome: ActionOutcome, writes: tuple[Write, ...]) -> Routine:
+    def record(self, index: int, names: ReferenceNames, answer: SubAgentAnswer) -> Routine:
         """Note an outcome, and merge what it writes."""
+        outcome, writes = answer.outcome, answer.writes
+        for refused in answer.refused:
+            add_warning(self.warnings, refused)
         if not outcome.ok and self.failed is None:
             self.failed, self.fault = index, outcome.told or outcome.code
-        if outcome.ok and isinstance(self.does, ActionCall):
-            mapping = mapping_of(self.session, self.does)
-            if mapping is not None:
-                writes = (*writes, *writes_of(mapping, outcome.value, names, self.warnings))
+        mapping = mapping_of(self.session, self.does) if isinstance(self.does, ActionCall) else None
+        if mapping is not None and is_mapped(mapping, outcome):
+            writes = (*writes, *writes_of(mapping, outcome.value, names, self.warnings))
         self.merged.merge(index, writes)
+        if mapping is not None and self.merged.leave_holes(targets_of(mapping, names)):
+            self.holes.append(index)
         self.session.payload = self.merged.payload
         yield from self.results.take(outcome)
 
@@ -83,7 +91,7 @@ class _Iterations:
         else:
             self.merged.give(self.session.payload)
             asked = yield from ask_agent(self.session, act, self.session.payload, f"{self.path}[{index}]")
-        yield from self.record(index, names, asked.outcome, asked.writes)
+        yield from self.record(index, names, asked)
         return asked.outcome
 
     def note_count(self) -> Routine:
@@ -93,10 +101,14 @@ class _Iterations:
             first = (
                 f"{self.results.errors} of {self.results.count} failed, iteration {self.failed + 1} first: {self.fault}"
             )
-            yield StepEntered(self.path, " ".join(first.split())[:300])
+            yield StepFailed(self.path, " ".join(first.split())[:300])
+
+    def _holes(self) -> list[str]:
+        shown = ", ".join(map(str, self.holes[:_MOST_HOLES])) + (", ..." if len(self.holes) > _MOST_HOLES else "")
+        return [f"no result was written for index {shown}; null stands in its place"] if self.holes else []
 
     def close(self, kind: str, over: str, stopped: str) -> LoopDone:
-        warnings = tuple(dict.fromkeys([*self.warnings, *self.merged.warnings]))
+        warnings = tuple(dict.fromkeys([*self._holes(), *self.warnings, *self.merged.warnings]))
         return LoopDone(kind, over, self.results, stopped, warnings)
 
 
@@ -154,18 +166,11 @@ def _batch(rounds: _Iterations, named: list[ReferenceNames], start: int, loop: F
         for batch in (acts,) if together else ([act] for act in acts):
             outcomes = yield from run_batch(session, tuple(batch), loop.width)
             asked += map(SubAgentAnswer, outcomes)
-    elif runs_alone(session, loop.does.name):
-        for index, act in enumerate(acts, start):
-            one = yield from ask_agent(session, act, before, f"{rounds.path}[{index}]")
-            asked.append(one)
     else:
-        branches = [
-            ask_agent(session, act, before, f"{rounds.path}[{index}]", apart=True)
-            for index, act in enumerate(acts, start)
-        ]
-        asked = yield from side_by_side(branches, loop.width)
+        paths = [(f"{rounds.path}[{index}]", act) for index, act in enumerate(acts, start)]
+        asked = yield from ask_agents(session, paths, before, loop.width)
     for index, (names, each) in enumerate(zip(named, asked, strict=True), start):
-        yield from rounds.record(index, names, each.outcome, each.writes)
+        yield from rounds.record(index, names, each)
 
 
 def _names(session: AgentSession, loop: ForEach, item: Any, index: int, payload: Any) -> ReferenceNames:

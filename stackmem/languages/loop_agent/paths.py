@@ -115,12 +115,37 @@ def denial(rules: tuple[Rule, ...], path: Path, operation: Operation) -> str:
     return f"Operation denied: Cannot {operation} '{path_text(path)}' - operation '{operation}' not allowed"
 
 
+def visible(value: Any, rules: tuple[Rule, ...], path: Path = ()) -> Any:
+    """The part of a value that rules name, each item of a list at its place; ``MISSING`` where they name none of it."""
+    if not denial(rules, path, "update"):
+        return value
+    if isinstance(value, dict):
+        members = {name: visible(each, rules, (*path, name)) for name, each in value.items()}
+        return {name: each for name, each in members.items() if each is not MISSING} or MISSING
+    if isinstance(value, list):
+        items = [visible(each, rules, (*path, at)) for at, each in enumerate(value)]
+        found = any(each is not MISSING for each in items)
+        return [None if each is MISSING else each for each in items] if found else MISSING
+    return MISSING
+
+
+def reaches(rules: tuple[Rule, ...], path: Path) -> bool:
+    """Whether a rule lets something be written at the path, above it or below it."""
+    steps = tuple(map(str, path))
+    return any(_places(rule.steps, steps) and {"add", "update"} & set(rule.operations) for rule in rules)
+
+
 def _covers(rule: tuple[str, ...], path: tuple[str, ...]) -> bool:
     """Whether the rule's steps lead to the path or to something above it."""
+    return any(all(each == "**" for each in rule[at:]) for at in _places(rule, path))
+
+
+def _places(rule: tuple[str, ...], path: tuple[str, ...]) -> set[int]:
+    """Places in the rule that the path leads to; its end is reached where it leads to something above the path."""
     places = {0}
     for step in path:
         places = {after for at in places for after in _after(rule, at, step)}
-    return any(all(each == "**" for each in rule[at:]) for at in places)
+    return places
 
 
 def _after(rule: tuple[str, ...], at: int, step: str) -> set[int]:
@@ -146,7 +171,7 @@ class Draft:
     def put(self, path: Path, new: Any) -> None:
         """Set what stands there; what lies on the way is made, what is no object or list is replaced.
 
-        Behind the end of a list is its end.
+        Null stands between the end of a list and what is put behind it.
         """
         if not path:
             self.value = new
@@ -193,6 +218,7 @@ def _store(holder: Any, step: str | int, value: Any) -> None:
     if isinstance(holder, dict):
         holder[str(step)] = value
     elif look_up(holder, (step,)) is MISSING:
+        holder += [None] * ((index_of(step) or 0) - len(holder))
         holder.append(value)
     else:
         holder[index_of(step)] = value

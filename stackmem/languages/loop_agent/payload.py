@@ -76,8 +76,10 @@ def write_one(draft: Draft, path: Path, value: Any, rules: tuple[Rule, ...], *, 
     """Set one value at one place, or take away what stands there; what was not allowed."""
     work = _PayloadEditor(draft, rules)
     there = look_up(draft.value, path) is not MISSING
-    if there or not gone:
-        work.set("delete" if gone else "update" if there else "add", path, value)
+    if there:
+        work.set("delete" if gone else "update", path, value)
+    elif not gone:
+        work.add_allowed(path, value)
     return tuple(work.blocked)
 
 
@@ -129,13 +131,13 @@ class _PayloadEditor:
         if there:
             self.set("delete", path, None)
         if look_up(self.result, path) is MISSING:
-            self._add_allowed(path, _without_marks(value))
+            self.add_allowed(path, _without_marks(value))
 
-    def _add_allowed(self, path: Path, value: Any) -> None:
+    def add_allowed(self, path: Path, value: Any) -> None:
         """Add what is not there; of an object that may not be added as a whole, the members that may."""
         if isinstance(value, dict) and denial(self.rules, path, "add") and self._may_add_within(path, value):
             for name, member in value.items():
-                self._add_allowed((*path, name), member)
+                self.add_allowed((*path, name), member)
         else:
             self.set("add", path, value)
 
@@ -147,7 +149,7 @@ class _PayloadEditor:
     def add(self, path: Path, value: Any) -> None:
         have = look_up(self.result, path)
         if have is MISSING:
-            self._add_allowed(path, _without_marks(value))
+            self.add_allowed(path, _without_marks(value))
         elif isinstance(have, list):
             items = value if isinstance(value, list) else [value]
             self._append(path, items)
@@ -169,7 +171,7 @@ class _PayloadEditor:
                 key = path_text(path)
                 told = f"Auto-corrected: '{key}' was in updateElements but does not exist (treated as addition)"
                 self.warnings.append(told)
-            self._add_allowed(path, _without_marks(value))
+            self.add_allowed(path, _without_marks(value))
         elif value == {} and isinstance(value, dict):
             return
         elif isinstance(have, dict) and isinstance(value, dict):

@@ -209,9 +209,9 @@ def results_rule(turns: int, *, changes: bool) -> str:
     return f"- The results of ForEach and While are {shown}. What you will need later {store}"
 
 
-def response_type(params: PromptParams) -> str:
-    """The definition of a response, with the parts that are on."""
-    types = params.types
+def response_type(params: PromptParams, *, several: bool) -> str:
+    """The definition of a response, with the parts that are on; ``several`` sub-agents can be asked together."""
+    types = {**params.types, "subAgents": several}
     steps = "'Actions' | 'Sub-Agent' | 'Chat' | 'Retry'"
     steps += (" | 'ForEach'" if types["forEach"] else "") + (" | 'While'" if types["while"] else "")
     rows = [
@@ -228,6 +228,7 @@ def response_type(params: PromptParams) -> str:
         ("", "        actions?: Array<{ name: string; params: object }>;"),
         ("", "        subAgent?: { name: string; message: string; terminateAfter?: boolean;"),
         ("", "            templateParameters?: object };"),
+        ("subAgents", "        /** Independent ones, each like subAgent */\n        subAgents?: object[];"),
         (
             "",
             "        /** With Retry: the number of a shortened result to see whole */\n        messageIndex?: number;",
@@ -267,16 +268,16 @@ def system_prompt(
         given: Template parameters, which the agent's own prompt may name.
 
     """
-    parts = [*_contract(params), *_capabilities(agent, params, parent, described or {})]
+    parts = [*_contract(agent, params), *_capabilities(agent, params, parent, described or {})]
     parts += _definition(agent, params, parent, given if isinstance(given, dict) else {})
     parts += _documents(params)
     return "\n\n".join(parts)
 
 
-def _contract(params: PromptParams) -> Iterator[str]:
+def _contract(agent: Agent, params: PromptParams) -> Iterator[str]:
     yield "# Loop agent\nYou work in a loop towards your goal: each response is one decision, which is carried out."
     told = "Return ONLY one JSON object of the type `LoopAgentResponse`."
-    yield f"# Response format\n{told}\n{response_type(params)}"
+    yield f"# Response format\n{told}\n{response_type(params, several=len(agent.sub_agents) > 1)}"
 
 
 def _capabilities(agent: Agent, params: PromptParams, parent: str, described: dict[str, str]) -> Iterator[str]:
@@ -290,8 +291,10 @@ def _capabilities(agent: Agent, params: PromptParams, parent: str, described: di
     elif agent.sub_agents:
         yield f"# Role: top-level agent\nYou have {len(agent.sub_agents)} sub-agents. Hand on what fits them."
     if agent.sub_agents:
+        several = "Independent ones go into `subAgents` of one response; each sees the payload as it is now."
+        at_once = "One at a time." if len(agent.sub_agents) == 1 else several
         yield _list_rows(
-            f"## Sub-agents ({len(agent.sub_agents)})\nOne at a time. That one is done does not mean that you are.",
+            f"## Sub-agents ({len(agent.sub_agents)})\n{at_once} That one is done does not mean that you are.",
             [f"- **{sub.name}**: {described.get(sub.name, '')}".rstrip(": ") for sub in agent.sub_agents],
             params.most_sub_agents,
         )

@@ -25,20 +25,20 @@ from stackmem.languages.frame.yaml_tree import (
 from stackmem.languages.language import Reading
 from stackmem.languages.operations import Source
 
-from .paths import Rule, parse_rule
+from .paths import OPERATIONS, Rule, parse_rule
 from .prompt import unknown_params
 from .tools import BUILT_IN, nearest_name
 from .tree import MOST_FAILURES, MOST_ITERATIONS, Agent, AgentAction, AgentLimits, DefinitionFault, Expiry, SubAgent
 from .writes import mapping_fault
 
 AGENT_KEYS = (
-    "name", "description", "prompt", "model", "actions", "sub_agents", "payload", "payload_schema", "allowed_paths",
-    "prompt_params", "limits", "loop_result_turns", "expires",
+    "name", "description", "prompt", "model", "actions", "sub_agents", "payload", "payload_schema", "on_misfit",
+    "allowed_paths", "prompt_params", "limits", "loop_result_turns", "expires", "summary_prompt",
 )  # fmt: skip
 ACTION_KEYS = (
     "name", "tool", "description", "params", "output_mapping", "parallel", "retries", "min_runs", "max_runs", "expires",
 )  # fmt: skip
-SUB_AGENT_KEYS = ("name", "file", "inline", "messages")
+SUB_AGENT_KEYS = ("name", "file", "inline", "messages", "read_paths", "write_paths")
 LIMIT_KEYS = ("iterations", "tokens", "failures", "context_tokens", "usd", "seconds")
 EXPIRY_KEYS = ("turns", "mode", "by", "chars", "prompt")
 MOST_DEPTH = 8
@@ -75,11 +75,13 @@ def _agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> Agent:
         sub_agents=subs,
         payload=shape.table("payload"),
         payload_schema=shape.table("payload_schema"),
-        allowed=_allowed_rules(shape),
+        on_misfit=shape.word("on_misfit", ("retry", "fail", "warn"), "retry"),
+        allowed=_rules(shape, "allowed_paths"),
         prompt_params=params,
         limits=_limits(shape, faults),
         loop_result_turns=shape.count("loop_result_turns", 1, 100),
         expires=_expiry(shape, faults),
+        summary_prompt=shape.text("summary_prompt"),
         places=shape.places(),
     )
 
@@ -135,18 +137,22 @@ def _sub_agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> SubAgen
         file="" if agent else file,
         inline=agent,
         messages=shape.word("messages", ("none", "all", "latest", "bookend"), "none"),
+        reads=_rules(shape, "read_paths"),
+        writes=_rules(shape, "write_paths"),
     )
 
 
-def _allowed_rules(shape: MappingReader) -> tuple[Rule, ...]:
+def _rules(shape: MappingReader, key: str) -> tuple[Rule, ...]:
     found = []
-    for tree in shape.items("allowed_paths"):
+    for tree in shape.items(key):
         if not isinstance(tree, Scalar) or not isinstance(tree.value, str):
             shape.fault(tree.place, "bad-path", "an allowed path is a text")
             continue
         rule = parse_rule(tree.value)
         if isinstance(rule, str):
             shape.fault(tree.place, "bad-path", rule)
+        elif key == "read_paths" and rule.operations != OPERATIONS:
+            shape.fault(tree.place, "bad-path", f"{tree.value!r} has operations, and is only read; leave them out")
         else:
             found.append(rule)
     return tuple(found)
@@ -294,10 +300,11 @@ class BrokenDefinition(Exception):  # noqa: N818 - a finding, told as a halt
 
 
 class LoadedAgent(Struct, frozen=True):
-    """An agent and all that it can ask."""
+    """An agent and all that it can ask; ``texts`` are those of the files, by their paths."""
 
     agent: Agent
     files: Files
+    texts: dict[str, str]
 
 
 def load_agents(path: str, text: str) -> Reading:
@@ -309,7 +316,7 @@ def load_agents(path: str, text: str) -> Reading:
     """
     agent = _load_sound(path, text)
     files: Files = {}
-    known: dict[str, Agent] = {path: agent}
+    known, texts = {path: agent}, {path: text}
     waiting = [(path, text, agent)]
     while waiting:
         source, whole, each = waiting.pop()
@@ -323,10 +330,10 @@ def load_agents(path: str, text: str) -> Reading:
                 )
                 raise BrokenDefinition(fault_report(source, whole, told))
             if found.path not in known:
-                known[found.path] = _load_sound(found.path, found.text)
+                known[found.path], texts[found.path] = _load_sound(found.path, found.text), found.text
                 waiting.append((found.path, found.text, known[found.path]))
             files[source, sub.file] = (found.path, known[found.path])
-    return LoadedAgent(agent, files)
+    return LoadedAgent(agent, files, texts)
 
 
 def named_files(agent: Agent) -> Iterator[SubAgent]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -98,6 +98,27 @@ def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callab
             return {name: resolve(each, names, warnings, give) for name, each in value.items()}
         case _:
             return value
+
+
+def heads(value: Any) -> Iterator[tuple[str, bool]]:
+    """The names that what looks like references in a value begin with, and whether each stands in braces."""
+    match value:
+        case str():
+            for found in _BRACES.finditer(value):
+                path = parse_path(found[1])
+                if path:
+                    yield str(path[0]), True
+            bare = value.strip()
+            if _WORD.fullmatch(bare) and ("." in bare or "[" in bare):
+                yield re.split(r"[.\[]", bare)[0], False
+        case list():
+            for each in value:
+                yield from heads(each)
+        case dict():
+            for each in value.values():
+                yield from heads(each)
+        case _:
+            return
 
 
 def _text(text: str, names: ReferenceNames, warnings: list[str]) -> Any:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.core.strict_json import line_and_column, offset_of
 
@@ -169,6 +170,12 @@ class Actions(Struct, frozen=True):
     calls: tuple[ActionCall, ...]
 
 
+class SubAgents(Struct, frozen=True):
+    """Several sub-agents, side by side where they may be."""
+
+    asks: tuple[Ask, ...]
+
+
 class Expand(Struct, frozen=True):
     """Show the result with this number whole."""
 
@@ -190,7 +197,7 @@ class Failed(Struct, frozen=True):
     fault: str
 
 
-Step = Success | Chat | Actions | Ask | ForEach | While | Expand | Again | Malformed | Failed
+Step = Success | Chat | Actions | Ask | SubAgents | ForEach | While | Expand | Again | Malformed | Failed
 
 
 class Response(Struct, frozen=True):
@@ -199,6 +206,7 @@ class Response(Struct, frozen=True):
     Attributes:
         change: The payload change request, if there is one.
         warnings: What was dropped or repaired.
+        repairs: Those of the warnings that say what was taken out of the reply before it was read.
 
     """
 
@@ -209,6 +217,7 @@ class Response(Struct, frozen=True):
     automatic: tuple[commands.Command, ...] = ()
     scratchpad: Any = None
     warnings: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
 
 def read_response(text: str) -> Response:
@@ -219,10 +228,10 @@ def read_response(text: str) -> Response:
     if found.value is None:
         return Response(Malformed(found.fault))
     try:
-        return _response(found.value, list(found.repairs))
+        return replace(_response(found.value, list(found.repairs)), repairs=found.repairs)
     except Misfit as misfit:
         place = line_and_column(found.text, offset_of(found.text, misfit.path))
-        return Response(Malformed(f"{misfit} ({place})"), warnings=found.repairs)
+        return Response(Malformed(f"{misfit} ({place})"), warnings=found.repairs, repairs=found.repairs)
 
 
 def _response(value: dict[str, Any], warnings: list[str]) -> Response:
@@ -287,8 +296,11 @@ def _type_of(step: dict[str, Any], *, complete: bool) -> str:
             return ""
         raise Misfit(f"nextStep.type must be a text, is {kind_of(given)}")
     if given is not None and given.strip():
-        return given.strip().lower()
+        word = given.strip().lower()
+        return "sub-agent" if word in ("subagent", "subagents", "sub-agents") else word
     found = [name for name, key in _TYPES.items() if key and step.get(key) is not None]
+    if step.get("subAgents") is not None and "sub-agent" not in found:
+        found.append("sub-agent")
     if step.get("messageIndex") is not None and not found:
         found = ["retry"]
     if len(found) == 1 or complete:
@@ -306,6 +318,8 @@ def _step(step: dict[str, Any]) -> Step:
             return Actions(
                 tuple(read_action_call(each, f"nextStep.actions[{index}]") for index, each in enumerate(calls))
             )
+        case "sub-agent" if step.get("subAgents") is not None:
+            return _sub_agents(step)
         case "sub-agent":
             return read_ask(_detail(step, "subAgent"), "nextStep.subAgent")
         case "foreach":
@@ -317,6 +331,16 @@ def _step(step: dict[str, Any]) -> Step:
         case _:
             known = "Actions, Sub-Agent, Chat, Retry, ForEach, While"
             raise Misfit(f"nextStep.type {type_[:80]!r} is not known; known: {known}")
+
+
+def _sub_agents(step: dict[str, Any]) -> SubAgents:
+    asked = member(step, "subAgents", list, "nextStep", [])
+    if not asked or step.get("subAgent") is not None:
+        raise Misfit("nextStep.subAgents must be a list that is not empty, without a subAgent beside it")
+    for index, each in enumerate(asked):
+        if not isinstance(each, dict):
+            raise Misfit(f"nextStep.subAgents[{index}] must be an object")
+    return SubAgents(tuple(read_ask(each, f"nextStep.subAgents[{index}]") for index, each in enumerate(asked)))
 
 
 def _detail(step: dict[str, Any], name: str) -> dict[str, Any]:

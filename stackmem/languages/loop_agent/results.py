@@ -100,14 +100,18 @@ def _crush(value: Any) -> str | None:
 
 
 def _table(rows: list[Any]) -> str | None:
-    """Rows of objects with the same members, a line each."""
-    if len(rows) < _LEAST_ROWS or not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
+    """Rows of objects that share most of their members, a line each."""
+    if len(rows) < _LEAST_ROWS or not all(isinstance(row, dict) and row for row in rows):
         return None
-    columns = list(rows[0])
-    if not columns:
-        return None
-    legend = f"[{len(rows)} rows; columns: {' | '.join(columns)}; each cell is JSON]"
-    return "\n".join([legend, *(" | ".join(_json(row[name]) for name in columns) for row in rows)])
+    columns, widest = dict[str, None](), max(map(len, rows))
+    for row in rows:
+        columns.update(dict.fromkeys(row))
+        if len(columns) > 2 * widest:
+            return None
+    empty = "" if all(len(row) == len(columns) for row in rows) else ", an empty one is absent"
+    legend = f"[{len(rows)} rows; columns: {' | '.join(columns)}; each cell is JSON{empty}]"
+    cells = (" | ".join(_json(row[name]) if name in row else "" for name in columns) for row in rows)
+    return "\n".join([legend, *cells])
 
 
 def _json(value: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from stackmem.core.json_schema import first_fault
+from stackmem.core.program_facts import StepFailed
 from stackmem.core.requests import Wait
 from stackmem.core.text import mark_cut
 from stackmem.languages.operations import ReadSpending, Routine, Say, Spending
@@ -26,9 +27,12 @@ from .tree import Agent, AgentAction, AgentLimits
 
 MOST_DEPTH = 8
 RAN_DRY = 3
+MOST_MISFITS = 3
 MOST_BARE = 5
+TOLD_REPEATED, MOST_REPEATED = 5, 30
 _MOST_NOTES = 50
 _NOTE_CHARS = 400
+_REASON_CHARS = 1_000
 
 
 class AgentEnded(Exception):  # noqa: N818 - the agent's own end, not a crash
@@ -86,6 +90,8 @@ class AgentSession:
         fault: Of the step that failed last.
         source: The file that names it.
         runs, failures: Of each action, by its name.
+        repeated: Times in a row that ``last_actions``, a digest, gave the same results.
+        unreported: What was not done in this turn, until it is a fact.
         watches: Limits of dollars and seconds that hold here; those of its parents come first.
 
     """
@@ -101,28 +107,44 @@ class AgentSession:
         self.turn = 0
         self.tokens = 0
         self.malformed = self.failed = self.bare = 0
-        self.rung = 0
+        self.rung = self.misfits = 0
         self.fault = ""
         self.fold_after = 0
         self.fold_told = ""
         self.runs: dict[str, int] = {}
         self.failures: dict[str, int] = {}
         self.loops: list[ShownLoop] = []
+        self.repeated, self.last_actions = 0, ""
+        self.unreported: list[StepFailed] = []
         self.watches: tuple[Any, ...] = ()
 
     def tell(self, text: str) -> None:
         self.conversation.tell(text, self.turn)
 
-    def tell_notes(self, about: str, notes: Sequence[str]) -> None:
-        """Tell remarks, if there are any; the model's own words in them are cut."""
+    def tell_notes(self, about: str, notes: Sequence[str], remarks: Sequence[str] = ()) -> None:
+        """Tell what was not done, or what among it is a remark only; the model's own words in it are cut."""
         if notes:
             shown = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MOST_NOTES]]
             left = len(notes) - len(shown)
             self.tell("\n".join([f"Notes on {about}:", *shown, *([f"- and {left:,} more"] if left else [])]))
+        self.note_failures([note for note in notes if note not in remarks], f"{about}: ")
 
     def tell_failure(self, fault: str) -> None:
         self.fault = fault
-        self.tell(f"The step failed: {mark_cut(fault, 1_000)}.")
+        self.tell(f"The step failed: {mark_cut(fault, _REASON_CHARS)}.")
+        self.note_failures([fault])
+
+    def note_failures(self, reasons: Sequence[str], about: str = "") -> None:
+        """Keep what was not done, to be reported as facts when the turn ends."""
+        path, left = f"{self.path}/turn {self.turn}", len(reasons) - _MOST_NOTES
+        told = [about + " ".join(reason.split()) for reason in reasons[:_MOST_NOTES]]
+        told += [f"{about}and {left:,} more"] if left > 0 else []
+        self.unreported += [StepFailed(path, mark_cut(reason, _REASON_CHARS)) for reason in told]
+
+    def report(self) -> Routine:
+        """Make facts of what was not done in this turn."""
+        facts, self.unreported = self.unreported, []
+        yield from facts
 
     def misfit(self) -> list[str]:
         """What is to be told of a payload that does not fit its schema; nothing where it does."""

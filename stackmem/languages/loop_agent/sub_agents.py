@@ -1,41 +1,50 @@
-"""Asks another agent: in a frame of its own, with its own conversation, on a copy of the payload."""
+"""Asks other agents: each in a frame of its own, or side by side, with its own conversation and its own payload.
+
+Rule 1: a sub-agent is given what it may read of the payload, over what its own definition begins with.
+Rule 2: only what it changed, within what it may write, is for its parent; the rest is refused by name.
+Rule 3: what it was shown in part is neither replaced nor removed as a whole.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from stackmem.languages.frame.parallel import side_by_side
 from stackmem.languages.operations import EnterFrame, LeaveFrame, Routine
 
 from .conversation import ConversationEntry
+from .paths import MISSING, look_up, path_text, visible
 from .prompt import RUNTIME, prompt_params
 from .response import Ask
 from .results import ActionOutcome
 from .session import MOST_DEPTH, AgentEnded, AgentSession, Finish
-from .tree import Agent, Mode
-from .writes import Write, writes_between
+from .tree import Agent, Mode, SubAgent
+from .writes import PayloadMerge, Write, writes_between
 
 _BOOKENDS = 2
 
 
 class SubAgentAnswer(Struct, frozen=True):
-    """What a sub-agent came to, and what it did to the payload."""
+    """What a sub-agent came to, what of its changes is for its parent, and what is not."""
 
     outcome: ActionOutcome
     writes: tuple[Write, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
-def agent_of(session: AgentSession, name: str) -> tuple[str, str, Agent, Mode] | str:
-    """``(name, file, agent, mode)`` of a sub-agent, or what is wrong."""
+def agent_of(session: AgentSession, name: str) -> tuple[SubAgent, str, Agent] | str:
+    """``(entry, file, agent)`` of a sub-agent, or what is wrong."""
     sub = session.agent.sub_agent(name)
     if isinstance(sub, str):
         return sub
     if sub.inline is not None:
-        return sub.name, session.source, sub.inline, sub.messages
+        return sub, session.source, sub.inline
     source, agent = session.family.files[session.source, sub.file]
-    return sub.name, source, agent, sub.messages
+    return sub, source, agent
 
 
 def runs_alone(session: AgentSession, name: str) -> bool:
@@ -47,48 +56,88 @@ def runs_alone(session: AgentSession, name: str) -> bool:
     return bool(agent.actions or agent.sub_agents) or agent.limits.usd is not None
 
 
+def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: Any, most: int) -> Routine:
+    """What comes of each ``(path, ask)``, in their order; those that may run beside others do, at most so many."""
+    answers: dict[int, SubAgentAnswer] = {}
+    together = [index for index, (_, ask) in enumerate(asks) if not runs_alone(session, ask.name)]
+    branches = [ask_agent(session, asks[index][1], payload, asks[index][0], apart=True) for index in together]
+    if branches:
+        found = yield from side_by_side(branches, most)
+        answers |= zip(together, found, strict=True)
+    for index, (path, ask) in enumerate(asks):
+        if index not in answers:
+            answers[index] = yield from ask_agent(session, ask, payload, path)
+    return [answers[index] for index in range(len(asks))]
+
+
 def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, apart: bool = False) -> Routine:
-    """What comes of asking; the payload is not changed, see ``Asked.writes``.
+    """What comes of asking; the payload is not changed, see ``SubAgentAnswer.writes``.
 
     Args:
-        payload: What the sub-agent begins with, over what its own definition says.
+        payload: What the sub-agent begins with as far as it may read, over what its own definition says.
         apart: It runs beside others, and has no frame.
 
     """
     known = agent_of(session, ask.name)
     if isinstance(known, str):
         return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", told=known))
-    name, source, agent, mode = known
+    sub, source, agent = known
+    name = sub.name
     if session.depth + 1 >= MOST_DEPTH:
         told = f"agents may ask one another {MOST_DEPTH} deep; do this yourself"
         return SubAgentAnswer(ActionOutcome(name, ok=False, code="LIMIT", told=told))
     params = prompt_params(agent.prompt_params, ask.template.get(RUNTIME))
     child = AgentSession(
-        agent, session.family, {**agent.payload, **payload}, _request(session, ask, mode), params,
+        agent, session.family, _begins(sub, agent, payload), _request(session, ask, sub), params,
         path=f"{path}/{name}", source=source, depth=session.depth + 1, data=ask.template, apart=apart or session.apart,
     )  # fmt: skip
     child.parent, child.watches = session.agent.name, session.watches
+    given = child.payload
     if not child.apart:
         yield EnterFrame(name, ask.message)
+    writes, refused = tuple[Write, ...](), tuple[str, ...]()
     try:
         finish: Finish = yield from session.family.run(child)
         outcome = ActionOutcome(name, ok=True, value=finish.message, told="chat" if finish.chat else "")
-        writes = tuple(writes_between(payload, finish.payload))
+        writes, refused = _for_parent(sub, given, finish.payload, payload)
     except AgentEnded as ended:
         outcome = ActionOutcome(name, ok=False, code=ended.kind.upper(), told=ended.reason)
-        writes = ()
     session.tokens += child.tokens
     if not child.apart:
         yield LeaveFrame(str(outcome.value if outcome.ok else outcome.told))
-    return SubAgentAnswer(outcome, writes)
+    return SubAgentAnswer(outcome, writes, refused)
 
 
-def _request(session: AgentSession, ask: Ask, mode: Mode) -> str:
+def _begins(sub: SubAgent, agent: Agent, payload: Any) -> dict[str, Any]:
+    shown = visible(payload, sub.reads)
+    return {**agent.payload, **({} if shown is MISSING else shown)}
+
+
+def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tuple[Write, ...], tuple[str, ...]]:
+    """What the sub-agent changed and may write, and what of its changes is refused."""
+    merged = PayloadMerge(given, sub.writes, together=False)
+    merged.merge(0, writes_between(given, after))
+    found, refused = list[Write](), merged.warnings
+    for write in writes_between(given, merged.payload):
+        before, real = look_up(given, write.path), look_up(payload, write.path)
+        if write.appended and real is MISSING:
+            found.append(Write(write.path, look_up(merged.payload, write.path)))
+        elif not write.appended and before is not MISSING and isinstance(real, dict | list) and before != real:
+            refused.append(f"'{path_text(write.path)}' stays as it is: only a part of it was shown")
+        else:
+            found.append(write)
+    return tuple(found), tuple(f"{sub.name}: {told}" for told in refused)
+
+
+def _request(session: AgentSession, ask: Ask, sub: SubAgent) -> str:
     parts = [ask.message]
+    if sub.writes:
+        places = ", ".join(map(str, sub.writes))
+        parts.append(f"Of the payload, your parent takes what you change at {places}; the rest stays your own.")
     if ask.context is not None:
         context = ask.context if isinstance(ask.context, str) else json.dumps(ask.context, ensure_ascii=False)
         parts.append(f"CONTEXT\n{context}")
-    shown = parent_messages(_before_asking(session.conversation.entries), mode)
+    shown = parent_messages(_before_asking(session.conversation.entries), sub.messages)
     if shown:
         parts.append("CONVERSATION OF THE PARENT\n" + "\n\n".join(shown))
     return "\n\n".join(parts)

@@ -87,13 +87,20 @@ class AgentAction(Struct, frozen=True):
 
 
 class SubAgent(Struct, frozen=True):
-    """Another agent that this one may ask; exactly one of ``file`` and ``inline`` is there."""
+    """Another agent that this one may ask; exactly one of ``file`` and ``inline`` is there.
+
+    Attributes:
+        reads, writes: What of the payload it is given, and what of its changes is taken; none is all.
+
+    """
 
     name: str
     place: Place
     file: str = ""
     inline: Agent | None = None
     messages: Mode = "none"
+    reads: tuple[Rule, ...] = ()
+    writes: tuple[Rule, ...] = ()
 
 
 class Agent(Struct, frozen=True):
@@ -103,7 +110,10 @@ class Agent(Struct, frozen=True):
         payload: What its payload begins with.
         payload_schema: A JSON Schema; empty asks nothing.
         allowed: Paths it may change; none is all.
+        on_misfit: What becomes of a last payload that does not fit its schema: it is given back, or ends the agent, or
+            stands with a word to the person.
         expires: Overrides what actions and kinds of results say.
+        summary_prompt: What the model is asked for where the conversation is summed up; empty is the built-in request.
 
     """
 
@@ -115,11 +125,13 @@ class Agent(Struct, frozen=True):
     sub_agents: tuple[SubAgent, ...] = ()
     payload: dict[str, Any] = {}
     payload_schema: dict[str, Any] = {}
+    on_misfit: Literal["retry", "fail", "warn"] = "retry"
     allowed: tuple[Rule, ...] = ()
     prompt_params: dict[str, Any] = {}
     limits: AgentLimits = AgentLimits()
     loop_result_turns: int = 1
     expires: Expiry | None = None
+    summary_prompt: str = ""
     places: dict[str, Place] = field(default_factory=dict)
 
     def action(self, name: str) -> AgentAction | str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from .paths import MISSING, MOST_STEPS, Draft, Path, Rule, look_up, parse_path, path_text
+from .paths import MISSING, MOST_STEPS, Draft, Path, Rule, index_of, look_up, parse_path, path_text
 from .payload import write_one
 from .references import ReferenceNames, add_warning, excess, resolve
 from .reply_json import json_value
+from .results import ActionOutcome
+
+MOST_GAP = 100_000
 
 
 class Write(Struct, frozen=True):
@@ -32,7 +35,9 @@ def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
                 yield Write((*path, name), gone=True)
         for name, value in after.items():
             yield from writes_between(before.get(name, MISSING), value, (*path, name))
-    elif isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
+    elif isinstance(before, list) and isinstance(after, list) and len(after) >= len(before):
+        for at, (old, new) in enumerate(zip(before, after, strict=False)):
+            yield from writes_between(old, new, (*path, at))
         if len(after) > len(before):
             yield Write(path, after[len(before) :], appended=True)
     elif before is MISSING or type(before) is not type(after) or before != after:
@@ -42,13 +47,14 @@ def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
 class PayloadMerge:
     """A payload into which iterations are merged one by one, in their order; the last one wins, and is told of."""
 
-    def __init__(self, payload: Any, rules: tuple[Rule, ...], *, together: bool) -> None:
-        """A payload to merge into; only what ran ``together`` can be at odds."""
-        self._together = together
+    def __init__(self, payload: Any, rules: tuple[Rule, ...], *, together: bool, names: Sequence[str] = ()) -> None:
+        """A payload to merge into; only what ran ``together`` can be at odds, and is told by its names or numbers."""
+        self._together, self._names = together, names
         self._draft = Draft(payload)
         self.warnings: list[str] = []
         self._rules = rules
         self._first: dict[Path, tuple[int, Write]] = {}
+        self._within: dict[Path, int] = {}  # above a place that was written: who wrote there first
 
     @property
     def payload(self) -> Any:
@@ -67,12 +73,34 @@ class PayloadMerge:
                 self._compare(index, write)
             self._put(write.path, write.value, gone=write.gone)
 
+    def leave_holes(self, targets: Iterator[Path]) -> bool:
+        """Put null at each index of a list that is named and holds nothing; whether one was put."""
+        put = False
+        for target in targets:
+            at = next((number for number, step in enumerate(target, 1) if isinstance(step, int)), 0)
+            if at and look_up(self.payload, target[:at]) is MISSING:
+                self._put(target[:at], None)
+                put = put or look_up(self.payload, target[:at]) is None
+        return put
+
     def _compare(self, index: int, write: Write) -> None:
         known = self._first.setdefault(write.path, (index, write))
+        place = path_text(write.path)
         if known[0] != index and known[1] != write:
-            told = f"iterations {known[0]} and {index} wrote different values to '{path_text(write.path)}'"
+            told = f"{self._who(known[0], index)} wrote different values to '{place}'"
             add_warning(self.warnings, f"{told}; the later holds")
             self._first[write.path] = (index, write)
+        above = [write.path[:at] for at in range(1, len(write.path))]
+        whole = [self._first[each][0] for each in above if each in self._first]
+        others = [one for one in (*whole, self._within.get(write.path, index)) if one != index]
+        if others:
+            told = f"{self._who(others[0], index)} wrote '{place}' and what it lies in, or what lies in it"
+            add_warning(self.warnings, f"{told}; the later holds")
+        for each in above:
+            self._within.setdefault(each, index)
+
+    def _who(self, one: int, other: int) -> str:
+        return f"{self._names[one]} and {self._names[other]}" if self._names else f"iterations {one} and {other}"
 
     def _append(self, write: Write) -> None:
         have = look_up(self.payload, write.path)
@@ -80,12 +108,21 @@ class PayloadMerge:
             self._put((*write.path, place), item)
 
     def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
-        fault = excess(value) or ("the place is too deep" if len(path) > MOST_STEPS else "")
+        fault = excess(value) or ("the place is too deep" if len(path) > MOST_STEPS else "") or self._gap(path)
         if fault:
             add_warning(self.warnings, f"nothing was written to '{path_text(path)[:80]}': {fault}")
             return
         for refused in write_one(self._draft, path, value, self._rules, gone=gone):
             add_warning(self.warnings, refused)
+
+    def _gap(self, path: Path) -> str:
+        """Why a list is not filled up to an index in the path; empty where it can be."""
+        for at, step in enumerate(path):
+            have = look_up(self.payload, path[:at])
+            length = len(have) if isinstance(have, list) else 0
+            if not isinstance(have, dict) and (index_of(step) or 0) - length > MOST_GAP:
+                return f"index {step} lies more than {MOST_GAP:,} behind the end of its list"
+        return ""
 
 
 def pairs_of(mapping: Any) -> tuple[tuple[str, str], ...] | None:
@@ -110,6 +147,20 @@ def mapping_fault(mapping: Any) -> str:
         if "{{" not in target and not parse_path(_bare(target)):
             return f"{target[:80]!r} is no path in the payload; write it like a.b[0]"
     return ""
+
+
+def is_mapped(mapping: Any, outcome: ActionOutcome) -> bool:
+    """Whether a result is written: of a failed command where ``exit_code`` is named, so that its failure is data."""
+    if outcome.ok:
+        return True
+    return isinstance(outcome.value, dict) and any(source == "exit_code" for source, _ in pairs_of(mapping) or ())
+
+
+def targets_of(mapping: Any, names: ReferenceNames) -> Iterator[Path]:
+    """The places in the payload that a sound mapping names."""
+    for _, target in pairs_of(mapping) or ():
+        spelled = str(resolve(target, names, [])) if "{{" in target else target
+        yield parse_path(_bare(spelled)) or ()
 
 
 def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[str]) -> tuple[Write, ...]:

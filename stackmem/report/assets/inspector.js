@@ -268,6 +268,8 @@ function programNode(fact, say, run) {
       return say("note", fact[2] ? `${fact[1]} · ${fact[2]}` : fact[1]);
     case "left":
       return say("note", `${fact[1]} ends · ${fact[2]} of ${count(fact[3])}`);
+    case "failed":
+      return say("bad", `${fact[1]} was not done`, fact[2]);
     case "set":
       return say("heap", `${fact[1]} is set · ${fact[2]} of ${count(fact[3])}`);
     case "said":

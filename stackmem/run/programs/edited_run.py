@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import Event
 from stackmem.core.machine import fold
-from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded
+from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded, StepFailed
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.languages.program import ProgramDecider
@@ -110,6 +110,7 @@ def continue_program(
         person.tell(said, state)  # what else is told again was told by the other run
         opened.program.listen(person.tell)
         opened.program.said += [each.text for each in said]
+        opened.program.failed += [each for each in facts if isinstance(each, StepFailed)]
         return program_result(play(opened.program.decide(state), State(), opened, facts), opened)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.program_facts import ProgramStarted, StepFailed
 from stackmem.core.state import State
 from stackmem.run.assemble import plan_run
 from stackmem.run.begin import Fresh, with_mounts
@@ -28,17 +28,21 @@ class ProgramResult(Struct, frozen=True):
     Attributes:
         value: What the program returned; None where it did not.
         said: What it told its person.
+        failed: What was refused, failed or did nothing.
 
     """
 
     run: RunResult
     value: Any = None
     said: tuple[str, ...] = ()
+    failed: tuple[StepFailed, ...] = ()
 
 
 def program_result(result: RunResult, opened: Opened) -> ProgramResult:
     program = opened.program
-    return ProgramResult(result) if program is None else ProgramResult(result, program.value, tuple(program.said))
+    if program is None:
+        return ProgramResult(result)
+    return ProgramResult(result, program.value, tuple(program.said), tuple(program.failed))
 
 
 def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Person) -> ProgramResult:

@@ -1,5 +1,6 @@
 """What is odd, long or hostile, piece by piece."""
 
+import copy
 import json
 
 from hypothesis import given, settings
@@ -28,13 +29,25 @@ WRAPPED = st.fixed_dictionaries({}, optional=dict.fromkeys(REQUESTS, OBJECT))
 
 @settings(max_examples=150, deadline=None)
 @given(OBJECT, WRAPPED)
-def test_any_change_leaves_the_payload_alone_and_counts_what_it_did(payload, request):
+def test_any_change_leaves_the_payload_alone_and_its_edits_lead_from_it_to_the_result(payload, request):
     before = repr(payload)
     change = apply_change(payload, request)
     assert repr(payload) == before
-    assert isinstance(change.result, dict)
-    assert {edit.operation for edit in change.edits} <= {"add", "update", "delete"}
-    assert change.edits or change.result == payload
+    made = copy.deepcopy(payload)
+    for edit in change.edits:
+        *way, last = edit.path
+        holder = paths.look_up(made, tuple(way))
+        there = paths.look_up(made, edit.path)
+        assert (there is paths.MISSING) == (edit.operation == "add")
+        assert edit.before == (None if edit.operation == "add" else there)
+        if edit.operation == "delete":
+            assert edit.after is None
+            del holder[last]
+        elif isinstance(holder, list) and last == len(holder):
+            holder.append(copy.deepcopy(edit.after))
+        else:
+            holder[last] = copy.deepcopy(edit.after)
+    assert repr(made) == repr(change.result)
 
 
 @settings(max_examples=150, deadline=None)
@@ -80,6 +93,10 @@ def test_a_table_takes_the_place_of_rows_only_where_it_is_shorter():
     assert nested.startswith("rows: [60 rows; columns: name | size")
     assert nested.endswith("\ntotal: 60")
     assert crush_json(json.dumps(rows)) == crush_json(rows)
+    some = crush_json([{**row, "note": "odd"} if row["size"] == 7 else row for row in rows]).splitlines()
+    assert "columns: name | size | note; each cell is JSON, an empty one is absent]" in some[0]
+    assert some[7:9] == ['"n6" | 6 | ', '"n7" | 7 | "odd"']
+    assert crush_json([{f"k{n}-{m}": 1 for m in range(5)} for n in range(60)]) is None
     for plain in ("x" * 900, 10**700, "[" + "x" * 900, [1] * 900, [{}] * 300, [{"a": 1}], {"a": "x" * 900}, 5, rows[:2],
                   [{"a": "x" * 600}, {"b": 1}], [{"a": "x" * 600}, 1]):  # fmt: skip
         assert crush_json(plain) is None

@@ -39,7 +39,7 @@ def test_a_sub_agent_works_in_a_frame_on_the_payload_of_its_parent():
         done("found", **change(newElements={"facts": ["f"]})), done(), agent=PARENT,
     )  # fmt: skip
     assert frames(played) == [("EnterFrame", "helper"), ("LeaveFrame", "found")]
-    assert played.value == {"facts": ["f"], "own": 1}
+    assert played.value == {"facts": ["f"]}
     assert "Help lead in a dry tone. {{unknown}}" in played.asked[1].system
     assert "Parent: lead." in played.asked[1].system
     assert played.prompt(1).startswith("find it")

@@ -1,0 +1,143 @@
+"""Carries out what a decision asks of others: actions, sub-agents and loops; their results and where those go."""
+
+from __future__ import annotations
+
+from stackmem.languages.frame.values import digest_of, variable_set
+from stackmem.languages.operations import Routine
+
+from .conversation import Kind
+from .loops import run_for_each, run_while
+from .references import ReferenceNames
+from .response import Actions, Ask, ForEach, While
+from .results import ActionOutcome, LoopDone, action_text
+from .session import MOST_REPEATED, TOLD_REPEATED, AgentEnded, AgentSession, Finish, ShownLoop
+from .sub_agents import SubAgentAnswer, ask_agent, ask_agents
+from .tools import NOT_RUN, mapping_of, run_actions
+from .tree import Expiry
+from .writes import PayloadMerge, is_mapped, writes_of
+
+SUB_AGENT_EXPIRY = Expiry(3, "remove")
+MOST_ACTIONS = 1_000
+MOST_AGENTS = 50
+AGENTS_TOGETHER = 5
+"""Of one response; how many of them may be under way at a time."""
+
+
+def run_calls(session: AgentSession, step: Actions) -> Routine:
+    """Whether any of the actions did what was asked."""
+    if len(step.calls) > MOST_ACTIONS:
+        told = f"{len(step.calls):,} actions were asked for; one response may have {MOST_ACTIONS:,}, a ForEach as many"
+        session.tell_failure(f"{told} as its list has items")
+        return False
+    outcomes = yield from run_actions(session, step.calls)
+    merged = PayloadMerge(session.payload, session.agent.allowed, together=True)
+    warnings: list[str] = []
+    for index, (call, outcome) in enumerate(zip(step.calls, outcomes, strict=True)):
+        mapping = mapping_of(session, call)
+        if mapping is not None and is_mapped(mapping, outcome):
+            names = ReferenceNames({"payload": session.payload})
+            merged.merge(index, writes_of(mapping, outcome.value, names, warnings))
+        failures = session.failures.get(outcome.name, 0)
+        text = action_text(outcome, crush=session.params["crushActionResults"], failures=failures)
+        session.conversation.result("action-result", text, session.turn, _expiry(session, outcome.name))
+        if not outcome.ok and outcome.code in NOT_RUN:
+            session.note_failures([f"{outcome.name} was not run: {outcome.told}"])
+    yield from _take_payload(session, merged, warnings)
+    _count_repeated(session, step, outcomes)
+    session.fault = next((f"{each.name}: {each.told or each.code}" for each in outcomes if not each.ok), "")
+    return any(outcome.ok for outcome in outcomes)
+
+
+def _count_repeated(session: AgentSession, step: Actions, outcomes: list[ActionOutcome]) -> None:
+    """Count the same actions with the same results over the same payload in a row: they bring nothing new.
+
+    Raises:
+        AgentEnded: They were the last that are borne.
+
+    """
+    calls, results = [[each.name, each.params] for each in step.calls], [[each.code, each.value] for each in outcomes]
+    digest = digest_of([calls, results, session.payload])
+    same = digest == session.last_actions and any(outcome.ok for outcome in outcomes)
+    session.repeated, session.last_actions = session.repeated + 1 if same else 1, digest
+    if session.repeated < TOLD_REPEATED:
+        return
+    fault = f"The same actions gave the same results {session.repeated} times in a row"
+    session.note_failures([fault])
+    if session.repeated >= MOST_REPEATED:
+        raise AgentEnded("stalled", fault)
+    session.tell(f"{fault}. Choose another step, wait with a While, or end with taskComplete.")
+
+
+def _expiry(session: AgentSession, name: str) -> Expiry | None:
+    action = session.agent.action(name)
+    return session.agent.expires or (None if isinstance(action, str) else action.expires)
+
+
+def _take_payload(session: AgentSession, merged: PayloadMerge, warnings: list[str]) -> Routine:
+    notes = [*warnings, *merged.warnings]
+    if merged.payload is not session.payload:
+        session.payload = merged.payload
+        yield variable_set("payload", session.payload)
+        notes += session.misfit()
+    session.tell_notes("where the results went", notes)
+
+
+def run_sub_agents(session: AgentSession, asks: tuple[Ask, ...]) -> Routine:
+    """A ``Finish`` where the success of sub-agents ends their parent, else whether one succeeded.
+
+    What one of them has to ask is no end: the parent goes on with it.
+    """
+    if len(asks) > MOST_AGENTS:
+        session.tell_failure(f"{len(asks):,} sub-agents were asked for; one response may have {MOST_AGENTS}")
+        return False
+    path = f"{session.path}/turn {session.turn}"
+    answers: list[SubAgentAnswer]
+    if len(asks) == 1:
+        answers = [(yield from ask_agent(session, asks[0], session.payload, path))]
+    else:
+        named = [(f"{path}[{index}]", ask) for index, ask in enumerate(asks)]
+        answers = yield from ask_agents(session, named, session.payload, AGENTS_TOGETHER)
+    outcomes = [answer.outcome for answer in answers]
+    names = [outcome.name for outcome in outcomes]
+    merged = PayloadMerge(session.payload, session.agent.allowed, together=len(asks) > 1, names=names)
+    for index, answer in enumerate(answers):
+        merged.merge(index, answer.writes)
+        text = action_text(answer.outcome, crush=session.params["crushActionResults"])
+        kind: Kind = "sub-agent-result"
+        session.conversation.result(kind, text, session.turn, session.agent.expires or SUB_AGENT_EXPIRY)
+    faults = [f"{outcome.name}: {outcome.told or outcome.code}" for outcome in outcomes if not outcome.ok]
+    session.note_failures(faults)
+    yield from _take_payload(session, merged, [told for answer in answers for told in answer.refused])
+    ends = [outcome for ask, outcome in zip(asks, outcomes, strict=True) if ask.terminate_after]
+    if ends and all(outcome.ok and outcome.told != "chat" for outcome in ends):
+        return Finish("\n".join(str(outcome.value) for outcome in ends), session.payload)
+    session.fault = next(iter(faults), "")
+    return len(faults) < len(asks)
+
+
+def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
+    """Whether the loop ran, and did anything that it was to do."""
+    before = session.payload
+    path = f"{session.path}/turn {session.turn}"
+    done: LoopDone | str
+    if isinstance(step, ForEach):
+        done = yield from run_for_each(session, step, path)
+    else:
+        done = yield from run_while(session, step, path)
+    if isinstance(done, str):
+        session.tell_failure(done)
+        return False
+    if session.payload is not before:
+        yield variable_set("payload", session.payload)
+        session.tell_notes("where the results went", session.misfit())
+    session.note_failures([*([done.stopped] if done.stopped else []), *done.warnings], f"{done.kind}: ")
+    turns = session.agent.loop_result_turns
+    shown = f"its results are shown for {turns} turn(s) only" if turns else "its results are not shown"
+    results = done.results
+    line = f"{done.completed}: {results.count} processed, {results.errors} errors; {shown}."
+    session.conversation.result("loop-result", line, session.turn)
+    if turns:
+        text: str = yield from results.text(done.head)
+        session.loops.append(ShownLoop(text, turns))
+    session.fault = done.completed
+    return results.errors < max(results.count, 1)
