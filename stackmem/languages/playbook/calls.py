@@ -22,6 +22,7 @@ _BUILT_IN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Name to its parameters, and to the short names that are taken for them."""
 BUILT_IN_CALLS = {name: f"{name}({', '.join(params)})" for name, (params, _) in _BUILT_IN.items()}
 """Name to the call as the model is shown it."""
+_ADDRESSED = ("target", "message")
 _MOST_TOLD = 30
 _MOST_NAME = 80
 
@@ -56,7 +57,9 @@ def _public(program: PlaybookProgram, agent: str, name: str) -> Target | None:
 
 
 def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
-    """Parameter to what is given for it, or what is wrong."""
+    """Parameter to what is given for it, or what is wrong; ``Say(target, message)`` is taken as well."""
+    if target.book is None and target.name == "Say" and isinstance(_addressee(call), str):
+        target = Target("SendMessage")
     names = [param.name for param in target.params]
     if len(call.values) > len(names):
         return f"{_signature(target)} takes {len(names)} arguments, {len(call.values)} are given"
@@ -73,6 +76,13 @@ def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
     if missing:
         return f"{_signature(target)} needs {', '.join(missing)}"
     return {**{each.name: each.default for each in target.params if not each.required}, **found}
+
+
+def _addressee(call: CallTo) -> Any:
+    """Whom a ``Say`` of two arguments names; None of one argument."""
+    if len(call.values) + len(call.named) != len(_ADDRESSED):
+        return None
+    return call.values[0] if call.values else dict(call.named).get(_ADDRESSED[0])
 
 
 def _signature(target: Target) -> str:

@@ -22,7 +22,7 @@ from .prompt import frame_request
 from .python_functions import run_function
 from .reply import ReturnItem, read_reply
 from .session_log import brief, value_text
-from .state import Execution, Exit, PlaybookFrame, PlaybookState, Waiting, excess, resolve
+from .state import CallFailure, Execution, Exit, PlaybookFrame, PlaybookState, Waiting, excess, resolve
 from .tools import ask_person, run_queue
 from .tree import Agent, Playbook, PlaybookProgram
 from .turns import Turn, expected_lines, take
@@ -138,6 +138,8 @@ def _run_entries(here: Execution, todo: list[tuple[Playbook, dict[str, Any]]]) -
     value = None
     for book, arguments in todo:
         value = yield from run_playbook(here, book, arguments)
+        if isinstance(value, CallFailure):
+            raise halt("Function Failed", f"{book.name} failed: {value.why}", f"{here.world.path}:{book.line}")
     return value
 
 

@@ -10,6 +10,7 @@ from stackmem.languages.language import Finding, Reading
 from .calls import Target, find_target, unknown_name
 from .errors import PlaybookError
 from .literals import CallTo, LiteralFault, LiteralReader, calls_in
+from .python_lint import python_faults
 from .reader import read_program
 from .tree import Agent, Playbook, PlaybookProgram, StepLine, lines_after, target_of
 
@@ -69,6 +70,8 @@ _Fault = tuple[int, str, str, bool]
 
 def _check_agent(program: PlaybookProgram, agent: Agent) -> Iterator[_Fault]:
     known = _set_by(agent)
+    for line, title, told in python_faults(program, agent):
+        yield line, title, told, True
     for book in agent.playbooks:
         yield from _calls(program, agent, book)
         yield from _yields(book)

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import ast
 import json
-from typing import Any
+import re
+from typing import Any, Literal
 
 from stackmem.core.requests import InvokeTool
 from stackmem.core.text import whole, whole_value
+from stackmem.languages.frame.values import variable_set
 from stackmem.languages.operations import Routine, Say, ToolAnswer
 
-from .calls import Target, bind_arguments, find_target
+from .calls import BUILT_IN_CALLS, artifact_name, bind_arguments, find_target
 from .errors import PlaybookError
 from .literals import CallTo
 from .metadata import Metadata
-from .session_log import head_and_tail
-from .state import CallFailure, Execution, excess
+from .python_runner import RUNNER
+from .session_log import head_and_tail, value_text
+from .state import CallFailure, Execution, Exit, PlaybookFrame, excess
+from .tools import call_built_in, read_whole
 from .tree import Param, Playbook, Required, Trigger, trigger_line
 
 _MOST_CHARS = 200_000
@@ -95,7 +99,8 @@ def _triggers(texts: Any, line: int) -> tuple[Trigger, ...]:
         try:
             made.append(trigger_line(text, line, place))
         except PlaybookError:
-            made.append(Trigger(place, f"T{place}", "CND", text, line))
+            code: Literal["BGN", "CND"] = "BGN" if _BEGINS.match(text.strip()) else "CND"
+            made.append(Trigger(place, f"T{place}", code, text, line))
     return tuple(made)
 
 
@@ -110,120 +115,107 @@ def _literal(node: ast.expr) -> Any:
 SECONDS = 30.0
 MOST_CALLS = 200
 _MARK = "\x1estackmem "
+_AGENT = re.compile(r"\bagent\b")
+_NAME = re.compile(r"[A-Za-z_]\w{0,99}")
+_BEGINS = re.compile(
+    r"(?:(?:at|on|upon)\s+(?:the\s+)?(?:very\s+)?(?:beginning|start|start-?up)"
+    r"|(?:when|once|as soon as)\s+(?:the\s+|this\s+)?(?:program|agent)s?\s+(?:begins?|starts?|has started))\b",
+    re.I,
+)
+"""A function's trigger without a code that is a beginning; any other is a condition."""
 _ERROR_CHARS = 2_000
-RUNNER = """\
-import asyncio, inspect, io, json, linecache, os, sys, time, traceback
-place = sys.argv[1]
-with open(place + "/order.json", encoding="utf-8") as file: order = json.load(file)
-true_out, held, asked, coroutine = sys.stdout, io.StringIO(), 0, False
-mark = "\\x1estackmem "
-class Failed(Exception): pass
-class Shown(io.TextIOBase):
-    def write(self, text): return held.write(text)
-    def writable(self): return True
-sys.stdout = sys.stderr = Shown()
-def take():
-    text = held.getvalue(); held.seek(0); held.truncate(); return text
-def finish(**said):
-    true_out.write("\\n" + mark + json.dumps({**said, "output": take()}) + "\\n"); true_out.flush(); os._exit(0)
-def ask(name, values, named):
-    global asked
-    try: text = json.dumps({"call": name, "values": values, "named": named, "output": take()}, allow_nan=False)
-    except (TypeError, ValueError) as error: raise Failed(f"arguments of {name} are no JSON values: {error}")
-    with open(f"{place}/ask.tmp", "w", encoding="utf-8") as file: file.write(text)
-    os.replace(f"{place}/ask.tmp", f"{place}/ask-{asked}.json")
-    answer, pause = f"{place}/answer-{asked}.json", 0.001
-    asked += 1
-    while True:
-        try:
-            with open(answer, encoding="utf-8") as file: got = json.load(file)
-            break
-        except (OSError, ValueError): time.sleep(pause); pause = min(0.05, pause * 1.5)
-    if "failed" in got: raise Failed(got["failed"])
-    return got["value"]
-def caller(name):
-    def call(*values, **named):
-        value = ask(name, values, named)
-        if not coroutine: return value
-        async def given(): return value
-        return given()
-    return call
-def playbook(*given, **_):
-    return given[0] if given and callable(given[0]) else (lambda function: function)
-runner, home = finish.__code__.co_filename, os.getcwd() + os.sep
-def theirs(path):
-    return path == order["file"] or (path != runner and os.path.abspath(path).startswith(home) and path[:1] != "<")
-def shown(error):
-    rows = [row for row in error.stack or () if theirs(row.filename)]
-    error.stack = traceback.StackSummary.from_list(rows) if rows else None
-    inner = (error.__cause__, error.__context__, *(getattr(error, "exceptions", None) or ()))
-    for each in inner:
-        if each is not None: shown(each)
-def tell(error):
-    told = traceback.TracebackException(type(error), error, error.__traceback__)
-    shown(told)
-    sys.stderr.write("".join(told.format()))
-space = {"__name__": "playbook", "playbook": playbook, **{name: caller(name) for name in order["names"]}}
-try:
-    text = "\\n" * (order["line"] - 1) + order["source"]
-    linecache.cache[order["file"]] = (len(text), None, text.splitlines(True), order["file"])
-    exec(compile(text, order["file"], "exec"), space)
-    coroutine = inspect.iscoroutinefunction(space[order["function"]])
-    value = space[order["function"]](**order["arguments"])
-    if inspect.iscoroutine(value): value = asyncio.run(value)
-    try: text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Failed(f"{order['function']} returned no JSON value: {error}") from None
-except SystemExit as error: finish(failed=f"SystemExit: {error.code}")
-except BaseException as error:
-    tell(error)
-    finish(failed=str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}")
-finish(value=json.loads(text))
-"""
 
 
 def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
-    """What a function gives, or its ``CallFailure``; what it prints is shown."""
+    """What a function gives, or its ``CallFailure``; what it prints is shown.
+
+    Raises:
+        Exit: It ended the program, or what it called did.
+
+    """
     for param in book.params:
         if param.name in arguments and not fits(arguments[param.name], param.kind):
             return CallFailure(f"{param.name} of {book.name} must be {param.kind}")
     yield from here.enter(book.name, book.says or book.signature)
-    value = yield from _exchange(here, book, arguments)
+    frame = PlaybookFrame(book, arguments, mark=len(here.agent.log), loaded={}, returned={})
+    here.agent.frames.append(frame)
+    called = f"{book.name}({', '.join(f'{name}={value_text(value, 60)}' for name, value in arguments.items())})"
+    here.notify_watchers("entered", called)
+    here.notify_watchers("line", f"Python {book.signature}", book.line)
+    try:
+        value = yield from _exchange(here, frame)
+    except Exit:
+        here.agent.frames.pop()
+        yield from here.leave("the program ended here")
+        raise
     if not isinstance(value, CallFailure) and book.returns and not fits(value, book.returns):
         value = CallFailure(f"{book.name} must return {book.returns}, and returned {json.dumps(value)[:200]}")
-    yield from here.leave(f"failed: {value.why}" if isinstance(value, CallFailure) else "returned")
+    told = f"failed: {value.why}" if isinstance(value, CallFailure) else "returned"
+    here.notify_watchers("left", f"{called} {told}")
+    here.agent.frames.pop()
+    yield from here.leave(told)
     return value
 
 
-def _exchange(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
+def _exchange(here: Execution, frame: PlaybookFrame) -> Routine:
+    book = frame.book
     here.world.python_calls += 1
     folder = f".stackmem/python/{here.world.python_calls}"
-    answers: list[dict[str, Any]] = []
+    order, answers = _order(here, frame), list[dict[str, Any]]()
     while len(answers) <= MOST_CALLS:
-        given = {"folder": folder, "program": RUNNER, "order": _order(here, book, arguments), "answers": list(answers)}
+        given = {"folder": folder, "program": RUNNER, "order": order, "answers": list(answers)}
         ran: ToolAnswer = yield InvokeTool("run_python", given, SECONDS)
         said = _last_message(ran)
         if said["output"].strip():
             yield Say(said["output"].strip("\n"))
+        if why := (yield from _take_state(here, said)):
+            return CallFailure(f"{book.name} {why}")
+        if "exit" in said:
+            raise Exit
         if "call" not in said:
             if "value" not in said:
-                return CallFailure(said["failed"])
+                return CallFailure(head_and_tail(str(said["failed"]), _ERROR_CHARS))
             why = excess(said["value"])
             return CallFailure(f"{book.name} returned too much: {why}") if why else said["value"]
-        answers.append((yield from _answer(here, book, said)))
+        line = said.get("line")
+        frame.python_line = line if isinstance(line, int) else 0
+        answer = yield from _answer(here, frame, said)
+        answers.append({**answer, "variables": dict(here.agent.variables)} if _uses_state(book) else answer)
     return CallFailure(f"{book.name} made over {MOST_CALLS} calls")
 
 
-def _order(here: Execution, book: Playbook, arguments: dict[str, Any]) -> str:
-    agent = here.agent.agent
+def _uses_state(book: Playbook) -> bool:
+    """Whether the function may look at the agent's variables; only then are they handed over."""
+    return _AGENT.search(book.python) is not None
+
+
+def _order(here: Execution, frame: PlaybookFrame) -> str:
+    agent, book = here.agent.agent, frame.book
     named = [each.name for each in agent.playbooks if not each.python or each.python != book.python]
     others = [each.name for owner, each in here.world.program.all() if owner.name != agent.name and each.public]
-    names = list(dict.fromkeys([*named, *others]))
     given = {
-        "source": book.python, "function": book.name, "arguments": arguments, "names": names,
-        "file": here.world.path, "line": book.python_line,
+        "source": book.python, "function": book.name, "arguments": frame.arguments,
+        "names": list(dict.fromkeys([*BUILT_IN_CALLS, *named, *others])),
+        "file": here.world.path, "line": book.python_line, "agent": agent.name,
+        "variables": here.agent.variables if _uses_state(book) else {},
     }  # fmt: skip
     return json.dumps(given)
+
+
+def _take_state(here: Execution, said: dict[str, Any]) -> Routine:
+    """Give the agent's variables the values that the function set; gives what is wrong with one."""
+    state = said.get("state")
+    changed, gone = (state.get("set"), state.get("unset")) if isinstance(state, dict) else (None, None)
+    for name, value in changed.items() if isinstance(changed, dict) else ():
+        if not _NAME.fullmatch(name):
+            return f"sets {name[:80]!r}, which is no name of a variable"
+        if why := excess(value):
+            return f"sets ${name}: {why}"
+        here.agent.set(name, value)
+        yield variable_set(name, value)
+    for name in gone if isinstance(gone, list) else ():
+        here.agent.variables.pop(str(name), None)
+    return ""
 
 
 def _last_message(ran: ToolAnswer) -> dict[str, Any]:
@@ -246,13 +238,13 @@ def _last_message(ran: ToolAnswer) -> dict[str, Any]:
             said = {"failed": "its last line is no JSON, or is nested too deep"}
     parts = [str(said.get("output", "")), "\n".join(lines), str(value.get("stderr", ""))]
     output = "\n".join(text.strip("\n") for text in parts if text.strip())
-    if ran.failed or not {"value", "failed"} & said.keys():
-        said = {"failed": head_and_tail(ran.detail or "it ended without a result", _ERROR_CHARS)}
+    if ran.failed or not {"value", "failed", "exit"} & said.keys():
+        said = {"failed": ran.detail or "it ended without a result"}
     return {**said, "output": output}
 
 
-def _answer(here: Execution, book: Playbook, said: dict[str, Any]) -> Routine:
-    """The playbook that the function calls, made, as it is told."""
+def _answer(here: Execution, frame: PlaybookFrame, said: dict[str, Any]) -> Routine:
+    """What the function asks for, made, as it is told."""
     values, named = said.get("values"), said.get("named")
     call = CallTo(
         str(said["call"]),
@@ -260,15 +252,26 @@ def _answer(here: Execution, book: Playbook, said: dict[str, Any]) -> Routine:
         tuple(named.items()) if isinstance(named, dict) else (),
     )
     target = find_target(here.world.program, here.agent.agent.name, call.name)
-    given = (
-        bind_arguments(target, call)
-        if isinstance(target, Target) and target.book
-        else f"there is no playbook {call.name}"
-    )
-    if isinstance(given, str) or target is None or target.book is None:
+    given = bind_arguments(target, call) if target else f"there is no playbook {call.name}"
+    if isinstance(given, str) or target is None:
         return {"failed": given}
-    made = yield from here.play(target.agent, target.book, given, f"{here.world.path}:{book.line} ({book.name})")
+    if target.book is None:
+        made = yield from _use_built_in(here, frame, target.name, given)
+    else:
+        made = yield from here.play(target.agent, target.book, given, here.world.where(frame))
     return {"failed": made.why} if isinstance(made, CallFailure) else {"value": made}
+
+
+def _use_built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
+    """What a built-in tool gives to a function: of an artifact, all that there is; where one is saved, its name."""
+    if "artifact_name" not in given:
+        return (yield from call_built_in(here, frame, name, given))
+    named = artifact_name(here.world, here.agent, given["artifact_name"], loading=name == "LoadArtifact")
+    if name == "SaveArtifact":
+        made = yield from call_built_in(here, frame, name, {**given, "artifact_name": named})
+        return made if isinstance(made, CallFailure) else named
+    text, failed, summary = yield from read_whole(here.world, here.agent, named)
+    return CallFailure(failed) if failed else {"name": named, "summary": summary, "content": text}
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -95,6 +95,7 @@ class _ProgramReader:
         self._agents: list[Agent] = []
         self._names: set[str] = set()
         self._made: list[Playbook] = []
+        self._python: list[tuple[str, int]] = []
         self._public: list[tuple[str, int]] = []
         self._draft: _Draft | None = None
         self._says: list[str] = []
@@ -186,6 +187,7 @@ class _ProgramReader:
             return
         if kind in ("python", "py"):
             self._made += functions_of(token.content, line + 2)
+            self._python.append((token.content, line + 2))
         elif kind in ("public.json", "json public", "public"):
             self._public += _public_names(token.content, line + 2)
         else:
@@ -254,8 +256,10 @@ class _ProgramReader:
         if not self._made:
             told = f"{agent.name} has no playbooks, so it does nothing; give it one, or leave it out"
             self._meta.caveats.append(Caveat("Missing Playbook", told, agent.line))
+        source, first = _joined(self._python)
         names: dict[str, Playbook] = {}
-        for book in self._made:
+        for each in self._made:
+            book = replace(each, python=source, python_line=first) if each.python else each
             if book.name in names:
                 told = f"two playbooks of {agent.name} are called {book.name}; rename one"
                 raise PlaybookError("Duplicate Playbook", told, book.line)
@@ -266,8 +270,19 @@ class _ProgramReader:
                 raise PlaybookError("Unknown Playbook", told, line)
             names[name] = replace(names[name], public=True)
         says = "\n\n".join(filter(None, self._says))
-        self._agents[-1] = replace(agent, says=says, playbooks=tuple(names.values()), caveats=tuple(self._meta.caveats))
-        self._made, self._public, self._says, self._meta = [], [], [], Metadata()
+        self._agents[-1] = replace(
+            agent, says=says, playbooks=tuple(names.values()), python=source, python_line=first,
+            caveats=tuple(self._meta.caveats),
+        )  # fmt: skip
+        self._made, self._python, self._public, self._says, self._meta = [], [], [], [], Metadata()
+
+
+def _joined(blocks: list[tuple[str, int]]) -> tuple[str, int]:
+    """An agent's blocks of Python as one source, each at its line of the file, and the line of the first."""
+    source, first = "", blocks[0][1] if blocks else 0
+    for text, line in blocks:
+        source += "\n" * (line - first - source.count("\n")) + text
+    return source, first
 
 
 def _blank_front_matter(lines: list[str]) -> list[str]:

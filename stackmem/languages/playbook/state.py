@@ -41,6 +41,7 @@ class PlaybookFrame(Struct, eq=False):
         returned: What the calls of the last yield bound, until the first Step of the reply that follows.
         recap: The last one.
         misses: Replies in a row that broke the contract.
+        python_line: Where a function last called something; 0 before that, and of prose.
         mark: Length of the session log when the frame began.
 
     """
@@ -53,11 +54,12 @@ class PlaybookFrame(Struct, eq=False):
     returned: dict[str, Any] = {}
     recap: str = ""
     misses: int = 0
+    python_line: int = 0
     summary: str = ""
 
     @property
     def line(self) -> int:
-        return self.at.line if self.at else self.book.line
+        return self.at.line if self.at else self.python_line or self.book.line
 
     @property
     def place(self) -> str:
@@ -184,6 +186,7 @@ def state_json(world: PlaybookState, agent: AgentState) -> str:
             {"playbook": frame.book.name, "line_number": frame.at.label if frame.at else "", "source_line_number":
              frame.at.line if frame.at else frame.book.line}
             for frame in agent.frames
+            if not frame.book.python
         ],
         "variables": {f"${name}": shortened_value(value) for name, value in variables[-SHOWN_NAMES:]},
         "artifacts": {each.name: each.summary for each in artifacts[-SHOWN_NAMES:]},

@@ -27,6 +27,8 @@ from .state import (
 )
 
 HUMAN = "human"
+PERSON = (HUMAN, "user")
+"""The names that the person has for an agent."""
 FRAME_CHARS = 300_000
 """Most characters of all that is loaded in one frame."""
 
@@ -91,7 +93,7 @@ def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo) -> Routine:
             return CallFailure(why)
         arguments[name] = made
     if target.book is None:
-        return (yield from _built_in(here, frame, target.name, arguments))
+        return (yield from call_built_in(here, frame, target.name, arguments))
     return (yield from here.play(target.agent, target.book, arguments, here.world.where(frame)))
 
 
@@ -120,10 +122,11 @@ def _value(here: Execution, frame: PlaybookFrame, value: Any) -> Routine:
     return CallFailure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
 
 
-def _built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
+def call_built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
+    """What a built-in tool gives, or its ``CallFailure``; the name of an artifact is one."""
     match name:
         case "Say":
-            return (yield from _say(here, given["message"]))
+            return (yield from _send(here, given.get("target_agent_id", HUMAN), as_text(given["message"])))
         case "SaveArtifact":
             failed = yield from save(
                 here.world, given["artifact_name"], given["artifact_summary"], given["artifact_content"]
@@ -157,7 +160,7 @@ def _say(here: Execution, message: Any) -> Routine:
 
 
 def _send(here: Execution, target: Any, text: str) -> Routine:
-    if target == HUMAN:
+    if target in PERSON:
         return (yield from _say(here, text))
     other = here.world.agents.get(target) if isinstance(target, str) else None
     if other is None:
@@ -171,7 +174,7 @@ def _send(here: Execution, target: Any, text: str) -> Routine:
 
 
 def _receive(here: Execution, source: Any) -> Routine:
-    if source == HUMAN:
+    if source in PERSON:
         return (yield from ask_person(here, f"{here.agent.agent.name} waits for your message"))
     if not isinstance(source, str) or source not in here.world.agents:
         return CallFailure(f"there is no agent {as_text(source)[:80]!r}; known: {_agents(here)}")
@@ -214,10 +217,25 @@ def load(world: PlaybookState, agent: AgentState, name: Any) -> Routine:
         return clip_chars(as_text(agent.variables[name[1:]]), kept.LOADED_CHARS), ""
     artifact = world.artifacts.get(name.strip()) if isinstance(name, str) else None
     if artifact is None:
-        known = ", ".join(world.artifacts) or "none"
-        return "", f"there is no artifact {as_text(name)[:80]!r}; known: {known[:1000]}"
+        return "", _no_artifact(world, name)
     text, failed = yield from kept.load(artifact)
     return f"Summary: {artifact.summary}\n\nContent: {text}", failed
+
+
+def read_whole(world: PlaybookState, agent: AgentState, name: Any) -> Routine:
+    """``(text, failed, summary)`` of an artifact, or of a large variable, whole."""
+    if isinstance(name, str) and name[:1] == "$" and name[1:] in agent.variables:
+        return as_text(agent.variables[name[1:]]), "", f"the variable {name}"
+    artifact = world.artifacts.get(name.strip()) if isinstance(name, str) else None
+    if artifact is None:
+        return "", _no_artifact(world, name), ""
+    text, failed = yield from kept.read(artifact)
+    return text, failed, artifact.summary
+
+
+def _no_artifact(world: PlaybookState, name: Any) -> str:
+    known = ", ".join(world.artifacts) or "none"
+    return f"there is no artifact {as_text(name)[:80]!r}; known: {known[:1000]}"
 
 
 def expand_artifacts(world: PlaybookState, text: str) -> Routine:

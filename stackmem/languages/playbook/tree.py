@@ -174,8 +174,8 @@ class Playbook(Struct, frozen=True, dict=True):
 
     Attributes:
         steps: In the order of the file. A function has none.
-        python: The fenced block that defines the function; empty of prose.
-        python_line: Of the program's file, where the block begins.
+        python: The agent's blocks of Python, one of which defines the function; empty of prose.
+        python_line: Of the program's file, where they begin.
         plain: Its sections of sentences without codes, which are compiled before it can run.
         entry: The program begins with it, whatever its triggers are.
 
@@ -218,6 +218,8 @@ class Agent(Struct, frozen=True, dict=True):
     says: str
     line: int
     playbooks: tuple[Playbook, ...] = ()
+    python: str = ""
+    python_line: int = 0
     caveats: tuple[Caveat, ...] = ()
 
     @cached_property

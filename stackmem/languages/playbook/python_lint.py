@@ -1,0 +1,70 @@
+"""What can be known of an agent's Python before it runs: names that nothing defines, and calls that do not fit."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Iterator
+
+from .calls import BUILT_IN_CALLS, bind_arguments, find_target
+from .literals import CallTo
+from .tree import Agent, PlaybookProgram
+
+_GIVEN = {*dir(builtins), *BUILT_IN_CALLS, "Exit", "agent", "playbook", "__name__", "__file__", "__doc__"}
+
+
+def python_faults(program: PlaybookProgram, agent: Agent) -> Iterator[tuple[int, str, str]]:
+    """``(line, title, message)`` of each fault; the source has been read, so it is Python."""
+    if not agent.python:
+        return
+    tree = ast.parse(agent.python)
+    top = symtable.symtable(agent.python, agent.name, "exec")
+    own = _module_names(top)
+    stars = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree))
+    names = set() if stars else _global_names(top) - own - _GIVEN
+    for node in ast.walk(tree):
+        line = agent.python_line + getattr(node, "lineno", 1) - 1
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) if name in names and not find_target(program, agent.name, name):
+                yield (
+                    line,
+                    "Unknown Name",
+                    f"nothing defines {name}; define it, import it, or give a playbook that name",
+                )
+            case ast.Call(func=ast.Name(id=name)) if name not in own and (told := _mismatch(program, agent, node)):
+                yield line, "Argument Mismatch", told
+
+
+def _module_names(table: symtable.SymbolTable) -> set[str]:
+    """The names that a source sets in its module, also from inside of functions."""
+    top = table.get_type() == "module"
+    own = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if (symbol.is_assigned() or symbol.is_imported()) and (top or symbol.is_declared_global())
+    }
+    return own.union(*map(_module_names, table.get_children()))
+
+
+def _global_names(table: symtable.SymbolTable) -> set[str]:
+    """The names that a source looks up in its module: also those of one that it sets itself."""
+    top = table.get_type() == "module"
+    own = {
+        symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and (top or symbol.is_global())
+    }
+    return own.union(*map(_global_names, table.get_children()))
+
+
+def _mismatch(program: PlaybookProgram, agent: Agent, node: ast.Call) -> str:
+    """What is wrong with the arguments of a call of a playbook or built-in tool, where all are written out."""
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    target = find_target(program, agent.name, name)
+    if target is None or any(isinstance(each, ast.Starred) for each in node.args):
+        return ""
+    named = tuple((word.arg or "", None) for word in node.keywords)
+    if any(not word for word, _ in named):
+        return ""
+    values = tuple(each.value if isinstance(each, ast.Constant) else "" for each in node.args)
+    given = bind_arguments(target, CallTo(name, values, named))
+    return given if isinstance(given, str) else ""
