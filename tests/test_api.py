@@ -125,6 +125,7 @@ def test_a_run_under_other_rules_is_told_to_be_one(stage: Stage):
     first, *others = records(result.run_dir)
     other = replace(first, event=replace(first.event, rules=first.event.rules + 1, system="Other words."))
     rechain(Path(result.run_dir) / "trace.jsonl", [other, *others])
+    (Path(result.run_dir) / "result.json").unlink()  # it speaks of the trace as it was
     found = replay(result.run_dir)
     assert (found.same_rules, found.prompts, found.outcome) == (False, 0, "solved")
     ran = stage.run("replay", result.run)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct
 
-from stackmem.run.result import refuse_lost
+from stackmem.run.result import TraceEnd
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import sources_of
@@ -38,13 +38,14 @@ def replay_run(run_dir: Path) -> Replayed:
     """Verify every event and prompt of a run.
 
     Raises:
-        TraceError: A line is broken, or lines that a finished run had are lost.
+        TraceError: A line is broken, or the run's result was written after another trace than this one.
         RulesDiffer: The rules derive something else today.
     """
     load_plugins()
     reader = RunReader(run_dir)
-    found = verify(reader, sources_of(run_dir))
-    refuse_lost(run_dir, found.events)
+    end = TraceEnd(run_dir)
+    found = verify(end.passing(reader), sources_of(run_dir))
+    end.refuse_other(found.state)
     state = found.state
     redacted = state.begun.redacted
     return Replayed(

@@ -131,7 +131,7 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
         case requests.ReadClock():
             return facts.ClockRead(round(max(0.0, world.clock() - world.started), 3))
         case requests.RunChecks():
-            return _judge(world)
+            return judge(world)
         case requests.InvokeTool() | requests.LoadSource() | requests.AskUser() | requests.Wait():
             world.sync()
             return _answer(effect, world, _program(world))
@@ -194,7 +194,8 @@ def _verdict(outcome: Returned) -> str:
     return outcome.reason or "killed"
 
 
-def _judge(world: World) -> facts.ChecksReturned:
+def judge(world: World) -> facts.ChecksReturned:
+    """The verdict of the run's checks on its workspace as it is; what went wrong with them is part of it."""
     if world.checks is None:
         return facts.ChecksReturned({}, "the run has no checks")
     try:

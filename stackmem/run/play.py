@@ -23,7 +23,7 @@ from .in_memory import NoHistory
 from .loop import run
 from .open import Opened
 from .patch import apply_run, keep_patch
-from .result import RunResult, failure_of, holds_secret, write_result
+from .result import RunResult, holds_secret, result_fields, write_result
 from .run_folder import RESULT, RUN
 
 
@@ -138,23 +138,11 @@ def _write_start(start: RunStarted, run_dir: Path) -> None:
 
 
 def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float) -> RunResult:
-    ended, start = state.end, state.begun
     return RunResult(
         run=places.run.name,
         run_dir=str(places.run),
-        task=start.task_name,
-        model=start.model,
-        strategy=start.strategy,
-        ending=ended.ending if ended else "interrupted",
-        outcome=state.outcome,
-        steps=state.step,
-        frames=state.pushes,
-        usage=state.usage,
-        cost_usd=None if state.cost_usd is None else round(state.cost_usd, 6),
         wall_seconds=round(seconds, 3),
         isolation=parts.workspace.level,
-        result=ended.result if ended else "",
         workspace="" if isinstance(parts.workspace, MemoryWorkspace) else str(places.work),
-        check_error=state.checks.error if state.checks else "",
-        failure=failure_of(state),
+        **result_fields(state),
     )

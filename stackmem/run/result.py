@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -12,8 +13,11 @@ from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.errors import TraceError
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.record import Record
 from stackmem.workspace.secrets import Scrubber
 
+_BRIEF_CHARS = 60
 _STOPPED_CODES = {"model_error": 4, "workspace_error": 5}
 
 
@@ -105,18 +109,75 @@ def read_result(path: Path) -> RunResult | None:
         return None
 
 
-def refuse_lost(run_dir: Path, count: int) -> None:
-    """Whole lines can be lost at a trace's end without a gap; a result that was written after them tells.
+def result_fields(state: State) -> dict[str, Any]:
+    """What a result says that follows from the trace alone, by field."""
+    ended, start = state.end, state.begun
+    return {
+        "task": start.task_name,
+        "model": start.model,
+        "strategy": start.strategy,
+        "ending": ended.ending if ended else "interrupted",
+        "outcome": state.outcome,
+        "steps": state.step,
+        "frames": state.pushes,
+        "usage": state.usage,
+        "cost_usd": None if state.cost_usd is None else round(state.cost_usd, 6),
+        "result": ended.result if ended else "",
+        "check_error": state.checks.error if state.checks else "",
+        "failure": failure_of(state),
+    }
 
-    Raises:
-        TraceError: The run's result speaks of more records than ``count``.
-    """
-    result = read_result(run_dir / "result.json")
-    if result is not None and result.records > count:
-        raise TraceError(
-            f"the trace of {run_dir.name} ends at record {count:,} and its result.json was written after record "
-            f"{result.records:,}: the lines between are lost; remove result.json to go on with what is left"
-        )
+
+class TraceEnd:
+    """A trace's end, held against the run's ``result.json``: whole lines can be lost there, or be others."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run = run_dir.name
+        self._result = read_result(run_dir / "result.json")
+        self._records, self._digest = 0, ""
+
+    def passing(self, reader: RunReader) -> Iterator[Record]:
+        """The reader's records; the digest of the last one that the result speaks of is kept."""
+        last = self._result.records if self._result is not None else 0
+        for record in reader:
+            self._records = record.seq
+            if record.seq <= last:
+                self._digest = reader.digest
+            yield record
+
+    def refuse_other(self, state: State) -> None:
+        """Hold the result against the trace, once all of its records have passed.
+
+        Raises:
+            TraceError: The result was written after another trace than this one, or says something else of its end.
+
+        """
+        result, count = self._result, self._records
+        if result is None or not result.digest:  # killed before its end; or none of a trace
+            return
+        if result.records > count:
+            raise TraceError(
+                f"the trace of {self._run} ends at record {count:,} and its result.json was written after record "
+                f"{result.records:,}: the lines between are lost; remove result.json to go on with what is left"
+            )
+        if self._digest != result.digest:
+            raise TraceError(
+                f"record {result.records:,} of {self._run} has the digest {self._digest[:16]}… and its result.json was "
+                f"written after one with {result.digest[:16]}…: one of the two was changed; take a copy from before"
+            )
+        if result.records < count:  # it was resumed, and killed
+            return
+        for field, follows in result_fields(state).items():
+            if (says := getattr(result, field)) != follows:
+                raise TraceError(
+                    f"result.json of {self._run} says {field} {_brief(says)} and its trace comes to {_brief(follows)}: "
+                    "one of the two was changed; take a copy from before, or remove result.json"
+                )
+
+
+def _brief(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= _BRIEF_CHARS else f"{text[:_BRIEF_CHARS]}…"
 
 
 def holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:

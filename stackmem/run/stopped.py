@@ -18,7 +18,7 @@ from stackmem.trace.store import End
 from stackmem.trace.verify import verify
 from stackmem.workspace.secrets import Scrubber
 
-from .result import holds_secret, refuse_lost
+from .result import TraceEnd, holds_secret
 from .run_folder import TRACE
 
 
@@ -85,14 +85,15 @@ def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
     """
     watch = _Watch(scrubber)
     reader = RunReader(run_dir)
-    found = verify(watch.over(iter(reader)), sources_of(run_dir))
+    end = TraceEnd(run_dir)
+    found = verify(watch.over(end.passing(reader)), sources_of(run_dir))
     rules = found.state.begun.rules
     if not found.same_rules:
         raise RulesDiffer(
             f"the run was made under rules {rules}, these are rules {RULES}, so its next prompt would be another one; "
             "resume it with the version that made it"
         )
-    refuse_lost(run_dir, found.events)
+    end.refuse_other(found.state)
     try:
         with (run_dir / TRACE).open("rb") as file:
             whole = file.seek(0, 2) - reader.torn_bytes

@@ -24,6 +24,7 @@ from stackmem.cli.screen.text import echo_json, one_line, readable, say
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.replays.checks import replay_checks
 from stackmem.replays.live import WorkspaceCall, brief_call, replay_live
 from stackmem.replays.model import replay_model
 from stackmem.replays.replay import replay_run
@@ -51,6 +52,9 @@ def command(
     tools: Annotated[
         str | None, typer.Option("--tools", metavar="live", help="Execute the calls again, and compare their results.")
     ] = None,
+    checks: Annotated[
+        bool, typer.Option("--checks", help="Verify, then judge the last files again, and compare the verdicts.")
+    ] = False,
     model: Annotated[
         str | None,
         typer.Option("--model", metavar="recorded", help="With --from: play again with the recorded replies."),
@@ -63,7 +67,7 @@ def command(
 ) -> None:
     """Verify every event and prompt of a run against today's rules, or look at one step, or do it again."""
     with _kept_or_packed(run, runs_dir) as folder:
-        _refuse_contradictions(step, frame, tools, model, play=play, speed=speed, as_json=json)
+        _refuse_contradictions(step, frame, tools, model, checks=checks, play=play, speed=speed, as_json=json)
         _refuse_repeats(tools, model, first)
         if play:
             walk(Run(folder), speed or 1.0)
@@ -71,6 +75,8 @@ def command(
             _show_step(Run(folder), step, frame, as_json=json)
         elif tools is not None:
             _repeat_calls(Run(folder), first or 1, as_json=json)
+        elif checks:
+            _judge_again(folder, as_json=json)
         elif model is not None:
             _repeat_replies(Run(folder), first or 1, as_json=json)
         else:
@@ -99,6 +105,7 @@ def _refuse_contradictions(
     tools: str | None,
     model: str | None,
     *,
+    checks: bool,
     play: bool,
     speed: float | None,
     as_json: bool,
@@ -110,6 +117,7 @@ def _refuse_contradictions(
             ("--frame", frame is not None),
             ("--play", play),
             ("--tools", tools is not None),
+            ("--checks", checks),
             ("--model", model is not None),
         )
         if given
@@ -219,6 +227,24 @@ def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
         if live.differs_only_in:
             typer.echo(left_out_of_comparison(live.differs_only_in))
     sys.exit(_DIFFERS if live.difference else 0)
+
+
+def _judge_again(folder: Path, *, as_json: bool) -> NoReturn:
+    """Verify the trace and run the checks again; exit 6 where they say something else than they said then."""
+    replay_run(folder)
+    again = replay_checks(Run(folder), os.environ)
+    if as_json:
+        echo_json(again)
+    else:
+        say_missing(again.missing)
+        now = f"{_rewards(again.now)}{again.error and f' ({one_line(again.error)})'}"
+        same = f"as recorded: {now}" if again.equal else f"{now}; recorded: {_rewards(again.recorded)}"
+        typer.echo(f"{again.run}: its checks say today, at isolation {again.isolation}, {same}")
+    sys.exit(0 if again.equal else _DIFFERS)
+
+
+def _rewards(rewards: dict[str, float]) -> str:
+    return one_line(", ".join(f"{name} {value:g}" for name, value in rewards.items())) or "no verdict"
 
 
 def _repeat_replies(run: Run, first: int, *, as_json: bool) -> NoReturn:

@@ -1,0 +1,83 @@
+"""Runs whose trace, verdict or result was changed afterwards, by somebody who knows the format."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stackmem.core.facts import ChecksReturned
+from stackmem.run.result import RunResult
+from stackmem.trace.lineage import RunReader
+from tests.stage import UNSOLVED, Stage, command, pop, rechain, records
+
+
+@pytest.fixture
+def unsolved(stage: Stage) -> RunResult:
+    return stage.solve(stage.task(command("echo x > made"), pop("Done."), test=UNSOLVED))
+
+
+def forge_verdict(run: Path) -> None:
+    """The same trace but for its verdict, with every digest made anew."""
+    *kept, judged = records(run)
+    assert isinstance(judged.event, ChecksReturned)
+    rechain(run / "trace.jsonl", [*kept, msgspec.structs.replace(judged, event=ChecksReturned({"reward": 1.0}))])
+
+
+def rewrite_result(run: Path, **changed: object) -> None:
+    path = run / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changed), encoding="utf-8")
+
+
+def test_a_forged_verdict_beside_an_untouched_result_is_exit_7(stage: Stage, unsolved):
+    forge_verdict(Path(unsolved.run_dir))
+    replayed = stage.call("replay", "last")
+    assert (replayed.returncode, replayed.stdout) == (7, "")
+    assert "one of the two was changed; take a copy from before" in replayed.stderr
+    assert unsolved.digest[:16] in replayed.stderr
+    assert stage.call("resume", "last").returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"outcome": "solved"}, "says outcome 'solved' and its trace comes to 'unsolved'"),
+        ({"steps": 1}, "says steps 1 and its trace comes to 2"),
+        ({"result": "x" * 9_000}, "says result 'xxx"),
+        ({"records": 3}, "has the digest"),
+        ({"digest": "0" * 64}, "has the digest"),
+    ],
+    ids=["outcome", "steps", "result", "records", "digest"],
+)
+def test_a_changed_result_beside_an_untouched_trace_is_exit_7_and_says_which_says_what(stage, unsolved, changed, says):
+    assert stage.call("replay", "last").returncode == 0
+    rewrite_result(Path(unsolved.run_dir), **changed)
+    replayed = stage.call("replay", "last")
+    assert replayed.returncode == 7
+    assert says in replayed.stderr
+    assert len(replayed.stderr) < 600
+
+
+def test_a_verdict_forged_in_both_is_found_by_judging_again(stage: Stage, unsolved):
+    run = Path(unsolved.run_dir)
+    judged = stage.call("replay", "last", "--checks")
+    assert (judged.returncode, "as recorded: reward 0" in judged.stdout) == (0, True), judged.stderr
+    forge_verdict(run)
+    reader = RunReader(run)
+    assert list(reader)
+    rewrite_result(run, outcome="solved", digest=reader.digest)
+    assert stage.call("replay", "last").returncode == 0  # nothing in the folder contradicts itself
+    judged = stage.call("replay", "last", "--checks")
+    assert judged.returncode == 6
+    assert "reward 0; recorded: reward 1" in judged.stdout
+    assert json.loads(stage.call("replay", "last", "--checks", "--json").stdout)["now"] == {"reward": 0.0}
+
+
+def test_only_a_run_that_was_judged_is_judged_again(stage: Stage):
+    folder = stage.root / "folder"
+    folder.mkdir()
+    stage.solve(folder, "Do it.", model=stage.script(pop("Done.")))
+    refused = stage.call("replay", "last", "--checks")
+    assert refused.returncode == 2
+    assert "no checks judged" in refused.stderr
+    assert "exclude each other" in stage.call("replay", "last", "--checks", "--step", "1").stderr
