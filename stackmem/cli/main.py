@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from stackmem.errors import StackmemError
 from stackmem.version import VERSION
 
+from .inherited import put_right
 from .screen.text import escape
 
 COMMANDS = {
@@ -121,6 +122,7 @@ def root(
 
 def main() -> None:
     """Run the command line; every failure is one sentence on stderr and the exit code of its kind."""
+    put_right()
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -56,11 +57,18 @@ def open_workspace(
         project: What the folder brings: its programs stand first on PATH, its interpreters are seen.
 
     Raises:
-        WorkspaceError: The folder is missing, or the level cannot be had.
+        WorkspaceError: The folder is missing or a link, the level cannot be had, or this process ignores SIGCHLD.
 
     """
     if not root.is_dir():
         raise WorkspaceError(f"no folder {root}; make it, or name another workspace")
+    if root.is_symlink():
+        raise WorkspaceError(f"{root} is a link, which could lead elsewhere tomorrow; name the folder itself")
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        raise WorkspaceError(
+            "this process ignores SIGCHLD, so nobody tells it how a command ended; "
+            "call signal.signal(signal.SIGCHLD, signal.SIG_DFL) first"
+        )
     tools = toolchain or build_toolchain(state_folder())
     level = choose(isolation, profile, tools) if isinstance(isolation, str) else isolation
     folder = root.resolve()

@@ -18,6 +18,7 @@ import base64
 import ctypes
 import json
 import os
+import signal
 import stat
 import struct
 import sys
@@ -139,6 +140,8 @@ def main(arguments: list[str]) -> None:
     # The first process of a namespace ignores signals it has no handler for, so the command must be the second.
     command = os.fork()
     if command == 0:
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python for itself; the command would inherit it
+            signal.signal(ignored, signal.SIG_DFL)
         # Only from here on: variables may steer any program's loader, and this one was not confined at its start.
         environ = {**os.environ, **json.loads(order)["environ"]}
         os.execve(arguments[3], arguments[3:], environ)  # noqa: S606 - the command line is the caller's
