@@ -13,7 +13,6 @@ import os
 import select
 import subprocess
 import time
-from concurrent.futures import Future
 from contextlib import ExitStack, nullcontext, suppress
 from subprocess import Popen
 
@@ -24,7 +23,7 @@ from .ending import Tree, uncontained
 from .family import first_to_go
 from .isolation import confine
 from .isolation.launch import CommandLaunch, Level, Seat, SetUpFailed
-from .spawner import spawn, spawn_confined
+from .spawner import Job, spawn, spawn_confined
 from .watchdog import LOOK_SECONDS, Watchdog
 
 _PIPE_BYTES = 1 << 20
@@ -89,7 +88,7 @@ class _Running:
         self._contains = level.contains
         self._tree = Tree(contains=level.contains)
         stack.callback(self._tree.close)
-        self._job: Future[Popen[bytes]] = Future()
+        self._job = Job(self._popen)
         self.capture = Capture(apart_bytes) if apart_bytes else Capture()
         self.errors = Capture(apart_bytes) if apart_bytes else None
         self.status = b""
@@ -103,29 +102,30 @@ class _Running:
             os.set_blocking(launch.status_fd, False)
 
     def start(self) -> Popen[bytes]:
-        launch = self._launch
-
-        def popen() -> Popen[bytes]:
-            try:
-                return subprocess.Popen(
-                    launch.argv, stdin=subprocess.DEVNULL, stdout=self._write_end, stderr=self._errors_end,
-                    env=launch.environ, cwd=launch.cwd, pass_fds=launch.fds, close_fds=True, start_new_session=True,
-                )  # fmt: skip
-            finally:
-                self._close_write_ends()
-
-        order = launch.confinement
-        if order is None:
-            spawn(popen, self._job)
+        if self._launch.confinement is None:
+            spawn(self._job)
         else:
-            spawn_confined(lambda: confine.apply(order), popen, self._job)
+            spawn_confined(self._job)
         try:
             process = self._job.result()
         except OSError as error:
-            raise SetUpFailed(f"{launch.argv[0]} cannot be started ({error.strerror})") from error
+            raise SetUpFailed(f"{self._launch.argv[0]} cannot be started ({error.strerror})") from error
         if not self._contains:
             first_to_go([process.pid])  # a confined command cannot say so itself
         return process
+
+    def _popen(self) -> Popen[bytes]:
+        """Start the process, in the thread that is to be its parent."""
+        launch = self._launch
+        try:
+            if launch.confinement is not None:
+                confine.apply(launch.confinement)
+            return subprocess.Popen(
+                launch.argv, stdin=subprocess.DEVNULL, stdout=self._write_end, stderr=self._errors_end,
+                env=launch.environ, cwd=launch.cwd, pass_fds=launch.fds, close_fds=True, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            self._close_write_ends()
 
     def listen(self, process: Popen[bytes], seconds: float) -> str:
         """Read output until the process ends or must; say why it must, empty when it ended."""

@@ -202,7 +202,10 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = (
+            threading.Lock()
+        )  # entered by itself: a condition is entered in Python code, which Ctrl-C may leave
+        self._changed = threading.Condition(self._lock)
         self._unbound = 0
 
     @contextmanager
@@ -214,13 +217,15 @@ class Gate:
                 a command that is already running may make one, or take it away, before the mounts are made.
 
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._unbound == 0 or not binds())
-            bound = binds()
-            self._unbound += not bound
+        unbound = 0
         try:
+            with self._lock:
+                self._changed.wait_for(lambda: self._unbound == 0 or not binds())
+                bound = binds()
+                unbound = 1 - bound
+                self._unbound += unbound
             yield bound
         finally:
-            with self._changed:
-                self._unbound -= not bound
+            with self._lock:
+                self._unbound -= unbound
                 self._changed.notify_all()

@@ -1,8 +1,10 @@
 """When a command ends, how it is killed, and that nothing it started lives on."""
 
 import contextlib
+import itertools
 import os
 import pty
+import queue
 import select
 import signal
 import subprocess
@@ -10,6 +12,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -201,6 +207,44 @@ def test_ctrl_c_at_any_moment_leaves_no_process_behind(place, level, opened):
                 pytest.fail("the interrupt was swallowed")
         assert soon(lambda: living(mark) == [], 1), living(mark)
         assert sh(workspace, "echo well").text == "well\n[exit 0]"
+
+
+def interrupted_at(number: int) -> Callable[..., Any]:
+    """A tracer that raises Ctrl-C at this moment, counted from 0, of what the threads of a start share.
+
+    Python looks for signals as functions are entered, and as what they call returns.
+    """
+    moments = iter(range(number, -1, -1))
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if Path(frame.f_code.co_filename).name not in {"threading.py", "_base.py", "spawner.py", "workspace.py"}:
+            return None if event == "call" and frame.f_code.co_name not in {"run", "start", "abandon"} else trace
+        if event in {"call", "return"} and next(moments, None) == 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+@hostile("none")
+def test_ctrl_c_at_each_call_among_what_threads_share_lets_the_next_command_run(place, level, opened):
+    texts = queue.SimpleQueue[str]()
+    with opened(place, level) as workspace:
+        for number in itertools.count(step=1 if CAMPAIGN else 4):
+            before = sys.gettrace()
+            sys.settrace(interrupted_at(number))
+            try:
+                ended = sh(workspace, "true").exit_code == 0
+            except KeyboardInterrupt:
+                ended = False
+            finally:
+                sys.settrace(before)
+            threading.Thread(target=lambda: texts.put(sh(workspace, "echo well").text), daemon=True).start()
+            assert texts.get(timeout=60) == "well\n[exit 0]", number
+            if ended:
+                break
+        assert number > 30  # so many moments there were
 
 
 @hostile(*CONTAINED)
