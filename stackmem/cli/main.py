@@ -7,6 +7,8 @@ answers in a moment.
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -20,7 +22,6 @@ from typer.core import TyperGroup
 from stackmem.errors import StackmemError
 from stackmem.version import VERSION
 
-from .inherited import put_right
 from .screen.text import escape
 
 COMMANDS = {
@@ -95,6 +96,10 @@ class Root(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+_FILES = 1024
+_RESTORED = {signal.SIGPIPE, signal.SIGXFSZ}
+"""Ignored by Python for itself, and given back to whatever it starts."""
+
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "add_completion": False, "pretty_exceptions_enable": False}
 
 app = typer.Typer(
@@ -122,7 +127,7 @@ def root(
 
 def main() -> None:
     """Run the command line; every failure is one sentence on stderr and the exit code of its kind."""
-    put_right()
+    _put_right()
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -170,6 +175,29 @@ def _fail_usage(error: typer.TyperException) -> NoReturn:
         sys.exit(2)
     sentence = f"{message[:1].lower()}{message[1:]}".replace(". Did you mean", "; did you mean")
     fail(f"{sentence.rstrip('.?')}; {command} --help shows what there is", 2)
+
+
+def _put_right() -> None:
+    """Give this process what it needs, and its commands the defaults, whatever a parent left odd.
+
+    Rule 1: with SIGCHLD ignored nobody is told how a command ended, so it never is.
+    Rule 2: a signal that our parent wants us to ignore (``nohup``) stays ignored here, by a handler: other than
+    ``SIG_IGN``, a handler is not handed on to the commands that we start.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in signal.valid_signals() - _RESTORED:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _nothing)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now < _FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most), most))
+    mask = os.umask(0o022)
+    os.umask(mask & ~0o700)  # without them we could not read what we write
+
+
+def _nothing(*_: object) -> None:
+    """A signal that is to be ignored came."""
 
 
 def _silence_stdout() -> None:

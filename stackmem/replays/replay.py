@@ -1,16 +1,23 @@
-"""Replays a run from its folder."""
+"""Replays a run from its folder, and lets its checks judge once more what it left."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import UNSET, Struct
 
+from stackmem.errors import UsageError
+from stackmem.run.perform import judge
 from stackmem.run.result import TraceEnd
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.verify import verify
+
+from .recorded_world import Recorded
+from .rehearsal import rehearse
 
 
 class Replayed(Struct, frozen=True):
@@ -59,3 +66,47 @@ def replay_run(run_dir: Path) -> Replayed:
         torn_bytes=reader.torn_bytes,
         redacted_of=redacted.digest if redacted is not UNSET else "",
     )
+
+
+class ChecksAgain(Struct, frozen=True):
+    """What the checks say today of a run's last files.
+
+    Attributes:
+        isolation: The level in force now.
+        recorded, now: Rewards by name; empty where the checks gave none.
+        error: Why they gave no verdict now; empty otherwise.
+        missing: Dependency folders that are nowhere any more; the workspace was without them.
+
+    """
+
+    run: str
+    isolation: str
+    recorded: dict[str, float]
+    now: dict[str, float]
+    error: str = ""
+    missing: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return self.recorded == self.now and not self.error
+
+
+def replay_checks(run: Run, environ: Mapping[str, str]) -> ChecksAgain:
+    """Judge a run again.
+
+    Raises:
+        UsageError: No checks judged the run, its task is gone, or it kept no files.
+        TraceError: The trace is broken, or lacks its files.
+        WorkspaceError: The workspace, or its isolation, cannot be had.
+
+    """
+    state, last = run.state, 0
+    if state.checks is None:
+        raise UsageError(f"no checks judged {run.id}; stackmem replay RUN verifies its trace")
+    for record in run.records():
+        last = record.seq
+    with rehearse(run, state, last, environ, Recorded()) as opened:
+        verdict = judge(opened.parts.world)
+        return ChecksAgain(
+            run.id, opened.parts.workspace.level, state.checks.rewards, verdict.rewards, verdict.error, opened.missing
+        )

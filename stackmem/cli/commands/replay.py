@@ -24,10 +24,9 @@ from stackmem.cli.screen.text import echo_json, one_line, readable, say
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import UsageError
-from stackmem.replays.checks import replay_checks
 from stackmem.replays.live import WorkspaceCall, brief_call, replay_live
 from stackmem.replays.model import replay_model
-from stackmem.replays.replay import replay_run
+from stackmem.replays.replay import replay_checks, replay_run
 from stackmem.run.interrupts import Interrupts
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
