@@ -23,7 +23,7 @@ from .ending import Tree, uncontained
 from .family import first_to_go
 from .isolation import confine
 from .isolation.launch import CommandLaunch, Level, Seat, SetUpFailed
-from .spawner import Job, spawn, spawn_confined
+from .spawner import StartJob, spawn, spawn_confined
 from .watchdog import LOOK_SECONDS, Watchdog
 
 _PIPE_BYTES = 1 << 20
@@ -88,7 +88,7 @@ class _Running:
         self._contains = level.contains
         self._tree = Tree(contains=level.contains)
         stack.callback(self._tree.close)
-        self._job = Job(self._popen)
+        self._job = StartJob(self._popen)
         self.capture = Capture(apart_bytes) if apart_bytes else Capture()
         self.errors = Capture(apart_bytes) if apart_bytes else None
         self.status = b""

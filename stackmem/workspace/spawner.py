@@ -16,7 +16,7 @@ from subprocess import Popen
 Start = Callable[[], Popen[bytes]]
 
 
-class Job:
+class StartJob:
     """One start, asked for by a thread that Ctrl-C may interrupt anywhere, done by one that it does not.
 
     Python's own futures, events and conditions take their lock in Python code: an interruption there leaves it taken
@@ -69,7 +69,7 @@ class Job:
 class _Spawner:
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[StartJob] = queue.SimpleQueue()
         start_new_thread(self._work, ())  # Thread.start waits for an event, and Ctrl-C may come meanwhile
 
     def _work(self) -> None:
@@ -81,7 +81,7 @@ _lock = threading.Lock()
 _spawner: _Spawner | None = None
 
 
-def spawn(job: Job) -> None:
+def spawn(job: StartJob) -> None:
     """Start a process from the long-lived thread.
 
     The job comes from the caller, who therefore can cancel or await it even when Ctrl-C falls into this very call.
@@ -93,6 +93,6 @@ def spawn(job: Job) -> None:
         _spawner.jobs.put(job)
 
 
-def spawn_confined(job: Job) -> None:
+def spawn_confined(job: StartJob) -> None:
     """Start a process from a thread of its own, which takes restrictions upon itself in the start, and then ends."""
     start_new_thread(job.run, ())
