@@ -24,11 +24,13 @@ from stackmem.errors import ProgramError, UsageError
 from stackmem.languages.language import Language, Launch, language_of, read_with
 from stackmem.languages.operations import Halted
 from stackmem.run.programs.lint import lint_all
-from stackmem.run.programs.prepare import read_program
+from stackmem.run.programs.prepare import read_program, with_config
 from stackmem.run.programs.sources import Loader, source_reader
 from stackmem.trace.program import open_language
 
 TESTS = re.compile(r"(?:^|/)tests?/")
+_LACKS_INPUT = "Missing Required Input"
+"""What a program halts with that loads, and that nobody has given its inputs."""
 _FENCE = re.compile(r"^(`{3,})(?:markdown|md)[^\n]*\n(.*?)^\1[ \t]*$", re.M | re.S)
 
 
@@ -74,7 +76,13 @@ def _whole_programs(document: str) -> Iterator[str]:
             yield found[2]
 
 
+def _apl(folder: Path) -> Iterator[Path]:
+    """Programs; the tools that they use are looked at with them."""
+    return (path for path in _files(folder) if language_of(path.name) == "apl")
+
+
 ORIGINS: dict[str, Origin] = {
+    "apl": Origin(_apl, {}),
     "playbook": Origin(_playbooks, {"compile": True}),
 }
 """Language to its origin; ``options`` of playbooks leave out what an entry playbook must be given."""
@@ -98,18 +106,19 @@ def _row(language: Language, origin: Origin, path: Path, folder: Path) -> Row:
     codes: dict[str, list[str]] = {"error": [], "warning": [], "note": []}
     for finding in linted.findings:
         codes[finding.severity].append(finding.code)
-    told = _halt(language, origin, path)
+    told = _halt(language, origin, path, folder)
     shown = path.relative_to(folder).as_posix()
     return Row(shown, told, tuple(dict.fromkeys(codes["error"])), tuple(dict.fromkeys(codes["warning"])))
 
 
-def _halt(language: Language, origin: Origin, path: Path) -> str:
+def _halt(language: Language, origin: Origin, path: Path, folder: Path) -> str:
     """What keeps a program from being loaded, as the halt or the refusal names it; empty where it loads."""
     try:
-        launch = Launch(str(path), read_program(path), {}, str(path.parent), str(path.parent), origin.options)
-        read_with(language.outline(launch), source_reader(Loader(path, (path.parent,))))
+        options = with_config(origin.options, language, folder, path)
+        launch = Launch(str(path), read_program(path), {}, str(path.parent), str(path.parent), options)
+        read_with(language.outline(launch), source_reader(Loader(path, (path.parent, folder))))
     except Halted as halted:
-        return halted.kind
+        return "" if halted.kind == _LACKS_INPUT else halted.kind
     except (UsageError, ProgramError) as error:
         return str(error)
     return ""

@@ -14,7 +14,7 @@ from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ProgramEvent
 from stackmem.core.requests import LoadSource
 
-from .operations import Answer, Operation, Program, Source
+from .operations import Answer, Halted, Operation, Program, Source
 
 Happening = Operation | ProgramEvent | Answer
 """In their order: an operation before it is settled, the fact and the answer after it, each note as it is given."""
@@ -83,6 +83,7 @@ class Language(Struct, frozen=True):
         lints_with: What else ``lint`` is given by name: ``tools`` (the person's own), ``lib`` (paths of libraries).
         is_checked: Whether a run is told, by the option ``checked``, to look for static faults before its first effect;
             a run that was recorded without the option is replayed without the look.
+        no_main: The halt that running a folder without a main program comes to; None has none.
         announcer: A new announcer for one run.
         models: The names of all models beside the run's own that the program asks, as a tuple, where they can be known
             beforehand; a run that cannot have one of them does not begin.
@@ -113,6 +114,7 @@ class Language(Struct, frozen=True):
     settings: Callable[[str], dict[str, str]] | None = None
     lints_with: tuple[str, ...] = ()
     is_checked: bool = False
+    no_main: Callable[[str], Halted] | None = None
 
 
 INTERPRETERS: dict[str, str] = {

@@ -144,5 +144,6 @@ def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float) ->
         wall_seconds=round(seconds, 3),
         isolation=parts.workspace.level,
         workspace="" if isinstance(parts.workspace, MemoryWorkspace) else str(places.work),
+        chunks=tuple(state.heap.chunks),
         **result_fields(state),
     )

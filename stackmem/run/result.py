@@ -36,6 +36,7 @@ class RunResult(Struct, frozen=True):
         check_error: Why the checks gave no verdict; empty otherwise.
         failure: What the provider or the sandbox said that ended the run; empty otherwise.
         changed: Files that differ from the start.
+        chunks: The names of what stood on the heap at the end.
         not_kept: Files that the patch leaves out, as they are too large, unreadable, or hold a secret.
         executed_by_host: Those of them that the host may run later: look before you use them.
         steps_with_secrets: Steps whose reply holds a secret of the caller's environment.
@@ -62,6 +63,7 @@ class RunResult(Struct, frozen=True):
     check_error: str = ""
     failure: str = ""
     changed: tuple[str, ...] = ()
+    chunks: tuple[str, ...] = ()
     not_kept: tuple[str, ...] = ()
     executed_by_host: tuple[str, ...] = ()
     steps_with_secrets: tuple[int, ...] = ()

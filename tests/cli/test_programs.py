@@ -60,13 +60,35 @@ def test_a_dry_run_prints_the_steps_and_leaves_no_run(place: Path) -> None:
         (("p/main.apl", "--language", "none"), "no language"),
         (("p", "--workspace", "none"), "no such folder"),
         (("p", "--mount", "none"), "no such folder"),
-        ((".",), "Module Entry Point Not Found"),
+        ((".", "--language", "sexp"), "Module Entry Point Not Found"),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence_and_exit_2(place: Path, words: tuple[str, ...], told: str) -> None:
     done = run(place, *words)
     assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (2, True, False)
     assert not (place / "runs").exists() or not list((place / "runs").iterdir())
+
+
+def test_a_folder_without_a_main_program_gives_the_halt_report(place: Path) -> None:
+    done = run(place, ".")
+    assert done.returncode == 1
+    assert "*   **Step**: `Program Resolution`\n*   **Error Type**: `Module Entry Point Not Found`" in done.stdout
+    told = json.loads(run(place, ".", "--json").stdout)
+    assert (told["outcome"], "Module Entry Point Not Found" in told["result"]) == ("halted", True)
+    assert not (place / "runs").exists() or not list((place / "runs").iterdir())
+
+
+def test_a_limit_returns_what_was_kept_by_name(place: Path) -> None:
+    steps = """
+  - {name: write, tool: write_file, to_file: out.txt, content_template: x}
+  - {name: think, tool: agent_native, prompt: Say ok.}
+"""
+    (place / "p" / "main.apl").write_text(APL + steps, encoding="utf-8")
+    (place / "once.yaml").write_text("replies: [{call: heap_alloc, args: {name: seen, content: c, description: d}}]\n")
+    done = run(place, "p", "--model", "script:once.yaml", "--max-steps", "1")
+    assert (done.returncode, "chunks kept: seen\nfiles kept: out.txt" in done.stderr) == (3, True), done.stderr
+    told = json.loads(run(place, "p", "--model", "script:once.yaml", "--max-steps", "1", "--json").stdout)
+    assert (told["chunks"], told["changed"]) == (["seen"], ["out.txt"])
 
 
 def test_lint_names_place_and_code_and_fails_on_errors(place: Path) -> None:

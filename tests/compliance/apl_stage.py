@@ -38,7 +38,7 @@ class Case(Struct, forbid_unknown_fields=True):
         own: Answers of a person's own tools by name.
         gives: Of a template its value, of an ``if`` whether it holds.
         fault: Of either the end of the report's details.
-        halt: Fields of the report: phase, step, type, reason, details.
+        halt: Fields of the report: phase, step, type, reason, details, file.
         report: The whole report.
         lint: The linter's report, a line each: severity, line, title.
         tasks: What agents were asked: each text is part of it.
@@ -212,7 +212,8 @@ def _framed(given: Any, asked: RunFrame) -> FrameAnswer:
 
 def launch_of(case: Case) -> Launch:
     own = tuple(ToolSpec(name, "A tool of my own.", {"type": "object"}) for name in case.own)
-    return Launch(PROGRAM, text_of(case), {**case.inputs, **case.given}, "/w", "/w", case.options, own)
+    options = {"checked": True, **case.options}
+    return Launch(PROGRAM, text_of(case), {**case.inputs, **case.given}, "/w", "/w", options, own)
 
 
 def text_of(case: Case) -> str:

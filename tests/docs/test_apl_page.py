@@ -38,7 +38,7 @@ def test_the_programs_of_a_section_do_what_it_says(name, tmp_path, home):
         place = Path(home) / str(number)
         place.mkdir()
         ran = shell(command, folder, place)
-        assert ran.stdout == printed, ran.stderr
+        assert ran.stdout.replace(str(folder), "/home/me/program") == printed, ran.stderr
         assert ran.returncode == 0, ran.stderr
 
 
@@ -55,6 +55,6 @@ def test_every_error_type_is_explained():
 
 def test_every_filter_is_named():
     text = SECTIONS["Templates and conditions"]
-    own = {"concatenated", "counted", "or_none", "d"}
+    own = {"concatenated", "counted", "or_none", "own_result", "d"}
     assert sorted(set(TemplateEnvironment().filters) - own - set(re.findall(r"\w+", text))) == []
     assert set(_FILTERS) <= set(TemplateEnvironment().filters)

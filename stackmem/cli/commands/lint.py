@@ -54,7 +54,7 @@ def _show(reports: tuple[Linted, ...], form: str) -> None:
     for linted in reports:
         own_report = linted.language.lint_report if form == "apl" else None
         if own_report is not None:
-            typer.echo(readable(own_report(linted.path, linted.findings)))
+            typer.echo(readable(own_report(linted.file, linted.findings)))
             continue
         for finding in linted.findings:
             typer.echo(readable(_github(finding) if form == "github" else _line(finding)))

@@ -13,9 +13,10 @@ from stackmem.cli.options import Flags, JsonResult, Quiet, settings, takes
 from stackmem.cli.places import absolute
 from stackmem.cli.screen.debug_terminal import debug_at_terminal
 from stackmem.cli.screen.live import stop_at_once
-from stackmem.cli.screen.program import Answers, ProgramScreen, show_program
+from stackmem.cli.screen.program import Answers, ProgramScreen, show_halt, show_program
 from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import readable, say
+from stackmem.languages.operations import Halted
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers, read_inputs
 from stackmem.run.programs.prepare import PreparedProgram, ProgramArguments, prepare_program
@@ -101,7 +102,10 @@ def command(
             language,
             not non_interactive,
         )
-        ready = prepare_program(arguments, flags, os.environ, cwd)
+        try:
+            ready = prepare_program(arguments, flags, os.environ, cwd)
+        except Halted as halted:
+            show_halt(halted, as_json=json)
         say(*ready.prepared.warnings)
         if dry_run:
             _show_outline(ready)

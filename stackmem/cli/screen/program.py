@@ -16,6 +16,7 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.language import Announcer, Happening
+from stackmem.languages.operations import Halted
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers
 from stackmem.run.programs.run import ProgramResult
@@ -24,7 +25,7 @@ from stackmem.trace.program import open_language
 
 from .live import stop_at_once
 from .progress import Progress
-from .result import show_patch
+from .result import say_kept, show_patch
 from .text import echo_json, readable, say
 
 FOLDED_LINES = 40
@@ -118,6 +119,14 @@ def screen_of_kept(
     return screen, Person(replies, screen, stop=stop_at_once)
 
 
+def show_halt(halted: Halted, *, as_json: bool) -> NoReturn:
+    """What keeps a program from being begun, and exit with its code."""
+    typer.echo(readable(halted.report), err=as_json)
+    if as_json:
+        echo_json({"outcome": "halted", "value": None, "said": [], "result": halted.report})
+    sys.exit(halted.exit_code)
+
+
 def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool) -> NoReturn:
     """What the run came to, and exit with its code."""
     run = result.run
@@ -128,7 +137,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
             "outcome": run.outcome, "value": result.value, "said": result.said,
             "failed": [{"path": each.path, "reason": each.reason} for each in result.failed],
             "run": run.run, "usage": run.usage, "result": run.result, "run_dir": run.run_dir, "steps": run.steps,
-            "cost_usd": run.cost_usd,
+            "cost_usd": run.cost_usd, "chunks": run.chunks, "changed": run.changed,
         }  # fmt: skip
         echo_json(summary)
         sys.exit(run.exit_code)
@@ -143,6 +152,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
         cost = f"${run.cost_usd:.4f}" if run.cost_usd is not None else "cost unknown"
         say(f"{run.outcome}, {run.steps} model replies, {cost}, {run.wall_seconds:.1f} s; run: {readable(run.run_dir)}")
         if run.ending != "popped":
+            say_kept(run)
             say(f"go on with: stackmem resume {run.run}")
     if run.changed or run.not_kept:
         show_patch(run)

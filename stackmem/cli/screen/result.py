@@ -74,6 +74,14 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
         show_patch(result)
 
 
+def say_kept(result: RunResult) -> None:
+    """What a run that stopped early leaves behind, by name."""
+    for label, names in (("chunks", result.chunks), ("files", result.changed)):
+        if names:
+            more = f" and {len(names) - _PATHS_SHOWN:,} more" if len(names) > _PATHS_SHOWN else ""
+            say(f"{label} kept: {', '.join(map(readable, names[:_PATHS_SHOWN]))}{more}")
+
+
 def show_patch(result: RunResult) -> None:
     if result.not_kept:
         typer.echo("left out of the patch:")

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.core.requests import LoadSource
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.operations import Source
 
+from .habits import endless, habits, unused
+from .halts import (
+    INITIALIZATION,
+    INPUT_VALIDATION,
+    Halt,
+    bad_name,
+    malformed_value,
+    missing_input,
+    missing_parameter,
+    missing_variable,
+    tool_logic,
+    unknown_input,
+    unknown_step,
+)
 from .reader import load_program
-from .registry import PARAMETER, CallFaults, Registry, check_call, named_variables
-from .templates import Mention, bare, fault_of, literal_stretches, mentions
+from .refusals import At, Refusals
+from .registry import PARAMETER, KnownTool, Registry, check_call, named_variables
+from .templates import Mention, bare, defined_by, fault_of, literal_stretches, mentions
 from .tree import (
     FULL_LOOP,
     Fault,
@@ -28,33 +46,55 @@ from .tree import (
     While,
     all_steps,
     bodies,
-    command_mentions,
     conditions,
+    names_set,
     own_mentions,
     texts,
 )
 
 _UNKNOWN_VARIABLE = "Unresolved Template Variable"
-_DANGEROUS = re.compile(
-    r"\brm\s+(-\w*[rR]\w*f|-\w*f\w*[rR]|-r\s+-f|-f\s+-r)|\bmkfs\b|\bdd\b[^|;]*\bof=/dev/|:\(\)\s*\{|\bsudo\b"
-    r"|\b(curl|wget)\b[^;&]*\|\s*(ba|z|da)?sh\b|\bchmod\s+-R\s+777\b|>\s*/dev/sd"
-)
-
+_MODULE_PATH = re.compile(r"^\{\{\s*module_path\s*\}\}/")
 _MOST_FOLLOWED = 1_000
 """Steps that name named steps; a few that name each other would otherwise stand for millions."""
 
 Walk = Generator[LoadSource, Source, None]
 
 
-class Flow:
-    """Walks a program and collects what is wrong; ``errors`` and ``warnings`` are in the order they were met."""
+class Call(Struct, frozen=True):
+    """A call of what stands in another file.
 
-    def __init__(self, path: str, registry: Registry, named: Mapping[str, tuple[Step, ...]]) -> None:
-        self.errors: list[Fault] = []
-        self.warnings: list[Fault] = []
-        self._path = path
+    Attributes:
+        place: The step's.
+        caught: It stands in a ``try``.
+        of: The tool, or the program's source.
+
+    """
+
+    place: Place
+    path: str
+    at: At
+    caught: bool
+    of: KnownTool | Source
+
+
+class Flow(Refusals):
+    """Walks a program and collects what is wrong.
+
+    Attributes:
+        calls: Of tools and programs in files of their own.
+        used: The names of tools that are used.
+
+    """
+
+    def __init__(self, source: str, registry: Registry, named: Mapping[str, tuple[Step, ...]], place: At) -> None:
+        super().__init__(source, place)
+        self.calls: list[Call] = []
+        self.used: set[str] = set()
         self._registry = registry
         self._named = named
+        self._assumed: list[frozenset[str]] = []
+        self._loops: list[tuple[frozenset[str], int]] = []
+        self._branches = 0
         self._known: set[str] = set()
         self._constants: frozenset[str] = frozenset()
         self._plain_texts: set[str] = set()
@@ -65,10 +105,11 @@ class Flow:
     def program(self, program: Program) -> Walk:
         self._begin(program.inputs, program.constants, program.places.get("constants"))
         for phase in program.phases:
+            self._at = replace(self._at, phase=phase.name)
             yield from self._steps(phase.steps)
         steps = [step for phase in program.phases for step in all_steps(phase.steps)]
         steps += [step for body in program.steps.values() for step in all_steps(body)]
-        self._warn_unused(steps, frozenset())
+        self._warn_unused(steps)
 
     def tool(self, tool: Tool) -> Walk:
         self._begin(tool.inputs, {}, None)
@@ -82,51 +123,90 @@ class Flow:
         sets = registered | {name for step in steps if isinstance(step, ToolStep) for name in step.variables}
         if declared - sets and not registered:
             names = ", ".join(sorted(declared - sets))
-            self.errors.append(
-                Fault(tool.place, "Missing Tool Output", f"No step gives the declared outputs: {names}.")
-            )
+            halt = malformed_value(tool.name, f"its outputs are missing: {names}")
+            fault = Fault(tool.place, "Missing Tool Output", f"No step gives the declared outputs: {names}.")
+            step = self._at.trail[-2] if self._at.trail else tool.name
+            self.add(fault, halt.within(self._at.phase, step, self._at.trail[:-2]))
 
     def _begin(self, inputs: tuple[Input, ...], constants: Mapping[str, object], place: Place | None) -> None:
-        self._constants = frozenset(constants)
         self._known = {"module_path"}
+        initial = self._at
+        if initial.validates:
+            self._at = replace(initial, phase=INITIALIZATION)
         for name, value in constants.items():
-            for text in texts(value):
-                self._check_mentions(mentions(text), place or Place(1, 1))
+            self._initial(value, place or Place(1, 1))
             self._known.add(name)
+        self._constants = frozenset(constants)
         for each in inputs:
-            for text in texts(each.default):
-                self._check_mentions(mentions(text), each.place)
+            self._initial(each.default, each.place)
+            if each.name in self._constants:
+                self._constant(each.name, each.place, INPUT_VALIDATION)
             self._known.add(each.name)
+        self._at = initial
+
+    def _initial(self, value: Any, place: Place) -> None:
+        """A constant or a default."""
+        for text in texts(value):
+            if why := fault_of(text):
+                self._invalid_template(text, why, place, INPUT_VALIDATION)
+            self._check_mentions(mentions(text), place, INPUT_VALIDATION)
 
     def _steps(self, steps: tuple[Step, ...]) -> Walk:
         for step in steps:
             yield from self._step(step)
 
     def _step(self, step: Step) -> Walk:
-        self._templates(step)
+        self._conditions(step)
         self._directives(step)
+        holds = step.test if isinstance(step, While) else "true"
+        self._assumed.append(defined_by(step.head.condition or "true") | defined_by(holds))
+        self._branches += bool(step.head.condition)
         match step:
             case ToolStep():
                 yield from self._tool_step(step)
             case Foreach():
                 yield from self._foreach(step)
             case While():
-                yield from self._steps(step.body)
-                self._while(step)
+                yield from self._round(step)
+                if message := endless(step, self._named):
+                    self._warn(step, "Potential Infinite `while` Loop", message)
             case Try():
-                yield from self._steps(step.body)
-                self._known.add("error")
-                yield from self._steps(step.catch)
+                yield from self._try(step)
             case Switch():
                 for _, body in bodies(step):
-                    yield from self._steps(body)
+                    yield from self._branch(body)
             case RunStep():
                 yield from self._run_step(step)
+        self._branches -= bool(step.head.condition)
+        self._assumed.pop()
+
+    def _try(self, step: Try) -> Walk:
+        self._tries += 1
+        yield from self._steps(step.body)
+        self._tries -= 1
+        if "error" in self._constants:
+            self._constant("error", step.head.place, step.head.name)
+        self._known.add("error")
+        yield from self._branch(step.catch)
+
+    def _branch(self, body: tuple[Step, ...]) -> Walk:
+        """Steps that may be left out."""
+        self._branches += 1
+        yield from self._steps(body)
+        self._branches -= 1
+
+    def _round(self, step: Foreach | While) -> Walk:
+        """A loop's steps; what a later one sets may be there in the next round."""
+        sets = {name for each in all_steps(step.body) for name in names_set(each, self._named)}
+        self._branches += 1
+        self._loops.append((frozenset(sets), self._branches))
+        yield from self._steps(step.body)
+        self._loops.pop()
+        self._branches -= 1
 
     def _run_step(self, step: RunStep) -> Walk:
         if step.named not in self._named:
-            known = ", ".join(sorted(self._named)) or "none"
-            self._error(step, "Unknown Step", f"`def_step` has no `{step.named}`; known: {known}.")
+            self._refuse(step, "Unknown Step", unknown_step(step.named, self._named))
         elif step.named not in self._running and self._followed < _MOST_FOLLOWED:
             self._followed += 1
             self._running.add(step.named)
@@ -136,16 +216,22 @@ class Flow:
     def _foreach(self, step: Foreach) -> Walk:
         if isinstance(step.items, str) and "{" not in step.items:
             root = step.items.split(".", 1)[0]
-            self._check_mentions((Mention(root),), step.head.place)
+            self._check_mentions((Mention(root),), step.head.place, step.head.name)
             if root == step.items and root in self._plain_texts:
                 message = f"`{root}` is a text, and the loop goes over a list; split it first."
                 self._warn(step, "Logical Type Mismatch", message)
+        else:
+            self._check_mentions(own_mentions(step, expressions=False), step.head.place, step.head.name)
+            self._text_templates(step, [step.items])
         if FULL_LOOP not in step.head.directives and not step.max_concurrency:
             message = f"Say `directives: [{FULL_LOOP}]`; interpreters that are models may leave items out without it."
             self._warn(step, "Missing Loop Execution Directive", message)
+        for name in (step.loop_var, step.register):
+            if name in self._constants:
+                self._constant(name, step.head.place, step.head.name)
         self._known.add(step.loop_var)
         self._came_from(step.loop_var, self._names_in(step.items))
-        yield from self._steps(step.body)
+        yield from self._round(step)
         if step.register:
             self._known.add(step.register)
 
@@ -160,103 +246,90 @@ class Flow:
         """A variable that is made of what came from outside comes from outside."""
         (self._from_outside.add if sources & self._from_outside else self._from_outside.discard)(name)
 
-    def _while(self, step: While) -> None:
-        tested = {mention.name for mention in mentions(step.test, expression=True)}
-        written = {name for each in all_steps(step.body) for name in _names_set(each, self._named)}
-        if tested and not tested & written:
-            names = ", ".join(f"`{name}`" for name in sorted(tested))
-            self._warn(step, "Potential Infinite `while` Loop", f"Nothing in the loop writes {names}.")
-
     def _tool_step(self, step: ToolStep) -> Walk:
-        known = self._registry.find(step.tool)
-        if known is None and step.tool:
-            names = ", ".join(sorted(self._registry.tools))
-            self._error(step, "Unknown Tool", f"There is no tool `{step.tool}`; known: {names}.")
-        elif known is not None:
-            call: CallFaults = check_call(known, step)
-            for title, message in (*call.missing, *((PARAMETER, message) for message in call.unknown)):
-                self._error(step, title, message)
+        if step.tool:
+            self._call(step)
         for name in named_variables(step):
-            self._check_mentions((Mention(name),), step.head.place)
+            self._check_mentions((Mention(name),), step.head.place, step.head.name)
+        self._templates(step)
         if step.tool == "run_apl":
             yield from self._run_apl(step)
-        self._habits(step)
+        for title, message in habits(step, self._from_outside):
+            self._warn(step, title, message)
         self._sets(step)
+
+    def _call(self, step: ToolStep) -> None:
+        """Whether there is such a tool, and it is given what it takes."""
+        self.used.add(step.tool)
+        try:
+            known = self._registry.get(step.tool)
+        except Halt as halt:
+            self._refuse(step, "Broken Tool File" if halt.file else "Unknown Tool", halt)
+            return
+        call = check_call(known, step)
+        for message in call.unknown:
+            if known.kind == "agent":
+                self._warn(step, "Undeclared Tool Input", message)
+            else:
+                self._error(step, PARAMETER, message, tool_logic(message, f"Step: {step.head.name}"))
+        for title, message, name in call.missing:
+            custom = known.kind == "custom"
+            self._error(step, title, message, missing_input(name) if custom else missing_parameter(known.name, name))
+        if known.kind == "custom":
+            trail = (*self._at.trail, step.head.name, f"tool {known.name}")
+            at = replace(self._at, trail=trail, validates=False)
+            self.calls.append(Call(step.head.place, known.source, at, self._tries > 0, known))
 
     def _run_apl(self, step: ToolStep) -> Walk:
         """The inputs of a program whose path can be known."""
         named = step.params.get("program")
-        path = str(named).replace("{{module_path}}/", "").replace("{{ module_path }}/", "")
-        if not isinstance(named, str) or "{" in path:
+        path = _MODULE_PATH.sub("", named) if isinstance(named, str) else "{"
+        if "{" in path:
             return
         if not path.lower().endswith(".apl"):
             path = f"{path.rstrip('/')}/main.apl"
-        source: Source = yield LoadSource(path, self._path)
+        source: Source = yield LoadSource(path, self._path if path == named else self._at.module)
         if source.failed:
             self._warn(step, "Program Not Found", f"`{path}` could not be read ({source.failed}).")
             return
-        program, _ = load_program(source.text)
-        if program is None:
-            self._error(step, "Unreadable Program", f"`{path}` is no program; lint it by itself.")
+        trail = (*self._at.trail, step.head.name)
+        self.calls.append(Call(step.head.place, source.path, At(source.path, trail=trail), self._tries > 0, source))
+        program, faults = load_program(source.text)
+        if program is None or faults:
             return
         for each in program.inputs:
             if each.required and not each.has_default and each.name not in step.inputs:
                 message = f"The program `{path}` needs the input `{each.name}`."
-                self._error(step, "Missing Input in `run_apl` Call", message)
-        known = {each.name for each in program.inputs}
+                halt = missing_input(each.name).within(INITIALIZATION, INPUT_VALIDATION, trail)
+                self._error(step, "Missing Input in `run_apl` Call", message, halt)
+        known = [each.name for each in program.inputs]
         for name in step.inputs:
             if name not in known:
                 message = f"The program `{path}` has no input `{name}`."
-                self._error(step, "Unknown Input in `run_apl` Call", message)
-
-    def _habits(self, step: ToolStep) -> None:
-        """What runs, and may still not be what was meant."""
-        if step.doubled_name:
-            message = (
-                "`name` stands twice: the first names the step, the second is the tool's; `list_name` says it once."
-            )
-            self._warn(step, "Doubled Name", message)
-        if step.tool in ("read_file", "write_file"):
-            for key in ("path", "absolute_path", "to_file"):
-                value = step.params.get(key)
-                if isinstance(value, str) and value and not value.startswith(("/", "{")):
-                    message = f"`{value}` is relative to the workspace; begin it with a variable such as `module_path`."
-                    self._warn(step, "Use of Relative Paths", message)
-        command = step.params.get("command")
-        if step.tool == "shell" and isinstance(command, str):
-            self._command(step, command)
-
-    def _command(self, step: ToolStep, command: str) -> None:
-        if found := _DANGEROUS.search(command):
-            self._warn(step, "Potentially Dangerous Shell Command", f"The command holds `{found[0][:60]}`.")
-        for start, end in literal_stretches(command):
-            message = f"Left alone, as it is no template of ours: {command[start:end][:80]}"
-            self._warn(step, "Literal Stretch", message)
-        for mention in command_mentions(command):
-            if mention.name in self._from_outside and not mention.quoted and mention.path != ("exit_code",):
-                message = (
-                    f"`{mention.name}` comes from outside; write {{{{ {mention.name} | quote }}}}, or pass it by `env`."
-                )
-                self._warn(step, "Unquoted Shell Value", message)
+                halt = unknown_input(name, known).within(INITIALIZATION, INPUT_VALIDATION, trail)
+                self._error(step, "Unknown Input in `run_apl` Call", message, halt)
 
     def _sets(self, step: ToolStep) -> None:
         known = set[str]()
         for name, value in step.variables.items():
             for text in texts(value):
-                self._check_mentions(mentions(text), step.head.place, also=known)
+                self._check_mentions(mentions(text), step.head.place, step.head.name, also=known)
+            if not name.isidentifier():
+                self._refuse(step, PARAMETER, bad_name(name))
             known.add(name)
             self._came_from(name, {mention.name for text in texts(value) for mention in mentions(text)})
-            if name in self._constants:
-                self._error(step, "Constant Changed", f"`{name}` is a constant.")
         self._known |= known
         listed = step.params.get("name", step.params.get("list_name")) if step.tool == "initialize_list" else None
-        for name in [step.register, *([listed] if isinstance(listed, str) else [])]:
-            if not name:
-                continue
-            if name in self._constants:
-                self._error(step, "Constant Changed", f"`{name}` is a constant.")
+        if isinstance(listed, str) and "{" not in listed and not listed.isidentifier():
+            self._refuse(step, PARAMETER, bad_name(repr(listed)))
+        own = [step.register, *([listed] if isinstance(listed, str) else [])]
+        for name in filter(None, own):
             self._known.add(name)
             self._plain_texts.discard(name)
+        extended = step.params.get("list", step.params.get("list_name")) if step.tool == "append_to_list" else None
+        for name in [*step.variables, *own, *([extended] if isinstance(extended, str) else [])]:
+            if name in self._constants:
+                self._constant(name, step.head.place, step.head.name)
         if step.register and step.as_type is None and step.tool in ("read_file", "shell"):
             self._plain_texts.add(step.register)
         registry_tool = self._registry.find(step.tool)
@@ -264,64 +337,43 @@ class Flow:
         if step.register and step.tool != "set_vars":
             (self._from_outside.discard if trusted and step.tool != "split" else self._from_outside.add)(step.register)
 
-    def _templates(self, step: Step) -> None:
-        """Everything it mentions is known, and everything can be parsed."""
+    def _conditions(self, step: Step) -> None:
         for condition in conditions(step):
             if why := fault_of(condition, expression=True):
-                self._error(step, "Invalid Template", f"`{bare(condition)[:80]}`: {why}")
-        is_shell = isinstance(step, ToolStep) and step.tool == "shell"
-        found = own_mentions(step, command=is_shell, variables=False)
-        self._check_mentions(found, step.head.place)
-        if isinstance(step, ToolStep):
-            for text in texts([step.params, step.inputs, step.using, step.env, step.variables]):
-                if not (is_shell and literal_stretches(text)) and (why := fault_of(text)):
-                    self._error(step, "Invalid Template", f"`{text[:80]}`: {why}")
+                self._invalid_template(bare(condition), why, step.head.place, step.head.name)
+            self._check_mentions(mentions(condition, expression=True), step.head.place, step.head.name)
 
-    def _check_mentions(self, found: Iterable[Mention], place: Place, also: set[str] | None = None) -> None:
+    def _templates(self, step: ToolStep) -> None:
+        """Everything it mentions is known, and everything can be parsed."""
+        found = own_mentions(step, command=step.tool == "shell", variables=False, expressions=False)
+        self._check_mentions(found, step.head.place, step.head.name)
+        self._text_templates(step, [step.params, step.inputs, step.using, step.env, step.variables])
+
+    def _text_templates(self, step: Step, values: list[Any]) -> None:
+        is_shell = isinstance(step, ToolStep) and step.tool == "shell"
+        for text in texts(values):
+            if not (is_shell and literal_stretches(text)) and (why := fault_of(text)):
+                self._invalid_template(text, why, step.head.place, step.head.name)
+
+    def _check_mentions(self, found: Iterable[Mention], place: Place, step: str, also: Collection[str] = ()) -> None:
         for mention in found:
-            if mention.name not in self._known and not mention.guarded and mention.name not in (also or ()):
-                message = f"The variable `{mention.name}` is not known here."
-                self.errors.append(Fault(place, _UNKNOWN_VARIABLE, message))
+            name = mention.name
+            known = name in self._known or name in also or any(name in assumed for assumed in self._assumed)
+            if known or mention.guarded:
+                continue
+            halt = missing_variable(name, self._known)
+            near = f"; nearest: {', '.join(halt.near)}" if halt.near else ""
+            if any(name in sets and self._branches > depth for sets, depth in self._loops):
+                message = f"The variable `{name}` is set only later in the loop; in the first round it is missing."
+                self.warnings.append(Fault(place, "Variable May Be Missing", message))
+            else:
+                message = f"The variable `{name}` is not known here{near}."
+                self._halts_at(step, Fault(place, _UNKNOWN_VARIABLE, message), halt)
 
     def _directives(self, step: Step) -> None:
         if FULL_LOOP in step.head.directives and not isinstance(step, Foreach):
             self._warn(step, "Misplaced Directive", f"`{FULL_LOOP}` stands on a step that is not a `foreach` loop.")
 
-    def _warn_unused(self, steps: list[Step], used_outside: frozenset[str]) -> None:
-        used = set(used_outside)
-        for step in steps:
-            used |= {mention.name for mention in own_mentions(step, command=True)}
-            used |= set(named_variables(step)) if isinstance(step, ToolStep) else set()
-            if isinstance(step, Foreach) and isinstance(step.items, str):
-                used.add(step.items.split(".", 1)[0])
-        for step in steps:
-            register = step.register if isinstance(step, ToolStep | Foreach) else ""
-            if register and register not in used:
-                self._warn(step, "Unused Registered Variable", f"`{register}` is registered and never used.")
-
-    def _error(self, step: Step, title: str, message: str) -> None:
-        self.errors.append(Fault(step.head.place, title, message))
-
-    def _warn(self, step: Step, title: str, message: str) -> None:
-        self.warnings.append(Fault(step.head.place, title, message))
-
-
-def _names_set(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str]:
-    """Every name that a step may set."""
-    match step:
-        case ToolStep():
-            yield from step.variables
-            yield step.register
-            for key in ("list", "list_name", "name"):
-                value = step.params.get(key)
-                if isinstance(value, str) and step.tool in ("append_to_list", "initialize_list"):
-                    yield value
-        case Foreach():
-            yield step.loop_var
-            yield step.register
-        case RunStep():
-            for each in all_steps(named.get(step.named, ())):
-                if not isinstance(each, RunStep):
-                    yield from _names_set(each, named)
-        case _:
-            pass
+    def _warn_unused(self, steps: list[Step], used_outside: frozenset[str] = frozenset()) -> None:
+        for step, message in unused(steps, used_outside):
+            self._warn(step, "Unused Registered Variable", message)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
 
+from stackmem.languages.frame.values import brief
+from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.operations import Halted, Source, ToolAnswer
 
-from .template_language import MalformedOutputError
-from .templates import TemplateFault
+from .command_output import MalformedOutputError
+from .templates import TemplateFault, mentions
 
 INITIALIZATION = "Initialization"
 PROGRAM_RESOLUTION = "Program Resolution"
@@ -17,6 +21,9 @@ INPUT_VALIDATION = "Input Validation"
 LIMIT_REACHED = "Limit Reached"
 _MOST_DETAIL = 2_000
 _MOST_TEMPLATE = 300
+_MOST_STDERR = 500
+_MOST_FIELDS = 20
+_NOTHING: Mapping[str, Any] = {}
 
 
 class Halt(Exception):  # noqa: N818 - the language's own word
@@ -25,16 +32,24 @@ class Halt(Exception):  # noqa: N818 - the language's own word
     Attributes:
         kind: The error type, such as ``Command Failed``.
         reason: One sentence.
+        near: Names that are known and much like the one that is not.
+        stderr: What the command that failed said there.
         phase, step: The innermost; filled in on the way out, the first that knows them.
         trail: What lies around the innermost, outermost first: tools, programs, and ``Item i of N`` of loops.
+        file: The source that the step stands in; line, column: its place there, 0 where only the file is known.
 
     """
 
-    def __init__(self, kind: str, reason: str, details: str, phase: str = "", step: str = "") -> None:
+    def __init__(
+        self, kind: str, reason: str, details: str, phase: str = "", step: str = "", *,
+        near: tuple[str, ...] = (), stderr: str = "",
+    ) -> None:  # fmt: skip
         super().__init__(reason)
         self.kind, self.reason, self.details = kind, reason, details
+        self.near, self.stderr = near, stderr
         self.phase, self.step = phase, step
         self.trail: tuple[str, ...] = ()
+        self.file, self.line, self.column = "", 0, 0
 
     def within(self, phase: str, step: str, trail: Sequence[str]) -> Halt:
         """Told where it happened, unless it knows already."""
@@ -42,12 +57,31 @@ class Halt(Exception):  # noqa: N818 - the language's own word
             self.phase, self.step, self.trail = phase, step, tuple(trail)
         return self
 
+    def at(self, file: str, place: Place | None = None) -> Halt:
+        """Told which place of which source it is about, unless it knows already."""
+        if not self.file:
+            self.file = file
+            self.line, self.column = (place.line, place.column) if place else (0, 0)
+        return self
+
     @property
     def all_details(self) -> str:
         details = _one_line(self.details)
         if len(details) > _MOST_DETAIL:
             details = f"{details[:_MOST_DETAIL]}…"
+        if self.near:
+            details = f"{details}, Nearest: {', '.join(self.near)}"
+        if self.stderr:
+            details = f"{details}, Stderr: {_one_line(self.stderr)}"
         return f"{details} ({' > '.join(self.trail)})" if self.trail else details
+
+    @property
+    def as_error(self) -> dict[str, Any]:
+        """What the steps of a ``catch`` see as ``error``."""
+        return {
+            "type": self.kind, "reason": self.reason, "details": self.all_details, "stderr": self.stderr,
+            "nearest": list(self.near), "step": self.step, "file": self.file, "line": self.line,
+        }  # fmt: skip
 
     def to_halted(self, path: str) -> Halted:
         return Halted(self.kind, self.report, path)
@@ -63,24 +97,112 @@ class Halt(Exception):  # noqa: N818 - the language's own word
             f"*   **Error Type**: `{self.kind}`\n"
             f"*   **Reason**: `{_one_line(self.reason)}`\n"
             f"*   **Details**: `{self.all_details}`\n"
-            "---"
+            f"{self._file_line}---"
         )
+
+    @property
+    def _file_line(self) -> str:
+        place = f":{self.line}:{self.column}" if self.line else ""
+        return f"*   **File**: `{_one_line(self.file)}{place}`\n" if self.file else ""
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def template_error(fault: TemplateFault, text: str) -> Halt:
+def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Of the names that are known, at most three that are much like this one."""
+    return tuple(get_close_matches(name[:100], sorted(set(known)), 3, 0.6))
+
+
+def template_error(
+    fault: TemplateFault,
+    text: str,
+    variables: Mapping[str, Any] = _NOTHING,
+    made_by: Mapping[str, str] = _NOTHING,
+) -> Halt:
+    """Of a template or condition ``text``.
+
+    Args:
+        variables: What is set.
+        made_by: The steps that gave them, by name, where one did.
+
+    """
     if not fault.missing:
-        template = text if len(text) <= _MOST_TEMPLATE else f"{text[:_MOST_TEMPLATE]}…"
-        reason = "A template or condition could not be evaluated."
-        return Halt("Template Error", reason, f'Template: "{template}", {fault.reason}')
+        return invalid_template(text, fault.reason)
     if fault.is_field:
-        reason = "A field was not found in a variable of the Execution Register."
-        return Halt("Template Error", reason, f"Missing field: {fault.missing}")
+        return _missing_field(fault, text, variables, made_by)
+    return missing_variable(fault.missing, variables)
+
+
+def invalid_template(text: str, why: str) -> Halt:
+    template = text if len(text) <= _MOST_TEMPLATE else f"{text[:_MOST_TEMPLATE]}…"
+    return Halt("Template Error", "A template or condition could not be evaluated.", f'Template: "{template}", {why}')
+
+
+def missing_variable(name: str, known: Collection[str]) -> Halt:
     reason = "A required variable was not found in the Execution Register."
-    return Halt("Template Error", reason, f"Missing variable: {{{{{fault.missing}}}}}")
+    return Halt("Template Error", reason, f"Missing variable: {{{{{name}}}}}", near=nearest(name, known))
+
+
+def _missing_field(fault: TemplateFault, text: str, variables: Mapping[str, Any], made_by: Mapping[str, str]) -> Halt:
+    fields = [str(name) for name in fault.held] if isinstance(fault.held, dict) else []
+    told = [f"Missing field: {fault.missing}"]
+    if fields:
+        more = ", …" if len(fields) > _MOST_FIELDS else ""
+        told.append(f"Fields: {', '.join(fields[:_MOST_FIELDS])}{more}")
+    found = [*mentions(text), *mentions(text, expression=True)]
+    of = next((each.name for each in found if fault.missing in each.path and each.name in variables), "")
+    if of:
+        source = f'Step "{made_by[of]}" returned' if of in made_by else f"`{of}` is"
+        told.append(f"{source}: {brief(variables[of])}")
+    reason = "A field was not found in a variable of the Execution Register."
+    return Halt("Unresolved Template Variable", reason, ", ".join(told), near=nearest(fault.missing, fields))
+
+
+def unknown_tool(name: str, known: Iterable[str], unreadable: Sequence[str] = ()) -> Halt:
+    """``unreadable``: files of tools that could not be read; it may stand in one of them."""
+    names = sorted(known)
+    details = f"Known tools: {', '.join(names)}"
+    if unreadable:
+        details = f"{details}, Tool files that cannot be read: {', '.join(unreadable)}"
+    return Halt("Unknown Tool", f"There is no tool `{name}`.", details, near=nearest(name, names))
+
+
+def unknown_step(name: str, known: Iterable[str]) -> Halt:
+    names = sorted(known)
+    details = f"Known: {', '.join(names) or 'none'}"
+    return Halt("Invalid Program", f"`def_step` has no `{name}`.", details, near=nearest(name, names))
+
+
+def invalid_program(path: str, place: Place, message: str, line: str) -> Halt:
+    """Of a document that cannot be executed: its first fault, where it stands, and the line."""
+    where = f"{path}:{place.line}:{place.column}"
+    details = f"{where}: {line.strip()}" if line.strip() else where
+    return Halt("Invalid Program", message, details).at(path, place)
+
+
+def missing_input(name: str) -> Halt:
+    return Halt(
+        "Missing Required Input",
+        "The program was executed without a mandatory input parameter.",
+        f'Missing input: "{name}"',
+    )
+
+
+def unknown_input(name: str, known: Iterable[str]) -> Halt:
+    names = sorted(known)
+    details = f"Unknown input: {name}; known: {', '.join(names) or 'none'}"
+    reason = "An input was given that is not declared."
+    return Halt("Tool Logic Error", reason, details, near=nearest(name, names))
+
+
+def constant_changed(name: str) -> Halt:
+    return tool_logic("A constant cannot be changed.", f"Constant: {name}")
+
+
+def bad_name(name: object) -> Halt:
+    return tool_logic("A variable's name is letters, digits and _.", f"Name: {name!s:.80}")
 
 
 def malformed_output(error: MalformedOutputError) -> Halt:
@@ -122,8 +244,8 @@ def command_failed(command: str, answer: ToolAnswer) -> Halt:
         reason = "The 'shell' tool executed a command that did not end by itself."
         details = f'Command: "{command}", {answer.detail or answer.failed}'
     stderr = str(output.get("stderr") or "").strip()
-    last = stderr.splitlines()[-1][:300] if stderr else ""
-    return Halt("Command Failed", reason, f"{details}, Stderr: {last}" if last and answer.failed != "exit" else details)
+    cut = f"… {stderr[-_MOST_STDERR:]}" if len(stderr) > _MOST_STDERR else stderr
+    return Halt("Command Failed", reason, details, stderr=cut)
 
 
 def source_failed(reason: str, source: Source, named: str) -> Halt:

@@ -17,6 +17,7 @@ from stackmem.languages.frame.parallel import side_by_side
 from stackmem.languages.frame.values import digest_of, step_left
 from stackmem.languages.operations import ToolAnswer
 
+from .command_output import CommandOutput, storable
 from .halts import (
     INITIALIZATION,
     INPUT_VALIDATION,
@@ -27,11 +28,11 @@ from .halts import (
     malformed_value,
     missing_parameter,
     tool_logic,
+    unknown_step,
 )
 from .registry import KnownTool, check_call
 from .scope import Doing, Pointer, Scope, bind_inputs, call_line, convert, plain_output
 from .sources import load_program_at, registry_of
-from .template_language import CommandOutput, storable
 from .templates import bare
 from .tools import CODE, agent_native, checked_outputs, failure, interface_only, parameter
 from .tree import Foreach, Phase, Program, RunStep, Step, Switch, ToolStep, Try, While, later_reads_exit_code
@@ -60,7 +61,7 @@ class Execution:
             scope.set_constants(program.constants)
             bind_inputs(program.inputs, given_inputs, scope)
         except Halt as halt:
-            raise halt.within(INITIALIZATION, INPUT_VALIDATION, pointer.trail) from None
+            raise halt.within(INITIALIZATION, INPUT_VALIDATION, pointer.trail).at(pointer.source) from None
         inner = replace(pointer, scope=scope, named=program.steps)
         for phase in program.phases:
             yield from self._phase(phase, inner)
@@ -81,7 +82,9 @@ class Execution:
             try:
                 value = yield from self._step(step, steps, index, pointer)
             except Halt as halt:
-                raise halt.within(pointer.phase, step.head.name, pointer.trail) from None
+                raise halt.within(pointer.phase, step.head.name, pointer.trail).at(
+                    pointer.source, step.head.place
+                ) from None
         return value
 
     def _step(self, step: Step, steps: tuple[Step, ...], index: int, pointer: Pointer) -> Doing:
@@ -114,7 +117,8 @@ class Execution:
         if step.as_type is not None:
             value = convert(value, step.as_type, step.tool)
         if step.register and step.tool != "set_vars":
-            yield pointer.set(step.register, value)
+            is_result = step.as_type is None and pointer.registry.get(step.tool).gives_result
+            yield pointer.register(step.register, value, step.head.name, is_result=is_result)
         yield step_left(path, value)
         return value
 
@@ -125,10 +129,7 @@ class Execution:
         return kept[1]
 
     def _use(self, step: ToolStep, pointer: Pointer, path: str) -> Doing:
-        known = pointer.registry.find(step.tool)
-        if known is None:
-            near = ", ".join(sorted(pointer.registry.tools))
-            raise Halt("Unknown Tool", f"There is no tool `{step.tool}`.", f"Known tools: {near}")
+        known = pointer.registry.get(step.tool)
         self._refuse_unknown(known, step)
         match known.kind:
             case "built-in" | "code":
@@ -143,6 +144,8 @@ class Execution:
                 return (yield from _own_tool(step, pointer, path))
             case "agent":
                 return (yield from interface_only(known, step, pointer, path))
+            case "broken":
+                raise AssertionError(known.name)  # the registry does not give it
             case _:
                 assert_never(known.kind)
 
@@ -180,7 +183,7 @@ class Execution:
             registry = yield from registry_of(program, source, pointer.shared)
         except Halt as halt:
             stage = LOAD_AND_PARSE if halt.kind == "Invalid Program" else PROGRAM_RESOLUTION
-            raise halt.within(INITIALIZATION, stage, trail) from None
+            raise halt.within(INITIALIZATION, stage, trail).at(pointer.source, step.head.place) from None
         for sentence in registry.shadowed[len(pointer.shared.shadowed) :]:
             yield StepEntered(INITIALIZATION, sentence)
         scope = Scope()
@@ -243,8 +246,7 @@ class Execution:
         except Halt as halt:
             if halt.kind == LIMIT_REACHED:
                 raise
-            error = {"type": halt.kind, "reason": halt.reason, "details": halt.all_details}
-            yield pointer.set("error", error)
+            yield pointer.set("error", halt.as_error)
             yield StepEntered(f"{path}/catch", f"catch {halt.kind}")
             value = yield from self.steps(step.catch, pointer.inside(f"{path}/catch", step.head.name))
         yield step_left(path, value)
@@ -253,8 +255,7 @@ class Execution:
     def _run_step(self, step: RunStep, pointer: Pointer, path: str) -> Doing:
         body = pointer.named.get(step.named)
         if body is None:
-            known = ", ".join(sorted(pointer.named)) or "none"
-            raise Halt("Invalid Program", f"`def_step` has no `{step.named}`.", f"Known: {known}")
+            raise unknown_step(step.named, pointer.named)
         _refuse_depth(pointer)
         yield StepEntered(path, f"run_step {step.named}")
         inner = replace(pointer, depth=pointer.depth + 1)

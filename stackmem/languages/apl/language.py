@@ -16,15 +16,17 @@ from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolA
 from stackmem.core.requests import InvokeTool
 from stackmem.errors import UsageError
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
-from stackmem.languages.operations import FrameAnswer, Group, Program, RunFrame
+from stackmem.languages.operations import FrameAnswer, Group, Halted, Program, RunFrame
 
 from . import tree
-from .halts import INITIALIZATION, INPUT_VALIDATION, LIMIT_REACHED, LOAD_AND_PARSE, Halt
+from .checks import broken_tool_files, check_program
+from .data_flow import Flow
+from .halts import INITIALIZATION, INPUT_VALIDATION, LIMIT_REACHED, LOAD_AND_PARSE, PROGRAM_RESOLUTION, Halt
 from .interpreter import Execution
 from .lint import lint, lint_report
 from .registry import Registry
 from .scope import WHILE_LIMIT, Doing, Pointer, Scope, bind_inputs
-from .sources import CONFIG, Config, base_of, read_config, read_program, registry_of
+from .sources import CONFIG, Config, base_of, no_entry_point, read_config, read_program, registry_of
 from .tree import Foreach, RunStep, Step, Switch, ToolStep, Try, While, bodies
 
 _FOREACH = re.compile(r"foreach (\d+)")
@@ -136,7 +138,7 @@ def start(launch: Launch) -> Program:
     try:
         return (yield from _run(launch))
     except Halt as halt:
-        halt.within(INITIALIZATION, LOAD_AND_PARSE, ())
+        halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).at(launch.path)
         raise halt.to_halted("/".join([halt.phase, *halt.trail, halt.step])) from halt
     except RecursionError:
         reason = "Steps or values are nested too deeply to be followed."
@@ -147,22 +149,22 @@ def start(launch: Launch) -> Program:
 def outline(launch: Launch) -> Reading:
     """Every step that would run, a line each, its tool resolved."""
     try:
-        program, _, _, registry = yield from _load(launch)
+        program, _, _, registry, _ = yield from _load(launch, check=True)
         scope = Scope()
         scope.set("module_path", launch.module_path)
         try:
             scope.set_constants(program.constants)
             bind_inputs(program.inputs, launch.inputs, scope)
         except Halt as halt:
-            raise halt.within(INITIALIZATION, INPUT_VALIDATION, ()) from None
+            raise halt.within(INITIALIZATION, INPUT_VALIDATION, ()).at(launch.path) from None
         return tuple(_outline_lines(program, registry))
     except Halt as halt:
         raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
 
 
 def _run(launch: Launch) -> Doing:
-    program, config, shared, registry = yield from _load(launch)
-    for sentence in registry.shadowed:
+    program, config, shared, registry, broken = yield from _load(launch, check=bool(launch.options.get("checked")))
+    for sentence in (*registry.shadowed, *broken):
         yield StepEntered(INITIALIZATION, sentence)
     if config.path and (config.runtime or config.linter):
         said = f"{config.path} names a runtime and linter; their texts are not executed, this interpreter runs instead."
@@ -174,8 +176,14 @@ def _run(launch: Launch) -> Doing:
     return (yield from Execution().program(program, pointer, launch.inputs))
 
 
-def _load(launch: Launch) -> Reading:
-    """``(program, config, tools of every program, its own tools)``; the inputs' names are checked first."""
+def _load(launch: Launch, *, check: bool) -> Reading:
+    """``(program, config, tools of every program, its own tools, what was left out)``.
+
+    Raises:
+        UsageError: An input is not one of the program's.
+        Halt: It would halt whatever its inputs are.
+
+    """
     program = read_program(launch.path, launch.text)
     known = [each.name for each in program.inputs]
     for name in launch.inputs:
@@ -186,7 +194,17 @@ def _load(launch: Launch) -> Reading:
     config: Config = yield from read_config(str(launch.options.get("config") or ""), launch.path)
     base: Registry = yield from base_of(config, launch.tools)
     registry = yield from registry_of(program, launch.path, base)
-    return program, config, base, registry
+    if not check:
+        return program, config, base, registry, ()
+    flow: Flow = yield from check_program(launch.path, program, registry, base)
+    if flow.halts:
+        raise flow.halts[0]
+    return program, config, base, registry, tuple(broken_tool_files(flow, registry))
+
+
+def no_main(folder: str) -> Halted:
+    """What running a folder without a main program comes to."""
+    return no_entry_point(folder).within(INITIALIZATION, PROGRAM_RESOLUTION, ()).at(folder).to_halted(INITIALIZATION)
 
 
 def _outline_lines(program: tree.Program, registry: Registry) -> Iterator[str]:
@@ -213,9 +231,7 @@ def _does(step: Step, registry: Registry) -> str:
     match step:
         case ToolStep():
             known = registry.find(step.tool)
-            if known is None:
-                raise Halt("Unknown Tool", f"There is no tool `{step.tool}`.", f"Step: {step.head.name}")
-            return f"{step.tool} ({known.kind})"
+            return f"{step.tool} ({known.kind if known else 'unknown'})"
         case Foreach():
             return f"for each {step.loop_var}"
         case While():
@@ -240,4 +256,6 @@ LANGUAGE = Language(
     lint_report=lint_report,
     lint_suffixes=(".tool.apl", "apl_stl.yml", CONFIG),
     config=CONFIG,
+    is_checked=True,
+    no_main=no_main,
 )

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable
 
 from stackmem.core.messages import ToolSpec
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
 
+from .checks import broken_tool_files, check_program, check_tool
 from .data_flow import Flow
 from .halts import Halt
 from .reader import load_library, load_program, load_tool
+from .refusals import At
 from .registry import Registry
 from .sources import Config, base_of, read_config, registry_of
 from .tree import Fault, Program
@@ -29,8 +32,7 @@ def lint_report(path: str, findings: tuple[Finding, ...]) -> str:
     for each in sorted(findings, key=lambda each: each.severity != "error"):
         lines += [f"*   [{each.severity.upper()}] Line {each.line}: {each.title}", f"    *   Message: {each.message}"]
         lines += [f"    *   Suggestion: {each.suggestion}"] if each.suggestion else []
-        lines.append("")
-    return "\n".join([*lines, _footer(findings)])
+    return "\n".join([*lines, "", _footer(findings)])
 
 
 def _footer(findings: tuple[Finding, ...]) -> str:
@@ -67,51 +69,59 @@ def lint(path: str, text: str, config: str = "", tools: tuple[ToolSpec, ...] = (
     program, faults = load_program(text)
     if program is None:
         return findings(path, faults, ())
-    registry, warnings = yield from _registry(path, program, config, tools)
-    flow = Flow(path, registry, program.steps)
-    yield from flow.program(program)
-    return findings(path, (*faults, *flow.errors), (*warnings, *flow.warnings))
+    registry, shared, errors = yield from _registry(path, program, config, tools)
+    flow = yield from check_program(path, program, registry, shared)
+    asked = [note for note in program.notes if note.title == "Invalid Input Definition"]
+    noted = [note for note in program.notes if note not in asked]
+    return findings(path, (*faults, *errors, *asked, *flow.errors), (*_warnings(flow, registry), *noted))
 
 
 def _lint_tool(path: str, text: str, config: str, tools: tuple[ToolSpec, ...]) -> Reading:
     tool, faults = load_tool(text)
     if tool is None:
         return findings(path, faults, ())
-    registry, warnings = yield from _registry(path, Program(()), config, tools)
-    flow = Flow(path, registry, {})
-    yield from flow.tool(tool)
-    return findings(path, (*faults, *flow.errors), (*warnings, *flow.warnings))
+    registry, _, errors = yield from _registry(path, Program(()), config, tools)
+    flow = yield from check_tool(path, tool, registry)
+    return findings(path, (*faults, *errors, *flow.errors), (*_warnings(flow, registry), *tool.notes))
+
+
+def _warnings(flow: Flow, registry: Registry) -> list[Fault]:
+    top = Place(1, 1)
+    shadowed = [Fault(top, "Shadowed Tool", sentence) for sentence in registry.shadowed]
+    broken = [Fault(top, "Broken Tool File", sentence) for sentence in broken_tool_files(flow, registry)]
+    return [*shadowed, *broken, *flow.warnings]
 
 
 def _lint_config(path: str) -> Reading:
     try:
         config: Config = yield from read_config(posixpath.basename(path), path)
-        yield from base_of(config, ())
+        registry: Registry = yield from base_of(config, ())
     except Halt as halt:
-        return (_of_halt(path, halt),)
-    return ()
+        return findings(path, (_of_halt(path, halt),), ())
+    nothing = Flow(path, registry, {}, At(path))
+    return findings(path, (), tuple(_warnings(nothing, registry)))
 
 
 def _registry(path: str, program: Program, named: str, own: tuple[ToolSpec, ...]) -> Reading:
-    """``(registry, warnings)``; what cannot be read is a warning, since it may be there when the program runs."""
-    warnings: list[Fault] = []
-    registry: Registry
+    """``(registry, tools of every program, errors)``: what cannot be read halts a run, too."""
+    errors: list[Fault] = []
+    shared: Registry
     try:
         config: Config = yield from read_config(named, path)
-        registry = yield from base_of(config, own)
+        shared = yield from base_of(config, own)
     except Halt as halt:
-        warnings.append(Fault(Place(1, 1), "Unreadable Configuration", f"{halt.reason} {halt.details}"))
-        registry = yield from base_of(Config(), own)
+        errors.append(Fault(Place(1, 1), "Unreadable Configuration", f"{halt.reason} {halt.details}"))
+        shared = yield from base_of(Config(), own)
+    registry = shared
     try:
-        registry = yield from registry_of(program, path, registry)
+        registry = yield from registry_of(program, path, shared)
     except Halt as halt:
         place = program.places.get("local_tool_paths") or program.places.get("import") or Place(1, 1)
-        warnings.append(Fault(place, "Unreadable Tools", f"{halt.reason} {halt.details}"))
-    warnings += [Fault(Place(1, 1), "Shadowed Tool", sentence) for sentence in registry.shadowed]
-    return registry, tuple(warnings)
+        errors.append(Fault(place, "Unreadable Tools", f"{halt.reason} {halt.details}"))
+    return registry, shared, tuple(errors)
 
 
-def findings(path: str, errors: tuple[Fault, ...], warnings: tuple[Fault, ...]) -> tuple[Finding, ...]:
+def findings(path: str, errors: Iterable[Fault], warnings: Iterable[Fault]) -> tuple[Finding, ...]:
     made = [_finding(path, fault, error=True) for fault in errors]
     made += [_finding(path, fault, error=False) for fault in warnings]
     return tuple(sorted(dict.fromkeys(made), key=lambda each: (each.line, each.column, each.severity, each.title)))
@@ -129,9 +139,9 @@ def _finding(path: str, fault: Fault, *, error: bool) -> Finding:
     )
 
 
-def _of_halt(path: str, halt: Halt) -> Finding:
-    """A halt's details name the place where it is a fault of a file."""
-    place = re.search(r":(\d+):(\d+)(?:: |$)", halt.details)
-    line, column = (int(place[1]), int(place[2])) if place else (1, 1)
-    title, _, message = halt.reason.partition(": ") if place else (halt.kind, "", f"{halt.reason} {halt.details}")
-    return _finding(path, Fault(Place(line, column), title, message), error=True)
+def _of_halt(path: str, halt: Halt) -> Fault:
+    """A fault of this file stands at its place; that of another is told whole."""
+    if halt.file == path and halt.line:
+        title, _, message = halt.reason.partition(": ")
+        return Fault(Place(halt.line, halt.column), title, message)
+    return Fault(Place(1, 1), halt.kind, f"{halt.reason} {halt.details}")

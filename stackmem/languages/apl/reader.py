@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from stackmem.languages.frame.yaml_tree import Scalar, Table, Tree, YamlError, kind_of, parse_yaml, plain
 
 from .step_reader import Shapes, Steps
@@ -20,6 +22,9 @@ _PHASE = "Invalid Phase Structure"
 _INPUT = "Invalid Input Definition"
 _TOOL = "Invalid Tool Definition"
 _YAML = "Invalid YAML"
+_ESCAPE = "unknown escape character"
+_MOST_REPAIRED = 20
+UNDESCRIBED = "Missing Description"
 
 
 @lru_cache(maxsize=32)
@@ -42,7 +47,7 @@ def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
         steps={str(key.value): steps.read(body, f"`{key.value}`", 1) for key, body in named.pairs} if named else {},
         places={str(key.value): key.place for key, _ in table.pairs},
     )
-    return program, tuple(shapes.faults)
+    return replace(program, notes=shapes.notes), tuple(shapes.faults)
 
 
 @lru_cache(maxsize=32)
@@ -61,17 +66,13 @@ def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
         return None, tuple(shapes.faults)
     shapes.refuse_unknown(table, _TOOL_KEYS, "key of a tool definition", _TOOL, "")
     name = shapes.text(table, "name", "the tool", _TOOL)
-    tool = Tool(
-        name=name,
-        place=table.place,
-        description=shapes.text(table, "description", "the tool", _TOOL),
-        inputs=inputs(table, shapes),
-        outputs=outputs(table, shapes),
-        body=Steps(shapes).read(table.get("run"), "`run`"),
-    )
+    description = shapes.description(table, f"The tool `{name}`", UNDESCRIBED)
+    given = inputs(table, shapes, undescribed=UNDESCRIBED)
+    taken = outputs(table, shapes, undescribed=UNDESCRIBED)
+    tool = Tool(name, table.place, description, given, taken, Steps(shapes).read(table.get("run"), "`run`"))
     if table.get("run") is None:
         shapes.fault(table.place, _TOOL, "The tool has no `run`.")
-    return (tool if name else None), tuple(shapes.faults)
+    return (replace(tool, notes=shapes.notes) if name else None), tuple(shapes.faults)
 
 
 @lru_cache(maxsize=32)
@@ -88,23 +89,21 @@ def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
         if table is None:
             continue
         name = shapes.text(table, "name", "the tool", _TOOL)
-        about = table.get("description")
-        description = str(about.value) if isinstance(about, Scalar) and about.value is not None else ""
-        described = inputs(table, shapes, described=False)
-        found.append(Tool(name, table.place, description, described, outputs(table, shapes), ()))
+        about = shapes.description(table, f"The tool `{name}`", "")
+        given = inputs(table, shapes, undescribed="")
+        found.append(Tool(name, table.place, about, given, outputs(table, shapes, undescribed=""), ()))
     return tuple(tool for tool in found if tool.name), tuple(shapes.faults)
 
 
-def inputs(table: Table, shapes: Shapes, *, described: bool = True) -> tuple[Input, ...]:
+def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[Input, ...]:
+    """``undescribed``: the title under which the linter asks for a description; empty asks for none."""
     found: dict[str, Input] = {}
     for item in shapes.items(table.get("inputs"), "`inputs`", _INPUT):
         entry = shapes.table(item, "An input", _INPUT)
         if entry is None:
             continue
         name = shapes.text(entry, "name", "an input", _INPUT)
-        described_as = entry.get("description")
-        if described or described_as is not None:
-            shapes.text(entry, "description", f"the input `{name}`" if name else "an input", _INPUT)
+        about = shapes.description(entry, f"The input `{name}`" if name else "An input", undescribed)
         shapes.refuse_unknown(entry, _INPUT_KEYS, "key of an input", _INPUT)
         if name in found:
             shapes.fault(entry.place, _INPUT, f"The input `{name}` is declared twice.")
@@ -113,11 +112,10 @@ def inputs(table: Table, shapes: Shapes, *, described: bool = True) -> tuple[Inp
             message = f"`{name[:60]}` cannot be an input's name; it is letters, digits and _, and not `module_path`."
             shapes.fault(entry.place, _INPUT, message)
         if name:
-            about = described_as.value if isinstance(described_as, Scalar) else ""
             found[name] = Input(
                 name=name,
                 place=entry.place,
-                description=str(about or ""),
+                description=about,
                 required=shapes.flag(entry, "required", _INPUT),
                 default=plain(default) if default is not None else None,
                 has_default=default is not None,
@@ -125,19 +123,18 @@ def inputs(table: Table, shapes: Shapes, *, described: bool = True) -> tuple[Inp
     return tuple(found.values())
 
 
-def outputs(table: Table, shapes: Shapes) -> tuple[Output, ...]:
+def outputs(table: Table, shapes: Shapes, *, undescribed: str) -> tuple[Output, ...]:
     found = []
     for item in shapes.items(table.get("outputs"), "`outputs`", _TOOL):
         entry = shapes.table(item, "An output", _TOOL)
         if entry is not None and (name := shapes.text(entry, "name", "an output", _TOOL)):
-            about = entry.get("description")
-            found.append(Output(name, str(about.value or "") if isinstance(about, Scalar) else ""))
+            found.append(Output(name, shapes.description(entry, f"The output `{name}`", undescribed)))
     return tuple(found)
 
 
 def _document(text: str, what: str, shapes: Shapes) -> Table | None:
     try:
-        tree = parse_yaml(text)
+        tree = _lenient(text, shapes)
     except YamlError as error:
         shapes.fault(error.place, _YAML, _sentence(error.message))
         return None
@@ -145,6 +142,25 @@ def _document(text: str, what: str, shapes: Shapes) -> Table | None:
         shapes.fault(tree.place, _PHASE, f"{what} is a mapping, not {kind_of(tree)}.")
         return None
     return shapes.table(tree, what.lower(), _PHASE)
+
+
+def _lenient(text: str, shapes: Shapes) -> Tree:
+    r"""The document; a backslash in double quotes that begins no escape of YAML (``sed 's/\.git$//'``) is itself."""
+    for _ in range(_MOST_REPAIRED):
+        try:
+            return parse_yaml(text)
+        except YamlError as error:
+            lines = text.splitlines(keepends=True)
+            line, at = error.place.line - 1, error.place.column - 2
+            if _ESCAPE not in error.message or lines[line][at : at + 1] != "\\":
+                raise
+            message = (
+                f"`{lines[line][at : at + 2]}` is no escape of YAML and is read as it stands; double the backslash."
+            )
+            shapes.note(error.place, "Unknown Escape", message)
+            lines[line] = f"{lines[line][:at]}\\{lines[line][at:]}"
+            text = "".join(lines)
+    return parse_yaml(text)
 
 
 def _sentence(message: str) -> str:

@@ -12,13 +12,15 @@ from typing import Literal
 from msgspec import Struct, field
 
 from stackmem.core.messages import ToolSpec
+from stackmem.languages.frame.yaml_tree import Place
 
-from .tree import Input, Output, Step, Tool, ToolStep
+from .halts import Halt, invalid_program, nearest, unknown_tool
+from .tree import Fault, Input, Output, Step, Tool, ToolStep
 
 CODE_TOOLS = ("split", "initialize_list", "append_to_list", "create_directory")
 """Tools of the standard library that need no judgement."""
 
-Kind = Literal["built-in", "code", "custom", "own", "agent"]
+Kind = Literal["built-in", "code", "custom", "own", "agent", "broken"]
 
 
 class Parameter(Struct, frozen=True):
@@ -62,11 +64,36 @@ SPELLINGS: dict[tuple[str, str], tuple[str, ...]] = {
 """Other spellings of parameters of the standard library."""
 
 
+class BrokenFile(Struct, frozen=True):
+    """A file of tools that cannot be read.
+
+    Attributes:
+        name: The tool that it would define, as far as its text tells; else empty.
+        line: The text of the line where the fault is.
+
+    """
+
+    path: str
+    fault: Fault
+    name: str = ""
+    line: str = ""
+
+    @property
+    def halt(self) -> Halt:
+        return invalid_program(self.path, self.fault.place, f"{self.fault.title}: {self.fault.message}", self.line)
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.fault.place.line}:{self.fault.place.column}"
+
+
 class KnownTool(Struct, frozen=True):
     """A tool that a step can name.
 
     Attributes:
+        kind: ``broken`` where its file cannot be read.
         source: The file it stands in; empty for what ships.
+        broken: What is wrong with that file.
 
     """
 
@@ -77,18 +104,41 @@ class KnownTool(Struct, frozen=True):
     outputs: tuple[Output, ...] = ()
     body: tuple[Step, ...] = ()
     source: str = ""
+    broken: BrokenFile | None = None
+    place: Place = Place(1, 1)
+
+    @property
+    def gives_result(self) -> bool:
+        """It ships, and its one output is ``result``: what it gives is that value itself."""
+        return self.kind in ("code", "agent") and not self.source and [each.name for each in self.outputs] == ["result"]
 
 
 class Registry(Struct, frozen=True):
-    """Every tool by name; ``shadowed`` says in a sentence each what hid what."""
+    """Every tool by name.
+
+    Attributes:
+        shadowed: Says in a sentence each what hid what.
+        broken: Files of tools that cannot be read; a tool that such a file defines is known, and cannot be used.
+
+    """
 
     tools: dict[str, KnownTool] = field(default_factory=dict)
     shadowed: tuple[str, ...] = ()
+    broken: tuple[BrokenFile, ...] = ()
 
     def find(self, name: str) -> KnownTool | None:
         return self.tools.get(name)
 
-    def with_custom(self, found: Iterable[tuple[Tool, str]], place: str) -> Registry:
+    def get(self, name: str) -> KnownTool:
+        """Raises ``Halt`` where there is no such tool, or its file is broken."""
+        known = self.tools.get(name)
+        if known is None:
+            raise unknown_tool(name, self.tools, [each.where for each in self.broken])
+        if known.broken:
+            raise known.broken.halt
+        return known
+
+    def with_custom(self, found: Iterable[tuple[Tool | BrokenFile, str]], place: str) -> Registry:
         """With custom tools over what was there, built-ins excepted.
 
         Args:
@@ -96,9 +146,14 @@ class Registry(Struct, frozen=True):
             place: ``global`` or ``local``.
 
         """
-        tools, said = dict(self.tools), list(self.shadowed)
+        tools, said, broken = dict(self.tools), list(self.shadowed), list(self.broken)
         for tool, source in found:
             old = tools.get(tool.name)
+            if isinstance(tool, BrokenFile):
+                broken.append(tool)
+                if tool.name and (old is None or old.kind != "built-in"):
+                    tools[tool.name] = KnownTool(tool.name, "broken", source=source, broken=tool)
+                continue
             if old is not None and old.kind == "built-in":
                 said.append(f"The {place} tool `{tool.name}` of {source} is ignored: a built-in cannot be overridden.")
                 continue
@@ -107,9 +162,9 @@ class Registry(Struct, frozen=True):
                 said.append(f"The {place} tool `{tool.name}` of {source} stands over the {old.kind} tool{of}.")
             kind: Kind = "custom" if tool.body else "agent"
             tools[tool.name] = KnownTool(
-                tool.name, kind, tool.description, tool.inputs, tool.outputs, tool.body, source
+                tool.name, kind, tool.description, tool.inputs, tool.outputs, tool.body, source, place=tool.place
             )
-        return Registry(tools, tuple(said))
+        return Registry(tools, tuple(said), tuple(broken))
 
 
 def base_registry(library: Iterable[Tool], own: Iterable[ToolSpec]) -> Registry:
@@ -129,7 +184,7 @@ def base_registry(library: Iterable[Tool], own: Iterable[ToolSpec]) -> Registry:
 
 PARAMETER = "Invalid Tool Parameter"
 MISSING = "Missing Required Tool Input"
-_MUST_BE_KNOWN = {"split": ("from",), "append_to_list": ("list", "list_name"), "rank_items": ("from",)}
+_MUST_BE_KNOWN = {"split": ("from",), "append_to_list": ("list", "list_name"), "rank_items": ("from", "in", "list")}
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
@@ -159,12 +214,12 @@ class CallFaults(Struct, frozen=True):
     """What is wrong with a call.
 
     Attributes:
-        missing: ``(title, message)`` for each thing that it lacks.
+        missing: ``(title, message, name)`` for each thing that it lacks.
         unknown: A message for each parameter that the tool does not have.
 
     """
 
-    missing: tuple[tuple[str, str], ...] = ()
+    missing: tuple[tuple[str, str, str], ...] = ()
     unknown: tuple[str, ...] = ()
 
 
@@ -174,7 +229,7 @@ def check_call(known: KnownTool, step: ToolStep) -> CallFaults:
             return _check_built_in(step)
         case "code" | "custom" | "agent":
             return _check_declared(known, step)
-        case "own":
+        case "own" | "broken":
             return CallFaults()
 
 
@@ -194,10 +249,10 @@ def _check_built_in(step: ToolStep) -> CallFaults:
     spellings = [(each.name, *each.instead) for each in parameters]
     known = {name for names in spellings for name in names}
     lacking = (each.name for each in parameters if each.required and given.isdisjoint((each.name, *each.instead)))
-    strange, names = sorted(given - known), ", ".join(sorted(known))
+    strange = sorted(given - known)
     return CallFaults(
-        tuple((PARAMETER, f"The tool `{step.tool}` needs the parameter `{name}`.") for name in lacking),
-        tuple(f"The tool `{step.tool}` has no parameter `{name}`; known: {names}." for name in strange),
+        tuple((PARAMETER, f"The tool `{step.tool}` needs the parameter `{name}`.", name) for name in lacking),
+        tuple(f"The tool `{step.tool}` has no parameter `{name}`; {_known(name, known)}." for name in strange),
     )
 
 
@@ -208,12 +263,18 @@ def _check_declared(known: KnownTool, step: ToolStep) -> CallFaults:
     if known.name == "initialize_list" and step.register:
         needed = []
     accepted = {name for names in spellings.values() for name in names}
-    strange, names = sorted(given - accepted - {"using"}), ", ".join(sorted(accepted)) or "none"
+    strange = sorted(given - accepted - {"using"})
     return CallFaults(
         tuple(
-            (MISSING, f"The tool `{known.name}` needs the input `{name}`.")
+            (MISSING, f"The tool `{known.name}` needs the input `{name}`.", name)
             for name in needed
             if given.isdisjoint(spellings[name])
         ),
-        tuple(f"The tool `{known.name}` has no input `{name}`; known: {names}." for name in strange),
+        tuple(f"The tool `{known.name}` has no input `{name}`; {_known(name, accepted)}." for name in strange),
     )
+
+
+def _known(name: str, accepted: Iterable[str]) -> str:
+    near = nearest(name, accepted)
+    meant = f"nearest: {', '.join(near)}; " if near else ""
+    return f"{meant}known: {', '.join(sorted(accepted)) or 'none'}"

@@ -13,12 +13,20 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import Note
 from stackmem.core.strict_json import strict_value
-from stackmem.languages.frame.values import variable_set
+from stackmem.languages.frame.values import brief, variable_set
 from stackmem.languages.operations import Answer, Operation
 
-from .halts import Halt, malformed_output, malformed_value, template_error, tool_logic
+from .command_output import CommandOutput, MalformedOutputError
+from .halts import (
+    constant_changed,
+    malformed_output,
+    malformed_value,
+    missing_input,
+    missing_variable,
+    template_error,
+    unknown_input,
+)
 from .registry import Registry
-from .template_language import CommandOutput, MalformedOutputError
 from .templates import TemplateFault, evaluate, holds, render, render_command
 from .tree import AsType, Input, Step
 
@@ -30,18 +38,34 @@ _TRUE, _FALSE = ("true", "yes", "1", 1), ("false", "no", "0", 0)
 class Scope:
     """Variables by name.
 
-    Rule: a variable that is a list holds a list of its own, so that appending to it changes nothing else.
+    Attributes:
+        made_by: The step that registered each.
+        results: Those that are the one ``result`` of a standard tool.
+
     """
+
+    # A variable that is a list holds a list of its own, so that appending to it changes nothing else.
 
     def __init__(self) -> None:
         self.constants: frozenset[str] = frozenset()
         self.variables: dict[str, Any] = {}
+        self.made_by: dict[str, str] = {}
+        self.results: set[str] = set()
 
     def set(self, name: str, value: Any) -> None:
         """Raises ``Halt`` where the name is a constant."""
         self.refuse_constant(name)
         held = self.variables.get(name)
         self.variables[name] = value if value is held else self._own(value)
+        self.made_by.pop(name, None)
+        self.results.discard(name)
+
+    def register(self, name: str, value: Any, step: str, *, is_result: bool) -> None:
+        """Set what a step gave."""
+        self.set(name, value)
+        self.made_by[name] = step
+        if is_result:
+            self.results.add(name)
 
     def set_constants(self, constants: Mapping[str, Any]) -> None:
         """Each may be a template over those before it."""
@@ -51,12 +75,13 @@ class Scope:
 
     def refuse_constant(self, name: str) -> None:
         if name in self.constants:
-            raise tool_logic("A constant cannot be changed.", f"Constant: {name}")
+            raise constant_changed(name)
 
     def copy(self) -> Scope:
         """For one round of a parallel loop: what it sets, nobody else sees."""
         copied = Scope()
         copied.constants = self.constants
+        copied.made_by, copied.results = dict(self.made_by), set(self.results)
         copied.variables = {name: self._own(value) for name, value in self.variables.items()}
         return copied
 
@@ -64,7 +89,7 @@ class Scope:
         """With every text in it rendered; keys stay as they are."""
         match value:
             case str():
-                return self._own(_as_halts(lambda: render(value, self.variables), value))
+                return self._own(self._as_halts(lambda: render(value, self.variables, self.results), value))
             case list():
                 return [self.resolve(item) for item in value]
             case dict():
@@ -73,13 +98,13 @@ class Scope:
                 return value
 
     def command(self, text: str) -> str:
-        return str(_as_halts(lambda: render_command(text, self.variables), text))
+        return self._as_halts(lambda: render_command(text, self.variables, self.results), text)
 
     def holds(self, condition: str) -> bool:
-        return _as_halts(lambda: holds(condition, self.variables), condition)
+        return self._as_halts(lambda: holds(condition, self.variables, self.results), condition)
 
     def evaluate(self, expression: str) -> Any:
-        return _as_halts(lambda: evaluate(expression, self.variables), expression)
+        return self._as_halts(lambda: evaluate(expression, self.variables, self.results), expression)
 
     def by_name(self, value: Any, *, literal: bool) -> Any:
         """What a parameter stands for that takes a variable's name, a template, or the value itself.
@@ -92,22 +117,21 @@ class Scope:
             if value.split(".", 1)[0] in self.variables:
                 return self._own(self.evaluate(value))
             if not literal:
-                raise template_error(TemplateFault("", value.split(".", 1)[0]), value)
+                raise missing_variable(value.split(".", 1)[0], self.variables)
         return self.resolve(value)
+
+    def _as_halts(self, work: Callable[[], _T], text: str) -> _T:
+        """What it gives; its faults as halts."""
+        try:
+            return work()
+        except TemplateFault as fault:
+            raise template_error(fault, text, self.variables, self.made_by) from fault
+        except MalformedOutputError as error:
+            raise malformed_output(error) from error
 
     @staticmethod
     def _own(value: Any) -> Any:
         return list(value) if isinstance(value, list) else value
-
-
-def _as_halts(work: Callable[[], _T], text: str) -> _T:
-    """What it gives; its faults as halts."""
-    try:
-        return work()
-    except TemplateFault as fault:
-        raise template_error(fault, text) from fault
-    except MalformedOutputError as error:
-        raise malformed_output(error) from error
 
 
 def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Scope) -> Scope:
@@ -120,19 +144,14 @@ def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Sc
     known = {each.name for each in declared}
     unknown = [name for name in given if name not in known]
     if unknown:
-        names = ", ".join(sorted(known)) or "none"
-        raise tool_logic("An input was given that is not declared.", f"Unknown input: {unknown[0]}; known: {names}")
+        raise unknown_input(unknown[0], known)
     for each in declared:
         if each.name in given:
             scope.set(each.name, given[each.name])
         elif each.has_default:
             scope.set(each.name, scope.resolve(each.default))
         elif each.required:
-            raise Halt(
-                "Missing Required Input",
-                "The program was executed without a mandatory input parameter.",
-                f'Missing input: "{each.name}"',
-            )
+            raise missing_input(each.name)
     return scope
 
 
@@ -209,9 +228,6 @@ Doing = Generator[Operation | Note, Answer, Any]
 """A part of the execution; gives the value of what it did."""
 
 WHILE_LIMIT = 1_000
-_BRIEF_CHARS = 80
-_BRIEF_ITEMS = 8
-_BRIEF_DEPTH = 3
 _CALL_CHARS = 400
 
 
@@ -254,27 +270,13 @@ class Pointer(Struct, frozen=True):
         self.scope.set(name, value)
         return variable_set(name, value)
 
+    def register(self, name: str, value: Any, step: str, *, is_result: bool) -> Note:
+        """The note that a step registered a value."""
+        self.scope.register(name, value, step, is_result=is_result)
+        return variable_set(name, value)
+
 
 def call_line(tool: str, params: Mapping[str, Any]) -> str:
     """A call on one line, long values in short."""
     text = " ".join([tool, *(f"{name}={brief(value)}" for name, value in params.items())])
     return text if len(text) <= _CALL_CHARS else f"{text[:_CALL_CHARS]}…"
-
-
-def brief(value: Any, depth: int = 0) -> str:
-    """A value in few characters, whatever its size."""
-    many = 0 if depth == _BRIEF_DEPTH else _BRIEF_ITEMS
-    match value:
-        case str():
-            shown = value[: _BRIEF_CHARS + 1]
-            return json.dumps(f"{shown[:_BRIEF_CHARS]}…" if len(shown) > _BRIEF_CHARS else shown, ensure_ascii=False)
-        case list() if len(value) > many:
-            return f"[{len(value):,} items]"
-        case dict() if len(value) > many:
-            return f"{{{len(value):,} members}}"
-        case list():
-            return f"[{', '.join(brief(inner, depth + 1) for inner in value)}]"
-        case dict():
-            return f"{{{', '.join(f'{name}: {brief(inner, depth + 1)}' for name, inner in value.items())}}}"
-        case _:
-            return json.dumps(value)

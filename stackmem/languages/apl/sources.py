@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Generator
 from typing import Any
 
@@ -12,9 +13,9 @@ from stackmem.core.requests import LoadSource
 from stackmem.languages.frame.yaml_tree import Table, YamlError, line_of, parse_yaml, plain
 from stackmem.languages.operations import Source
 
-from .halts import Halt, source_failed
+from .halts import Halt, invalid_program, source_failed
 from .reader import load_library, load_program, load_tool
-from .registry import Registry, base_registry
+from .registry import BrokenFile, Registry, base_registry
 from .scope import Pointer
 from .tree import Fault, Program, Tool
 
@@ -46,10 +47,8 @@ class Config(Struct, frozen=True):
 
 
 def invalid(path: str, fault: Fault, text: str) -> Halt:
-    """Of a document that cannot be executed: its first fault, where it stands, and the line."""
-    where = f"{path}:{fault.place.line}:{fault.place.column}"
-    line = line_of(text, fault.place).strip()
-    return Halt("Invalid Program", f"{fault.title}: {fault.message}", f"{where}: {line}" if line else where)
+    """Of a document that cannot be executed."""
+    return invalid_program(path, fault.place, f"{fault.title}: {fault.message}", line_of(text, fault.place))
 
 
 def read_program(path: str, text: str) -> Program:
@@ -158,7 +157,9 @@ def registry_of(program: Program, source: str, base: Registry) -> Reading:
     return base.with_custom(found, "local")
 
 
-def _tools_in(folders: tuple[str, ...], beside: str) -> Generator[LoadSource, Source, list[tuple[Tool, str]]]:
+def _tools_in(
+    folders: tuple[str, ...], beside: str
+) -> Generator[LoadSource, Source, list[tuple[Tool | BrokenFile, str]]]:
     """The tools of folders, each scanned flat, files in the order of their names."""
     found = []
     for folder in folders:
@@ -171,11 +172,16 @@ def _tools_in(folders: tuple[str, ...], beside: str) -> Generator[LoadSource, So
     return found
 
 
-def _tool(source: Source) -> Tool:
+_NAME = re.compile(r"^\s+name:\s*[\"']?(\w+)", re.MULTILINE)
+
+
+def _tool(source: Source) -> Tool | BrokenFile:
     tool, faults = load_tool(source.text)
-    if faults or tool is None:
-        raise invalid(source.path, faults[0], source.text)
-    return tool
+    if tool is not None and not faults:
+        return tool
+    named = _NAME.search(source.text)
+    name = tool.name if tool else named[1] if named else ""
+    return BrokenFile(source.path, faults[0], name, line_of(source.text, faults[0].place))
 
 
 def load_program_at(named: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
@@ -197,8 +203,5 @@ def load_program_at(named: str, pointer: Pointer) -> Generator[LoadSource, Sourc
 
 
 def no_entry_point(path: str) -> Halt:
-    return Halt(
-        "Module Entry Point Not Found",
-        "The specified path is a directory, but no 'main.apl' file was found inside it.",
-        f'Path: "{path}"',
-    )
+    reason = "The specified path is a directory, but no 'main.apl' file was found inside it."
+    return Halt("Module Entry Point Not Found", reason, f'Path: "{path}"')

@@ -15,6 +15,15 @@ class Shapes:
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
+        self._notes: list[Fault] = []
+
+    @property
+    def notes(self) -> tuple[Fault, ...]:
+        """What keeps nothing from running."""
+        return tuple(self._notes)
+
+    def note(self, place: Place, title: str, message: str) -> None:
+        self._notes.append(Fault(place, title, message))
 
     def fault(self, place: Place, title: str, message: str) -> None:
         self.faults.append(Fault(place, title, message))
@@ -47,6 +56,15 @@ class Shapes:
             self.fault(table.place, title, f"{what} has no `{key}`.")
         else:
             self.fault(value.place, title, f"`{key}` of {what} is a text that is not empty, not {kind_of(value)}.")
+        return ""
+
+    def description(self, table: Table, what: str, undescribed: str) -> str:
+        """What the table says of itself; where it says nothing, that is noted under the title ``undescribed``."""
+        value = table.get("description")
+        if isinstance(value, Scalar) and value.value is not None and value.literal.strip():
+            return str(value.value)
+        if undescribed:
+            self.note(value.place if value else table.place, undescribed, f"{what} has no `description`.")
         return ""
 
     def flag(self, table: Table, key: str, title: str) -> bool:
@@ -261,7 +279,9 @@ class Steps:
         if len(names) > 1:
             params["name"] = plain(names[1])
         register = self._register(tree, head)
-        using = shapes.items(tree.get("using"), "`using`", _STEP)
+        hints = tree.get("using")
+        is_text = isinstance(hints, Scalar) and isinstance(hints.value, str)
+        using = (hints,) if hints and is_text else shapes.items(hints, "`using`", _STEP)
         timeout = tree.get("timeout_seconds")
         return ToolStep(
             head=head,

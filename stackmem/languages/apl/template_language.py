@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NoReturn, cast
 
 from jinja2 import StrictUndefined, nodes
@@ -23,77 +23,7 @@ from jinja2.runtime import LoopContext, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.visitor import NodeTransformer
 
-from stackmem.core.strict_json import strict_value
-
-
-class MalformedOutputError(Exception):
-    """A field was asked of an output that is not the JSON it would have to be."""
-
-    def __init__(self, output: CommandOutput, field: str) -> None:
-        super().__init__(field)
-        self.output = output
-        self.field = field
-
-
-class CommandOutput(str):
-    """The text that a command printed, without its trailing newlines; the rest of what came of it stands beside.
-
-    It is a text wherever a text is wanted. Any field but the three is looked up in the JSON that it printed.
-
-    Attributes:
-        stdout, stderr: Without trailing newlines.
-        step, command: Where it came from, for the report when it turns out to be malformed.
-
-    """
-
-    __slots__ = ("_parsed", "command", "exit_code", "stderr", "stdout", "step")
-
-    stdout: str
-    stderr: str
-    exit_code: int
-    step: str
-    command: str
-    _parsed: tuple[Any] | tuple[()]
-
-    @classmethod
-    def of(cls, stdout: str, stderr: str, exit_code: int, step: str = "", command: str = "") -> CommandOutput:
-        text = stdout.rstrip("\n")
-        made = cls(text)
-        made.stdout, made.stderr, made.exit_code = text, stderr.rstrip("\n"), exit_code
-        made.step, made.command = step, command
-        made._parsed = ()
-        return made
-
-    def field(self, name: object, missing: Any) -> Any:
-        """``missing`` where the output is no JSON, or has no such field."""
-        if name == "stdout":
-            return self.stdout
-        if name == "stderr":
-            return self.stderr
-        if name == "exit_code":
-            return self.exit_code
-        found = self.json(missing)
-        if isinstance(found, dict):
-            return found.get(str(name), missing)
-        if isinstance(found, list) and isinstance(name, int) and -len(found) <= name < len(found):
-            return found[name]
-        return missing
-
-    def json(self, missing: Any) -> Any:
-        """The JSON value that it is; ``missing`` where it is none."""
-        if not self._parsed:
-            try:
-                self._parsed = (strict_value(self.stdout, whole=True),)
-            except (ValueError, RecursionError):
-                return missing
-        return self._parsed[0]
-
-
-def storable(value: Any) -> Any:
-    """The value; raises ``ValueError`` for half a character, and for a number that is none."""
-    json.dumps(value, ensure_ascii=False, allow_nan=False, default=str).encode()
-    return value
-
+from .command_output import CommandOutput, MalformedOutputError
 
 MOST_CHARS = 1_000_000
 MOST_ROUNDS = 100_000
@@ -103,7 +33,7 @@ MOST_BITS = 63
 _FILTERS = (
     "abs", "capitalize", "count", "d", "default", "dictsort", "escape", "first", "float", "int", "items", "last",
     "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "round", "select",
-    "selectattr", "sort", "string", "sum", "title", "trim", "unique", "upper",
+    "selectattr", "sort", "sum", "title", "trim", "unique", "upper",
 )  # fmt: skip
 _ENDS_ARGUMENT = {"pipe", "variable_end", "block_end", "rparen", "rbracket", "rbrace", "eof"}
 _ENDS_ARGUMENT_WORDS = {"if", "else", "and", "or", "is", "in", "not"}
@@ -124,9 +54,15 @@ class Missing(StrictUndefined):
 
     def refuse(self) -> NoReturn:
         """Raise what a use of it comes to."""
-        if isinstance(self._undefined_obj, CommandOutput):
+        if isinstance(self._undefined_obj, CommandOutput) and self.held is _UNSET:
             raise MalformedOutputError(self._undefined_obj, self.missing_name)
         raise MissingError(self)
+
+    @property
+    def held(self) -> Any:
+        """What it was looked up in; of a command's output the JSON that it is."""
+        looked_in = self._undefined_obj
+        return looked_in.json(_UNSET) if isinstance(looked_in, CommandOutput) else looked_in
 
     __getitem__ = __iter__ = __str__ = __len__ = __bool__ = __hash__ = __contains__ = __int__ = __float__ = _refuse_use
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __pos__ = __call__ = _refuse_use
@@ -156,6 +92,7 @@ class MissingError(UndefinedError):
         super().__init__(missing.missing_name)
         self.name = missing.missing_name
         self.is_field = missing.is_field
+        self.held = missing.held
 
 
 class _ColonArguments(Extension):
@@ -199,6 +136,22 @@ class _Bounds(NodeTransformer):
         self.generic_visit(node)
         return _filter(nodes.List(node.nodes, lineno=node.lineno), "concatenated")
 
+    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return self._own_result(node, node.attr)
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return self._own_result(node, node.arg.value if isinstance(node.arg, nodes.Const) else None)
+
+    @staticmethod
+    def _own_result(node: nodes.Getattr | nodes.Getitem, key: object) -> nodes.Node:
+        whole = node.node
+        if key != "result" or not isinstance(whole, nodes.Name):
+            return node
+        arguments = [nodes.Name(whole.name, "load"), nodes.Const(whole.name)]
+        return nodes.Filter(node, "own_result", arguments, [], None, None, lineno=node.lineno)
+
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
         node.iter = _filter(cast("nodes.Expr", node.iter), "counted")
@@ -220,7 +173,13 @@ def _filter(node: nodes.Expr, name: str) -> nodes.Filter:
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """The environment; ``rounds`` counts what the loops of the template that runs have done."""
+    """The environment.
+
+    Attributes:
+        rounds: What the loops of the template that runs have done.
+        results: Variables that are the one ``result`` of a standard tool, and answer to that name as well.
+
+    """
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
@@ -231,20 +190,23 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             keep_trailing_newline=True,
             extensions=[_ColonArguments],
             cache_size=0,
-            finalize=_as_list,
+            finalize=text_of,
         )
         self.rounds = 0
+        self.results: Container[str] = ()
         self.globals = {"range": safe_range}
         own: dict[str, Callable[..., Any]] = {
             "concatenated": concatenate,
             "counted": self._count_rounds,
             "join": _join,
             "or_none": _or_none,
+            "own_result": self._result,
             "quote": _quote,
-            "remove_prefix": lambda text, prefix: _text(text).removeprefix(_text(prefix)),
-            "remove_suffix": lambda text, suffix: _text(text).removesuffix(_text(suffix)),
+            "remove_prefix": lambda text, prefix: text_of(text).removeprefix(text_of(prefix)),
+            "remove_suffix": lambda text, suffix: text_of(text).removesuffix(text_of(suffix)),
             "replace": _replace,
             "split": _split,
+            "string": text_of,
             "tojson": _to_json,
         }
         self.filters = {name: self.filters[name] for name in _FILTERS} | own
@@ -294,6 +256,9 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             raise SecurityError("a number that is too large")
         return made
 
+    def _result(self, found: Any, whole: Any, name: str) -> Any:
+        return whole if isinstance(found, Missing) and name in self.results else found
+
     def _count_rounds(self, items: Iterable[Any]) -> Iterator[Any]:
         if isinstance(items, Missing):
             items.refuse()
@@ -324,16 +289,18 @@ def whole(value: Any) -> Any:
     raise SecurityError("a function is not a value")
 
 
-def _as_list(value: Any) -> Any:
-    """What stands in a text: a list, where otherwise the name of one of Python's types would stand."""
-    return whole(value) if isinstance(value, Iterator | range) else value
+def text_of(value: Any) -> str:
+    """A value where a text is wanted: a text as it is, anything else as JSON."""
+    if isinstance(value, Missing):
+        value.refuse()
+    return value if isinstance(value, str) else json.dumps(whole(value), ensure_ascii=False)
 
 
 def concatenate(parts: Iterable[Any]) -> str:
     """Texts joined, within the bounds of a template."""
     made, size = [], 0
     for part in parts:
-        text = _text(part)
+        text = text_of(part)
         size += len(text)
         _refuse_length(size)
         made.append(text)
@@ -345,12 +312,6 @@ def _refuse_length(size: int) -> None:
         raise SecurityError(f"it makes more than {MOST_CHARS:,} characters")
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, Missing):
-        value.refuse()
-    return value if isinstance(value, str) else str(value)
-
-
 def _or_none(value: Any) -> Any:
     return None if isinstance(value, Missing) else value
 
@@ -358,24 +319,24 @@ def _or_none(value: Any) -> Any:
 def _join(items: Iterable[Any], separator: str = "") -> str:
     if isinstance(items, Missing):
         items.refuse()
-    texts = [_text(item) for item in items]
+    texts = [text_of(item) for item in items]
     _refuse_length(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
     return separator.join(texts)
 
 
 def _replace(text: Any, old: str, new: str) -> str:
-    whole = _text(text)
+    whole = text_of(text)
     _refuse_length(len(whole) + (len(new) - len(old)) * whole.count(old) if old else MOST_CHARS + 1)
     return whole.replace(old, new)
 
 
 def _split(text: Any, separator: str | None = None) -> list[str]:
-    return _text(text).split(separator or None)
+    return text_of(text).split(separator or None)
 
 
 def _quote(value: Any) -> str:
     """One word of a shell command, whatever it holds."""
-    return shlex.quote(_text(value))
+    return shlex.quote(text_of(value))
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,8 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.parser import Parser
 from msgspec import Struct
 
-from .template_language import MOST_CHARS, Missing, MissingError, TemplateEnvironment, storable, whole
+from .command_output import storable
+from .template_language import MOST_CHARS, Missing, MissingError, TemplateEnvironment, text_of, whole
 
 _LANGUAGE = TemplateEnvironment()
 _WHOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)
@@ -25,14 +26,16 @@ class TemplateFault(Exception):  # noqa: N818 - it becomes the halt of that name
 
     Attributes:
         missing: The variable or field that is not there; empty where something else is wrong.
+        held: What the field was looked up in.
 
     """
 
-    def __init__(self, reason: str, missing: str = "", *, is_field: bool = False) -> None:
+    def __init__(self, reason: str, missing: str = "", *, is_field: bool = False, held: Any = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.missing = missing
         self.is_field = is_field
+        self.held = held
 
 
 class Mention(Struct, frozen=True):
@@ -51,8 +54,11 @@ class Mention(Struct, frozen=True):
     quoted: bool = False
 
 
-def render(text: str, scope: Mapping[str, Any]) -> Any:
+def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) -> Any:
     """The text with its holes filled; a text that is one hole and nothing else is that value, its type kept.
+
+    Args:
+        results: Variables that answer to ``.result`` as well.
 
     Raises:
         TemplateFault: It is no template, or a variable is missing, or it makes too much.
@@ -63,11 +69,11 @@ def render(text: str, scope: Mapping[str, Any]) -> Any:
         return text
     whole = _WHOLE.fullmatch(text)
     if whole:
-        value = evaluate(whole[1], scope)
+        value = evaluate(whole[1], scope, results)
         return str.__str__(value) if isinstance(value, str) else value
     try:
         template = _compile(text)
-        _LANGUAGE.rounds = 0
+        _LANGUAGE.rounds, _LANGUAGE.results = 0, results
         made, size = [], 0
         for piece in template.generate(scope):
             size += len(piece)
@@ -80,7 +86,7 @@ def render(text: str, scope: Mapping[str, Any]) -> Any:
         raise _fault(error) from error
 
 
-def evaluate(expression: str, scope: Mapping[str, Any]) -> Any:
+def evaluate(expression: str, scope: Mapping[str, Any], results: Container[str] = ()) -> Any:
     """The value of an expression without braces.
 
     Raises:
@@ -88,7 +94,7 @@ def evaluate(expression: str, scope: Mapping[str, Any]) -> Any:
 
     """
     try:
-        _LANGUAGE.rounds = 0
+        _LANGUAGE.rounds, _LANGUAGE.results = 0, results
         template, looked_up = _compile_expression(expression.strip())
         context = template.new_context(dict(scope))
         list(template.root_render_func(context))
@@ -100,14 +106,14 @@ def evaluate(expression: str, scope: Mapping[str, Any]) -> Any:
         raise _fault(error) from error
 
 
-def holds(condition: str, scope: Mapping[str, Any]) -> bool:
+def holds(condition: str, scope: Mapping[str, Any], results: Container[str] = ()) -> bool:
     """Whether an ``if`` or ``while`` holds; braces around the whole of it do not matter.
 
     Raises:
         TemplateFault, MalformedOutputError: As ``render``.
 
     """
-    return bool(evaluate(bare(condition), scope))
+    return bool(evaluate(bare(condition), scope, results))
 
 
 def bare(condition: str) -> str:
@@ -129,7 +135,7 @@ def literal_stretches(command: str) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def render_command(command: str, scope: Mapping[str, Any]) -> str:
+def render_command(command: str, scope: Mapping[str, Any], results: Container[str] = ()) -> str:
     """A shell command with its holes filled and its literal stretches left alone.
 
     Raises:
@@ -138,12 +144,12 @@ def render_command(command: str, scope: Mapping[str, Any]) -> str:
     """
     stretches = literal_stretches(command)
     if not stretches:
-        return str(render(command, scope))
+        return text_of(render(command, scope, results))
     made, done = [], 0
     for start, end in stretches:
-        made += [str(render(command[done:start], scope)), command[start:end]]
+        made += [text_of(render(command[done:start], scope, results)), command[start:end]]
         done = end
-    return "".join([*made, str(render(command[done:], scope))])
+    return "".join([*made, text_of(render(command[done:], scope, results))])
 
 
 def is_expression(text: str) -> bool:
@@ -165,6 +171,14 @@ def fault_of(text: str, *, expression: bool = False) -> str:
     except _FAULTS as error:
         return _fault(error).reason
     return ""
+
+
+def defined_by(condition: str) -> frozenset[str]:
+    """The variables that are certain to be set where a condition holds."""
+    try:
+        return _defined_in(Parser(_LANGUAGE, bare(condition).strip(), state="variable").parse_expression())
+    except _FAULTS:
+        return frozenset()
 
 
 def mentions(text: str, *, expression: bool = False) -> tuple[Mention, ...]:
@@ -199,7 +213,7 @@ def _compile_expression(text: str) -> tuple[Template, bool]:
 
 def _fault(error: BaseException) -> TemplateFault:
     if isinstance(error, MissingError):
-        return TemplateFault("A required variable was not found.", error.name, is_field=error.is_field)
+        return TemplateFault("A required variable was not found.", error.name, is_field=error.is_field, held=error.held)
     said = str(error).strip().splitlines()
     return TemplateFault((said or [type(error).__name__])[0][:300])
 
@@ -239,7 +253,14 @@ def _mentions_in(node: nodes.Node, local: frozenset[str], *, guarded: bool, quot
             yield from _mentions_in(node.node, local, guarded=True, quoted=quoted)
         case nodes.Or():
             yield from _mentions_in(node.left, local, guarded=True, quoted=quoted)
-            yield from _mentions_in(node.right, local, guarded=guarded, quoted=quoted)
+            yield from _mentions_in(
+                node.right, local | _defined_in(node.left, negated=True), guarded=guarded, quoted=quoted
+            )
+        case nodes.And():
+            yield from _mentions_in(node.left, local, guarded=guarded, quoted=quoted)
+            yield from _mentions_in(node.right, local | _defined_in(node.left), guarded=guarded, quoted=quoted)
+        case nodes.If() | nodes.CondExpr():
+            yield from _choice(node, local, guarded, quoted)
         case nodes.Filter(node=nodes.Node() as inner):
             softened = guarded or node.name in ("default", "d")
             yield from _mentions_in(inner, local, guarded=softened, quoted=quoted or node.name == "quote")
@@ -256,6 +277,38 @@ def _mentions_in(node: nodes.Node, local: frozenset[str], *, guarded: bool, quot
             yield from _in_order(node.body, local, guarded, quoted)
         case _:
             yield from _in_order(list(node.iter_child_nodes()), local, guarded, quoted)
+
+
+def _choice(node: nodes.If | nodes.CondExpr, local: frozenset[str], guarded: bool, quoted: bool) -> Iterator[Mention]:
+    """What its test says is defined is known in the branch where that holds."""
+    yield from _mentions_in(node.test, local, guarded=guarded, quoted=quoted)
+    here, there = local | _defined_in(node.test), local | _defined_in(node.test, negated=True)
+    if isinstance(node, nodes.If):
+        yield from _in_order(node.body, here, guarded, quoted)
+        yield from _in_order([*node.elif_, *node.else_], there, guarded, quoted)
+        return
+    yield from _mentions_in(node.expr1, here, guarded=guarded, quoted=quoted)
+    if node.expr2 is not None:
+        yield from _mentions_in(node.expr2, there, guarded=guarded, quoted=quoted)
+
+
+def _defined_in(node: nodes.Node, *, negated: bool = False) -> frozenset[str]:
+    """Variables that are defined where a test holds; ``negated``: where it does not."""
+    match node:
+        case nodes.Test(name="defined" | "undefined"):
+            inner: nodes.Node = node.node
+            while isinstance(inner, nodes.Getattr | nodes.Getitem):
+                inner = inner.node
+            holds_here = (node.name == "defined") != negated
+            return frozenset({inner.name}) if holds_here and isinstance(inner, nodes.Name) else frozenset()
+        case nodes.Not():
+            return _defined_in(node.node, negated=not negated)
+        case nodes.And() if not negated:
+            return _defined_in(node.left) | _defined_in(node.right)
+        case nodes.Or() if negated:
+            return _defined_in(node.left, negated=True) | _defined_in(node.right, negated=True)
+        case _:
+            return frozenset()
 
 
 def _in_order(body: list[nodes.Node], local: frozenset[str], guarded: bool, quoted: bool) -> Iterator[Mention]:

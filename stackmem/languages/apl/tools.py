@@ -16,13 +16,13 @@ from typing import Any
 from stackmem.core.program_facts import StepEntered
 from stackmem.core.requests import InvokeTool
 from stackmem.core.strict_json import strict_value
-from stackmem.languages.frame.values import variable_set
+from stackmem.languages.frame.values import brief, variable_set
 from stackmem.languages.operations import FrameAnswer, RunFrame, Say, ToolAnswer
 
-from .halts import Halt, command_failed, file_failed, malformed_value, missing_parameter, tool_logic
+from .command_output import CommandOutput, storable
+from .halts import Halt, bad_name, command_failed, file_failed, malformed_value, missing_parameter, tool_logic
 from .registry import BUILT_INS, SPELLINGS, KnownTool
 from .scope import Doing, Pointer, call_line, plain_output
-from .template_language import CommandOutput, storable
 from .tree import Output, ToolStep
 
 MOST_SECONDS = 3_600.0
@@ -37,7 +37,7 @@ def set_vars(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     done: dict[str, Any] = {}
     for name, value in step.variables.items():
         if not name.isidentifier():
-            raise tool_logic("A variable's name is letters, digits and _.", f"Name: {name[:80]}")
+            raise bad_name(name)
         done[name] = pointer.scope.resolve(value)
         pointer.scope.set(name, done[name])
     yield StepEntered(path, call_line("set_vars", done))
@@ -149,7 +149,7 @@ def split(step: ToolStep, pointer: Pointer, path: str) -> Doing:
 def initialize_list(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     name = pointer.scope.resolve(parameter(step, "name"))
     if name is not None and (not isinstance(name, str) or not name.isidentifier()):
-        raise tool_logic("A variable's name is letters, digits and _.", f"Name: {name!r:.80}")
+        raise bad_name(repr(name))
     yield StepEntered(path, call_line("initialize_list", {"name": name}))
     if name:
         yield pointer.set(name, [])
@@ -325,8 +325,7 @@ def _ask(
 ) -> Doing:
     """``bare``: a tool whose one output is ``result`` gives that value itself."""
     single = bare and len(outputs) == 1 and outputs[0].name == "result"
-    using = pointer.scope.resolve(list(step.using))
-    hints = tuple(hint if isinstance(hint, str) else json.dumps(plain_output(hint)) for hint in using)
+    hints = _hints(step, pointer)
     yield StepEntered(path, call_line(step.tool, inputs))
     answer: FrameAnswer = yield RunFrame(
         name=_frame_name(step.head.name),
@@ -346,6 +345,16 @@ def _ask(
     if missing:
         raise malformed_value(step.tool, f"its outputs are missing: {', '.join(missing)}")
     return value
+
+
+def _hints(step: ToolStep, pointer: Pointer) -> tuple[str, ...]:
+    """Its ``using``: texts; one template may stand for a text or for a whole list."""
+    hints = pointer.scope.resolve(list(step.using))
+    if len(hints) == 1 and isinstance(hints[0], list):
+        hints = hints[0]
+    elif len(hints) == 1 and not isinstance(hints[0], str):
+        raise tool_logic("`using` is a text or a list of texts.", f"Given: {brief(hints[0])}")
+    return tuple(hint if isinstance(hint, str) else json.dumps(plain_output(hint)) for hint in hints)
 
 
 def _value(tool: str, answer: FrameAnswer, *, typed: bool) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -163,7 +163,12 @@ class Phase(Struct, frozen=True):
 
 
 class Program(Struct, frozen=True):
-    """A whole program; phases in the order of the file."""
+    """A whole program; phases in the order of the file.
+
+    Attributes:
+        notes: What the linter asks for, and a run goes on without.
+
+    """
 
     phases: tuple[Phase, ...]
     inputs: tuple[Input, ...] = ()
@@ -172,10 +177,11 @@ class Program(Struct, frozen=True):
     constants: dict[str, Any] = field(default_factory=dict)
     steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
+    notes: tuple[Fault, ...] = ()
 
 
 class Tool(Struct, frozen=True):
-    """A ``*.tool.apl``."""
+    """A ``*.tool.apl``; its notes as a program's."""
 
     name: str
     place: Place
@@ -183,6 +189,7 @@ class Tool(Struct, frozen=True):
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     body: tuple[Step, ...]
+    notes: tuple[Fault, ...] = ()
 
 
 def bodies(step: Step) -> tuple[tuple[str, tuple[Step, ...]], ...]:
@@ -247,15 +254,18 @@ def templates(step: Step, *, variables: bool = True) -> Iterator[str]:
             pass
 
 
-def own_mentions(step: Step, *, command: bool = False, variables: bool = True) -> Iterator[Mention]:
+def own_mentions(
+    step: Step, *, command: bool = False, variables: bool = True, expressions: bool = True
+) -> Iterator[Mention]:
     """What its own texts need.
 
     Args:
         command: Leave out the literal stretches of a shell command.
         variables: Also what the values of ``vars`` need; each may need one before it.
+        expressions: Also what its conditions need.
 
     """
-    for condition in conditions(step):
+    for condition in conditions(step) if expressions else ():
         yield from mentions(condition, expression=True)
     for text in templates(step, variables=variables):
         yield from command_mentions(text) if command else mentions(text)
@@ -301,3 +311,24 @@ def later_reads_exit_code(steps: tuple[Step, ...], index: int) -> bool:
         if register in registers(later):
             return False
     return False
+
+
+def names_set(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str]:
+    """Every name that a step may set."""
+    match step:
+        case ToolStep():
+            yield from step.variables
+            yield step.register
+            for key in ("list", "list_name", "name"):
+                value = step.params.get(key)
+                if isinstance(value, str) and step.tool in ("append_to_list", "initialize_list"):
+                    yield value
+        case Foreach():
+            yield step.loop_var
+            yield step.register
+        case RunStep():
+            for each in all_steps(named.get(step.named, ())):
+                if not isinstance(each, RunStep):
+                    yield from names_set(each, named)
+        case _:
+            pass

@@ -10,6 +10,10 @@ from msgspec import json
 
 from stackmem.core.program_facts import StepLeft, VariableSet
 
+_BRIEF_CHARS = 80
+_BRIEF_ITEMS = 8
+_BRIEF_DEPTH = 3
+
 
 def kind_and_size(value: Any) -> tuple[str, int]:
     """A value's kind and size: characters of a text, items of a list, members of an object; else 0."""
@@ -67,3 +71,22 @@ def as_text(value: Any) -> str:
         return "(a value that is nested too deeply to be shown)"
     except UnicodeEncodeError:  # half a character, which JSON can only escape
         return dumps(value, default=str)
+
+
+def brief(value: Any, depth: int = 0) -> str:
+    """A value in few characters, whatever its size."""
+    many = 0 if depth == _BRIEF_DEPTH else _BRIEF_ITEMS
+    match value:
+        case str():
+            shown = value[: _BRIEF_CHARS + 1]
+            return dumps(f"{shown[:_BRIEF_CHARS]}…" if len(shown) > _BRIEF_CHARS else shown, ensure_ascii=False)
+        case list() if len(value) > many:
+            return f"[{len(value):,} items]"
+        case dict() if len(value) > many:
+            return f"{{{len(value):,} members}}"
+        case list():
+            return f"[{', '.join(brief(inner, depth + 1) for inner in value)}]"
+        case dict():
+            return f"{{{', '.join(f'{name}: {brief(inner, depth + 1)}' for name, inner in value.items())}}}"
+        case _:
+            return dumps(value)

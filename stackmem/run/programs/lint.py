@@ -25,9 +25,10 @@ _LEFT_OUT = ("node_modules", "__pycache__", "venv")
 
 
 class Linted(Struct, frozen=True):
-    """The findings on one file, in the order of its lines."""
+    """The findings on one file, in the order of its lines; ``path`` as it was named, ``file`` absolute."""
 
     path: str
+    file: str
     language: Language
     findings: tuple[Finding, ...]
 
@@ -91,7 +92,7 @@ def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path, lib:
         language = open_language(language_of(file.name, linting=True) or "")
         code = f"{language.name}/unreadable-file"
         finding = Finding(shown, 1, 1, "error", code, whole(str(error)), "Unreadable File")
-        return Linted(shown, language, (finding,))
+        return Linted(shown, whole(str(file)), language, (finding,))
 
 
 def _lint_file(
@@ -113,4 +114,6 @@ def _lint_file(
     folders = (cwd, *([Path(named).parent] if named else []), *(Path(each).parent for each in lib))
     findings = read_with(opened.lint(str(path), text, **own), source_reader(Loader(path, folders)))
     made = [replace(each, path=shown) if each.path == str(path) else each for each in findings]
-    return Linted(shown, opened, tuple(sorted(made, key=lambda each: (each.path, each.line, each.column))))
+    return Linted(
+        shown, whole(str(path)), opened, tuple(sorted(made, key=lambda each: (each.path, each.line, each.column)))
+    )

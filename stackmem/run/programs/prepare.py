@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.text import whole_value
-from stackmem.errors import UsageError
+from stackmem.errors import StackmemError, UsageError
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
 from stackmem.languages.operations import Halted
 from stackmem.models.registry import NOBODY, default_model
@@ -27,6 +27,8 @@ from .sources import SOURCE_BYTES, Loader, source_reader
 HEAP_CHARS = 100_000
 """The heap of a program's run, where nothing else is set."""
 INPUT_DEPTH = 200
+_OF_EMPTY_FOLDERS = "apl"
+"""The language whose documents say what a folder without any program comes to."""
 
 
 class ProgramArguments(Struct, frozen=True):
@@ -158,6 +160,7 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
 
     Raises:
         UsageError: There is no such file, or nothing says what language it is in.
+        Halted: A folder has no main program, and its language has a report for that.
 
     """
     path = (cwd / Path(named).expanduser()).resolve()
@@ -192,8 +195,17 @@ def _main_of(folder: Path, language: str | None) -> Path:
     if len(found) > 1:
         raise UsageError(f"{folder} holds {' and '.join(path.name for path in found)}; name the one that is to be run")
     if not found:
-        raise UsageError(f"Module Entry Point Not Found: {folder} holds none of {', '.join(mains)}; name a file")
+        raise _without_main(folder, language, mains)
     return found[0]
+
+
+def _without_main(folder: Path, language: str | None, mains: list[str]) -> StackmemError:
+    """The halt of the language that the folder's programs are in, where it has one; else one sentence."""
+    languages = (language_of(path.name) for path in sorted(folder.iterdir()))
+    opened = open_language(language or next(filter(None, languages), _OF_EMPTY_FOLDERS))
+    if opened.no_main is not None:
+        return opened.no_main(str(folder))
+    return UsageError(f"Module Entry Point Not Found: {folder} holds none of {', '.join(mains)}; name a file")
 
 
 def read_program(path: Path) -> str:

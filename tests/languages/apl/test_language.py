@@ -70,8 +70,8 @@ def test_a_report_names_the_file_errors_first_and_counts():
     found = (finding(3, "warning", "Later"), finding(9, "error", "Worse", "Mend it."), finding(12, "warning", "Last"))
     assert lint_report("/w/a.apl", found) == (
         "APL VALIDATION REPORT\n\nFile: /w/a.apl\n\n"
-        "*   [ERROR] Line 9: Worse\n    *   Message: Say so.\n    *   Suggestion: Mend it.\n\n"
-        "*   [WARNING] Line 3: Later\n    *   Message: Say so.\n\n"
+        "*   [ERROR] Line 9: Worse\n    *   Message: Say so.\n    *   Suggestion: Mend it.\n"
+        "*   [WARNING] Line 3: Later\n    *   Message: Say so.\n"
         "*   [WARNING] Line 12: Last\n    *   Message: Say so.\n\n"
         "Validation Failed: 1 error, 2 warnings."
     )

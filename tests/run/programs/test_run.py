@@ -18,6 +18,7 @@ import pytest
 from stackmem.core.program_facts import Said, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.kept.export import export_run
+from stackmem.languages.operations import Halted
 from stackmem.replays.replay import replay_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.open import Person
@@ -375,4 +376,6 @@ def test_a_folders_program_may_have_any_ending_of_its_language_but_only_one_may_
     with pytest.raises(UsageError, match="name the one"):
         find_program(".", None, desk.folder)
     with pytest.raises(UsageError, match="Module Entry Point Not Found"):
+        find_program(".", "sexp", desk.folder)
+    with pytest.raises(Halted, match="Module Entry Point Not Found"):
         find_program(".", "apl", desk.folder)

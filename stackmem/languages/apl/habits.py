@@ -1,0 +1,67 @@
+"""What runs, and may still not be what was meant: paths, commands, doubled names, and variables that nobody reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+
+from .registry import named_variables
+from .templates import literal_stretches, mentions
+from .tree import Foreach, Step, ToolStep, While, all_steps, command_mentions, names_set, own_mentions
+
+_DANGEROUS = re.compile(
+    r"\brm\s+(-\w*[rR]\w*f|-\w*f\w*[rR]|-r\s+-f|-f\s+-r)|\bmkfs\b|\bdd\b[^|;]*\bof=/dev/|:\(\)\s*\{|\bsudo\b"
+    r"|\b(curl|wget)\b[^;&]*\|\s*(ba|z|da)?sh\b|\bchmod\s+-R\s+777\b|>\s*/dev/sd"
+)
+
+
+def habits(step: ToolStep, from_outside: Container[str]) -> Iterator[tuple[str, str]]:
+    """Title and message of each warning; ``from_outside`` are variables from tools, models and files."""
+    if step.doubled_name:
+        message = "`name` stands twice: the first names the step, the second is the tool's; `list_name` says it once."
+        yield "Doubled Name", message
+    if step.tool in ("read_file", "write_file"):
+        for key in ("path", "absolute_path", "to_file"):
+            value = step.params.get(key)
+            if isinstance(value, str) and value and not value.startswith(("/", "{")):
+                message = f"`{value}` is relative to the workspace; begin it with a variable such as `module_path`."
+                yield "Use of Relative Paths", message
+    command = step.params.get("command")
+    if step.tool == "shell" and isinstance(command, str):
+        yield from _command(command, from_outside)
+
+
+def _command(command: str, from_outside: Container[str]) -> Iterator[tuple[str, str]]:
+    if dangerous := _DANGEROUS.search(command):
+        yield "Potentially Dangerous Shell Command", f"The command holds `{dangerous[0][:60]}`."
+    for start, end in literal_stretches(command):
+        yield "Literal Stretch", f"Left alone, as it is no template of ours: {command[start:end][:80]}"
+    for mention in command_mentions(command):
+        if mention.name in from_outside and not mention.quoted and mention.path != ("exit_code",):
+            message = (
+                f"`{mention.name}` comes from outside; write {{{{ {mention.name} | quote }}}}, or pass it by `env`."
+            )
+            yield "Unquoted Shell Value", message
+
+
+def unused(steps: list[Step], used_outside: frozenset[str]) -> Iterator[tuple[Step, str]]:
+    """Each step that registers what no step reads."""
+    used = set(used_outside)
+    for step in steps:
+        used |= {mention.name for mention in own_mentions(step, command=True)}
+        used |= set(named_variables(step)) if isinstance(step, ToolStep) else set()
+        if isinstance(step, Foreach) and isinstance(step.items, str):
+            used.add(step.items.split(".", 1)[0])
+    for step in steps:
+        register = step.register if isinstance(step, ToolStep | Foreach) else ""
+        if register and register not in used:
+            yield step, f"`{register}` is registered and never used."
+
+
+def endless(step: While, named: Mapping[str, tuple[Step, ...]]) -> str:
+    """Why a loop may never end; empty where something in it writes what it tests."""
+    tested = {mention.name for mention in mentions(step.test, expression=True)}
+    written = {name for each in all_steps(step.body) for name in names_set(each, named)}
+    if not tested or tested & written:
+        return ""
+    return f"Nothing in the loop writes {', '.join(f'`{name}`' for name in sorted(tested))}."

@@ -1,0 +1,68 @@
+"""What the linter finds, and the halt that each of its errors comes to in a run."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.languages.frame.yaml_tree import Place
+
+from .halts import Halt, constant_changed, invalid_template
+from .tree import Fault, Step
+
+
+class At(Struct, frozen=True):
+    """Where the steps stand that are looked at.
+
+    Attributes:
+        module: The program whose ``module_path`` they see.
+        validates: Their inputs are looked at before any phase, as a program's are.
+
+    """
+
+    module: str
+    phase: str = ""
+    trail: tuple[str, ...] = ()
+    validates: bool = True
+
+
+class Refusals:
+    """Collects them.
+
+    Attributes:
+        errors, warnings: Of the linter, in the order they were met.
+        halts: What each error comes to in a run; those that a ``try`` would catch are left out.
+
+    """
+
+    def __init__(self, source: str, at: At) -> None:
+        self.errors: list[Fault] = []
+        self.warnings: list[Fault] = []
+        self.halts: list[Halt] = []
+        self._path = source
+        self._at = at
+        self._tries = 0
+
+    def _error(self, step: Step, title: str, message: str, halt: Halt) -> None:
+        self._halts_at(step.head.name, Fault(step.head.place, title, message), halt)
+
+    def _refuse(self, step: Step, title: str, halt: Halt) -> None:
+        near = f" Nearest: {', '.join(halt.near)}." if halt.near else ""
+        self._error(step, title, f"{halt.reason}{near} {halt.details}.", halt)
+
+    def _halts_at(self, step: str, fault: Fault, halt: Halt) -> None:
+        self.add(fault, halt.within(self._at.phase, step, self._at.trail))
+
+    def add(self, fault: Fault, halt: Halt, *, caught: bool = False) -> None:
+        """An error of the linter, which is a halt of a run unless a ``try`` catches it."""
+        self.errors.append(fault)
+        if not self._tries and not caught:
+            self.halts.append(halt.at(self._path, fault.place))
+
+    def _warn(self, step: Step, title: str, message: str) -> None:
+        self.warnings.append(Fault(step.head.place, title, message))
+
+    def _invalid_template(self, text: str, why: str, place: Place, step: str) -> None:
+        self._halts_at(step, Fault(place, "Invalid Template", f"`{text[:80]}`: {why}"), invalid_template(text, why))
+
+    def _constant(self, name: str, place: Place, step: str) -> None:
+        self._halts_at(step, Fault(place, "Constant Changed", f"`{name}` is a constant."), constant_changed(name))
