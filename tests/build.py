@@ -45,7 +45,7 @@ from stackmem.core.state import Notice, Result, State
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
-from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
+from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.memory import open_strategy
 from stackmem.prompts import prompt_text
 
@@ -189,6 +189,11 @@ class World:
             case WriteFile(path=path, content=content):
                 self.files[path] = content
                 return f"wrote {path}", False
+            case EditFile(path=path, old_string=old, new_string=new):
+                self.files[path] = self.files.get(path, "").replace(old, new)
+                return f"edited {path}", False
+            case SearchFiles():
+                return "[no match]", False
             case ListFiles():
                 return "\n".join(sorted(self.files)), False
             case RunCommand(command=command):

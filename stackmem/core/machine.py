@@ -48,7 +48,7 @@ from .resume import apply_fork, apply_resume
 from .state import Notice, Pending, Reply, Result, State
 from .strategy import MemoryStrategy
 from .text import clip_chars
-from .tool_schemas import parameters, parse, read, tool_named
+from .tool_schemas import parameters, parse, read, tool_named, with_optional
 from .tools import (
     Branch,
     Call,
@@ -129,11 +129,12 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     asked = pending.calls[0]
     if asked.name in state.begun.registered:
         return _use_own(state, asked)
-    call = parse(asked, strategy.tools, pending.call)
+    offered = with_optional(strategy.tools, state.begun.tools, state.begun.registered)
+    call = parse(asked, offered, pending.call)
     if isinstance(call, Refusal):
-        return frames.with_budget_faults(call, asked, state.begun.budgets, strategy.tools)
+        return frames.with_budget_faults(call, asked, state.begun.budgets, offered)
     closing = None if call.behavior.while_closing else limits.closing_refusal(state)
-    return closing or _settle_call(state, call, pending, strategy.tools)
+    return closing or _settle_call(state, call, pending, offered)
 
 
 def _use_own(state: State, call: ToolCall) -> Effect | Refusal:

@@ -11,16 +11,17 @@ from msgspec.structs import fields, replace
 
 from .messages import ToolCall, ToolSpec
 from .text import fill
-from .tools import CALLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
+from .tools import CALLS, OPTIONAL_TOOLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
 
 _ENTRIES = tuple[StoreEntry, ...]
 _TEXT = (str, str | None)
-_SCALARS = (*_TEXT, int, int | None)
+_SCALARS = (*_TEXT, int, int | None, bool)
 _WANTED: dict[Any, str] = {
     str: "a string",
     str | None: "a string",
     int: "an integer",
     int | None: "an integer",
+    bool: "true or false",
     _ENTRIES: "a list of {name, content, description, source}",
 }
 
@@ -81,6 +82,18 @@ def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) 
     return _build(_call(tool), call.arguments) if known is None else known
 
 
+@lru_cache(maxsize=64)
+def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> tuple[Tool, ...]:
+    """A strategy's tools, and the optional ones among those that the run tells its model of.
+
+    Args:
+        own: Names of the person's own tools, which may be called alike in a run that was recorded.
+
+    """
+    named = (OPTIONAL_TOOLS.get(tool.name) for tool in recorded if tool.name not in own)
+    return (*offered, *(tool for tool in named if tool is not None and tool not in offered))
+
+
 def tool_named(name: str, offered: tuple[Tool, ...]) -> Tool | None:
     """The tool that is offered under a name; None where there is none."""
     return _by_name(offered).get(name)
@@ -115,7 +128,9 @@ def _plain(kind: type[Call]) -> tuple[dict[str, type[object]], frozenset[str], d
     """The fields that are text or a number, with the type of each; the required ones; those that may be left blank."""
     fields_of = _widest(kind)
     types: dict[str, type[object]] = {
-        name: str if field.hint in _TEXT else int for name, field in fields_of.items() if field.hint in _SCALARS
+        name: str if field.hint in _TEXT else bool if field.hint is bool else int
+        for name, field in fields_of.items()
+        if field.hint in _SCALARS
     }
     required = frozenset(name for name, field in fields_of.items() if field.required)
     return types, required, dict.fromkeys(kind.behavior.blank, "")
@@ -157,6 +172,8 @@ def _faults(form: dict[str, _Parameter], given: dict[str, Any], place: str) -> l
 def _type_faults(hint: object, value: object, place: str) -> list[str]:
     if hint in _TEXT:
         right = isinstance(value, str)
+    elif hint is bool:
+        right = isinstance(value, bool)
     elif hint in (int, int | None):
         right = isinstance(value, int) and not isinstance(value, bool)
     elif hint == _ENTRIES and isinstance(value, list):
@@ -209,7 +226,8 @@ def _schema(form: dict[str, _Parameter]) -> dict[str, Any]:
         elif get_origin(field.hint) is Literal:
             shape = {"type": "string", "enum": list(get_args(field.hint))}
         else:
-            shape = {"type": "integer" if field.hint in (int, int | None) else "string"}
+            kinds = {bool: "boolean", int: "integer", int | None: "integer"}
+            shape = {"type": kinds.get(field.hint, "string")}
         properties[field.name] = shape | ({"description": field.words} if field.words else {})
     return {
         "type": "object",

@@ -75,12 +75,36 @@ class ReadFile(Struct, frozen=True, tag="read_file"):
 
 
 class WriteFile(Struct, frozen=True, tag="write_file"):
-    """Write a whole file; its folder must exist."""
+    """Write a whole file; its folder is created."""
 
     behavior: ClassVar[Behavior] = Behavior(changes_files=True, repeatable=True, bounded="content")
 
     path: str
     content: str
+
+
+class EditFile(Struct, frozen=True, tag="edit_file"):
+    """Replace old_string, which occurs once in the file, by new_string; with replace_all, wherever it occurs. Copy
+    old_string exactly, white space included. Prefer it to write_file for a small change.
+    """
+
+    behavior: ClassVar[Behavior] = Behavior(changes_files=True, bounded="new_string")
+
+    path: str
+    old_string: str
+    new_string: str
+    replace_all: bool = False
+
+
+class SearchFiles(Struct, frozen=True, tag="search_files"):
+    """Search files for a regular expression, line by line; ignored files are left out. At most 100 matches."""
+
+    behavior: ClassVar[Behavior] = Behavior(reads_files=True)
+
+    pattern: str
+    path: str = "."
+    glob: Annotated[str, Meta(description="Only such files, like *.py or src/**/*.ts.")] = ""
+    context: Annotated[int, Meta(description="Lines shown before and after each match.")] = 0
 
 
 class ListFiles(Struct, frozen=True, tag="list_files"):
@@ -278,7 +302,7 @@ class Memory(Struct, frozen=True, tag="memory"):
     new_path: Annotated[str | None, Meta(description="rename: the path then.")] = None
 
 
-WorkspaceCall = ReadFile | WriteFile | ListFiles | RunCommand
+WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand
 """Performed by ``run/perform.py``."""
 HeapCall = HeapAlloc | HeapRead | HeapWrite | HeapFree
 StartCall = Delegate | Branch
@@ -345,6 +369,10 @@ def tool_name(tool: Tool | Call) -> str:
 
 CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)}
 """Every tool by its name."""
+
+
+OPTIONAL_TOOLS: dict[str, type[Call]] = {tool_name(call): call for call in (EditFile, SearchFiles)}
+"""Tools that no strategy offers by itself: a run offers those that its settings name, as ``RunStarted.tools`` says."""
 
 
 def tools_that(holds: Callable[[Behavior], object]) -> frozenset[str]:

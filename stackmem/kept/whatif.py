@@ -15,7 +15,7 @@ from stackmem.core.messages import PromptText, ToolCall
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
-from stackmem.core.tools import tool_name
+from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
 from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.measure.first_loss import UsedFacts, facts_used
 from stackmem.measure.moments import Moment, moments
@@ -196,7 +196,8 @@ def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
     budgets = budgets_of(strategy, start.budgets)
     numbers = {**asdict(budgets), "command_seconds": start.command_seconds}
     slots = {name: f"{number:,.10g}" for name, number in numbers.items()}
-    tools = tuple(spec(tool, slots) for tool in strategy.tools)
+    optional = (tool for tool in start.tools if tool.name in OPTIONAL_TOOLS and tool.name not in start.registered)
+    tools = (*(spec(tool, slots) for tool in strategy.tools), *optional)
     return replace(start, budgets=budgets, system=fill(prompt_text(strategy.prompt), slots), tools=tools)
 
 

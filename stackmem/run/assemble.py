@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
@@ -15,9 +15,10 @@ from stackmem.core.messages import PromptText, ToolSpec
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
-from stackmem.core.tools import Tool
+from stackmem.core.tools import OPTIONAL_TOOLS, Tool
 from stackmem.errors import UsageError
 from stackmem.history.history import History
+from stackmem.history.ignored import IgnoreRules
 from stackmem.memory import open_strategy
 from stackmem.models.registry import NOBODY, Model, open_model
 from stackmem.prompts import prompt_text
@@ -39,6 +40,7 @@ from .models import Models, Nobody, open_other
 from .perform import World
 from .ports import Checks
 from .prepare import Prepared, Subject, profile_of
+from .run_folder import HISTORY
 
 CHECK_SECONDS = 600.0
 
@@ -105,7 +107,8 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     budgets = budgets_of(strategy, settings.budgets)
     profile = _profile(prepared)
     slots = _slots(budgets, profile.command_seconds)
-    tools = _specs(strategy.tools, tuple(slots.items()))
+    wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools)
+    tools = _specs((*strategy.tools, *wanted), tuple(slots.items()))
     system = _system(settings, strategy, slots)
     _refuse_small_window(model, system, tools, subject.text)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
@@ -166,6 +169,8 @@ def assemble(
     subject = prepared.subject
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)
+    if isinstance(workspace, Workspace):
+        workspace.files.rules = partial(IgnoreRules, places.run / HISTORY, workspace.root)
     settings = prepared.resolved.settings
     world = World(
         model=Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ)),

@@ -21,7 +21,7 @@ from stackmem.core import facts, requests
 from stackmem.core.messages import Text
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from stackmem.core.text import clip_bytes, mark_cut, tail
-from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WorkspaceCall, WriteFile
+from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import visible
 from stackmem.workspace.secrets import scrub_value
@@ -176,6 +176,10 @@ def _use(call: WorkspaceCall, shown_bytes: int, world: World) -> Returned:
             return workspace.read_file(call.path, call.start_line, call.end_line, shown_bytes)
         case WriteFile():
             return workspace.write_file(call.path, call.content)
+        case EditFile():
+            return workspace.edit_file(call.path, call.old_string, call.new_string, every=call.replace_all)
+        case SearchFiles():
+            return workspace.search_files(call.pattern, call.path, call.glob, call.context, shown_bytes)
         case ListFiles():
             return workspace.list_files(call.path, shown_bytes)
         case RunCommand():

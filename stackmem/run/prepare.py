@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 
 from stackmem.core.facts import RunStarted
 from stackmem.core.state import State
+from stackmem.core.tools import OPTIONAL_TOOLS
 from stackmem.errors import UsageError
 from stackmem.history.repository import CopyPlan, plan_copy
 from stackmem.models.endpoint import ANTHROPIC
@@ -27,6 +28,8 @@ from stackmem.workspace.project.project import Project, find_project
 from .request import ProgramRequest, RunRequest
 
 TASK_PLACE = "/workspace"
+PAYING_TOOLS = ("edit_file",)
+"""Offered in a folder of one's own where nothing else is said: what they cost is less than they save."""
 
 
 class Subject(Struct, frozen=True):
@@ -56,6 +59,7 @@ class Prepared(Struct, frozen=True):
         warnings: Sentences for the person.
         others: Names of the models that a program asks beside the run's own, where it says so beforehand.
         project: What a folder of one's own brings to work with; nothing for a task.
+        tools: Names of the optional tools that the model is offered.
     """
 
     subject: Subject
@@ -67,6 +71,7 @@ class Prepared(Struct, frozen=True):
     warnings: tuple[str, ...]
     others: tuple[str, ...] = ()
     project: Project = Project()
+    tools: tuple[str, ...] = ()
 
     @property
     def checked(self) -> bool:
@@ -95,7 +100,9 @@ def prepare(
                 f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the "
                 "model; for a real one set the key, or say --model NAME (stackmem models lists them)"
             )
-    return place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
+    prepared = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
+    ours = subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools")
+    return replace(prepared, tools=PAYING_TOOLS) if ours else prepared
 
 
 def place_run(
@@ -117,7 +124,21 @@ def place_run(
     project = _project(subject, resolved.settings, cwd, environ)
     resolved, more = _with_check(subject, resolved, project)
     copy = plan_copy(subject.folder, resolved.settings.include, folders) if subject.folder else None
-    return Prepared(subject, resolved, cwd, folders, model, copy, (*warnings, *project.missing, *more), project=project)
+    tools = optional_tools(resolved.settings.extra_tools)
+    told = (*warnings, *project.missing, *more)
+    return Prepared(subject, resolved, cwd, folders, model, copy, told, project=project, tools=tools)
+
+
+def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in the order of the tools.
+
+    Raises:
+        UsageError: There is no such tool.
+    """
+    for name in names:
+        if name not in OPTIONAL_TOOLS:
+            raise UsageError(f"no tool {name!r} to offer beside the others; known: {', '.join(OPTIONAL_TOOLS)}")
+    return tuple(name for name in OPTIONAL_TOOLS if name in names)
 
 
 def _project(subject: Subject, settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Project:
@@ -245,7 +266,9 @@ def prepare_kept(
         place = sandbox_dir(settings, cwd, environ)
     subject = _kept_subject(request, cwd)
     project = _project(subject, settings, cwd, environ)
-    return Prepared(subject, Resolved(settings, values), cwd, (runs_dir, place), model, None, (), project=project)
+    tools = tuple(tool.name for tool in base.tools if tool.name in OPTIONAL_TOOLS)
+    resolved = Resolved(settings, values)
+    return Prepared(subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools)
 
 
 def _kept_subject(request: RunRequest, cwd: Path) -> Subject:

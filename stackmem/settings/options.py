@@ -106,6 +106,10 @@ _TABLE = (
         none_means="nothing more",
     ),
     Option(
+        "extra_tools", "texts", (), "Tools offered beside the strategy's own: edit_file, search_files.",
+        none_means="nothing more", project=True, rule="edit_file for a folder of your own, nothing more for a task",
+    ),
+    Option(
         "runs_dir", "path", None, "Where runs are kept.", none_means="the default",
         rule="./runs in a stackmem checkout, else $XDG_STATE_HOME/stackmem/runs",
     ),

@@ -24,8 +24,9 @@ from stackmem.errors import WorkspaceError
 from .answers import answer, encoded, first_line, parted, path_parts, protected, relative, written
 from .beneath import Opener, opener_for
 from .clip import meant_name, shown_name
+from .editing import EDITED_BYTES, edited
 from .lines import scan
-from .listing import listing
+from .listing import IgnoreAnswers, listing
 from .outcome import ToolOutcome
 from .refusals import Asked, ToolRefused, named, other_kind, refusal
 
@@ -50,6 +51,7 @@ class Files:
 
     Attributes:
         fd: The root, open as O_PATH; it stays the same directory when that is renamed.
+        rules: Begins a conversation about what ``.gitignore`` leaves out of a listing; None leaves out nothing.
 
     """
 
@@ -74,6 +76,7 @@ class Files:
             ) from error
         self._inside = inside
         self._scrub = scrub
+        self.rules: Callable[[], IgnoreAnswers] | None = None
         self._open: Opener = opener or opener_for(self.fd)
 
     def close(self) -> None:
@@ -86,8 +89,26 @@ class Files:
         return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
 
     def write(self, path: str, content: str) -> ToolOutcome:
-        """Create or replace a regular file; the directory it stands in must exist."""
+        """Create or replace a regular file; the directories above it are made."""
         return self._answer("write", path, lambda: self._write(path, content))
+
+    def edit(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
+        """Replace text in a regular file; it keeps its mode, and its line ends."""
+        return self._answer("write", path, lambda: self._edit(path, old, new, every=every))
+
+    def spelled(self, path: str) -> str:
+        """A path of the model's as one from the workspace, which must be there.
+
+        Raises:
+            Refused: It is not there, or leads out.
+
+        """
+        try:
+            raw = self._spelled(relative(path, self._inside))
+            os.close(self._open(self.fd, raw, os.O_PATH))
+            return os.fsdecode(os.path.normpath(raw))
+        except OSError as error:
+            raise ToolRefused(refusal(error, "read", named(path), shown_name(self._inside))) from error
 
     def list(self, path: str, shown_bytes: int = LISTING_BYTES) -> ToolOutcome:
         """The entries of a directory, two levels deep, at most 1,000."""
@@ -137,19 +158,8 @@ class Files:
             Refused: It cannot be made, and why.
 
         """
-        made = b""
         try:
-            for part in path_parts(relative(path, self._inside)):
-                parent = self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY)
-                try:
-                    if _status(parent, part) is None and part not in (b".", b".."):
-                        if self._protected(parent, part):
-                            raise ToolRefused(protected(path))
-                        os.mkdir(part, dir_fd=parent)
-                finally:
-                    os.close(parent)
-                made = made + b"/" + part if made else part
-            os.close(self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY))
+            self._make(path, relative(path, self._inside))
         except OSError as error:
             raise ToolRefused(refusal(error, "write", named(path), shown_name(self._inside))) from error
 
@@ -208,13 +218,43 @@ class Files:
     def _write(self, path: str, content: str) -> ToolOutcome:
         raw = encoded(content)
         directory, last = parted(path, self._inside)
-        parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
+        try:
+            parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
+        except FileNotFoundError:
+            self._make(path, directory)
+            parent = self._open(self.fd, directory, os.O_PATH | os.O_DIRECTORY)
         try:
             name, before = self._place(path, parent, last)
             replace(parent, name, raw, before)
         finally:
             os.close(parent)
         return written(path, raw, None if before is None else before.st_size)
+
+    def _make(self, path: str, directory: bytes) -> None:
+        made = b""
+        for part in path_parts(directory):
+            parent = self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY)
+            try:
+                if _status(parent, part) is None and part not in (b".", b".."):
+                    if self._protected(parent, part):
+                        raise ToolRefused(protected(path))
+                    os.mkdir(part, dir_fd=parent)
+            finally:
+                os.close(parent)
+            made = made + b"/" + part if made else part
+        os.close(self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY))
+
+    def _edit(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
+        raw = self.read_whole(path, EDITED_BYTES)
+        content, outcome = edited(path, raw, old, new, every=every, scrub=self._scrub)
+        directory, last = parted(path, self._inside)
+        parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
+        try:
+            name, before = self._place(path, parent, last)
+            replace(parent, name, content, before)
+        finally:
+            os.close(parent)
+        return outcome
 
     def _place(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
         """The name to write in the parent, and the regular file that has it now."""
@@ -251,7 +291,14 @@ class Files:
         fd = self._open(self.fd, spelled, _OPEN_DIRECTORY)
         try:
             prefix = b"".join(part + b"/" for part in path_parts(spelled))
-            return ToolOutcome(listing(fd, prefix, shown_bytes))
+            rules = None if self.rules is None else self.rules()
+            try:
+                return ToolOutcome(listing(fd, prefix, shown_bytes, rules))
+            except TimeoutError:
+                return ToolOutcome(listing(fd, prefix, shown_bytes))
+            finally:
+                if rules is not None:
+                    rules.close()
         finally:
             os.close(fd)
 

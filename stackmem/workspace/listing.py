@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 
 from .clip import cut, shown_name
 
 ENTRIES = 1_000  # in one answer
+EMPTY = "[empty directory]"
+_NAMED = 10
+_NOTE_BYTES = 1_000  # of the line that names what is left out
 _BELOW_ONE = 200  # of these, in one directory of the second level, so that none crowds out the others
 
 
@@ -23,12 +27,43 @@ class DirectoryEntry(Struct, frozen=True):
     target: bytes = b""
 
 
-def listing(fd: int, prefix: bytes, shown_bytes: int) -> str:
+class IgnoreAnswers(Protocol):
+    """A conversation about which paths are ignored."""
+
+    def ignored(self, paths: list[bytes]) -> set[bytes]:
+        """Those of the paths; a folder's ends in ``/``."""
+
+    def close(self) -> None: ...
+
+
+def listing(fd: int, prefix: bytes, shown_bytes: int, rules: IgnoreAnswers | None = None) -> str:
     """One line for each entry, spelled so that the file tools take it: directories with ``/``, files with their size.
 
-    ``fd`` is open for reading; ``prefix`` stands before each name, and is empty or ends in ``/``.
+    ``fd`` is open for reading; ``prefix`` stands before each name, and is empty or ends in ``/``. What ``rules`` ignore
+    is left out and named at the end, but for a folder that is ignored itself: who asks for that wants to see it.
     """
-    return arranged(_entries(fd, ENTRIES), lambda name, most: _below(fd, name, most), prefix, shown_bytes)
+    if rules is None or (prefix and rules.ignored([prefix])):
+        return arranged(_entries(fd, ENTRIES), lambda name, most: _below(fd, name, most), prefix, shown_bytes)
+    unseen: list[bytes] = []
+
+    def seen(entries: list[DirectoryEntry], at: bytes) -> list[DirectoryEntry]:
+        paths = {entry.name: at + entry.name + b"/" * (entry.kind == stat.S_IFDIR) for entry in entries}
+        ignored = rules.ignored(list(paths.values())) if paths else set()
+        unseen.extend(path for path in paths.values() if path in ignored)
+        return [entry for entry in entries if paths[entry.name] not in ignored]
+
+    def below(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
+        entries, why, more = _below(fd, name, most)
+        return seen(entries, prefix + name + b"/"), why, more
+
+    entries, more = _entries(fd, ENTRIES)
+    text = arranged((seen(entries, prefix), more), below, prefix, shown_bytes - _NOTE_BYTES)
+    if not unseen:
+        return text
+    named = ", ".join(shown_name(path) for path in unseen[:_NAMED])
+    rest = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
+    note = cut(f"[left out, as .gitignore says: {named}{rest}", _NOTE_BYTES - 2)
+    return f"{note}]" if text == EMPTY else f"{text}\n{note}]"
 
 
 def arranged(
@@ -128,7 +163,7 @@ def _within(lines: list[str], shown_bytes: int, *, cut_short: bool) -> str:
             break
         kept += 1
     if not lines:
-        return cut("[empty directory]", shown_bytes)
+        return cut(EMPTY, shown_bytes)
     body = "\n".join(lines[:kept])
     if kept == len(lines) and not cut_short:
         return body

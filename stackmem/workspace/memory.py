@@ -24,6 +24,7 @@ from .beneath import PATH_BYTES
 from .capture import Capture
 from .clip import clean, meant_name, shown_name
 from .command import CommandEnd
+from .editing import edited
 from .files import DIGESTED_BYTES, PROTECTED_IN_ROOT
 from .lines import scan_with
 from .listing import DirectoryEntry, arranged
@@ -87,6 +88,13 @@ class MemoryWorkspace:
     def write_file(self, path: str, content: str) -> ToolOutcome:
         return self._answer("write", path, lambda: self._write(path, content))
 
+    def edit_file(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
+        return self._answer("read", path, lambda: self._edit(path, old, new, every=every))
+
+    def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
+        """Refused: a pattern that never ends needs a sandbox, and here is none."""
+        return ToolOutcome("search_files needs a sandbox, and there is none in memory; read the files", failed=True)
+
     def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
         return self._answer("list", path, lambda: self._list(path, shown_bytes))
 
@@ -135,7 +143,10 @@ class MemoryWorkspace:
     def _write(self, path: str, content: str) -> ToolOutcome:
         raw = encoded(content)
         directory, last = parted(path, self.path)
-        parent = self._found(self._spelled(directory))
+        try:
+            parent = self._found(self._spelled(directory))
+        except FileNotFoundError:
+            parent = self._made(path, directory)
         if parent in self.files:
             raise _failure(errno.ENOTDIR)
         name = self._within(parent, last)
@@ -148,6 +159,32 @@ class MemoryWorkspace:
         before = None if name is None else len(_bytes(self.files[name]))
         self.files[name if name is not None else _joined(parent, last)] = content
         return written(path, raw, before)
+
+    def _made(self, path: str, directory: bytes) -> str:
+        """The folder as it will be once a file stands in it."""
+        at = ""
+        for part in path_parts(directory):
+            if part == b"..":
+                at = at.rpartition("/")[0] if at else self._found(b"..")
+            elif (inner := self._within(at, part)) is not None:
+                at = inner
+            elif not at and _text(part).casefold() in PROTECTED_IN_ROOT:
+                raise ToolRefused(protected(path))
+            else:
+                at = _joined(at, part)
+            if at in self.files:
+                raise _failure(errno.ENOTDIR)
+        return at
+
+    def _edit(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
+        found = self._found(self._spelled(relative(path, self.path)))
+        if found not in self.files:
+            raise ToolRefused(_directory(path))
+        content, outcome = edited(path, _bytes(self.files[found]), old, new, every=every, scrub=self._scrub)
+        if found.casefold() in PROTECTED_IN_ROOT:
+            raise ToolRefused(protected(path))
+        self.files[found] = content.decode("utf-8", "surrogateescape")
+        return outcome
 
     def _list(self, path: str, shown_bytes: int) -> ToolOutcome:
         spelled = self._spelled(relative(path, self.path))

@@ -27,8 +27,6 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
                 f"{name} is outside the workspace, or an absolute symlink, which counts as outside wherever it points;"
                 f" use a path below {inside}"
             )
-        case errno.ENOENT if asked == "write":
-            return f"the directory of {name} does not exist; make it first, with mkdir -p, then write again"
         case errno.ENOENT:
             return f"{name} does not exist; list_files shows what does"
         case errno.ENOTDIR if asked == "list":

@@ -24,8 +24,9 @@ from .isolation.skeleton import build_skeleton
 from .outcome import ToolOutcome
 from .profile import Mount, Profile
 from .project.project import Project
-from .python import Toolchain, build_toolchain
+from .python import INSIDE, Toolchain, build_toolchain
 from .refusals import ToolRefused
+from .searching import MOST_BYTES, SECONDS, search_command, shown_matches
 from .shown import shown_output
 
 _MOST_COMMAND_BYTES = 100_000
@@ -114,6 +115,25 @@ class Workspace:
 
     def write_file(self, path: str, content: str) -> ToolOutcome:
         return self._files.write(path, content)
+
+    def edit_file(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
+        return self._files.edit(path, old, new, every=every)
+
+    def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
+        """Search in the sandbox, with the Python of commands.
+
+        Raises:
+            WorkspaceError: As ``run_command``.
+
+        """
+        inside = INSIDE if self._level.mounts else self._seat.toolchain.environment
+        try:
+            where = self._files.spelled(path)
+            command = search_command(f"{inside}/bin/python", pattern, where, glob, context)
+            ended = self.run_apart(command, SECONDS, MOST_BYTES)
+        except ToolRefused as refused:
+            return ToolOutcome(str(refused), failed=True)
+        return shown_matches(ended, path, shown_bytes, self._scrub)
 
     def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
         return self._files.list(path, shown_bytes)

@@ -282,3 +282,29 @@ class Test(unittest.TestCase):
     def test_value(self):
         self.assertEqual(app.VALUE, theirs.VALUE)
 """
+
+
+def test_a_folder_of_her_own_is_edited_listed_without_what_git_ignores_and_searched_where_she_says_so(
+    stage: Stage, hers: Path
+):
+    (hers / "build").mkdir()
+    (hers / "build" / "out").write_text("x", encoding="utf-8")
+    edit = call("edit_file", path="app.py", old_string="VALUE = 1", new_string="VALUE = 2")
+    look = command("mkdir -p build; echo x > build/out; echo y > a.log")
+    found = call("search_files", pattern="VALUE = [0-9]", glob="*.py")
+    ran = solve(
+        stage, hers, "--check", "grep -q 2 app.py", replies=[look, call("list_files"), edit, found, pop()]
+    )  # fmt: skip
+    assert ran.stdout.split()[0] == "solved", ran.stderr
+    (started,) = events(stage.only_run(), RunStarted)
+    assert [tool.name for tool in started.tools][-1:] == ["edit_file"]
+    _, listed, edited = events(stage.only_run(), ToolReturned)
+    assert listed.text.endswith("\n[left out, as .gitignore says: a.log, build/]")
+    assert edited.text == "replaced 1 place in 'app.py' (line 1)"
+    assert stage.call("replay", "last").returncode == 0
+    both = stage.solve(hers, "x", model=stage.script(found, pop()), extra_tools=["search_files"])
+    assert [one.text for one in events(both.run_dir, ToolReturned)] == ["app.py:1:VALUE = 1"]
+    wrong = stage.call("solve", ".", "-t", "x", "--extra-tools", "edit", "--model", "human", cwd=hers)
+    assert (wrong.returncode, wrong.stderr) == (
+        2, "stackmem: no tool 'edit' to offer beside the others; known: edit_file, search_files\n",
+    )  # fmt: skip

@@ -53,7 +53,7 @@ def house(tmp_path: Path) -> Path:
     edit(copy, "core/memory_tools.py", "from .tools import (", "from .tools import (CountNotes,")
     first, case = "        case ReadFile():\n            return workspace", code["run/perform.py"].rstrip()
     edit(copy, "run/perform.py", first, f"{case}\n{first}")
-    edit(copy, "run/perform.py", "import ListFiles,", "import AppendLine, ListFiles,")
+    edit(copy, "run/perform.py", "import EditFile,", "import AppendLine, EditFile,")
     edit(copy, "run/perform.py", "import random\n", "import random\nimport shlex\n")
     edit(copy, "memory/notes.py", "AddNote, ONE_FRAME", "AddNote, CountNotes, AppendLine, ONE_FRAME")
     edit(copy, "memory/notes.py", "import AddNote\n", "import AddNote, AppendLine, CountNotes\n")

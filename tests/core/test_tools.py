@@ -5,9 +5,14 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 from msgspec import json
+from msgspec.structs import replace
 
+from stackmem.core.facts import CallRejected
+from stackmem.core.requests import UseTool
 from stackmem.core.state import Registers
-from tests.build import started
+from stackmem.core.tool_schemas import spec
+from stackmem.core.tools import OPTIONAL_TOOLS, EditFile
+from tests.build import do, play, started
 
 STORE = ["name", "content", "description", "source"]
 # Each tool's parameters in their order, those it needs before the bar.
@@ -74,3 +79,35 @@ def test_a_schema_has_sorted_keys():
 
 def test_there_is_no_register_two():
     assert list(Registers.__struct_fields__) == ["intent", "return_spec", "constraint"]
+
+
+EDIT = do("edit_file", path="a.py", old_string="1", new_string="2", replace_all=True)
+
+
+def with_tools(*names):
+    start = started("full")
+    return replace(start, tools=(*start.tools, *(spec(OPTIONAL_TOOLS[name], {}) for name in names)))
+
+
+def test_an_optional_tool_is_there_where_the_start_lists_it_and_nowhere_else():
+    (effect,) = (one for one in play(EDIT, start=with_tools("edit_file")).effects if isinstance(one, UseTool))
+    assert effect.call == EditFile("a.py", "1", "2", replace_all=True)
+    (refused,) = play(EDIT).of(CallRejected)
+    assert refused.code == "unknown_tool"
+    assert "edit_file" not in refused.reason.partition(";")[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [({"replace_all": "yes"}, "bad_arguments"), ({"replace_all": 1}, "bad_arguments"), ({"more": 1}, "bad_arguments")],
+)
+def test_an_argument_that_is_no_truth_value_is_refused(given, code):
+    asked = do("edit_file", **{"path": "a", "old_string": "1", "new_string": "2", **given})
+    (refused,) = play(asked, start=with_tools("edit_file")).of(CallRejected)
+    assert refused.code == code
+
+
+def test_a_new_text_that_is_larger_than_a_result_is_refused():
+    asked = do("edit_file", path="a", old_string="1", new_string="x" * 40_000)
+    (refused,) = play(asked, start=with_tools("edit_file")).of(CallRejected)
+    assert (refused.code, "new_string is 40,000 bytes" in refused.reason) == ("too_large", True)

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from stackmem.core.budgets import Budgets
 from stackmem.core.messages import ToolCall
 from stackmem.core.tool_schemas import parse, spec
-from stackmem.core.tools import Refusal, tool_name
+from stackmem.core.tools import OPTIONAL_TOOLS, Refusal, tool_name
 from stackmem.memory import STRATEGIES, open_strategy
 
 SLOTS = {name: f"{value:,}" for name, value in asdict(Budgets()).items()} | {"command_seconds": "30"}
@@ -22,34 +22,34 @@ SPELLED = (
     "stackheap:registers=off,store=off", "stackheap_lossless:index=listed", "stackheap_lossless:registers=off",
 )  # fmt: skip
 SPECS = {
-    "boundary": "23e2367dbecd5e31",
-    "clear": "23e2367dbecd5e31",
-    "expandable": "bd7fe060211d8f33",
-    "fold": "b3d1a438751b4ad3",
-    "full": "23e2367dbecd5e31",
-    "heap": "d703382dee273045",
-    "hierarchical": "23e2367dbecd5e31",
-    "isolated": "38272676e33e4e8a",
-    "mask": "23e2367dbecd5e31",
-    "memory_dir": "f31ebf2669004d46",
-    "notes": "3e92af42b5cee1ee",
-    "rag": "23e2367dbecd5e31",
-    "rolling_summary": "23e2367dbecd5e31",
-    "stack": "baea289753434033",
-    "stackheap": "56c0d287fedd66bd",
-    "stackheap_fork": "5baffd584c9d8fd6",
-    "stackheap_lossless": "9f4fabc51c00c8c6",
-    "structured_summary": "23e2367dbecd5e31",
-    "summary": "23e2367dbecd5e31",
-    "truncate": "23e2367dbecd5e31",
-    "window": "23e2367dbecd5e31",
-    "stackheap:index=listed": "993f1dd399ba4996",
-    "stackheap:descriptions=off": "56c0d287fedd66bd",
-    "stackheap:registers=off": "ea0f6309a3abf325",
-    "stackheap:store=off": "7e9306669e84add4",
-    "stackheap:registers=off,store=off": "c57fe61688858ce9",
-    "stackheap_lossless:index=listed": "0a5f81c1d6918d4d",
-    "stackheap_lossless:registers=off": "4eddb4c979a69cb3",
+    "boundary": "88c132f83249f932",
+    "clear": "88c132f83249f932",
+    "expandable": "724c35b7316a08b8",
+    "fold": "4ee702d85f9bc40b",
+    "full": "88c132f83249f932",
+    "heap": "165507612bbd11ea",
+    "hierarchical": "88c132f83249f932",
+    "isolated": "2366ee7f9d8e09c6",
+    "mask": "88c132f83249f932",
+    "memory_dir": "e22b5cb1ff7f4829",
+    "notes": "fa6905d892c4fd9d",
+    "rag": "88c132f83249f932",
+    "rolling_summary": "88c132f83249f932",
+    "stack": "5c8569d7c576a7e1",
+    "stackheap": "30ee7ea0429cfbf3",
+    "stackheap_fork": "a14156654c905dcb",
+    "stackheap_lossless": "9888e737aad7fa03",
+    "structured_summary": "88c132f83249f932",
+    "summary": "88c132f83249f932",
+    "truncate": "88c132f83249f932",
+    "window": "88c132f83249f932",
+    "stackheap:index=listed": "8cc191a268fb9632",
+    "stackheap:descriptions=off": "30ee7ea0429cfbf3",
+    "stackheap:registers=off": "f173e6372770979b",
+    "stackheap:store=off": "aabb40deb622a452",
+    "stackheap:registers=off,store=off": "8e0d1d40d70e9a2f",
+    "stackheap_lossless:index=listed": "dfda765cdb0c8db7",
+    "stackheap_lossless:registers=off": "3d0902f1c6ac9ed2",
 }
 
 
@@ -126,3 +126,11 @@ def test_a_model_is_told_of_the_tools_in_the_same_bytes(spelled):
 @pytest.mark.parametrize("spelled", SPELLED)
 def test_a_call_that_cannot_be_one_is_refused_in_the_same_words(spelled):
     assert refusals(spelled) == REFUSALS[spelled]
+
+
+def test_the_optional_tools_are_told_in_the_same_bytes_and_no_strategy_offers_them_by_itself():
+    assert {name: digest(spec(tool, SLOTS)) for name, tool in OPTIONAL_TOOLS.items()} == {
+        "edit_file": "d8f8a093704e8706", "search_files": "eca50c0905f334f2",
+    }  # fmt: skip
+    offered = {tool_name(tool) for spelled in SPELLED for tool in open_strategy(spelled).tools}
+    assert offered.isdisjoint(OPTIONAL_TOOLS)

@@ -99,3 +99,28 @@ def test_long_and_hostile_names_do_not_exceed_the_size_and_are_always_valid_text
     assert json.loads(json.dumps(text).encode()) == text
     for shown_bytes in (0, 10, 300, 3000):
         assert len(at.files.list(".", shown_bytes).text.encode()) <= shown_bytes
+
+
+class Rules:
+    """Ignores whatever has a name in it, and what lies below."""
+
+    def __init__(self, *names: bytes):
+        self.names = names
+
+    def ignored(self, paths: list[bytes]) -> set[bytes]:
+        return {path for path in paths if any(name in path.rstrip(b"/").split(b"/") for name in self.names)}
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_is_ignored_is_left_out_and_named_and_shown_where_it_is_asked_for(place):
+    at = scene(place)
+    for name in ("build/out", "d/x.log", "x.log"):
+        (at.ws / name).parent.mkdir(exist_ok=True)
+        (at.ws / name).write_text("1")
+    at.files.rules = lambda: Rules(b"build", b"x.log")
+    assert at.list().text == "d/\nd/file  (6 bytes)\n[left out, as .gitignore says: build/, x.log, d/x.log]"
+    assert at.list("build").text == "build/out  (1 bytes)"
+    at.files.rules = lambda: Rules(b"build", b"x.log", b"d")
+    assert at.list().text == "[left out, as .gitignore says: build/, d/, x.log]"

@@ -78,6 +78,8 @@ def test_writing_agrees_on_every_odd_path_and_leaves_the_same_files(tmp_path: Pa
     for content in ("first\n", "second, longer\n", "\ud800"):
         assert memory.write_file(path, content) == disk.write(path, content)
         assert memory.digest(path) == disk.digest(path)
+    for old, every in (("s", False), ("second", False), ("line", True), ("", False), ("e", True)):
+        assert memory.edit_file(path, old, "new", every=every) == disk.edit(path, old, "new", every=every)
     assert memory.list_files(".", 32_768) == disk.list(".", 32_768)
     disk.close()
 

@@ -1,0 +1,109 @@
+"""Text in a file replaced by other text, as ``edit_file`` does it: the file may stand on a disk or in memory."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from .clip import cut, visible
+from .outcome import ToolOutcome
+from .refusals import ToolRefused, named
+
+EDITED_BYTES = 8 * 1024 * 1024  # a larger file is edited by a command
+_COMPARED_LINES = 5_000  # looked through for what comes near
+_COMPARED_CHARS = 200
+_COMPARED_CLOSELY = 20
+_SHOWN_LINES = 8
+_SHOWN_PLACES = 10
+_LINE_BYTES = 200
+_NEAR = 0.5
+
+
+def edited(
+    path: str, raw: bytes, old: str, new: str, *, every: bool, scrub: Callable[[str], str]
+) -> tuple[bytes, ToolOutcome]:
+    """The file's new bytes, and what is said of them. Bytes that are no UTF-8 stay as they are.
+
+    Args:
+        every: Replace all places; else there must be one.
+        scrub: Takes secrets out of a line before it is cut.
+
+    Raises:
+        Refused: Nothing is replaced, and why; lines that come near are shown.
+
+    """
+    if len(raw) > EDITED_BYTES:
+        raise ToolRefused(f"{named(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")
+    if b"\0" in raw:
+        raise ToolRefused(f"binary, {len(raw)} bytes: {named(path)} is no text; change it with run_command")
+    if not old:
+        raise ToolRefused("old_string is empty; copy the text to be replaced, or use write_file for a new file")
+    if old == new:
+        raise ToolRefused("old_string and new_string are the same; nothing would change")
+    text = raw.decode("utf-8", "surrogateescape")
+    if _ends_in_crlf(text) and "\r" not in old:  # read_file shows such lines without their CR
+        old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
+    places = text.count(old)
+    if not places:
+        raise ToolRefused(f"old_string was not found in {named(path)}; {_nearest(text, old, scrub)}")
+    if places > 1 and not every:
+        raise ToolRefused(
+            f"old_string occurs {places} times in {named(path)} ({_lines_of(text, old)}); "
+            "give more of the lines around one of them, or set replace_all"
+        )
+    said = f"replaced {places} {'place' if places == 1 else 'places'} in {named(path)} ({_lines_of(text, old)})"
+    try:
+        return text.replace(old, new).encode("utf-8", "surrogateescape"), ToolOutcome(said)
+    except UnicodeEncodeError:
+        raise ToolRefused("new_string holds half a character; write it whole") from None
+
+
+def _ends_in_crlf(text: str) -> bool:
+    ends = text.count("\r\n")
+    return ends > 0 and ends == text.count("\n") == text.count("\r")
+
+
+def _lines_of(text: str, old: str) -> str:
+    """The numbers of the lines on which it begins."""
+    numbers, at = [], text.find(old)
+    while at >= 0 and len(numbers) <= _SHOWN_PLACES:
+        numbers.append(text.count("\n", 0, at) + 1)
+        at = text.find(old, at + len(old))
+    more = ", …" if len(numbers) > _SHOWN_PLACES else ""
+    word = "line" if len(numbers) == 1 else "lines"
+    return f"{word} {', '.join(map(str, numbers[:_SHOWN_PLACES]))}{more}"
+
+
+def _nearest(text: str, old: str, scrub: Callable[[str], str]) -> str:
+    """The lines that come nearest to the text that was looked for."""
+    lines = text.splitlines()[:_COMPARED_LINES]
+    wanted = [line.strip() for line in old.splitlines() if line.strip()]
+    bare = [line.strip() for line in lines]
+    if not wanted or not any(bare):
+        return "read_file shows what it holds"
+    same = [number for number, line in enumerate(bare) if line == wanted[0]]
+    # Of several places that begin alike, the one that goes on alike.
+    start = max(same, key=lambda at: _agreement(bare[at:], wanted), default=None)
+    if start is None:
+        start = _most_alike(bare, wanted[0])
+    if start is None:
+        return "no line comes near; read_file shows what it holds"
+    last = min(len(lines), start + min(len(old.splitlines()) + 1, _SHOWN_LINES))
+    shown = [f"{number + 1}\t{cut(visible(scrub(lines[number])), _LINE_BYTES)}" for number in range(start, last)]
+    return "the nearest lines are (copy them exactly, white space included):\n" + "\n".join(shown)
+
+
+def _agreement(lines: list[str], wanted: list[str]) -> int:
+    return sum(line == other for line, other in zip(filter(None, lines), wanted, strict=False))
+
+
+def _most_alike(lines: list[str], wanted: str) -> int | None:
+    matcher = difflib.SequenceMatcher(b=wanted[:_COMPARED_CHARS], autojunk=False)
+
+    def ratio(number: int, quick: bool) -> float:
+        matcher.set_seq1(lines[number][:_COMPARED_CHARS])
+        return matcher.quick_ratio() if quick else matcher.ratio()
+
+    likely = sorted(range(len(lines)), key=lambda number: -ratio(number, quick=True))[:_COMPARED_CLOSELY]
+    best = max(likely, key=lambda number: ratio(number, quick=False))
+    return best if ratio(best, quick=False) >= _NEAR else None

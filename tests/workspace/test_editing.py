@@ -1,0 +1,95 @@
+"""Text replaced in a file: once, or everywhere when told so; and what is said where it is not there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackmem.workspace.files import Files
+from stackmem.workspace.outcome import ToolOutcome
+
+TEXT = "def area(width, height):\n    return width + height\n\n\ndef edge(width):\n    return width\n"
+CASES = {
+    "once": ("width + height", "width * height", False, "replaced 1 place in 'a.py' (line 2)"),
+    "several lines": ("def edge(width):\n    return width\n", "", False, "replaced 1 place in 'a.py' (line 5)"),
+    "everywhere": ("width", "w", True, "replaced 4 places in 'a.py' (lines 1, 2, 5, 6)"),
+    "twice and not told so": (
+        "return width", "x", False,
+        "old_string occurs 2 times in 'a.py' (lines 2, 6); "
+        "give more of the lines around one of them, or set replace_all",
+    ),
+    "other white space": (
+        "\treturn width + height", "x", False,
+        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, white space included):\n"
+        "2\t    return width + height\n3\t",
+    ),
+    "goes on otherwise": (
+        "def edge(width):\n    return width + 1\n", "x", False,
+        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, white space included):\n"
+        "5\tdef edge(width):\n6\t    return width",
+    ),
+    "near": (
+        "return width - height", "x", False,
+        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, white space included):\n"
+        "2\t    return width + height\n3\t",
+    ),
+    "nothing near": (
+        "import numpy", "x", False,
+        "old_string was not found in 'a.py'; no line comes near; read_file shows what it holds",
+    ),
+    "empty": ("", "x", False, "old_string is empty; copy the text to be replaced, or use write_file for a new file"),
+    "the same": ("width", "width", True, "old_string and new_string are the same; nothing would change"),
+    "half a character": ("width + height", "\ud800", False, "new_string holds half a character; write it whole"),
+}  # fmt: skip
+
+
+def files(root: Path, content: bytes) -> Files:
+    (root / "a.py").write_bytes(content)
+    return Files(root, "/workspace")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_edit_replaces_what_it_names_or_says_why_not(tmp_path: Path, case: str):
+    old, new, every, said = CASES[case]
+    outcome = files(tmp_path, TEXT.encode()).edit("a.py", old, new, every=every)
+    done = said.startswith("replaced")
+    assert outcome == ToolOutcome(said, failed=not done)
+    assert (tmp_path / "a.py").read_text("utf-8") == (TEXT.replace(old, new) if done else TEXT)
+
+
+def test_line_ends_mode_and_bytes_that_are_no_text_stay(tmp_path: Path):
+    edits = files(tmp_path, b"one\r\ntwo\r\nthr\xe9e\r\n")
+    (tmp_path / "a.py").chmod(0o755)
+    assert not edits.edit("a.py", "one\ntwo", "1\n2\n2b", every=False).failed
+    assert (tmp_path / "a.py").read_bytes() == b"1\r\n2\r\n2b\r\nthr\xe9e\r\n"
+    assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o755
+
+
+def test_what_is_no_text_or_not_to_be_written_is_refused(tmp_path: Path):
+    edits = files(tmp_path, b"a\0b")
+    (tmp_path / "stackmem.toml").write_text("model = 1\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to("a.py")
+    os.mkfifo(tmp_path / "pipe")
+    for path, words in (
+        ("a.py", "binary, 3 bytes"), ("stackmem.toml", "is protected"), ("missing", "does not exist"),
+        ("../x", "outside the workspace"), ("pipe", "FIFO"), (".", "directory"),
+    ):  # fmt: skip
+        outcome = edits.edit(path, "model", "x", every=False)
+        assert outcome.failed
+        assert words in outcome.text
+    assert (tmp_path / "stackmem.toml").read_text("utf-8") == "model = 1\n"
+
+
+def test_a_secret_in_a_line_that_comes_near_is_not_shown_by_half(tmp_path: Path):
+    (tmp_path / "a.py").write_text(f"key = '{'k' * 190}SECRETSECRET'\n", encoding="utf-8")
+    edits = Files(tmp_path, "/workspace", scrub=lambda text: text.replace("SECRETSECRET", "[secret]"))
+    assert "SECRET" not in edits.edit("a.py", f"key = '{'k' * 180}'", "x", every=False).text
+
+
+def test_the_folders_above_a_new_file_are_made(tmp_path: Path):
+    writes = files(tmp_path, b"")
+    assert writes.write("src/deep/new.py", "x\n").text == "wrote 2 bytes to 'src/deep/new.py'; it is new"
+    assert (tmp_path / "src/deep/new.py").read_text("utf-8") == "x\n"
+    assert writes.write(".git/hooks/post-commit", "x").failed
+    assert not (tmp_path / ".git").exists()
+    assert "not a directory" in writes.write("a.py/b", "x").text
