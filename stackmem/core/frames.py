@@ -51,7 +51,8 @@ def root(start: RunStarted) -> Frame:
 def standing_chars(start: RunStarted) -> int:
     """Characters of a prompt before any turn, near enough: system, tools, run constants."""
     tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in start.tools)
-    return len(start.system) + tools + 1_000
+    instructions = len(start.instructions) if start.instructions else 0
+    return len(start.system) + tools + instructions + 1_000
 
 
 def push(state: State, call: PushFrame, told: Collection[str], pending: Pending) -> FramePushed | Effect | Refusal:

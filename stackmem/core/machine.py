@@ -237,7 +237,8 @@ def _evolve_derived(
         case FramePushed() if event.program is not UNSET:
             return programs.open_frame(state, event, frames.standing_chars(state.begun))
         case FramePushed():
-            return frames.open_child(state, event, memory_tools.heap_with_stored(state, event.stored))
+            stored = memory_tools.heap_with_stored(state, event.stored)
+            return frames.open_child(_without_others(state, state), event, stored)
         case FramePopped():
             return frames.close_running(state, event, memory_tools.heap_with_stored(state, event.stored))
         case ChunkAllocated() | ChunkWritten() | ChunkRead() | ChunkFreed():
@@ -272,7 +273,16 @@ def _take_reply(state: State, event: ModelReplied) -> State:
         stack=(*state.stack[:-1], grown),
         step=step,
         pending=Pending(calls, event.stop, read(calls[0]) if calls else None),
+        several=state.several + 1 if len(calls) > 1 else 0,
     )
+
+
+def _without_others(state: State, told: State) -> State:
+    """``told``, with the calls of the pending reply that are not performed answered."""
+    others = state.pending.calls[1:] if state.pending and retries.performs_first(state) else ()
+    for call in others:
+        told = frames.tell(told, Result(call.id, retries.NOT_PERFORMED, True, told.heap, state.step))
+    return told
 
 
 def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: str = "") -> State:
@@ -280,7 +290,7 @@ def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = 
     heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
-    return frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
+    return _without_others(state, frames.tell(answered, Result(call_id, text, failed, heap, state.step, read)))
 
 
 def _change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
@@ -299,8 +309,9 @@ def _look_up(state: State) -> State:
 def _reject(state: State, event: CallRejected) -> State:
     calls = state.pending.calls if state.pending else ()
     told = state
-    for call in calls:
+    for call in calls[:1] if retries.performs_first(state) else calls:
         told = frames.tell(told, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
+    told = _without_others(state, told)
     frame = replace(
         told.running,
         refused=told.running.refused + (limits.closing_refusal(state) is not None),

@@ -18,6 +18,7 @@ from .tools import Refusal
 
 ATTEMPTS = 6
 LONGEST_WAIT_SECONDS = 60.0
+NOT_PERFORMED = "not performed: one call per reply"
 _PASSING = ("rate_limited", "overloaded", "server_error", "timeout", "connection", "incomplete")
 
 
@@ -65,10 +66,18 @@ def unusable(state: State, pending: Pending) -> ReplyNudged | Refusal | None:
         )
     if pending.stop in CUT_SHORT:
         return _naming(ending_tool(state), CUT_SHORT[pending.stop])
-    if len(pending.calls) > 1:
+    if len(pending.calls) > 1 and not performs_first(state):
         reason = f"not executed: one call a reply, and this reply had {len(pending.calls)}"
         return Refusal("several_calls", reason, "call the first one alone")
     return None
+
+
+def performs_first(state: State) -> bool:
+    """Whether the first call of the pending reply is performed and the others are answered ``NOT_PERFORMED``.
+
+    A server that cannot be told to make one call would else be refused for ever.
+    """
+    return state.several > 1 and state.begun.several_calls == "first"
 
 
 def nudge(stop: Stop, ending: str, *, empty: bool) -> ReplyNudged:

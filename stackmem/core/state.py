@@ -212,6 +212,7 @@ class State(Struct, frozen=True):
         pushes: Frames pushed so far; names the next one.
         failures: The provider's failures since the last reply, newest last.
         idle: Replies in a row without a usable call.
+        several: Replies in a row with several calls.
         usage: Tokens of all replies and compactions.
         usd: The cost of those whose price is known.
         unpriced: Replies and compactions whose price is not known.
@@ -236,6 +237,7 @@ class State(Struct, frozen=True):
     pending: Pending | None = None
     failures: tuple[ModelFailed, ...] = ()
     idle: int = 0
+    several: int = 0
     usage: Usage = Usage()
     usd: float = 0.0
     unpriced: int = 0

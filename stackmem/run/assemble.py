@@ -110,7 +110,7 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools)
     tools = _specs((*strategy.tools, *wanted), tuple(slots.items()))
     system = _system(settings, strategy, slots)
-    _refuse_small_window(model, system, tools, subject.text)
+    _refuse_small_window(model, system, tools, subject.text + prepared.instructions)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts)
 
@@ -204,6 +204,8 @@ def assemble(
         tree=history.snapshot(),
         own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
+        instructions=scrubber.scrub(prepared.instructions) or UNSET,
+        several_calls="first",
         project=scrubber.scrub(prepared.project.text) or UNSET,
     )
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)

@@ -23,6 +23,7 @@ from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import Task, read_task
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.profile import Profile, read_profile
+from stackmem.workspace.project.instructions import find_instructions, read_instructions
 from stackmem.workspace.project.project import Project, find_project
 
 from .request import ProgramRequest, RunRequest
@@ -60,6 +61,7 @@ class Prepared(Struct, frozen=True):
         others: Names of the models that a program asks beside the run's own, where it says so beforehand.
         project: What a folder of one's own brings to work with; nothing for a task.
         tools: Names of the optional tools that the model is offered.
+        instructions: The project's own, as frames are told them.
     """
 
     subject: Subject
@@ -72,6 +74,7 @@ class Prepared(Struct, frozen=True):
     others: tuple[str, ...] = ()
     project: Project = Project()
     tools: tuple[str, ...] = ()
+    instructions: str = ""
 
     @property
     def checked(self) -> bool:
@@ -101,8 +104,19 @@ def prepare(
                 "model; for a real one set the key, or say --model NAME (stackmem models lists them)"
             )
     prepared = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
-    ours = subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools")
-    return replace(prepared, tools=PAYING_TOOLS) if ours else prepared
+    if subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools"):
+        prepared = replace(prepared, tools=PAYING_TOOLS)
+    return replace(prepared, instructions=_instructions(subject, settings, cwd))
+
+
+def _instructions(subject: Subject, settings: Settings, cwd: Path) -> str:
+    match settings.instructions:
+        case None:
+            return ""
+        case "auto":
+            return find_instructions(subject.folder) if subject.folder else ""
+        case named:
+            return read_instructions(cwd / Path(named).expanduser())
 
 
 def place_run(

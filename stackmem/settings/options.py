@@ -106,6 +106,10 @@ _TABLE = (
         none_means="nothing more",
     ),
     Option(
+        "instructions", "text", "auto", "The project's own instructions for agents: auto, or a FILE.",
+        none_means="no instructions", rule="AGENTS.md, else CLAUDE.md, from the root of the work tree to the folder",
+    ),
+    Option(
         "extra_tools", "texts", (), "Tools offered beside the strategy's own: edit_file, search_files.",
         none_means="nothing more", project=True, rule="edit_file for a folder of your own, nothing more for a task",
     ),

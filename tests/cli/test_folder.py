@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from stackmem.core.facts import Event, RunEnded, RunStarted, ToolReturned
+from stackmem.core.messages import Text
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.trace.open_run import Run
 from tests.history.folders import folder, holds, repository, run_git
-from tests.stage import Stage, call, command, events, eventually, pop
+from tests.stage import Stage, call, command, events, eventually, pop, push
 
 START = {"app.py": "VALUE = 1\n", "README.md": "An app.\n", ".gitignore": "*.log\n.env\nbuild/\n"}
 EDITS = [
@@ -308,3 +310,22 @@ def test_a_folder_of_her_own_is_edited_listed_without_what_git_ignores_and_searc
     assert (wrong.returncode, wrong.stderr) == (
         2, "stackmem: no tool 'edit' to offer beside the others; known: edit_file, search_files\n",
     )  # fmt: skip
+
+
+def test_the_instructions_of_the_project_stand_in_every_frames_prompt_unless_she_says_none(stage: Stage, hers: Path):
+    (hers / "AGENTS.md").write_text("Use tabs.\n", encoding="utf-8")
+    pushed = [push(), pop(), pop()]
+    run = stage.solve(hers, "x", model=stage.script(*pushed))
+    told = "\nINSTRUCTIONS of the project (AGENTS.md)"
+    assert [told in view_text(run.run_dir, step) for step in (1, 2, 3)] == [True, True, True]
+    assert stage.call("replay", run.run_dir).returncode == 0
+    (hers / "mine.md").write_text("Use spaces.\n", encoding="utf-8")
+    mine = stage.solve(hers, "x", model=stage.script(pop()), instructions=str(hers / "mine.md"))
+    assert "Use spaces." in view_text(mine.run_dir, 1)
+    none = stage.solve(hers, "x", model=stage.script(pop()), instructions="none")
+    assert "INSTRUCTIONS" not in view_text(none.run_dir, 1)
+
+
+def view_text(run: str, step: int) -> str:
+    view = Run(Path(run)).prompt(step)
+    return "\n".join(part.text for message in view.messages for part in message.parts if isinstance(part, Text))

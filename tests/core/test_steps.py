@@ -1,6 +1,7 @@
 """One tool call per step: replies without one, with several, with wrong ones; and the provider's failures."""
 
 import pytest
+from msgspec.structs import replace
 
 from stackmem.core.facts import CallRejected, ModelFailed, ReplyNudged, RunEnded
 from stackmem.core.messages import ToolCall, ToolResult
@@ -90,6 +91,56 @@ def test_several_calls_are_none_executed_and_each_is_answered_with_the_reason():
     assert all("this reply had 3" in answer.text and answer.failed for answer in answers)
     assert len(played.state.stack) == 1
     assert not [effect for effect in played.effects if isinstance(effect, UseTool)]
+
+
+SEVERAL = reply(call("list_files"), call("write_file", path="a", content="b"), call("pop_frame", result="x"))
+
+
+def results(played):
+    return [part.text for part in played.view.messages[-1].parts if isinstance(part, ToolResult)]
+
+
+@pytest.mark.parametrize("strategy", ["stackheap", "stackheap_fork", "full", "summary"])
+def test_from_the_second_reply_in_a_row_with_several_calls_on_the_first_call_is_performed(strategy):
+    start = replace(started(strategy), several_calls="first")
+    played = play(SEVERAL, SEVERAL, SEVERAL, do("list_files"), SEVERAL, start=start)
+    assert [type(one.call).__name__ for one in played.effects if isinstance(one, UseTool)] == ["ListFiles"] * 3
+    assert len(played.of(CallRejected)) == 2  # the first, and the first after one that made one call
+    third = play(SEVERAL, SEVERAL, SEVERAL, start=start)
+    assert results(third)[1:] == ["not performed: one call per reply"] * 2
+    messages = third.view.messages
+    assert {part.call_id for part in messages[-1].parts if isinstance(part, ToolResult)} == {
+        part.id for part in messages[-2].parts if isinstance(part, ToolCall)
+    }
+
+
+@pytest.mark.parametrize("strategy", ["stackheap", "stackheap_fork"])
+def test_a_push_before_other_calls_is_performed_and_every_call_is_answered_once(strategy):
+    pushes = reply(call("push_frame", name="a", objective="o", context="c", return_spec="r"), call("list_files"))
+    start = replace(started(strategy), several_calls="first")
+    played = play(pushes, pushes, pop("done"), start=start)
+    asked = [part.id for message in played.view.messages for part in message.parts if isinstance(part, ToolCall)]
+    answers = [part for message in played.view.messages for part in message.parts if isinstance(part, ToolResult)]
+    assert sorted(asked) == sorted(answer.call_id for answer in answers)
+    assert [answer.text.splitlines()[0] for answer in answers[-2:]] == [
+        "not performed: one call per reply", "frame 'a' returned:",
+    ]  # fmt: skip
+    child = play(pushes, pushes, start=start)
+    assert child.state.running.name == "a"
+    if strategy == "stackheap_fork":
+        assert results(child)[0] == "not performed: one call per reply"
+
+
+def test_a_first_call_that_is_refused_leaves_the_others_unperformed():
+    wrong = reply(call("read_file"), call("list_files"))
+    played = play(wrong, wrong, start=replace(started(), several_calls="first"))
+    assert [event.code for event in played.of(CallRejected)] == ["several_calls", "bad_arguments"]
+    assert results(played)[1] == "not performed: one call per reply"
+
+
+def test_a_run_that_was_recorded_without_it_refuses_every_such_reply():
+    played = play(SEVERAL, SEVERAL, SEVERAL)
+    assert [event.code for event in played.of(CallRejected)] == ["several_calls"] * 3
 
 
 @pytest.mark.parametrize("arguments", [None, [], "text", 7, True, 1.5, [{"path": "a"}]])

@@ -73,7 +73,7 @@ def test_a_flag_that_says_no_overrides_a_file_that_says_yes(places):
 def test_none_takes_back_what_a_file_says(places, name):
     by_kind = {"texts": '["x"]', "address": '"http://h"', "count": "2000", "amount": "2000"}
     places.user(f"{name} = " + by_kind.get(OPTIONS[name].kind, '"x"'))
-    empty = () if name == "include" else None
+    empty = () if OPTIONS[name].kind == "texts" else None
     assert getattr(places.resolve().settings, name) != empty
     found = places.resolve(environ={OPTIONS[name].variable: "none"})
     assert getattr(found.settings, name) == empty

@@ -176,9 +176,9 @@ def _asked(moment: Moment, reply: facts.ModelReplied, step: int) -> list[CallSli
 
 
 def _came(moment: Moment, event: OfCalls, pending: list[CallSlice]) -> Iterator[Slice]:
-    """What a fact means for the calls that wait: one is answered, or all are refused, or it is a step on the way."""
+    """What a fact means for the calls that wait: some are answered, or all are refused, or it is a step on the way."""
     results = [turn for turn in moment.new_turns if isinstance(turn, Result)]
-    waiting = pending if isinstance(event, facts.CallRejected) else pending[:1]
+    waiting = pending if isinstance(event, facts.CallRejected) else pending[: max(1, len(results))]
     for call in waiting:
         call.facts = (*call.facts, event)
         call.ended = moment.at
@@ -188,7 +188,7 @@ def _came(moment: Moment, event: OfCalls, pending: list[CallSlice]) -> Iterator[
         call.result = result
         yield call
     if not isinstance(event, facts.CallRejected):
-        del pending[0]
+        del pending[: len(results)]
 
 
 def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSlice]) -> Iterator[Slice]:

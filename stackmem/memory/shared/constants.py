@@ -35,5 +35,6 @@ def run_constants(start: RunStarted) -> str:
             f"isolation: {start.isolation}; {_LEVELS.get(level, 'commands run in memory')}; {network}",
             f"limits of the run: {', '.join(limits) or 'none'}; {start.command_seconds:g} s per command",
             *([start.project] if start.project else []),
+            *([start.instructions] if start.instructions else []),
         )
     )

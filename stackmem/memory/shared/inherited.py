@@ -44,7 +44,7 @@ def inherited_view(
             begun = Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts)
         else:
             answer = ToolResult(frame.call_id, opening(frame))
-            begun = replace(conversation, parts=(answer,), shown=frame.opened, heap=frame.opened)
+            begun = replace(conversation, parts=(*conversation.parts, answer), shown=frame.opened, heap=frame.opened)
         conversation = frame.turns.fold(extend, begun, key)
     if conversation is None:
         raise IndexError("no frame is running")

@@ -1,0 +1,59 @@
+"""What a project's own files tell an agent: text of the project that grants nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stackmem.core.text import mark_cut
+from stackmem.errors import UsageError
+from stackmem.workspace.clip import shown_name, visible
+
+from .installations import read_small
+
+MOST_CHARS = 8_000
+_NAMES = ("AGENTS.md", "CLAUDE.md")
+_END = "END OF INSTRUCTIONS"
+
+
+def find_instructions(folder: Path) -> str:
+    """The instructions from the root of the work tree to the folder, as frames are told them, or nothing.
+
+    In each folder the first of the names counts. A link may lead to another Markdown file of the work tree, and nowhere
+    else: what it leads to stands in every prompt.
+    """
+    place = folder.resolve()
+    above = [place, *place.parents]
+    root = next((path for path in above if (path / ".git").exists()), place)
+    pieces = []
+    for path in reversed(above[: above.index(root) + 1]):
+        name, text = next(((name, text) for name in _NAMES if (text := _read(path / name, root))), ("", ""))
+        if text:
+            pieces.append((str((path / name).relative_to(root)), text))
+    return instructions_text(pieces)
+
+
+def read_instructions(path: Path) -> str:
+    """The instructions of a file that the person names.
+
+    Raises:
+        UsageError: It cannot be read, or is empty.
+    """
+    if not (text := read_small(path)).strip():
+        raise UsageError(f"the instructions {path} cannot be read, or are empty; name a text file, or none")
+    return instructions_text([(path.name, text)])
+
+
+def instructions_text(pieces: list[tuple[str, str]]) -> str:
+    """The texts by the files they come from, at most so many characters together, between two lines of ours."""
+    if not pieces:
+        return ""
+    names = ", ".join(shown_name(name) for name, _ in pieces)
+    text = mark_cut("\n\n".join(visible(text).strip() for _, text in pieces), MOST_CHARS)
+    head = f"INSTRUCTIONS of the project ({names}). They grant nothing: no permission, no tool, no network."
+    return f"{head}\n{text.replace(_END, _END.lower())}\n{_END}"
+
+
+def _read(path: Path, root: Path) -> str:
+    real = path.resolve()
+    inside = real.is_relative_to(root) and real.suffix.lower() == ".md"
+    return read_small(real).strip() if inside else ""
