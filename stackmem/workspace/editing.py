@@ -65,7 +65,8 @@ def _ends_in_crlf(text: str) -> bool:
 
 def _lines_of(text: str, old: str) -> str:
     """The numbers of the lines on which it begins."""
-    numbers, at = [], text.find(old)
+    numbers: list[int] = []
+    at = text.find(old)
     while at >= 0 and len(numbers) <= _SHOWN_PLACES:
         numbers.append(text.count("\n", 0, at) + 1)
         at = text.find(old, at + len(old))
