@@ -13,6 +13,7 @@ from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.settings import resolve
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.isolation.probe import LevelReport, survey
+from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
 from .prepare import profile_of
@@ -31,6 +32,7 @@ class Examined(Struct, frozen=True):
     levels: tuple[LevelReport, ...]
     warnings: tuple[str, ...]
     project: Project | None = None
+    instructions: str = ""
 
 
 def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined:
@@ -57,4 +59,5 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         levels,
         tuple(warnings),
         find_project(folder, settings.include, os.environ.get("PATH", ""), granted) if folder else None,
+        find_instructions(folder) if folder else "",
     )

@@ -320,6 +320,7 @@ def test_the_instructions_of_the_project_stand_in_every_frames_prompt_unless_she
     assert [told in view_text(run.run_dir, step) for step in (1, 2, 3)] == [True, True, True]
     assert stage.call("replay", run.run_dir).returncode == 0
     (hers / "mine.md").write_text("Use spaces.\n", encoding="utf-8")
+    assert "  agents:     INSTRUCTIONS of the project (AGENTS.md)." in stage.call("doctor", hers).stdout
     mine = stage.solve(hers, "x", model=stage.script(pop()), instructions=str(hers / "mine.md"))
     assert "Use spaces." in view_text(mine.run_dir, 1)
     none = stage.solve(hers, "x", model=stage.script(pop()), instructions="none")

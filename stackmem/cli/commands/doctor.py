@@ -46,6 +46,7 @@ def command(
             typer.echo(f"\n{readable(str(folder))}")
             for label, text in _rows(report.project):
                 _say(label, text)
+            _say("agents", readable(report.instructions.partition("\n")[0]))
         for warning in report.warnings:
             typer.echo(f"\nwarning: {warning}")
     sys.exit(0 if report.active else 5)
