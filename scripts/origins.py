@@ -10,6 +10,7 @@ kept or run. Nothing below a folder of tests is looked at. ``docs/programs/origi
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import subprocess
@@ -81,9 +82,46 @@ def _apl(folder: Path) -> Iterator[Path]:
     return (path for path in _files(folder) if language_of(path.name) == "apl")
 
 
+_WORKFLOW = re.compile(r"(?:\s|;[^\n]*\n)*\((?:defatom|let|progn|director-evaluator-loop|iterative-loop)\s")
+_SEXP_FENCE = re.compile(r"^[ \t]*```sexp[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.M | re.S)
+
+
+def _workflows(folder: Path) -> Iterator[Path]:
+    """The texts of each demo script as one program, and those of documents that are no patterns to fill in."""
+    for path in _files(folder):
+        if path.suffix == ".py" and not path.name.startswith("test_") and "scripts" in path.relative_to(folder).parts:
+            texts = [text for text in _texts(path.read_text("utf-8", "replace")) if _WORKFLOW.match(text)]
+        elif path.suffix == ".md":
+            fenced = _SEXP_FENCE.findall(path.read_text("utf-8", "replace"))
+            texts = [text for text in fenced if _WORKFLOW.match(text) and not re.search(r"<[a-z]", text)]
+        else:
+            continue
+        if texts:
+            made = path.with_name(f"{path.name}.sexp")
+            made.write_text("\n".join(texts), encoding="utf-8")
+            yield made
+
+
+def _texts(script: str) -> Iterator[str]:
+    """The texts of a Python script in their order; a value in one stands as its name."""
+    texts: list[tuple[int, str]] = []
+    waiting: list[ast.AST] = [ast.parse(script)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else ast.unparse(part) for part in node.values]
+            texts.append((node.lineno, "".join(map(str, parts))))
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append((node.lineno, node.value))
+        waiting += ast.iter_child_nodes(node)
+    return (text for _, text in sorted(texts))
+
+
 ORIGINS: dict[str, Origin] = {
     "apl": Origin(_apl, {}),
     "playbook": Origin(_playbooks, {"compile": True}),
+    "sexp": Origin(_workflows, {}),
 }
 """Language to its origin; ``options`` of playbooks leave out what an entry playbook must be given."""
 

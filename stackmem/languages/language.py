@@ -14,9 +14,9 @@ from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ProgramEvent
 from stackmem.core.requests import LoadSource
 
-from .operations import Answer, Halted, Operation, Program, Source
+from .operations import Answer, Halted, Operation, Program, ReplyRefused, Source
 
-Happening = Operation | ProgramEvent | Answer
+Happening = Operation | ProgramEvent | Answer | ReplyRefused
 """In their order: an operation before it is settled, the fact and the answer after it, each note as it is given."""
 
 Announcer = Callable[[Happening], tuple[str, ...]]
@@ -82,7 +82,7 @@ class Language(Struct, frozen=True):
             and the person's own tools, by the names ``config`` (a path, or empty) and ``tools``.
         lints_with: What else ``lint`` is given by name: ``tools`` (the person's own), ``lib`` (paths of libraries).
         is_checked: Whether a run is told, by the option ``checked``, to look for static faults before its first effect;
-            a run that was recorded without the option is replayed without the look.
+            a run that was recorded without the option is replayed as it was, without the look.
         no_main: The halt that running a folder without a main program comes to; None has none.
         announcer: A new announcer for one run.
         models: The names of all models beside the run's own that the program asks, as a tuple, where they can be known

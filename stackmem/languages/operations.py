@@ -113,6 +113,13 @@ class RunFrame(Struct, frozen=True):
     model: str = ""
 
 
+class ReplyRefused(Struct, frozen=True):
+    """A completion's reply did not fit its schema and is asked for again; whoever listens is told, the trace is not."""
+
+    name: str
+    fault: str
+
+
 class FrameAnswer(Struct, frozen=True):
     """What the frame came to.
 

@@ -228,7 +228,7 @@ class ProgramDecider:
                 if isinstance(self.asked, LeaveFrame) and len(after.stack) == len(self._interpreter.frames):
                     self._interpreter.answer(None)
             case _ if self._round:
-                self._round.note(event)
+                self._round.note(event, [] if self._tell is None else self._interpreter.happened)
             case _:
                 self._note_answer(event)
 

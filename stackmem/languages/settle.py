@@ -39,6 +39,7 @@ from stackmem.core.text import mark_cut, whole
 from stackmem.core.tools import StoreEntry
 
 from .frame.task_text import long_inputs, schema_text, task_text
+from .language import Happening
 from .operations import (
     Answer,
     ChunkAnswer,
@@ -50,6 +51,7 @@ from .operations import (
     KeepChunk,
     ListChunks,
     ReadChunk,
+    ReplyRefused,
     RunFrame,
     Single,
     Source,
@@ -74,7 +76,7 @@ class Question(Struct):
         answers: The facts that answer it; none for a frame, whose result is no fact of its own.
         branch: Its place in its group; None where it stands alone.
         failures: Of the provider, since its last reply.
-        added: Replies that did not fit the schema, each with its refusal.
+        added: Replies that did not fit the schema, each with its refusal; ``fault`` is what is wrong with the last.
 
     """
 
@@ -83,6 +85,7 @@ class Question(Struct):
     branch: int | None = None
     failures: tuple[ModelFailed, ...] = ()
     added: tuple[Message, ...] = ()
+    fault: str = ""
     misfits: int = 0
     done: bool = False
     answer: Answer = None
@@ -185,15 +188,19 @@ class Round:
             ),
         )
 
-    def note(self, event: Event) -> None:
-        """Take note of a fact that may answer a question."""
+    def note(self, event: Event, happened: list[Happening]) -> None:
+        """Take note of a fact that may answer a question; a reply that did not fit is added to what happened."""
         waiting = [question for question in self._questions if not question.done]
         branch = getattr(event, "branch", 0) or 0  # of what stands alone it is 0, or of a reply not set
         for question in waiting:
             if isinstance(event, question.answers) and (question.branch or 0) == branch:
                 self._due.discard(question.branch)
                 self._midway = bool(self._due)
+                question.fault = ""
                 _take(question, event, self._text_of)
+                asked = question.operation
+                if question.fault and isinstance(asked, Complete):
+                    happened.append(ReplyRefused(asked.name, question.fault))
                 return
         if isinstance(event, ToolAnswered) and waiting:  # a long input of a frame was written, or could not be
             self._written += 1
@@ -294,6 +301,7 @@ def _replied(question: Question, reply: ModelReplied) -> None:
     elif question.misfits >= UNFIT_RESULTS:
         question.settle(Completion(text, None, reply.stop, "misfit", fault, reply.usage))
     else:
+        question.fault = fault
         refusal = f"That does not fit: {fault}. Reply again with the one JSON value, and with nothing else."
         own = Message("assistant", (Text(text if text.strip() else "(an empty reply)"),))
         question.added = (*question.added, own, Message("user", (Text(refusal),)))

@@ -7,6 +7,7 @@ another process goes on where the script stood.
 from __future__ import annotations
 
 import difflib
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ CHARS_PER_TOKEN = 2.5
 
 _DEFAULT_CALL = PlannedCall("list_files", {})
 _EXCERPT_CHARS = 80
+_JSON = re.compile(r"[{}\[\]]|\"\s*[:,]")
+_SPACING = re.compile(r"\s*([{}\[\]:,])\s*")
 _LINES_COMPARED = 2_000
 
 
@@ -176,11 +179,20 @@ def _unmet(expect: Expectation, request: AskModel) -> Iterator[str]:
         return
     prompt = _prompt_text(request.view)
     for text in expect.contains:
-        if text not in prompt:
+        if not _holds(prompt, text):
             yield f"contains: the prompt has no {_clipped(text)!r}{_closest(text, prompt)}"
     for text in expect.absent:
-        if text in prompt:
+        if _holds(prompt, text):
             yield f"absent: the prompt has {_clipped(text)!r}\n{_around(text, prompt)}"
+
+
+def _holds(prompt: str, text: str) -> bool:
+    """Whether the prompt holds the text; of JSON, however it is spaced."""
+    return text in prompt or (_JSON.search(text) is not None and _tight(text) in _tight(prompt))
+
+
+def _tight(text: str) -> str:
+    return _SPACING.sub(r"\1", text)
 
 
 def _prompt_text(view: View) -> str:
@@ -200,6 +212,8 @@ def _closest(text: str, prompt: str) -> str:
 
 
 def _around(text: str, prompt: str) -> str:
+    if text not in prompt:  # JSON that is spaced otherwise
+        text, prompt = _tight(text), _tight(prompt)
     at = prompt.index(text)
     before = prompt[max(0, at - _EXCERPT_CHARS) : at]
     after = prompt[at + len(text) : at + len(text) + _EXCERPT_CHARS]

@@ -81,6 +81,7 @@ class Tools:
             "aider:automatic": lambda given: f"aider {given['prompt']}",
             "numbers": lambda _: (1, None),
             "crashes": _crash,
+            "given": str,
         }
 
 

@@ -40,3 +40,29 @@ def test_the_table_ends_with_its_counts(found):
     told = origins.table(list(found.values()))
     assert "| `examples/none.pb` | no | no | Missing Agent, playbook/missing-agent |" in told
     assert told.endswith("5 programs: 4 load, 3 lint without an error, 3 without a finding")
+
+
+DEMO = '''"""A demo."""
+TASK = """
+(defatom user:plan (params (goal str) (context optional str)) (instructions "{{goal}} {{context}}"))
+"""
+MAIN = f"""; plans
+(let ((plan (user:plan (goal "{GOAL}")))) plan)"""
+OTHER = "(not a workflow)"
+'''
+
+
+def test_the_workflows_of_a_script_are_one_program_and_patterns_in_documents_are_none(tmp_path):
+    files = {
+        "src/scripts/demo.py": DEMO,
+        "src/scripts/test_demo.py": DEMO,
+        "src/other.py": DEMO,
+        "docs/adr.md": "```sexp\n(let ((x 1)) (car 1 2))\n```\n\n  ```sexp\n  (let ((x <expr>)) x)\n  ```\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert origins.rows("sexp", tmp_path) == [
+        ("docs/adr.md.sexp", "Static Fault", ("sexp/arity",), ("sexp/unused",)),
+        ("src/scripts/demo.py.sexp", "", (), ()),
+    ]

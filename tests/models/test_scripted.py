@@ -196,3 +196,11 @@ def test_a_reply_late_in_a_long_conversation_costs_no_more_than_an_early_one():
         messages = messages.append(Message("user", (Text(Counting("x" * 10)),)))
         played.reply(asked(facts, messages=messages))
     assert len(counted) == 300
+
+
+def test_json_is_found_however_it_is_spaced():
+    conversation = [said('{"a": [1, 2],\n  "b": {}}')]
+    for text in ('{"a":[1,2]', '"b" : {', '{"a": [1, 2],'):
+        assert isinstance(answer(f"- text: x\n  expect: {{contains: '{text}'}}\n", messages=conversation), ModelReplied)
+        assert answer(f"- text: x\n  expect: {{absent: '{text}'}}\n", messages=conversation).kind == "script"
+    assert answer("- text: x\n  expect: {contains: 'a,b'}\n", messages=[said("a, b")]).kind == "script"

@@ -10,13 +10,13 @@ from typing import NoReturn
 
 import typer
 
-from stackmem.core.facts import Event, RunStarted
+from stackmem.core.facts import Event, FramePopped, RunStarted
 from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said, StepFailed
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.language import Announcer, Happening
-from stackmem.languages.operations import Halted
+from stackmem.languages.operations import Halted, ReplyRefused
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers
 from stackmem.run.programs.run import ProgramResult
@@ -65,6 +65,8 @@ class ProgramScreen:
         elif isinstance(happening, StepFailed) and not self.quiet:
             say(self._fold(readable(f"{happening.path} was not done: {happening.reason}")))
         if not self.quiet:
+            if isinstance(happening, ReplyRefused):
+                say(f"  refused {readable(happening.name)}: {readable(happening.fault)}")
             for text in self._announcer(happening):
                 say(self._fold(readable(text)))
 
@@ -72,7 +74,8 @@ class ProgramScreen:
         """The agent's own steps, in the frames that the program hands to it."""
         if self.quiet or isinstance(event, ProgramEvent | RunStarted):
             return
-        if state.stack and (state.running.program != "steps" or state.program is None):
+        popped = isinstance(event, FramePopped) and len(state.popped) and state.popped[-1].frame.program != "steps"
+        if popped or (state.stack and (state.running.program != "steps" or state.program is None)):
             for line in self._progress.lines(event, state):
                 say(line)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from stackmem.core import facts
 from stackmem.core.messages import ToolCall
@@ -48,6 +48,10 @@ class Progress(Struct):
                 ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"
                 last = event.text.strip().rsplit("\n", 1)[-1] if event.failed else ""
                 return [self._line(self.call, ended or last)]
+            case facts.FramePushed() if event.program is not UNSET:  # the program's: no call stands behind it
+                self.call, self.depth = "", max(0, state.running.depth - 1)
+                indent = f"{'':>4}  {'  ' * self.depth}"
+                return [f"{indent}-> {event.frame}", f"{indent}R0 {one_line(event.intent)}"]
             case facts.FramePushed():
                 return [
                     self._line(self.call, event.frame),

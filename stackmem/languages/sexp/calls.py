@@ -6,6 +6,7 @@ the reader something and is not held against the value; the linter says so.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -161,12 +162,12 @@ class Calls:
             raise machine.locate(error, form) from None
         line = form.source.text.count("\n", 0, form.at) + 1
         column = form.at - (form.source.text.rfind("\n", 0, form.at) + 1) + 1
-        place = f"{line}:{column}"
+        place, file = f"{line}:{column}", posixpath.basename(form.source.path)
         self._count += 1
         if kind == "tool":
             if context is not None:
                 arguments = {**arguments, "context": as_mapping(arguments["context"])}
-            request: Any = ToolRequest(name, arguments, place)
+            request: Any = ToolRequest(name, arguments, place, file)
         else:
             inputs = {
                 key: value for key, value in arguments.items() if key not in ("files", "context", "history_config")
@@ -179,6 +180,7 @@ class Calls:
                 context_management=context,
                 history_config=history,
                 place=place,
+                file=file,
             )
         try:
             answer = yield request

@@ -161,21 +161,29 @@ def loop_form(machine: Machine, form: Form, env: Env) -> Doing:
         raise machine.fault(
             f"Loop requires exactly 2 arguments: count_expression and body_expression. Got {got}.", form
         )
-    count = yield (form.items[1], env)
+    try:
+        count = yield (form.items[1], env)
+    except SexpEvaluationError as error:
+        raise machine.around("Error in the count of 'loop': ", error, form) from error
     if isinstance(count, bool) or not isinstance(count, int):
         raise machine.fault(f"Loop count must evaluate to an integer. Got: {to_source(count, 80)}", form)
     if count < 0:
         raise machine.fault("Loop count must be non-negative.", form)
     value: Any = []
     compiled = machine.compile(form.items[2])
-    for _ in range(count):
-        if compiled is None:
-            value = yield (form.items[2], env)
-        else:
-            machine.meter.charge(compiled[1])
-            if machine.meter.needs_breath():
-                yield Breath()
-            value = compiled[0](env)
+    done = 0
+    try:
+        for done in range(count):  # noqa: B007 - an error tells it
+            if compiled is None:
+                value = yield (form.items[2], env)
+            else:
+                machine.meter.charge(compiled[1])
+                if machine.meter.needs_breath():
+                    yield Breath()
+                value = compiled[0](env)
+    except SexpEvaluationError as error:
+        before = f"Error in the body of 'loop' (iteration {done + 1} of {count}): "
+        raise machine.around(before, error, form) from error
     return value
 
 

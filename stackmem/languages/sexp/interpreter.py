@@ -233,6 +233,12 @@ class Machine:
             error.locate(place, source_of(form))
         return error
 
+    def around(self, before: str, error: SexpEvaluationError, form: Form) -> SexpEvaluationError:
+        """The error, told from where it happened within a loop; it keeps its place."""
+        outer = SexpEvaluationError(before + error.message, error.expression, error.error_details)
+        outer.place = error.place
+        return self.locate(outer, form)
+
     def look_up(self, node: Name, env: Env) -> Any:
         scope: Env | None = env
         while scope is not None:

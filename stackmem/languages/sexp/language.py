@@ -12,19 +12,33 @@ from stackmem.languages.frame.values import step_left
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
 from stackmem.languages.operations import Completion, FrameAnswer, Halted, Program, Say, Value
 
+from .definitions import definitions_of
 from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
 from .evaluator import Evaluation
 from .interpreter import Doing
 from .lint import LintResult, SourcePart, examine, libraries, lint, place_of
 from .reader import read, split_budget
 from .requests import Request, SubtaskRequest, Together, ToolRequest
+from .tools import plain_name
 from .tree import Form, Name, Node, walk
 from .values import SexpEnvironment, as_json, to_source
 from .workflow import Workflow
 
 
 def announcer() -> Announcer:
-    return _lines
+    writing: set[str] = set()  # steps that look first whether their file is there
+
+    def lines(happening: Happening) -> tuple[str, ...]:
+        match happening:
+            case StepEntered() if plain_name(happening.call) == "system_write_file":
+                writing.add(happening.path)
+            case StepLeft():
+                writing.discard(happening.path)
+            case ToolAnswered(failed="missing") if writing:
+                return ()
+        return _lines(happening)
+
+    return lines
 
 
 def _lines(happening: Happening) -> tuple[str, ...]:
@@ -79,11 +93,19 @@ def outline(launch: Launch) -> Reading:
     return (*(_line(node) for part in parts for node in part.nodes), *needs)
 
 
+def models(launch: Launch) -> Reading:
+    """The models that tasks of the program, and of the libraries beside it, name."""
+    parts, _ = yield from _load(launch)
+    named = [task.template.get("model") for part in parts for task in definitions_of(part.nodes)]
+    return tuple(dict.fromkeys(name for name in named if name))
+
+
 def _run(launch: Launch) -> Program:
     parts, budget = yield from _load(launch)
-    if launch.options.get("checked"):
+    checked = bool(launch.options.get("checked"))  # a run that was recorded without it is replayed as it was
+    if checked:
         yield from _check(launch, parts)
-    host = Workflow(budget, launch.tools)
+    host = Workflow(budget, launch.tools, names_files=checked)
     evaluation = Evaluation(host, budget)
     env = SexpEnvironment(launch.inputs)
     value: Any = []
@@ -139,13 +161,13 @@ def _drive(doing: Doing, host: Workflow) -> Doing:
     try:
         ask = next(doing)
         while True:
-            yield from _note_entered(ask)
+            yield from _note_entered(ask, host)
             try:
                 answer = yield from host.answer(ask)
             except SexpEvaluationError as error:
                 ask = doing.throw(error)
             else:
-                yield from _note_left(ask, answer)
+                yield from _note_left(ask, answer, host)
                 ask = doing.send(answer)
     except StopIteration as stop:
         return stop.value
@@ -153,17 +175,17 @@ def _drive(doing: Doing, host: Workflow) -> Doing:
         doing.close()
 
 
-def _note_entered(ask: Request) -> Doing:
+def _note_entered(ask: Request, host: Workflow) -> Doing:
     for one in ask.asks if isinstance(ask, Together) else (ask,):
         if isinstance(one, SubtaskRequest | ToolRequest):
-            yield StepEntered(one.place, one.name)
+            yield StepEntered(host.place_of(one), one.name)
 
 
-def _note_left(ask: Request, answer: Any) -> Doing:
+def _note_left(ask: Request, answer: Any, host: Workflow) -> Doing:
     answers = answer if isinstance(ask, Together) else [answer]
     for one, value in zip(ask.asks if isinstance(ask, Together) else (ask,), answers, strict=True):
         if isinstance(one, SubtaskRequest | ToolRequest):
-            yield step_left(one.place, value)
+            yield step_left(host.place_of(one), value)
 
 
 def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: str) -> Doing:
@@ -216,6 +238,7 @@ LANGUAGE = Language(
     outline=outline,
     lint=lint,
     announcer=announcer,
+    models=models,
     lints_with=("tools", "lib"),
     is_checked=True,
 )

@@ -140,21 +140,14 @@ def _clause(machine: Machine, form: Form, node: Node, env: Env, shape: LoopShape
     try:
         return (yield (node, env))
     except SexpEvaluationError as error:
-        raise _around(machine, form, f"{shape.name}: Error evaluating '{name}': ", error) from error
+        raise machine.around(f"{shape.name}: Error evaluating '{name}': ", error, form) from error
 
 
 def _phase(machine: Machine, form: Form, phases: dict[str, Any], name: str, args: list[Any], number: int) -> Doing:
     try:
         return (yield FunctionCall(phases[name], args, form))
     except SexpEvaluationError as error:
-        raise _around(machine, form, f"Error in '{name}' phase (iteration {number}): ", error) from error
-
-
-def _around(machine: Machine, form: Form, before: str, error: SexpEvaluationError) -> SexpEvaluationError:
-    """The error, told from where it happened within the loop; it keeps its place."""
-    outer = SexpEvaluationError(before + error.message, error.expression, error.error_details)
-    outer.place = error.place
-    return machine.locate(outer, form)
+        raise machine.around(f"Error in '{name}' phase (iteration {number}): ", error, form) from error
 
 
 def _aware(function: Any, config: list[Any]) -> Any:

@@ -46,7 +46,7 @@ class SubtaskRequest(Struct, frozen=True):
     """A task that is to be done once; what a ``task_system`` is asked to execute.
 
     Attributes:
-        place: ``line:column`` of the call.
+        place: ``line:column`` of the call; ``file`` is the name of its file.
 
     """
 
@@ -59,6 +59,7 @@ class SubtaskRequest(Struct, frozen=True):
     context_management: ContextManagement | None = None
     history_config: HistoryConfigSettings | None = None
     place: str = ""
+    file: str = ""
 
 
 class ToolRequest(Struct, frozen=True):
@@ -67,6 +68,7 @@ class ToolRequest(Struct, frozen=True):
     name: str
     arguments: dict[str, Any]
     place: str = ""
+    file: str = ""
 
 
 class ContextRequest(Struct, frozen=True):

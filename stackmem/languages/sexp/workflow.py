@@ -142,8 +142,9 @@ class Workflow:
     past: The tasks done so far, in their order.
     """
 
-    def __init__(self, budget: Budget, own: tuple[ToolSpec, ...] = ()) -> None:
-        self._budget = budget
+    def __init__(self, budget: Budget, own: tuple[ToolSpec, ...] = (), *, names_files: bool = True) -> None:
+        """Know the tools; with ``names_files`` a step's place begins with the name of its file."""
+        self._budget, self._names_files = budget, names_files
         self._templates: dict[str, dict[str, Any]] = {}
         self._parameters = {**PARAMETERS, **{tool.name: listed_parameters(tool) for tool in own}}
         self.past: list[DoneTask] = []
@@ -167,6 +168,10 @@ class Workflow:
     def define(self, template: dict[str, Any]) -> str:
         self._templates[template["name"]] = template
         return ""
+
+    def place_of(self, ask: SubtaskRequest | ToolRequest) -> str:
+        """Where a task or tool is called."""
+        return f"{ask.file}:{ask.place}" if self._names_files and ask.file else ask.place
 
     def answer(self, ask: Request, *, beside: bool = False) -> Effects:
         """Effects, to the ask's answer; ``beside`` others no frame of its own is opened.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -142,3 +143,30 @@ def test_a_session_with_a_stream_that_is_closed_ends_without_a_traceback(closed,
     assert session.returncode == (0 if closed else 2), err
     assert closed or "no standard input" in err
     assert out == ("2\n" if closed == 2 else "")
+
+
+def test_the_screen_shows_each_reply_in_the_block_that_it_belongs_to(stage, tmp_path):
+    typed = '(output_format ((schema "{\\"required\\": [\\"n\\"]}")))'
+    place = tmp_path / "here"
+    place.mkdir()
+    (place / "main.sexp").write_text(
+        f'(defatom agent (params) (instructions "work") {typed})\n'
+        f'(defatom judge (params) (instructions "judge") (subtype "evaluator") {typed})\n'
+        '(system_write_file (file_path "new.txt") (content "a"))\n(agent)\n(judge)\n(agent)\n',
+        encoding="utf-8",
+    )
+    pop = "  - {call: pop_frame, args: {result: '{\"n\": 1}'}}\n"
+    (place / "script.yaml").write_text(
+        "replies:\n  - {call: pop_frame, args: {result: '{}'}}\n" + pop
+        + "  - text: '{}'\n  - {text: '{\"n\": 2}', expect: {contains: '{\"required\":[\"n\"]}'}}\n" + pop,
+        encoding="utf-8",
+    )  # fmt: skip
+    ran = stage.call("run", place, "--model", f"script:{place / 'script.yaml'}")
+    assert ran.returncode == 0, ran.stderr
+    lines = [" ".join(line.split()) for line in ran.stderr.splitlines()]
+    assert [re.sub(r"(pop_frame \{\}).*", r"\1", line) for line in lines if line][1:-1] == [
+        "main.sexp:3:1 system_write_file", "main.sexp:3:1 done",
+        "main.sexp:4:1 agent", "-> frame-1", "R0 work", "1 refused pop_frame {}", '2 pop_frame {"n": 1}', '{"n": 1}',
+        "main.sexp:4:1 done", "main.sexp:5:1 judge", "refused judge: $.n is missing", '{"n": 2}', "main.sexp:5:1 done",
+        "main.sexp:6:1 agent", "-> frame-3", "R0 work", '5 pop_frame {"n": 1}', '{"n": 1}', "main.sexp:6:1 done",
+    ]  # fmt: skip

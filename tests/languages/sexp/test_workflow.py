@@ -110,6 +110,15 @@ def test_a_task_may_name_a_model_of_its_own() -> None:
     assert effects(run(judge, Completion("")), Complete)[0].model == "m/large"
 
 
+def test_the_models_that_tasks_name_are_known_before_a_run_begins() -> None:
+    text = '(defatom t (params) (instructions "x") (model "m/large")) (defatom u (params) (instructions "x")) (t) (u)'
+    assert LANGUAGE.models is not None
+    load = {"lib.sexp": '(defatom v (params) (instructions "x") (model "m/small"))'}
+    launch = Launch("/p/main.sexp", text, options={"lib": ("lib.sexp",)})
+    named = read_with(LANGUAGE.models(launch), lambda asked: Source(asked.path, load[asked.path]))
+    assert named == ("m/small", "m/large")
+
+
 def test_a_typed_task_has_its_value() -> None:
     typed = '(defatom t (params) (instructions "x") (output_format ((schema "{\\"type\\": \\"object\\"}"))))'
     done = run(f"{typed} (task-content (t))", FrameAnswer('{"a": 1}', {"a": 1}))
@@ -424,3 +433,32 @@ def test_a_person_reads_what_is_called_and_what_it_gave() -> None:
     assert announce(ToolAnswered(None, "exit", "exit 1")) == ("  failed (exit): exit 1",)
     assert announce(ToolAnswered("fine")) == ()
     assert LoadSource("x").listing is False
+
+
+def test_a_slot_of_an_optional_parameter_is_empty_where_nothing_is_given() -> None:
+    task = '(defatom t (params a (b optional)) (instructions "{{a}}|{{b}}|{{b.c}}") (subtype "evaluator"))'
+    for call, wanted in {
+        "(t (a 1))": "1||",
+        "(t (a 1) (b nil))": "1||",
+        "(t (a 1) (b '((c 2))))": '1|[["c",2]]|2',
+    }.items():
+        done = run(f"{task} {call}", Completion("ok"))
+        assert done.value["content"] == "ok"
+        assert effects(done, Complete)[0].messages[0].parts[0].text == wanted
+
+
+def test_a_step_of_a_new_run_names_its_file() -> None:
+    text = '(load "lib.sexp") (read_file (path "a"))'
+    library = {"lib.sexp": '(read_file (path "b"))'}
+    done = run(text, ToolAnswer("b"), ToolAnswer("a"), sources=library, options={"checked": True})
+    assert [step.path for step in effects(done, StepEntered)] == ["lib.sexp:1:1", "main.sexp:1:19"]
+    old = run(text, ToolAnswer("b"), ToolAnswer("a"), sources=library)
+    assert [step.path for step in effects(old, StepLeft)] == ["1:1", "1:19"]
+
+
+def test_what_a_write_looks_for_first_is_not_announced_as_missing() -> None:
+    lines = LANGUAGE.announcer()
+    gone = ToolAnswered(None, "missing", "'new.txt' does not exist")
+    happened = [StepEntered("m.sexp:1:1", "system:write_file"), gone, StepLeft("m.sexp:1:1", "object", 3)]
+    assert [line for each in happened for line in lines(each)] == ["m.sexp:1:1 system:write_file", "m.sexp:1:1 done"]
+    assert lines(gone) == ("  failed (missing): 'new.txt' does not exist",)
