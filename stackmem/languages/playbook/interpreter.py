@@ -229,11 +229,11 @@ def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
             turn = yield from take(here, frame, read_reply(answer.text))
         for note in turn.notes:
             here.agent.log.add("MEDIUM", f"note: {note}")
+        lines = yield from run_queue(here, frame, turn.queue)
         if turn.fault:
-            instruction = _count_miss(here, frame, turn, answer.text)
+            instruction = "\n".join([_count_miss(here, frame, turn, answer.text), *lines])
             continue
         frame.misses = 0
-        lines = yield from run_queue(here, frame, turn.queue)
         if isinstance(turn.end, ReturnItem):
             value = resolve(turn.end.value, here.agent.variables)
             if why := excess(value):
@@ -273,6 +273,8 @@ def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -
     what = f"what? {turn.fault}" + (f" (at {shown_text!r})" if shown_text else "")
     here.agent.log.add("HIGH", what)
     rest = "Nothing from there on was performed, and calls queued before it were dropped; queue them again."
+    if turn.keeps:
+        rest = "Nothing from there on was performed; what stands before it was, calls included."
     left = f"{expected_lines(frame)}. {MOST_MISSES - frame.misses + 1} more such replies halt the program."
     return _continuation(frame, [what, rest, left[0].upper() + left[1:]])
 

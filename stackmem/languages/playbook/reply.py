@@ -47,11 +47,18 @@ class Fired(Struct, frozen=True):
 
 
 class Queued(Struct, frozen=True):
-    """A call, and the variable that its result is bound to; ``fired`` where it stands behind a trigger."""
+    """A call, and the variable that its result is bound to.
+
+    Attributes:
+        fired: It stands behind a trigger.
+        spare: It stands at no line that asks for it.
+
+    """
 
     call: CallTo
     into: str = ""
     fired: bool = False
+    spare: bool = False
 
 
 class ReturnItem(Struct, frozen=True):
@@ -104,7 +111,7 @@ _CALL = re.compile(rf"\\?`\s*+(?:\$?([A-Za-z_]\w{{0,99}})\s*+{_TYPED % ','}\s*+=
 _LIKE_CALL = re.compile(r"\\?`(?:[^`\n(]{0,200}[\w\]]\s?\(|\s*\$\w+\s*=)")
 _CODE = re.compile(
     rf"""\s*+["'“”]?\s*+({_NAME})\s*+:\s*+T?(\d{{1,9}}(?:\.\d{{1,9}}){{0,19}})\s*+"""
-    r"""(?::\s*+([A-Za-z]{3})\w*+)?\s*+["'“”]?\s*+(?=\])"""
+    r"""(?:[:.\-]\s*+([A-Za-z]{3})\w*+)?\s*+["'“”]?\s*+(?=\])"""
 )
 _VAR = re.compile(rf"""\s*+["']?\$?([A-Za-z_]\w{{0,99}})["']?\s*+{_TYPED % ""}\s*+,""")
 _STOP = re.compile(r"[`\n]|<br", re.I)

@@ -41,6 +41,7 @@ class PlaybookFrame(Struct, eq=False):
         returned: What the calls of the last yield bound, until the first Step of the reply that follows.
         recap: The last one.
         misses: Replies in a row that broke the contract.
+        made: Calls that came back and that no line asked for, since it stands at its line.
         python_line: Where a function last called something; 0 before that, and of prose.
         mark: Length of the session log when the frame began.
 
@@ -54,6 +55,7 @@ class PlaybookFrame(Struct, eq=False):
     returned: dict[str, Any] = {}
     recap: str = ""
     misses: int = 0
+    made: list[Any] = []
     python_line: int = 0
     summary: str = ""
 

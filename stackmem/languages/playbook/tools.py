@@ -12,6 +12,7 @@ from stackmem.languages.frame.values import as_text, variable_set
 from stackmem.languages.operations import Routine, Say
 
 from .calls import artifact_name, bind_arguments, find_target
+from .inference import GivenCall
 from .literals import CallTo, variables_in
 from .reply import Queued
 from .session_log import brief, call_text
@@ -45,6 +46,8 @@ def run_queue(here: Execution, frame: PlaybookFrame, queue: list[Queued]) -> Rou
             lines.append(f"what? {line}")
             here.agent.log.add("HIGH", f"what? {line}")
             continue
+        if queued.spare:
+            frame.made.append(GivenCall(queued.call, queued.into, made=True, value=value))
         if queued.into:
             here.agent.set(queued.into, value)
             frame.returned[queued.into] = value

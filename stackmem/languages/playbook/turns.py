@@ -1,7 +1,8 @@
 """One reply of the model, checked against the program item by item.
 
-Rule 1: the pointer moves only where it may; a line that may not follow ends the reply.
-Rule 2: from the first fault on nothing of the reply is performed, and its queued calls are dropped.
+Rule 1: the pointer moves only where it may; where a reply leaves lines out, the way is worked out (``inference``).
+Rule 2: from the first fault on nothing of the reply is performed. Its queued calls are dropped, but for those before a
+Step that cannot follow: up to there the reply is good.
 Rule 3: arguments are read at their line, but for variables that an earlier queued call will bind.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.core.program_facts import StepEntered
 from stackmem.languages.frame.values import variable_set
 from stackmem.languages.operations import Routine
 
 from .calls import Target, artifact_name, bind_arguments, fault_of, find_target
+from .inference import GivenCall, PathFinder, wanted_calls
 from .literals import CallTo, Variable, variables_in
 from .reply import (
     AtStep,
@@ -33,6 +36,8 @@ from .session_log import brief, call_text, item_text
 from .state import Execution, PlaybookFrame, excess, resolve, same_value
 from .tree import Playbook, StepLine, Trigger, lines_after
 
+_MOST_NAMED = 12
+
 
 class Turn(Struct):
     """What a reply comes to.
@@ -41,6 +46,7 @@ class Turn(Struct):
         queue: Calls to be made at its end.
         end: Its yield or Return; None where it has neither, or a fault.
         fault: What is wrong with it, and ``text`` the place.
+        keeps: What stands before the fault holds, and its calls are made.
         notes: What the model is told beside that.
         acted: It did something.
 
@@ -50,20 +56,22 @@ class Turn(Struct):
     end: ReturnItem | Yielded | None = None
     fault: str = ""
     text: str = ""
+    keeps: bool = False
     notes: list[str] = []
     acted: bool = False
 
 
 def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
     """Perform what a reply says, up to its end or its first fault; gives the ``Turn``."""
-    reading = _ReplyCheck(here, frame)
+    reading = _ReplyCheck(here, frame, reply)
     turn = reading.turn
     for item in reply.items:
         here.agent.log.add("HIGH" if isinstance(item, TextItem) and item.kind == "recap" else "LOW", item_text(item))
         yield from reading.take_item(item)
         if turn.fault:
             turn.text = turn.text or item_text(item)
-            turn.queue.clear()
+            if not turn.keeps:
+                turn.queue.clear()
             turn.end = None
             return turn
     if reply.ignored:
@@ -80,12 +88,33 @@ def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
 
 
 class _ReplyCheck:
-    def __init__(self, here: Execution, frame: PlaybookFrame) -> None:
+    def __init__(self, here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> None:
         self._here, self._frame = here, frame
         self._agent = here.agent
         self._stepped = False
         self._dropping = False
+        self._calls = {item.call.name for item in reply.items if isinstance(item, Queued) and not item.fired}
+        self._behind_triggers = {id(item) for item in reply.items if isinstance(item, Queued) and item.fired}
+        self._spare = self._spare_calls(reply)
+        self._places: dict[int, int] = {}  # of spare calls in the queue
         self.turn = Turn([], notes=[])
+
+    def _spare_calls(self, reply: ReplyItems) -> dict[int, GivenCall]:
+        """The calls that stand at no line which asks for them, by the identity of their item."""
+        spare: dict[int, GivenCall] = {}
+        wanted: list[str] = []
+        for item in reply.items:
+            if isinstance(item, AtStep):
+                line = self._frame.book.step(item.number)
+                asks = line is not None and line.code == "QUE" and item.code != "TNK"
+                wanted = (
+                    [each.name for each in wanted_calls(self._here.world, self._agent, line)] if line and asks else []
+                )
+            elif isinstance(item, Queued) and item.call.name in wanted:
+                wanted.remove(item.call.name)
+            elif isinstance(item, Queued):
+                spare[id(item)] = GivenCall(item.call, item.into)
+        return spare
 
     def take_item(self, item: Item) -> Routine:
         if not isinstance(item, Queued):
@@ -143,21 +172,63 @@ class _ReplyCheck:
         line = book.step(item.number) if item.playbook.lower() == book.name.lower() else None
         if line is None:
             told = "is no line of it" if item.playbook.lower() == book.name.lower() else "is another playbook"
+            self.turn.keeps = True
             self.turn.fault = f"{book.name} runs, and {item.playbook}:{item.label} {told}; {expected_lines(frame)}"
             return
         may = line in lines_after(book, frame.at)
         if item.code == "TNK" and not (may and line.code == "TNK"):
             self.turn.acted = True
             return
-        if not may:
+        if not may and not (yield from self._infer(line)):
             self.turn.fault = f"{book.name}:{line.label} cannot follow here; {expected_lines(frame)}"
+            self.turn.keeps = True
             return
         if item.code and item.code != line.code:
             self.turn.notes.append(f"{book.name}:{line.label} is a {line.code}, not a {item.code}")
         self._stepped = self.turn.acted = True
         self._here.notify_watchers("line", f"{line.label}:{line.code} {line.text}", line.line)
+        if frame.at != line:
+            frame.made = []
         frame.at = line
         yield StepEntered(f"{book.name}:{line.label}", brief(f"{line.code} {line.text}", 200))
+
+    def _infer(self, target: StepLine) -> Routine:
+        """Go the way to a line over those that the reply leaves out; gives whether there is one."""
+        frame, book = self._frame, self._frame.book
+        given = [*frame.made, *(call for item, call in self._spare.items() if self._counts(item))]
+        finder = PathFinder(self._here.world, self._agent, book, given, bool(self.turn.queue))
+        path = finder.path(frame.at, target)
+        if path is None:
+            return False
+        for passed in path:
+            line = passed.line
+            yield StepEntered(f"{book.name}:{line.label}", brief(f"(inferred) {line.code} {line.text}", 200))
+            for call, into in passed.calls:
+                yield from self._claim(call, into)
+        names = ", ".join(f"{book.name}:{passed.line.label}:{passed.line.code}" for passed in path[:_MOST_NAMED])
+        self.turn.notes.append(
+            f"inferred: {names} came before {book.name}:{target.label}; name each line that you execute"
+        )
+        return True
+
+    def _counts(self, item: int) -> bool:
+        """Whether a spare call is or will be made: one behind a trigger only once it is queued."""
+        return item in self._places or item not in self._behind_triggers
+
+    def _claim(self, call: GivenCall, into: str) -> Routine:
+        """Let a call stand for the line that was passed over; its result is bound as the line says."""
+        call.into = into or call.into
+        if call.made:
+            self._frame.made = [each for each in self._frame.made if each is not call]
+            if into:
+                self._agent.set(into, call.value)
+                yield variable_set(into, call.value)
+            return
+        item = next(item for item, each in self._spare.items() if each is call)
+        if item in self._places:
+            place = self._places[item]
+            self.turn.queue[place] = replace(self.turn.queue[place], into=call.into, spare=False)
+            del self._spare[item]
 
     def _fire(self, item: Fired) -> None:
         found = self._trigger(item)
@@ -179,8 +250,11 @@ class _ReplyCheck:
             return
         self._agent.spent.add((book.name, trigger.number))
         self.turn.acted = True
-        if not item.queues:
-            self._queue(Queued(CallTo(book.name)))
+        if not item.queues and book.name not in self._calls:
+            own = {param.name: Variable(param.name) for param in book.params if param.name in self._agent.variables}
+            if own:
+                self.turn.notes.append(f"inferred: {book.name} was called with {', '.join(f'${name}' for name in own)}")
+            self._queue(Queued(CallTo(book.name, (), tuple(own.items())), fired=True, spare=True))
 
     def _trigger(self, item: Fired) -> tuple[Playbook, Trigger] | None:
         book = self._agent.agent.find(item.playbook)
@@ -199,7 +273,11 @@ class _ReplyCheck:
             return
         call = resolve(self._name_artifact(item.call, pending), self._agent.variables, pending)
         self.turn.fault = excess(call)
-        self.turn.queue.append(Queued(call, item.into, item.fired))
+        spare = self._spare.get(id(item))
+        if spare is not None:
+            self._places[id(item)] = len(self.turn.queue)
+        into = spare.into if spare else item.into
+        self.turn.queue.append(Queued(call, into, item.fired, spare=spare is not None or item.spare))
 
     def _name_artifact(self, call: CallTo, pending: list[str]) -> CallTo:
         """The call with ``$x`` as an artifact's name read as one."""

@@ -288,7 +288,22 @@ def test_the_pointer_goes_where_the_program_leads(way):
 
 
 @pytest.mark.parametrize(
-    ("at", "to"), [("01", "01.02"), ("01 01.01", "01.03"), ("01 01.01", "02"), ("01 02", "01"), ("01 02", "04")]
+    ("at", "to", "over"),
+    [
+        ("01 01.01", "01.03", ["01.02"]),
+        ("01 01.01", "01.02.01", ["01.02"]),
+        ("01 01.01", "02", ["01.02", "01.03", "01.99", "01"]),
+        ("01 02", "04", ["03"]),
+    ],
+)
+def test_lines_that_do_nothing_by_themselves_are_passed_over(at, to, over):
+    walk = " ".join(f'`Step["P:{label}"]`' for label in at.split())
+    play = run(TREE, f'{walk} `Step["P:{to}"]` yld return')
+    assert [path.removeprefix("P:") for path in steps(play)] == [*at.split(), *over, to]
+
+
+@pytest.mark.parametrize(
+    ("at", "to"), [("01", "01.02"), ("01", "05"), ("01 02", "01"), ("01 02", "05"), ("01 01.01 01.02 01.02.01", "05")]
 )
 def test_the_pointer_goes_nowhere_else(at, to):
     walk = " ".join(f'`Step["P:{label}"]`' for label in at.split())

@@ -1,0 +1,179 @@
+"""The way from the line where a playbook stands to a line that a reply names, where the reply leaves lines out.
+
+Rule 1: a condition, a jump, a TNK, and a ``YLD call`` with nothing queued are passed over: they do nothing themselves.
+Rule 2: a QUE is passed over where each of its calls is given elsewhere in the reply, or was made by a trigger at the
+line where the playbook stands, with equal arguments as far as the line writes them out.
+Rule 3: EXE, CHK, RET and every other YLD are never passed over, and no loop is begun anew before its last line: so no
+effect is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from .calls import bind_arguments, find_target
+from .literals import CallTo, LiteralFault, LiteralReader
+from .state import AgentState, PlaybookState, resolve, same_value
+from .tree import Playbook, StepLine, lines_after, target_of
+
+_CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*\(")
+_INTO = re.compile(r"\s*\$(\w+)(?::\w+)?\s*=")
+_WORD = re.compile(r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
+
+
+class GivenCall(Struct, eq=False):
+    """A call that stands at no line of its own.
+
+    Attributes:
+        into: The variable that it binds, or is to bind.
+        made: It came back, with this ``value``.
+
+    """
+
+    call: CallTo
+    into: str = ""
+    made: bool = False
+    value: Any = None
+
+
+class WantedCall(Struct, frozen=True):
+    """A call that a QUE asks for; without ``call`` its arguments are prose."""
+
+    name: str
+    into: str = ""
+    call: CallTo | None = None
+
+
+class PassedLine(Struct, frozen=True):
+    """A line that was passed over, and the calls that did what it asks for, each with the variable it binds."""
+
+    line: StepLine
+    calls: tuple[tuple[GivenCall, str], ...] = ()
+
+
+def wanted_calls(world: PlaybookState, agent: AgentState, line: StepLine) -> list[WantedCall]:
+    """The calls that a QUE asks for, by its text; a name that cannot be called is a word."""
+
+    def known(name: str) -> bool:
+        return find_target(world.program, agent.agent.name, name) is not None
+
+    found = list(_written_calls(line.text, known))
+    if found:
+        return found
+    into = _INTO.match(line.text)
+    names = dict.fromkeys(word for word in _WORD.findall(line.text) if known(word))
+    return [WantedCall(name, into[1] if into and len(names) == 1 else "") for name in names]
+
+
+def _written_calls(text: str, known: Callable[[str], bool]) -> Iterator[WantedCall]:
+    done = 0
+    for found in _CALL.finditer(text):
+        if found.start(2) < done or not known(found[2]):
+            continue
+        reader = LiteralReader(text, found.start(2))
+        try:
+            call: CallTo | None = reader.call()
+            done = reader.at
+        except LiteralFault:
+            call = None
+        yield WantedCall(found[2], found[1] or "", call)
+
+
+class PathFinder(Struct, frozen=True):
+    """Looks for the way of one step.
+
+    Attributes:
+        given: The calls that stand at no line of their own.
+        waiting: Calls are queued, so that a ``YLD call`` would make them.
+
+    """
+
+    world: PlaybookState
+    agent: AgentState
+    book: Playbook
+    given: list[GivenCall]
+    waiting: bool
+
+    def path(self, at: StepLine | None, target: StepLine) -> list[PassedLine] | None:
+        """The lines between, in their order; None where there is no legal way without an effect left out."""
+        before: dict[StepLine, StepLine | None] = dict.fromkeys(self._following(at))
+        todo = deque(before)
+        while todo:
+            line = todo.popleft()
+            if line == target:
+                return self._walk(before, line)
+            if not self._silent(line):
+                continue
+            for each in self._following(line):
+                if each not in before:
+                    before[each] = line
+                    todo.append(each)
+        return None
+
+    def _following(self, at: StepLine | None) -> list[StepLine]:
+        """The lines behind one; the head of a loop around it only behind the loop's last line."""
+        found = [line for line in lines_after(self.book, at) if line != at]
+        if at is None:
+            return found
+        if at.code == "JMP":
+            return [line for line in found if line.number == target_of(at)]
+        return [line for line in found if line.number != at.number[: len(line.number)] or self._ends(at, line)]
+
+    def _ends(self, at: StepLine, loop: StepLine) -> bool:
+        """Whether a line is the last one of a loop around it."""
+        inner = range(len(loop.number) + 1, len(at.number) + 1)
+        return all(self.book.order.next_beside(at.number[:length]) is None for length in inner)
+
+    def _silent(self, line: StepLine) -> bool:
+        match line.code:
+            case "CND" | "LOP" | "ELS" | "JMP" | "TNK":
+                return True
+            case "YLD":
+                return not self.waiting and line.text.lower().removeprefix("for ").startswith("call")
+            case "QUE":
+                return self._claims(line, self.given) is not None
+            case _:
+                return False
+
+    def _walk(self, before: dict[StepLine, StepLine | None], target: StepLine) -> list[PassedLine] | None:
+        """The lines up to the target, where there is a call of its own for each that a QUE asks for."""
+        lines: list[StepLine] = []
+        line = before[target]
+        while line is not None:
+            lines.append(line)
+            line = before[line]
+        left, passed = list(self.given), list[PassedLine]()
+        for each in reversed(lines):
+            claims = self._claims(each, left) if each.code == "QUE" else []
+            if claims is None:
+                return None
+            left = [call for call in left if all(call is not claim for claim, _ in claims)]
+            passed.append(PassedLine(each, tuple(claims)))
+        return passed
+
+    def _claims(self, line: StepLine, given: list[GivenCall]) -> list[tuple[GivenCall, str]] | None:
+        """A given call for each that a QUE asks for, with the variable it is to bind; None where one is missing."""
+        wanted, left, claims = wanted_calls(self.world, self.agent, line), list(given), []
+        for want in wanted:
+            claim = next((call for call in left if self._does(call, want)), None)
+            if claim is None:
+                return None
+            left.remove(claim)
+            claims.append((claim, want.into))
+        return claims if wanted else None
+
+    def _does(self, given: GivenCall, want: WantedCall) -> bool:
+        """Whether a call does what a line asks for."""
+        names = [find_target(self.world.program, self.agent.agent.name, each) for each in (given.call.name, want.name)]
+        if names[0] is None or names[0] != names[1] or (given.into and want.into and given.into != want.into):
+            return False
+        if want.call is None:
+            return True
+        bound = [bind_arguments(names[0], each) for each in (given.call, want.call)]
+        one, other = (resolve(each, self.agent.variables) if isinstance(each, dict) else None for each in bound)
+        return one is not None and other is not None and same_value(one, other)
