@@ -94,7 +94,7 @@ def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str
     Where git fails, no file is left.
     """
     try:
-        with place.open("wb") as file:
+        with open(place, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             git_and_warnings(*arguments, cwd=cwd, environment=environment, stdout=file)
     except WorkspaceError:
         place.unlink()

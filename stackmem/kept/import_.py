@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.machine import evolve
@@ -20,6 +19,7 @@ from stackmem.formats.recordings.session import RecordedReply, RecordedSession
 from stackmem.models.catalog import lookup
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
+from stackmem.trace.private import write_json
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
 
@@ -131,7 +131,7 @@ def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> I
         left_out=tuple(session.left_out),
     )
     for name, value in ((IMPORTED, imported), (RUN, state.begun)):
-        (run_dir / name).write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        write_json(run_dir / name, value)
     write_result(_result(imported, state, seconds, writer), run_dir / RESULT)
     return imported
 

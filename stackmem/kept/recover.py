@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,6 +16,7 @@ from stackmem.run.run_folder import HISTORY, RUN, TRACE, new_run
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock
 from stackmem.trace.open_run import Run
+from stackmem.trace.private import write_json
 from stackmem.trace.recover import recover
 from stackmem.trace.snapshot import Snapshot
 from stackmem.workspace.tree import remove_tree
@@ -58,7 +58,7 @@ def recover_run(run_dir: Path) -> Recovered:
             count, state = 0, State()
             for record in RunReader(target):
                 count, state = record.seq, evolve(state, record.event)
-            (target / RUN).write_bytes(msgspec.json.format(msgspec.json.encode(state.begun), indent=2) + b"\n")
+            write_json(target / RUN, state.begun)
         except OSError as error:
             remove_tree(target)
             raise TraceError(f"the run cannot be saved to {target} ({error.strerror}); make room there") from error

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -18,6 +17,7 @@ from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
+from stackmem.trace.private import write_json
 from stackmem.trace.program import keep_source, sources_of
 from stackmem.trace.redact import Mask, mask_of, mask_value, matching_records, redact
 from stackmem.trace.store import TraceWriter
@@ -94,7 +94,7 @@ def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> Non
     finally:
         writer.close()
     state = _verify_copy(target)
-    (target / RUN).write_bytes(msgspec.json.format(msgspec.json.encode(state.begun), indent=2) + b"\n")
+    write_json(target / RUN, state.begun)
     result = read_result(run_dir / RESULT)
     if result is not None:
         told = replace(

@@ -17,7 +17,7 @@ from .anthropic_request import request_body
 from .anthropic_stream import read_reply
 from .catalog import lookup
 from .connection import Connection
-from .endpoint import Endpoint
+from .endpoint import Endpoint, without_login
 from .estimate import estimated_usage
 from .event_stream import server_events
 from .failures import cause, failed, kind_of_status
@@ -89,9 +89,11 @@ class AnthropicModel:
             detail = f"HTTP {error.status_code}: {error.api_message or error.message}"
             return failed(kind_of_status(error.status_code, text), detail, secret, error.response.headers)
         except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
-            return failed("timeout", f"{self._endpoint.url}: {error or 'no answer in time'}", secret)
+            return failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
         except (anthropic.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            return connection.in_time(failed("connection", f"{self._endpoint.url}: {cause(error)}", secret))
+            return connection.in_time(
+                failed("connection", f"{without_login(self._endpoint.url)}: {cause(error)}", secret)
+            )
         except anthropic.AnthropicError as error:
             return failed("rejected", str(error), secret)
 

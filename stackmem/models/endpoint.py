@@ -79,6 +79,12 @@ def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | Non
     return Endpoint(url, key)
 
 
+def without_login(url: str) -> str:
+    """The address without a user's name and password, as it may be kept and shown."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
 def _keyless(provider: Provider) -> str:
     """What is nearest to that provider, and needs no key."""
     if provider is OPENAI:

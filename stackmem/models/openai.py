@@ -19,7 +19,7 @@ from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 
 from .connection import Connection
-from .endpoint import Endpoint
+from .endpoint import Endpoint, without_login
 from .estimate import estimated_usage
 from .event_stream import server_events
 from .failures import cause, failed, kind_of_status
@@ -108,9 +108,11 @@ class OpenAIModel:
                 error.response.headers,
             )
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
-            return failed("timeout", f"{self._endpoint.url}: {error or 'no answer in time'}", secret)
+            return failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
         except (openai.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            return connection.in_time(failed("connection", f"{self._endpoint.url}: {cause(error)}", secret))
+            return connection.in_time(
+                failed("connection", f"{without_login(self._endpoint.url)}: {cause(error)}", secret)
+            )
         except openai.OpenAIError as error:
             return failed("rejected", str(error), secret)
 

@@ -17,6 +17,7 @@ from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
 from .prepare import profile_of
+from .run_folder import TRACE
 
 _AUTO = ("bubblewrap", "namespaces")
 
@@ -50,11 +51,14 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     granted = tuple(mount.host for mount in profile.mounts)
     levels = tuple(survey(profile))
     active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
+    runs = runs_dir(settings, cwd, os.environ)
+    if wide := sum(run.stat().st_mode & 0o077 > 0 for run in runs.glob("*") if (run / TRACE).exists()):
+        warnings.append(f"other users of this machine can look into {wide} runs; chmod -R go= {runs} closes them")
     if os.geteuid() == 0:
         warnings.append("you are root: a fault of the sandbox would have all rights; an ordinary user is safer")
     return Examined(
         active,
-        str(runs_dir(settings, cwd, os.environ)),
+        str(runs),
         str(sandbox_dir(settings, cwd, os.environ)),
         levels,
         tuple(warnings),

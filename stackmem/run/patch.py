@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stackmem.errors import UsageError
 from stackmem.history.apply import apply_patch, executed_by_host
 from stackmem.history.history import History, PathChange
+from stackmem.trace.private import write_json
 
 from .in_memory import MEMORY
 from .result import RunResult, read_result
@@ -29,7 +30,7 @@ def keep_patch(result: RunResult, folder: str, history: History, before: str) ->
     changes = tuple(history.changed(before, after))
     run_dir = Path(result.run_dir)
     history.write_patch(before, after, run_dir / PATCH)
-    (run_dir / CHANGES).write_bytes(msgspec.json.encode(Kept(folder, changes)))
+    write_json(run_dir / CHANGES, Kept(folder, changes))
     return replace(
         result,
         changed=tuple(change.path for change in changes),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from stackmem.core.decider import AgentDecider
@@ -16,6 +15,7 @@ from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.trace.lineage import came_from
+from stackmem.trace.private import write_json
 from stackmem.workspace.memory import MemoryWorkspace
 
 from .assemble import RunParts, RunPlaces
@@ -132,7 +132,7 @@ def _unwritten(result: RunResult, error: OSError) -> TraceError:
 def _write_start(start: RunStarted, run_dir: Path) -> None:
     """``run.json``: the start for people to read; replay never reads it."""
     try:
-        (run_dir / RUN).write_bytes(msgspec.json.format(msgspec.json.encode(start), indent=2) + b"\n")
+        write_json(run_dir / RUN, start)
     except OSError as error:
         raise TraceError(f"{run_dir / RUN} cannot be written ({error.strerror}); make room there") from error
 

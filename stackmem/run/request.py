@@ -7,8 +7,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.errors import TraceError
+from stackmem.models.endpoint import without_login
+from stackmem.trace.private import write_json
 
 REQUEST = "request.json"
 
@@ -73,8 +76,10 @@ class RunRequest(Struct, frozen=True):
 
 
 def write_request(request: RunRequest, run_dir: Path) -> None:
-    encoded = msgspec.json.encode(request, enc_hook=str)
-    (run_dir / REQUEST).write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")
+    flags = request.flags
+    if address := flags.get("base_url"):
+        flags = {**flags, "base_url": without_login(address)}
+    write_json(run_dir / REQUEST, replace(request, flags=flags))
 
 
 def read_request(run_dir: Path) -> RunRequest:

@@ -14,6 +14,7 @@ from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.private import write_json
 from stackmem.trace.record import Record
 from stackmem.workspace.secrets import Scrubber
 
@@ -100,7 +101,7 @@ def failure_of(state: State) -> str:
 
 
 def write_result(result: RunResult, path: Path) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+    write_json(path, result)
 
 
 def read_result(path: Path) -> RunResult | None:

@@ -28,7 +28,7 @@ def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
         folder = runs_dir / name
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
     except OSError as error:
         raise UsageError(
             f"the runs directory {runs_dir} cannot be written ({error.strerror}); choose one with --runs-dir"

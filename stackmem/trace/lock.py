@@ -61,7 +61,7 @@ class Lock:
 
     def _taken(self, trace: Path) -> int:
         for _ in range(_TRIES):
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 _lock(file, f"{self._kind} {trace.parent.name}")
                 if os.fstat(file).st_nlink:  # else the one before us removed it as it went; whoever comes has a new one

@@ -20,6 +20,7 @@ from stackmem.errors import TraceError, UsageError
 
 from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
 from .objects import FOLDER, Objects
+from .private import owners
 from .program import SOURCES
 
 _FILES = ("run.json", "result.json", "changes.patch", "changes.json")
@@ -207,8 +208,8 @@ def _extract(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, archiv
     if path.is_absolute() or ".." in path.parts or "\\" in entry.filename:
         raise _no_pack(archive, f"it holds the name {entry.filename[:60]!a}")
     target = into / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with opened.open(entry) as source, target.open("xb") as file:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with opened.open(entry) as source, open(target, "xb", opener=owners) as file:
         while part := source.read(1 << 20):
             file.write(part)
 

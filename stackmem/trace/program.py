@@ -22,6 +22,7 @@ from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
 from .lineage import sources
+from .private import owners
 from .record import Record
 
 SOURCES = "sources"
@@ -44,9 +45,9 @@ def keep_source(run_dir: Path, text: str) -> str:
     place = run_dir / SOURCES / digest
     try:
         if not place.exists():
-            place.parent.mkdir(exist_ok=True)
+            place.parent.mkdir(mode=0o700, exist_ok=True)
             new = place.with_name(f"{digest}.{os.getpid()}.{threading.get_ident()}")
-            with new.open("wb") as file:
+            with open(new, "wb", opener=owners) as file:
                 file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from stackmem.errors import TraceError, UsageError
 
+from .private import owners
 from .record import WAY_OUT
 from .store import TraceReader
 
@@ -49,7 +50,7 @@ def recover(source: Path, target: Path) -> Saved:
     if not lines:
         raise TraceError(f"nothing of {source} can be saved: {why}; a copy from before is needed")
     try:
-        with source.open("rb") as broken, target.open("xb") as saved:
+        with source.open("rb") as broken, open(target, "xb", opener=owners) as saved:
             saved.writelines(islice(broken, lines))
             kept = saved.tell()
             saved.flush()

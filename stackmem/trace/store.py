@@ -102,7 +102,7 @@ class TraceWriter:
         self.digest = end.digest
         make = 0 if held else os.O_CREAT | os.O_EXCL
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | make, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | make, 0o600)
         except OSError as error:
             self._lock.close()
             doing = "written" if held else "made"

@@ -1,0 +1,39 @@
+"""Who can look into a run, and what of an address is kept."""
+
+import os
+import stat
+from pathlib import Path
+
+from tests.stage import Stage, command, pop
+
+
+def wide(folder: Path) -> list[str]:
+    """What other users could open of a folder, if they were let into it."""
+    return [path.name for path in folder.iterdir() if path.is_file() and stat.S_IMODE(path.stat().st_mode) & 0o077]
+
+
+def test_a_run_is_its_owners_alone_whatever_the_mask_and_doctor_names_one_that_is_not(stage: Stage):
+    before = os.umask(0)
+    try:
+        stage.solve(stage.task(command("echo x > made"), pop("Done.")))
+        run = stage.only_run()
+        assert stage.call("fork", "last", "--at", "1").returncode == 0
+    finally:
+        os.umask(before)
+    for folder in stage.runs.iterdir():
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert wide(folder) == []
+    assert "other users" not in stage.call("doctor").stdout
+    run.chmod(0o755)
+    assert f"other users of this machine can look into 1 runs; chmod -R go= {stage.runs}" in stage.call("doctor").stdout
+
+
+def test_a_login_in_an_address_is_neither_kept_nor_shown(stage: Stage):
+    address = "http://somebody:hidden-word@127.0.0.1:9/v1"
+    ran = stage.run(
+        "solve", stage.task(pop("Done.")), "--model", "openai/none", "--base-url", address, "--max-seconds", "1"
+    )
+    assert "http://127.0.0.1:9/v1" in ran.stderr
+    assert "hidden-word" not in ran.stdout + ran.stderr
+    for path in stage.only_run().iterdir():
+        assert not path.is_file() or b"hidden-word" not in path.read_bytes(), path.name
