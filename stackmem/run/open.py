@@ -57,6 +57,10 @@ def nobody_answers(question: str) -> str | None:
     return None
 
 
+def everybody_agrees(prepared: Prepared) -> None:
+    """Nobody is asked."""
+
+
 def nobody_listens(happened: tuple[Happening, ...], state: State) -> None:
     """Nobody is told."""
 
@@ -69,12 +73,14 @@ class Person(Struct, frozen=True):
         tell: Told of everything that happens in a program, see ``languages.language.Happening``.
         observe: Told of every fact as it is recorded, and the state it makes.
         stop: Ends the process with an exit code at a second Ctrl-C.
+        agree: Shown a request before anything is copied; whoever does not agree raises ``UsageError``.
     """
 
     ask: Callable[[str], str | None] = nobody_answers
     tell: Tell = nobody_listens
     observe: Observe | None = None
     stop: Callable[[int], object] = os._exit
+    agree: Callable[[Prepared], object] = everybody_agrees
 
 
 class Opened(Struct):

@@ -56,7 +56,7 @@ class Prepared(Struct, frozen=True):
         cwd: Where the person stands.
         folders: The runs directory and the sandbox directory, both writable.
         model: The model's name, the default chosen.
-        copy: What a folder of one's own will be copied as; None for a task.
+        copy: What a folder of one's own will be copied as, once that is looked at (``with_copy``); None for a task.
         warnings: Sentences for the person.
         others: Names of the models that a program asks beside the run's own, where it says so beforehand.
         project: What a folder of one's own brings to work with; nothing for a task.
@@ -137,10 +137,21 @@ def place_run(
         must_be_text(str(folder), f"the path {folder}")
     project = _project(subject, resolved.settings, cwd, environ)
     resolved, more = _with_check(subject, resolved, project)
-    copy = plan_copy(subject.folder, resolved.settings.include, folders) if subject.folder else None
     tools = optional_tools(resolved.settings.extra_tools)
     told = (*warnings, *project.missing, *more)
-    return Prepared(subject, resolved, cwd, folders, model, copy, told, project=project, tools=tools)
+    return Prepared(subject, resolved, cwd, folders, model, None, told, project=project, tools=tools)
+
+
+def with_copy(prepared: Prepared) -> Prepared:
+    """The request with what will be copied; looking takes a while in a large folder, so what can be refused was.
+
+    Raises:
+        UsageError: The folder cannot be read, or what is to be included cannot be copied.
+    """
+    folder = prepared.subject.folder
+    if folder is None:
+        return prepared
+    return replace(prepared, copy=plan_copy(folder, prepared.resolved.settings.include, prepared.folders))
 
 
 def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:

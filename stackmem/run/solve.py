@@ -10,9 +10,9 @@ from stackmem.core.state import State
 from .assemble import plan_run
 from .begin import Fresh
 from .interrupts import Interrupts
-from .open import Observe, Person, open_run
+from .open import Observe, Person, everybody_agrees, open_run
 from .play import play
-from .prepare import Prepared
+from .prepare import Prepared, with_copy
 from .result import RunResult
 
 
@@ -21,12 +21,14 @@ def solve(
     environ: Mapping[str, str],
     observe: Observe | None = None,
     stop: Callable[[int], object] = os._exit,
+    agree: Callable[[Prepared], object] = everybody_agrees,
 ) -> RunResult:
     """Solve what was prepared in a workspace of its own, and keep the whole run.
 
     Args:
         observe: Told of every fact and the state it makes.
         stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
+        agree: As in ``Person``.
 
     Raises:
         UsageError: What was asked for cannot be; nothing is left behind.
@@ -34,7 +36,10 @@ def solve(
         TraceError: The trace or the result cannot be written any more; what stood before is whole.
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
     """
-    beginning = Fresh(prepared, plan_run(prepared, environ))
+    plan = plan_run(prepared, environ)
+    prepared = with_copy(prepared)
+    agree(prepared)
+    beginning = Fresh(prepared, plan)
     person = Person(observe=observe, stop=stop)
     with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, person) as opened:
         return play(opened.parts.start, State(), opened)

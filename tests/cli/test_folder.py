@@ -330,3 +330,23 @@ def test_the_instructions_of_the_project_stand_in_every_frames_prompt_unless_she
 def view_text(run: str, step: int) -> str:
     view = Run(Path(run)).prompt(step)
     return "\n".join(part.text for message in view.messages for part in message.parts if isinstance(part, Text))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--model", "nobody/x"], "nobody/x"),
+        (["--model", "script:gone.yaml"], "gone.yaml"),
+        (["--strategy", "stak"], "no strategy 'stak'"),
+        (["--prompt", "gone.md"], "the prompt"),
+        (["--profile", "gone.toml"], "name a readable profile"),
+        (["--instructions", "gone.md"], "the instructions"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_wrong_name_is_refused_before_the_folder_is_looked_through(stage: Stage, hers: Path, flags, words):
+    ran = stage.call("solve", ".", "-t", "x", "--model", stage.script(pop()), "--include", "gone", *flags, cwd=hers)
+    assert ran.returncode == 2
+    assert words in ran.stderr
+    assert "working in a copy" not in ran.stderr
+    assert stage.left_behind() == []

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from stackmem import UsageError
-from stackmem.run.prepare import Prepared, prepare
+from stackmem.run.prepare import Prepared, prepare, with_copy
 from tests.stage import Stage, pop
 
 LIMITED = "[metadata.stackmem]\nmax_steps = 7\n[agent]\ntimeout_sec = 90.0\n"
@@ -63,7 +63,7 @@ def test_a_folder_is_meant_from_where_she_stands(stage: Stage):
     assert prepared(stage, "below", "Do it.", model="human").subject.folder == below
     assert prepared(stage, ".", "Do it.", model="human").subject.name == "elsewhere"
     assert prepared(stage, "below/..", "Do it.", model="human").subject.folder == stage.elsewhere
-    found = prepared(stage, below, "Do it.", model="human")
+    found = with_copy(prepared(stage, below, "Do it.", model="human"))
     assert (found.subject.inside, found.copy.files) == (str(below), 0)
 
 

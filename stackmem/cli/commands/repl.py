@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -58,13 +59,13 @@ def command(
     )
     ready = prepare_program(arguments, flags, os.environ, cwd)
     say(*ready.prepared.warnings)
-    ask_about_size(ready.prepared, as_json=False)
     screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=False, as_json=False)
     if not _ready_to_read():
         raise UsageError("there is no standard input to read expressions from; open it, or use `stackmem run FILE`")
     if sys.stdin.isatty():
         _remember(Path.home() / ".local" / "state" / "stackmem" / "repl-history")
-    result = run_program(ready, os.environ, Person(_read, screen, stop=stop_at_once))
+    person = Person(_read, screen, stop=stop_at_once, agree=partial(ask_about_size, as_json=False))
+    result = run_program(ready, os.environ, person)
     show_program(result, screen, as_json=False)
 
 

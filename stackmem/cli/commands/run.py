@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -110,9 +111,8 @@ def command(
         if dry_run:
             _show_outline(ready)
         replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
-        ask_about_size(ready.prepared, as_json=json)
         screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
-        person = Person(replies, screen, stop=stop_at_once)
+        person = Person(replies, screen, stop=stop_at_once, agree=partial(ask_about_size, as_json=json))
         with debug_at_terminal(ready.language.name, wanted=debug):
             result = run_program(ready, os.environ, person)
         show_program(result, screen, as_json=json)

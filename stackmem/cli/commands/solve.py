@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -38,9 +39,9 @@ def command(
         say(*warnings)
         prepared = prepare(subject, text, flags, os.environ, Path.cwd())
         say(*prepared.warnings)
-        ask_about_size(prepared, as_json=json)
         with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
-            result = solve(prepared, os.environ, screen, stop_at_once)
+            agree = partial(ask_about_size, as_json=json)
+            result = solve(prepared, os.environ, screen, stop_at_once, agree)
         if result.failure:
             say(f"stackmem: {readable(result.failure)}")
         if json:

@@ -15,6 +15,7 @@ from stackmem.run.begin import Fresh, with_mounts
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import Opened, Person, open_run
 from stackmem.run.play import play
+from stackmem.run.prepare import with_copy
 from stackmem.run.request import ProgramRequest
 from stackmem.run.result import RunResult
 from stackmem.trace.program import keep_source, program_of, sources_of
@@ -55,8 +56,11 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
 
     """
-    prepared, folder = ready.prepared, ready.prepared.subject.folder
-    beginning = Fresh(prepared, with_mounts(plan_run(prepared, environ), ready.request, folder), ready.request)
+    folder = ready.prepared.subject.folder
+    plan = with_mounts(plan_run(ready.prepared, environ), ready.request, folder)
+    prepared = with_copy(ready.prepared)
+    person.agree(prepared)
+    beginning = Fresh(prepared, plan, ready.request)
     with Interrupts(person.stop) as interrupts, open_run(beginning, environ, interrupts, person) as opened:
         with interrupts.setting_up("run", opened.places.scratch):
             parts, run_dir = opened.parts, opened.places.run
