@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from stackmem.languages.language import Reading
 
 from .data_flow import Call, Flow
-from .halts import INITIALIZATION, LOAD_AND_PARSE, Halt
+from .halts import INITIALIZATION, INPUT_VALIDATION, LOAD_AND_PARSE, Halt
 from .refusals import At
 from .registry import KnownTool, Registry
+from .scope import Scope
 from .sources import read_program, registry_of
 from .tree import Fault, Program, Tool
 
@@ -23,8 +25,21 @@ def check_program(path: str, program: Program, registry: Registry, shared: Regis
     """
     flow = Flow(path, registry, program.steps, At(path))
     yield from flow.program(program)
+    _evaluate_constants(flow, path, program)
     yield from _follow(flow, registry, shared)
     return flow
+
+
+def _evaluate_constants(flow: Flow, path: str, program: Program) -> None:
+    """They depend on nothing but each other, so what they come to is known."""
+    scope = Scope()
+    scope.set("module_path", posixpath.dirname(path))
+    try:
+        scope.set_constants(program.constants)
+    except Halt as halt:
+        if not flow.errors:
+            fault = Fault(program.places["constants"], "Invalid Template", f"{halt.reason} {halt.details}")
+            flow.add(fault, halt.within(INITIALIZATION, INPUT_VALIDATION, ()))
 
 
 def check_tool(path: str, tool: Tool, registry: Registry) -> Reading:
