@@ -22,6 +22,10 @@ from .state import AgentState, PlaybookState, resolve, same_value
 from .tree import Playbook, StepLine, lines_after, target_of
 
 _CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*\(")
+_MOST_LINES = 200
+"""A way that has to be looked for among more lines is none."""
+_MOST_CHARS = 2_000
+"""Of a QUE that are read for its calls."""
 _INTO = re.compile(r"\s*\$(\w+)(?::\w+)?\s*=")
 _WORD = re.compile(r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 
@@ -62,11 +66,12 @@ def wanted_calls(world: PlaybookState, agent: AgentState, line: StepLine) -> lis
     def known(name: str) -> bool:
         return find_target(world.program, agent.agent.name, name) is not None
 
-    found = list(_written_calls(line.text, known))
+    text = line.text[:_MOST_CHARS]
+    found = list(_written_calls(text, known))
     if found:
         return found
-    into = _INTO.match(line.text)
-    names = dict.fromkeys(word for word in _WORD.findall(line.text) if known(word))
+    into = _INTO.match(text)
+    names = dict.fromkeys(word for word in _WORD.findall(text) if known(word))
     return [WantedCall(name, into[1] if into and len(names) == 1 else "") for name in names]
 
 
@@ -103,7 +108,7 @@ class PathFinder(Struct, frozen=True):
         """The lines between, in their order; None where there is no legal way without an effect left out."""
         before: dict[StepLine, StepLine | None] = dict.fromkeys(self._following(at))
         todo = deque(before)
-        while todo:
+        while todo and len(before) <= _MOST_LINES:
             line = todo.popleft()
             if line == target:
                 return self._walk(before, line)

@@ -40,7 +40,7 @@ def lint(path: str, text: str) -> Reading:
         for agent in program.agents
         for line, title, message, error in _check_agent(program, agent)
     ]
-    found += remarks(path, text)
+    found += _caveats(path, program)
     found += [
         Finding(
             path,
@@ -59,10 +59,13 @@ def lint(path: str, text: str) -> Reading:
 def remarks(path: str, text: str) -> tuple[Finding, ...]:
     """What the program says that has no effect, or another one; a run tells it, too."""
     try:
-        caveats = read_program(text).caveats
+        return _caveats(path, read_program(text))
     except PlaybookError:
         return ()
-    return tuple(_finding(path, each.line, each.title, each.message, error=False) for each in caveats)
+
+
+def _caveats(path: str, program: PlaybookProgram) -> tuple[Finding, ...]:
+    return tuple(_finding(path, each.line, each.title, each.message, error=False) for each in program.caveats)
 
 
 _Fault = tuple[int, str, str, bool]

@@ -34,7 +34,7 @@ from .reply import (
 )
 from .session_log import brief, call_text, item_text
 from .state import Execution, PlaybookFrame, excess, resolve, same_value
-from .tree import Playbook, StepLine, Trigger, lines_after
+from .tree import Number, Playbook, StepLine, Trigger, lines_after
 
 _MOST_NAMED = 12
 
@@ -102,14 +102,16 @@ class _ReplyCheck:
     def _spare_calls(self, reply: ReplyItems) -> dict[int, GivenCall]:
         """The calls that stand at no line which asks for them, by the identity of their item."""
         spare: dict[int, GivenCall] = {}
+        read: dict[Number, list[str]] = {}
         wanted: list[str] = []
         for item in reply.items:
             if isinstance(item, AtStep):
                 line = self._frame.book.step(item.number)
                 asks = line is not None and line.code == "QUE" and item.code != "TNK"
-                wanted = (
-                    [each.name for each in wanted_calls(self._here.world, self._agent, line)] if line and asks else []
-                )
+                if line and asks and item.number not in read:
+                    calls = wanted_calls(self._here.world, self._agent, line)
+                    read[item.number] = [each.name for each in calls]
+                wanted = list(read.get(item.number, ())) if asks else []
             elif isinstance(item, Queued) and item.call.name in wanted:
                 wanted.remove(item.call.name)
             elif isinstance(item, Queued):
