@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from stackmem.languages.language import read_with
@@ -94,3 +96,25 @@ def test_the_program_runs_so(case: ProgramCase, tmp_path: Path):
 
 def test_no_two_cases_say_the_same():
     assert len({case.says for case in CASES}) == len(CASES)
+
+
+LINES = (
+    "# A", "# B:AI", "## P", "## Q($x)", "## public: R", "### Steps", "### Trigger", "### Notes", "## Steps",
+    "#### Notes", "- 01:QUE P()", "- 02:YLD call", "- 02:RET", "  - 02.01:EXE x", "- say hello", "- T1:BGN first",
+    "- T1:ODD", "- At the beginning", "- N1 note", "public: true", "meeting: true", "metadata:", "  author: me", "---",
+    "text", "", "```python\nx = 1\n```", "```python\n@playbook\ndef f(): return y\n```", "```python\n@playbook(\n```",
+    "```public.json\n[]\n```",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=12))
+def test_what_lint_passes_never_halts_before_it_runs_and_what_halts_lint_refuses(lines: list[str]):
+    text = "\n".join(["# Main", "## Start", *lines])
+    errors = [each for each in _findings(text) if " error " in each]
+    try:
+        read_with(LANGUAGE.outline(launch(text, compile=True)), lambda _: Source(""))
+    except Halted:
+        assert errors
+    else:
+        faults = {each.split()[2] for each in errors}
+        assert faults <= {"unknown-playbook", "unknown-line", "unknown-note", "argument-mismatch", "unknown-name"}
