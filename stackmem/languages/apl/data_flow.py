@@ -54,6 +54,8 @@ from .tree import (
 
 _UNKNOWN_VARIABLE = "Unresolved Template Variable"
 _MODULE_PATH = re.compile(r"^\{\{\s*module_path\s*\}\}/")
+_MOST_COMPARED = 100
+"""Unknown variables that are told with the nearest names; a hostile program may have any number."""
 _MOST_FOLLOWED = 1_000
 """Steps that name named steps; a few that name each other would otherwise stand for millions."""
 
@@ -361,7 +363,7 @@ class Flow(Refusals):
             known = name in self._known or name in also or any(name in assumed for assumed in self._assumed)
             if known or mention.guarded:
                 continue
-            halt = missing_variable(name, self._known)
+            halt = missing_variable(name, self._known if len(self.errors) < _MOST_COMPARED else ())
             near = f"; nearest: {', '.join(halt.near)}" if halt.near else ""
             if any(name in sets and self._branches > depth for sets, depth in self._loops):
                 message = f"The variable `{name}` is set only later in the loop; in the first round it is missing."

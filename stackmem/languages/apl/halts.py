@@ -23,6 +23,8 @@ _MOST_DETAIL = 2_000
 _MOST_TEMPLATE = 300
 _MOST_STDERR = 500
 _MOST_FIELDS = 20
+_MOST_COMPARED = 500
+_MOST_NAME = 100
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -70,7 +72,7 @@ class Halt(Exception):  # noqa: N818 - the language's own word
         if len(details) > _MOST_DETAIL:
             details = f"{details[:_MOST_DETAIL]}…"
         if self.near:
-            details = f"{details}, Nearest: {', '.join(self.near)}"
+            details = f"{details}, Nearest: {_one_line(', '.join(self.near))}"
         if self.stderr:
             details = f"{details}, Stderr: {_one_line(self.stderr)}"
         return f"{details} ({' > '.join(self.trail)})" if self.trail else details
@@ -111,8 +113,9 @@ def _one_line(text: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Of the names that are known, at most three that are much like this one."""
-    return tuple(get_close_matches(name[:100], sorted(set(known)), 3, 0.6))
+    """Of the names that are known, at most three that are much like this one; of very many, the first are compared."""
+    names = sorted({each for each in known if len(each) <= _MOST_NAME})[:_MOST_COMPARED]
+    return tuple(get_close_matches(name[:_MOST_NAME], names, 3, 0.6))
 
 
 def template_error(

@@ -172,7 +172,7 @@ def _tools_in(
     return found
 
 
-_NAME = re.compile(r"^\s+name:\s*[\"']?(\w+)", re.MULTILINE)
+_NAME = re.compile(r"^[ \t]+name:[ \t]*[\"']?(\w+)", re.MULTILINE)
 
 
 def _tool(source: Source) -> Tool | BrokenFile:
