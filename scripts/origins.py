@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import subprocess
 import sys
@@ -32,6 +33,11 @@ from stackmem.trace.program import open_language
 TESTS = re.compile(r"(?:^|/)tests?/")
 _LACKS_INPUT = "Missing Required Input"
 """What a program halts with that loads, and that nobody has given its inputs."""
+_JSON_FENCE = re.compile(r"^```json[^\n]*\n(.*?)^[ \t]*```", re.M | re.S)
+_RESPONSE = re.compile(r'"(?:nextStep|taskComplete|payloadChangeRequest|responseForm|automaticCommands)"')
+_LOOP_DOCUMENTS = re.compile(
+    r"packages/AI/Agents/(?:docs/)?[^/]+\.md|metadata/prompts/templates/.+\.md|guides/AGENT[^/]+\.md"
+)
 _FENCE = re.compile(r"^(`{3,})(?:markdown|md)[^\n]*\n(.*?)^\1[ \t]*$", re.M | re.S)
 
 
@@ -118,8 +124,31 @@ def _texts(script: str) -> Iterator[str]:
     return (text for _, text in sorted(texts))
 
 
+def _loop_agents(folder: Path) -> Iterator[Path]:
+    """The responses that the documents on the loop agents show, each in an agent's prompt."""
+    for path in _files(folder):
+        if path.suffix != ".md" or not _LOOP_DOCUMENTS.match(path.relative_to(folder).as_posix()):
+            continue
+        for number, found in enumerate(_JSON_FENCE.finditer(path.read_text("utf-8", "replace")), 1):
+            if _RESPONSE.search(found[1]):
+                made = path.with_name(f"{path.name}#{number}.agent.yaml")
+                made.write_text(json.dumps(_agent_of(found[0], found[1])), encoding="utf-8")
+                yield made
+
+
+def _agent_of(fence: str, example: str) -> dict[str, Any]:
+    """A definition with the example in its prompt, and every action and sub-agent that the example names."""
+    named = dict.fromkeys(re.findall(r'"name":\s*"([^"]+)"', example)) if '"nextStep"' in example else {}
+    asks = "subAgent" in example
+    one, other = ("sub_agents", "inline") if asks else ("actions", "tool")
+    entries = [{"name": name, other: {"name": name, "prompt": "Help."} if asks else "shell"} for name in named]
+    actions = {"actions": [{**each, "params": {"type": "object"}} for each in entries]} if not asks else {}
+    return {"name": "example", "prompt": fence, one: entries, **actions}
+
+
 ORIGINS: dict[str, Origin] = {
     "apl": Origin(_apl, {}),
+    "loop_agent": Origin(_loop_agents, {"checked": True}),
     "playbook": Origin(_playbooks, {"compile": True}),
     "sexp": Origin(_workflows, {}),
 }

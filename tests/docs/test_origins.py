@@ -66,3 +66,20 @@ def test_the_workflows_of_a_script_are_one_program_and_patterns_in_documents_are
         ("docs/adr.md.sexp", "Static Fault", ("sexp/arity",), ("sexp/unused",)),
         ("src/scripts/demo.py.sexp", "", (), ()),
     ]
+
+
+def test_the_responses_in_documents_on_loop_agents_stand_in_agents_that_have_what_they_name(tmp_path: Path) -> None:
+    ask = '{"nextStep": {"subAgents": [{"name": "a", "message": "m"}, {"name": "a", "message": "n"}]}}'
+    call = '{"nextStep": {"type": "Actions", "actions": [{"name": "Send", "params": {}}]}}'
+    blocks = [ask, call, '{"nextStep": {"type": "Dance"}}', '{"a": 1}', '{"nextStep": ...}']
+    text = "".join(f"```json\n{block}\n```\n" for block in blocks)
+    for name in ("packages/AI/Agents/docs/guide.md", "packages/UI/other.md", "packages/AI/Agents/tests/notes.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    rows = {row.path.partition("#")[2]: row[1:] for row in origins.rows("loop_agent", tmp_path)}
+    assert rows == {
+        "1.agent.yaml": ("", (), ()),
+        "2.agent.yaml": ("", (), ()),
+        "3.agent.yaml": ("Invalid Agent", ("agent/bad-example",), ()),
+        "5.agent.yaml": ("", (), ("agent/bad-example",)),
+    }

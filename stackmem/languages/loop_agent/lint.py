@@ -36,7 +36,11 @@ _BARE = re.compile(r'\{\s*"(?:nextStep|taskComplete|message|reasoning|payloadCha
 _MOST_SLOTS = 100
 _MOST_BARE = 100
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_INDEX = re.compile(r"\{\{[^{}]*\}\}")
+_INDEX = re.compile(r"\{\{[^{}]*\}\}|(?<=\[)(?:\*|[A-Za-z_]\w*)(?=\])")
+_MEMBERS = frozenset(
+    ("nextStep", "taskComplete", "payloadChangeRequest", "responseForm", "actionableCommands", "automaticCommands")
+)
+"""What makes an object in a prompt a response."""
 
 
 def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Reading:
@@ -138,9 +142,9 @@ def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
     for example in _EXAMPLE.findall(agent.prompt):
         here = next(fences, place)
         found = read_object(example)
-        if found.value is not None and "nextStep" in found.value:
+        if found.value is not None and _MEMBERS & found.value.keys():
             yield from _example(agent, example, here)
-        elif found.value is None and '"nextStep"' in example:
+        elif found.value is None and any(f'"{member}"' in example for member in _MEMBERS):
             told = f"an example in the prompt cannot be used: {found.fault}"
             yield DefinitionFault(here, "bad-example", told, warning=True)
     for example in _bare_examples(agent.prompt):

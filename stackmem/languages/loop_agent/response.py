@@ -154,6 +154,7 @@ _KNOWN = (
     "taskComplete", "message", "responseForm", "actionableCommands", "automaticCommands", "payloadChangeRequest",
     "reasoning", "confidence", "nextStep", "scratchpad",
 )  # fmt: skip
+_STEP_KNOWN = ("type", "actions", "subAgent", "subAgents", "forEach", "while", "messageIndex", "reason")
 _NOTHING = "it asks for nothing: give a nextStep, or set taskComplete to true"
 
 
@@ -235,7 +236,10 @@ def read_response(text: str) -> Response:
 
 
 def _response(value: dict[str, Any], warnings: list[str]) -> Response:
+    step_value = value.get("nextStep")
     strange = [name for name in value if name not in _KNOWN]
+    if isinstance(step_value, dict):
+        strange += [f"nextStep.{name}" for name in step_value if name not in _STEP_KNOWN]
     if strange:
         warnings.append(f"not known and passed over: {', '.join(name[:40] for name in strange[:10])}")
     message = member(value, "message", str, "", "").strip()

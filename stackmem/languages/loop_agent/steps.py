@@ -130,7 +130,9 @@ def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
     if session.payload is not before:
         yield variable_set("payload", session.payload)
         session.tell_notes("where the results went", session.misfit())
-    session.note_failures([*([done.stopped] if done.stopped else []), *done.warnings], f"{done.kind}: ")
+    stopped = [done.stopped] if done.stopped else []
+    nothing = [] if done.results.count or stopped or done.warnings else [f"there was nothing to do ({done.over})"]
+    session.note_failures([*stopped, *done.warnings, *nothing], f"{done.kind}: ")
     turns = session.agent.loop_result_turns
     shown = f"its results are shown for {turns} turn(s) only" if turns else "its results are not shown"
     results = done.results

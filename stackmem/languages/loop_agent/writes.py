@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from .reply_json import json_value
 from .results import ActionOutcome
 
 MOST_GAP = 100_000
+_STEP_NAME = re.compile(r"\[(?:\*|([A-Za-z_]\w*))\]")
 
 
 class Write(Struct, frozen=True):
@@ -144,7 +146,7 @@ def mapping_fault(mapping: Any) -> str:
     for source, target in pairs:
         if parse_path(source) is None:
             return f"{source[:80]!r} is no path in a result; write it like a.b[0]"
-        if "{{" not in target and not parse_path(_bare(target)):
+        if "{{" not in _with_braces(target) and not parse_path(_bare(target)):
             return f"{target[:80]!r} is no path in the payload; write it like a.b[0]"
     return ""
 
@@ -159,8 +161,7 @@ def is_mapped(mapping: Any, outcome: ActionOutcome) -> bool:
 def targets_of(mapping: Any, names: ReferenceNames) -> Iterator[Path]:
     """The places in the payload that a sound mapping names."""
     for _, target in pairs_of(mapping) or ():
-        spelled = str(resolve(target, names, [])) if "{{" in target else target
-        yield parse_path(_bare(spelled)) or ()
+        yield parse_path(_bare(_spelled(target, names, []))) or ()
 
 
 def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[str]) -> tuple[Write, ...]:
@@ -168,7 +169,7 @@ def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[s
     found = []
     for source, target in pairs_of(mapping) or ():
         value = look_up(result, parse_path(source) or ())
-        spelled = str(resolve(target, names, warnings)) if "{{" in target else target
+        spelled = _spelled(target, names, warnings)
         path = parse_path(_bare(spelled))
         if value is MISSING:
             add_warning(warnings, f"the result has no '{source}', so nothing was written to '{spelled}'")
@@ -177,6 +178,16 @@ def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[s
         else:
             found.append(Write(path, value))
     return tuple(found)
+
+
+def _spelled(target: str, names: ReferenceNames, warnings: list[str]) -> str:
+    """The payload path with what it refers to, as in ``a[{{index}}]``, ``a[index]``, and ``a[*]``, the item's place."""
+    braced = _with_braces(target)
+    return str(resolve(braced, names, warnings)) if "{{" in braced else target
+
+
+def _with_braces(target: str) -> str:
+    return _STEP_NAME.sub(lambda found: "[{{" + (found[1] or "index") + "}}]", target)
 
 
 def _bare(path: str) -> str:

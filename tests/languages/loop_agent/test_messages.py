@@ -110,6 +110,9 @@ def test_a_long_conversation_is_summed_up_and_its_tail_stays():
     replies = [actions("poll")] * 5
     played = play(*replies, Completion("SUMMED UP"), done(), agent=small, tool=answer)
     assert played.asked[5].name == "summary"
+    assert played.prompt(5).startswith("Sum up what follows in at most 1,000 words")
+    own = play(*replies, Completion("SUMMED UP"), done(), agent=f"{small}summary_prompt: Be brief.\n", tool=answer)
+    assert own.prompt(5).startswith("Be brief.\n\nAGENT (turn 1)")
     assert "AGENT (turn 1)" in played.prompt(5)
     assert "[Summary of the conversation up to here]\nSUMMED UP" in played.last
     assert played.last.count("word " * 600) < 5

@@ -1,8 +1,13 @@
 """Agents that ask agents: frames, messages, payloads, files, and limits."""
 
+import json
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stackmem.languages.loop_agent.conversation import AgentConversation
+from stackmem.languages.loop_agent.paths import parse_rule, reaches
 from stackmem.languages.loop_agent.sub_agents import parent_messages
 from stackmem.languages.operations import EnterFrame, Group, LeaveFrame
 
@@ -211,3 +216,31 @@ def test_the_tokens_of_a_child_count_for_its_parent():
     agent = PARENT + "limits: {tokens: 45}\n"
     assert "45 of its 45 tokens" in play(ask("helper"), actions("poll"), done(), agent=agent).halted[1]
     assert AGENT
+
+
+VALUES = st.recursive(
+    st.integers(0, 3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+PAYLOADS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+RULES = st.lists(st.sampled_from(["a", "b", "a.b", "b.*", "c[*].a", "**.c", "a:add"]), max_size=2)
+
+
+def at(value, path=()):
+    """Every place of a value that holds no other one, and what stands there."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return {place: one for name, each in inner for place, one in at(each, (*path, name)).items()} or {path: value}
+
+
+@settings(max_examples=200, deadline=None)
+@given(PAYLOADS, RULES, RULES, st.dictionaries(st.sampled_from("abc"), VALUES, max_size=2))
+def test_a_sub_agent_changes_nothing_that_it_may_not_write(payload, reads, writes, request):
+    reads = [text for text in reads if ":" not in text]
+    sub = {"name": "kid", "read_paths": reads, "write_paths": writes, "inline": {"name": "kid", "prompt": "q"}}
+    agent = json.dumps({"name": "lead", "prompt": "p", "payload": payload, "sub_agents": [sub]})
+    played = play(ask("kid"), done("x", **change(replaceElements=request)), done(), agent=agent)
+    rules = tuple(parse_rule(text) for text in writes)
+    before, after = at(payload), at(played.value)
+    changed = [place for place in {**before, **after} if before.get(place) != after.get(place)]
+    assert [place for place in changed if rules and not reaches(rules, place)] == []
