@@ -35,6 +35,7 @@ class CopyPlan(Struct, frozen=True):
         folders: Dependency folders among what is copied (``.venv``, ``venv``, ``node_modules``).
         skipped: What is left behind on purpose: ``.env*``, sockets, FIFOs, devices, folders of stackmem's own.
         outside_links: Links, copied as they are, whose target is not in the folder: it may be missing in the sandbox.
+        selected: The files themselves, so that the folder is looked through once.
 
     """
 
@@ -43,10 +44,11 @@ class CopyPlan(Struct, frozen=True):
     folders: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     outside_links: tuple[str, ...] = ()
+    selected: Selection = Selection({}, [], [], [])
 
 
 def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()) -> CopyPlan:
-    """What ``copy_repository`` would copy now.
+    """What a copy would hold now.
 
     Args:
         folder: Any folder: a git work tree, a part of one, or neither.
@@ -66,21 +68,21 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
         folders=tuple(shown_name(path) for path in selection.dependencies),
         skipped=tuple(shown_name(path) for path in selection.skipped),
         outside_links=tuple(shown_name(path) for path in _outside(os.fsencode(root), selection)),
+        selected=selection,
     )
 
 
-def copy_repository(folder: Path, into: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()) -> None:
+def copy_planned(folder: Path, into: Path, plan: CopyPlan) -> None:
     """Copy the folder's files to ``into``, a new folder; permissions and times are kept, hard links are not.
 
-    A file that vanishes meanwhile is left out. On a failure nothing of the copy remains.
+    A file that has vanished since the plan was made is left out. On a failure nothing of the copy remains.
 
     Raises:
-        UsageError: As ``plan_copy``; or ``into`` is there already.
+        UsageError: A file cannot be read; or ``into`` is there already.
         WorkspaceError: The copy cannot be written.
 
     """
-    root = _real(folder)
-    selection = select(root, include, (*_below(root, own), *_below(root, (into,))))
+    root, selection = _real(folder), plan.selected
     try:
         into.mkdir(parents=True)
     except FileExistsError as error:
@@ -89,6 +91,7 @@ def copy_repository(folder: Path, into: Path, include: tuple[str, ...], own: tup
         raise _unwritable(into, error) from error
     try:
         _copy(os.fsencode(root), os.fsencode(into), selection)
+        selection.files.clear()  # the run keeps the plan, and no longer needs its largest part
     except BaseException:
         with suppress(StackmemError):  # what stopped the copy is worth more than what stopped the clearing
             remove_tree(into)

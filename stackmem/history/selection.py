@@ -80,6 +80,7 @@ class _Picked:
         self._own = {os.path.relpath(os.fsencode(path), root) for path in own} - {b"."}
         self._unreadable: list[bytes] = []
         self._real: dict[bytes, bool] = {b"": True}
+        self._closed: dict[bytes, bool] = {}  # folders that nothing is copied from
         self._tracked_above: set[bytes] = set()  # folders with tracked files
         self._installed: set[bytes] = set()
 
@@ -149,18 +150,19 @@ class _Picked:
         status = self._status(path)
         if status is None:
             return False  # tracked, and deleted
+        if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+            self.files[path] = status
+            return False
         if stat.S_ISDIR(status.st_mode):
             return True
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
-            self.skipped.add(path)
-            return False
-        self.files[path] = status
+        self.skipped.add(path)
         return False
 
     def _status(self, path: bytes) -> os.stat_result | None:
         """The status of a path below real folders; None where it is not there, or reached through a link."""
+        folder = path.rpartition(b"/")[0]
         try:
-            if not self._is_real(path.rpartition(b"/")[0]):
+            if not (self._real.get(folder) or self._is_real(folder)):
                 return None
             return os.lstat(self._at(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -182,14 +184,22 @@ class _Picked:
         return real
 
     def _never(self, path: bytes) -> bool:
-        at = b""
-        for part in path.split(b"/"):
-            at = at + b"/" + part if at else part
-            if part.lower() == b".git" or part == _STAGE:
-                return True
-            if part.lower().startswith(b".env") or at in self._own:
-                self.skipped.add(at)
-                return True
+        above, _, name = path.rpartition(b"/")
+        if above and above not in self._closed:
+            parts = above.split(b"/")
+            names = (b"/".join(parts[: number + 1]) for number in range(len(parts)))
+            self._closed[above] = any(self._is_closed(at, part) for at, part in zip(names, parts, strict=True))
+        return (bool(above) and self._closed[above]) or self._is_closed(path, name)
+
+    def _is_closed(self, path: bytes, name: bytes) -> bool:
+        if name[:1] != b"." and not self._own:
+            return False  # most names
+        lower = name.lower()
+        if lower == b".git" or name == _STAGE:
+            return True
+        if lower.startswith(b".env") or path in self._own:
+            self.skipped.add(path)
+            return True
         return False
 
     def _note_tracked(self, path: bytes) -> None:
@@ -201,7 +211,8 @@ class _Picked:
     def dependencies(self) -> list[bytes]:
         """Folders of installed packages: the ignored ones, and others of that name that hold nothing tracked."""
         found = {path for path in self._installed if path not in self._tracked_above}
-        for path in (*self.folders, *self.files):
+        above = {path.rpartition(b"/")[0] for path in self.files}
+        for path in {*self.folders, *above}:
             parts = path.split(b"/")
             for number, part in enumerate(parts):
                 at = b"/".join(parts[: number + 1])
@@ -213,12 +224,12 @@ class _Picked:
         return sorted(found)
 
     def _holds(self, path: bytes, name: bytes) -> bool:
-        return path not in self.files and (name != b"venv" or path + b"/pyvenv.cfg" in self.files)
+        return name != b"venv" or path + b"/pyvenv.cfg" in self.files
 
     def refuse_unreadable(self) -> None:
         """Say which files cannot be read, before anything is copied."""
         root = self._root
-        closed = [path for path in self.files if not self._readable(path)]
+        closed = [] if os.geteuid() == 0 else [path for path in self.files if not self._readable(path)]
         wrong = sorted({*self._unreadable, *closed})
         if wrong:
             names = ", ".join(shown_name(path) or "." for path in wrong[:_NAMED])

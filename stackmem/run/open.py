@@ -21,7 +21,7 @@ from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.history import History, share
 from stackmem.history.ignored import IgnoreRules
-from stackmem.history.repository import copy_repository
+from stackmem.history.repository import copy_planned
 from stackmem.history.walk import path_bytes
 from stackmem.languages.language import Happening
 from stackmem.languages.program import ProgramDecider, Tell
@@ -253,8 +253,8 @@ def _copy_subject(prepared: Prepared, places: RunPlaces) -> None:
         raise UsageError(
             f"the sandbox directory {where} cannot be written ({error.strerror}); choose one with --sandbox-dir"
         ) from error
-    if subject.folder is not None:
-        copy_repository(subject.folder, places.work, prepared.resolved.settings.include, prepared.folders)
+    if subject.folder is not None and prepared.copy is not None:
+        copy_planned(subject.folder, places.work, prepared.copy)
     elif subject.task is not None and subject.task.workspace is not None:
         copy_folder(subject.task.workspace, places.work)
     else:

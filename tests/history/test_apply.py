@@ -19,7 +19,7 @@ from stackmem.history.exchange import STAGE, FileExchange, look
 from stackmem.history.history import History, PathChange
 from stackmem.history.objects import FILE, Node, object_id
 from stackmem.history.patching import sections
-from stackmem.history.repository import copy_repository
+from stackmem.history.repository import copy_planned, plan_copy
 from tests.history.folders import Content, folder, holds, repository, run_git
 from tests.workspace.people import NOBODY, as_user, for_everyone
 
@@ -80,7 +80,7 @@ class Run:
     def __init__(self, origin: Path, work_on: Callable[[Path], object]) -> None:
         self.origin = origin
         self.work = origin.parent / "copy"
-        copy_repository(origin, self.work, ())
+        copy_planned(origin, self.work, plan_copy(origin, ()))
         kept = History(origin.parent / "store", self.work)
         before = kept.snapshot()
         work_on(self.work)

@@ -11,7 +11,7 @@ import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.exchange import STAGE
-from stackmem.history.repository import copy_repository, plan_copy
+from stackmem.history.repository import copy_planned, plan_copy
 from stackmem.workspace.tree import remove_tree
 from tests.history.folders import folder, holds, names, repository, run_git
 from tests.workspace.people import NOBODY, as_user
@@ -21,7 +21,7 @@ ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become s
 
 def copied(source: Path, tmp_path: Path, *include: str, own: tuple[Path, ...] = ()) -> Path:
     into = tmp_path / "copies" / f"of-{source.name}"
-    copy_repository(source, into, include, own)
+    copy_planned(source, into, plan_copy(source, include, own))
     return into
 
 
@@ -204,13 +204,13 @@ def test_nothing_is_overwritten(tmp_path):
     source = folder(tmp_path / "p", {"a": "a"})
     into = folder(tmp_path / "there", {"b": "b"})
     with pytest.raises(UsageError, match="there already"):
-        copy_repository(source, into, ())
+        copy_planned(source, into, plan_copy(source, ()))
     assert names(into) == {"b"}
 
 
 def test_a_copy_below_the_folder_does_not_copy_itself(tmp_path):
     source = folder(tmp_path / "p", {"a": "a"})
-    copy_repository(source, source / "sandbox/one/workspace", ())
+    copy_planned(source, source / "sandbox/one/workspace", plan_copy(source, ()))
     assert names(source / "sandbox/one/workspace") == {"a"}
 
 
@@ -248,7 +248,7 @@ def test_a_broken_repository_is_refused_since_its_ignore_rules_are_not_known(tmp
 def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path):
     source = folder(tmp_path / "p", {"a": "a"})
     with pytest.raises((UsageError, WorkspaceError)):
-        copy_repository(source, source / "a" / "below-a-file", ())
+        copy_planned(source, source / "a" / "below-a-file", plan_copy(source, ()))
     assert names(source) == {"a"}
 
 
