@@ -1,0 +1,198 @@
+"""What a folder of many files costs: python benchmarks/repository.py [--files 200 5000 …] [--processes 100 2000]
+
+For each size a repository of small files is made and committed. Then come, in one run on one machine: ``git status``,
+``cp -r``, the time from ``solve`` to the first request, a command beyond its bare sandbox, a snapshot after one changed
+file, what a run leaves on the disk, and the peak of memory. Commands are measured among so many sleeping processes.
+Prints a table beside the goals; judges nothing. Compare within a run: a busy machine moves all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from stackmem.core.facts import Event, ModelReplied
+from stackmem.core.state import State
+from stackmem.history.history import History
+from stackmem.run.prepare import prepare
+from stackmem.run.solve import solve
+from stackmem.workspace.profile import Profile
+from stackmem.workspace.workspace import Workspace, open_workspace
+
+IN_A_FOLDER = 100  # files
+ROUNDS = 20
+SCRIPT = """
+replies:
+  - call: run_command
+    args: {command: "for n in 0 1 2; do echo changed >> f$n.py; done"}
+  - call: pop_frame
+    args: {result: done}
+"""
+ROWS = (
+    ("git_status_ms", "`git status`, ms", ""),
+    ("cp_s", "`cp -r`, s", ""),
+    ("first_request_s", "`solve` to the first request, s", "≤ 1.2 × `cp -r`; ≤ 0.35 at 200"),
+    ("bare_ms", "the bare sandbox, ms", ""),
+    ("beyond_ms", "`run_command true` beyond it, ms", "≤ 4"),
+    ("beyond_crowded_ms", "the same among more processes, ms", "≤ 4"),
+    ("snapshot_ms", "snapshot after one changed file, ms", "≤ 1.5 × `git status`"),
+    ("run_kib", "left of a run that changed 3 files, KiB", "≤ 1,024"),
+    ("workspace_kib", "its workspace, KiB", ""),
+    ("peak_mib", "peak memory, MiB", "≤ 150 at 200,000"),
+)
+
+
+def make_folder(place: Path, files: int) -> Path:
+    """A repository of so many files of 4 KB on average, in one commit."""
+    chance = random.Random(files)
+    for number in range(files):
+        folder = place / f"d{number // 10_000}" / f"e{number // IN_A_FOLDER}" if number > 2 else place
+        if number < 3 or number % IN_A_FOLDER == 0 or number == 3:
+            folder.mkdir(parents=True, exist_ok=True)
+        lines = (f"x{line} = {chance.random()}\n" for line in range(chance.randint(20, 300)))
+        (folder / f"f{number}.py").write_text("".join(lines))
+    for words in (("init", "-q"), ("add", "-A"), ("-c", "user.name=b", "-c", "user.email=b@b", "commit", "-qm", "all")):
+        subprocess.run(["git", *words], cwd=place, check=True)
+    return place
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def median_ms(figures: list[float]) -> float:
+    return round(statistics.median(figures) * 1000, 2)
+
+
+def first_request(folder: Path, place: Path) -> float:
+    """From ``solve``, as the command line calls it, to the first reply of a model that answers at once."""
+    script = place / "script.yaml"
+    script.write_text(SCRIPT)
+    flags = {"model": f"script:{script}", "runs_dir": place / "runs", "sandbox_dir": place / "sandbox"}
+    answered: list[float] = []
+
+    def observe(event: Event, _: State) -> None:
+        if isinstance(event, ModelReplied):
+            answered.append(time.perf_counter())
+
+    begun = time.perf_counter()
+    solve(prepare(str(folder), "Change three files.", flags, {}, folder), {}, observe)
+    return answered[0] - begun
+
+
+def kib(place: Path) -> int:
+    return int(subprocess.run(["du", "-sk", place], check=True, capture_output=True, text=True).stdout.split()[0])
+
+
+def command_ms(workspace: Workspace) -> tuple[float, float]:
+    """The bare sandbox, with the mounts and limits of every command; and what a command costs beyond it."""
+    bare, whole = [], []
+    workspace.run_command("true", 30, 1000)
+    for _ in range(ROUNDS):
+        with ExitStack() as stack:
+            launch = workspace._level.launch(workspace._seat, "true", stack)  # noqa: SLF001 - what it starts by itself
+            begun = time.perf_counter()
+            subprocess.run(
+                launch.argv, env=launch.environ, cwd="/", pass_fds=launch.fds, start_new_session=True, check=True,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            bare.append(time.perf_counter() - begun)
+        whole.append(seconds(lambda: workspace.run_command("true", 30, 1000)))
+    return median_ms(bare), round(median_ms(whole) - median_ms(bare), 2)
+
+
+@contextmanager
+def crowd(count: int) -> Iterator[None]:
+    """So many processes that sleep."""
+    pids = []
+    try:
+        for _ in range(count):
+            pid = os.fork()
+            if pid == 0:
+                signal.pause()
+                os._exit(0)
+            pids.append(pid)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def git_status(work: Path) -> None:
+    subprocess.run(["git", "status", "-s"], cwd=work, check=True, capture_output=True)
+
+
+def snapshot_ms(place: Path, work: Path, origin: Path) -> tuple[float, float]:
+    """``git status`` in the folder, and a snapshot after one changed file, in turn."""
+    history = History(place / "history.git", work)
+    history.borrow(origin)
+    history.snapshot()
+    status, taken = [], []
+    for number in range(ROUNDS // 2):
+        (work / "f0.py").write_text(f"changed {number}\n")
+        taken.append(seconds(history.snapshot))
+        status.append(
+            seconds(lambda: subprocess.run(["git", "status", "-s"], cwd=work, check=True, capture_output=True))
+        )
+    return median_ms(status), median_ms(taken)
+
+
+def measure(files: int, processes: tuple[int, int]) -> dict[str, float]:
+    """One size, in a process of its own, so that its peak of memory is its own."""
+    place = Path(tempfile.mkdtemp(prefix="stackmem-repository-"))
+    try:
+        folder = make_folder(place / "origin", files)
+        found: dict[str, float] = {"files": files, "first_request_s": round(first_request(folder, place), 2)}
+        found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        found["run_kib"], found["workspace_kib"] = kib(place / "runs"), kib(place / "sandbox")
+        work = place / "copy"
+        found["cp_s"] = round(seconds(lambda: subprocess.run(["cp", "-r", folder, work], check=True)), 2)
+        git_status(work)
+        found["git_status_ms"], found["snapshot_ms"] = snapshot_ms(place, work, folder)
+        workspace = open_workspace("bubblewrap", work, "/workspace", Profile())
+        for count, names in zip(processes, (("bare_ms", "beyond_ms"), ("", "beyond_crowded_ms")), strict=True):
+            with crowd(count):
+                found.update(zip(names, command_ms(workspace), strict=True))
+        workspace.close()
+        return found
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--files", type=int, nargs="+", default=[200, 5_000])
+    parser.add_argument("--processes", type=int, nargs=2, default=(100, 2_000))
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(measure(given.one, tuple(given.processes))))
+        return
+    columns = []
+    for files in given.files:
+        words = [sys.executable, __file__, "--one", str(files), "--processes", *map(str, given.processes)]
+        columns.append(json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout))
+    print(f"| files | {' | '.join(f'{files:,}' for files in given.files)} | goal |")
+    print("|---" * (len(columns) + 2) + "|")
+    for name, title, goal in ROWS:
+        print(f"| {title} | {' | '.join(f'{column[name]:,}' for column in columns)} | {goal} |")
+
+
+if __name__ == "__main__":
+    main()
