@@ -11,32 +11,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from msgspec import Struct
-
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
 from .ignored import IgnoreRules
 from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
-from .walk import GONE, LeftOut, Walk, path_bytes, why
+from .walk import GONE, LeftOut, Seen, Walk, folders_of, path_bytes, stat_key, why
 
 _CLOCK_TICK_NS = 20_000_000  # file times advance in steps of up to 10 ms; within one, a change cannot be seen by time
 GROWTH_BYTES = 512 * 1024 * 1024  # what a run may add; a patch is made in memory, and each step waits for its files
 _WITHHELD = "holds a secret"
-Key = tuple[int, int, int, int, int]
-
-
-class Seen(Struct, frozen=True):
-    """What a path held at the last look.
-
-    Attributes:
-        node: Its content.
-        key: Size, times, permissions and inode of then; empty where it must be read again.
-
-    """
-
-    node: Node
-    key: Key | tuple[()] = ()
 
 
 class Census:
@@ -57,6 +41,8 @@ class Census:
         self.room = room
         self.withholds: Callable[[bytes], bool] = _nothing
         self._taken = 0
+        self._before: dict[bytes, Seen] = {}
+        self._folders: set[bytes] = set()  # above what is in it
         self._git_dir = git_dir
         self._work_tree = work_tree
         self._store = store
@@ -76,18 +62,15 @@ class Census:
                 f"the workspace {place} cannot be opened ({error.strerror}); start the run again"
             ) from error
         rules = None if first else IgnoreRules(self._git_dir, self._work_tree)
-        look = Walk(root, before, self._leave_out, rules)
+        if before is not self._before:
+            self._folders = folders_of(before)
+        look = Walk(root, before, self._folders, self._leave_out, rules)
         settled_before = time.time_ns() - _CLOCK_TICK_NS
-        seen: dict[bytes, Seen] = {}
+        changed: dict[bytes, Seen] = {}
         self._taken = 0
         try:
             for path, status in look.files():
-                known = before.get(path)
-                key = _key(status)
-                if known is not None and known.key == key:
-                    seen[path] = known
-                    self._taken += status.st_size
-                    continue
+                key = stat_key(status)
                 try:
                     node = self._kept(look, path, status)
                 except OSError as error:
@@ -95,15 +78,18 @@ class Census:
                         look.leave_out(path, why(error), status.st_size)
                     continue
                 if node is not None:
-                    seen[path] = Seen(node, key if status.st_ctime_ns < settled_before else ())
+                    changed[path] = Seen(node, key if status.st_ctime_ns < settled_before else ())
         finally:
             os.close(root)
             if rules is not None:
                 rules.close()
+        seen = {path: before[path] for path in look.unchanged} | changed
         for path in look.kept_as_before(seen):
             seen[path] = Seen(before[path].node)
         if self.room is None:
-            self.room = self._taken + GROWTH_BYTES
+            self.room = look.unchanged_bytes + self._taken + GROWTH_BYTES
+        same = seen.keys() == before.keys()
+        self._before, self._folders = seen, self._folders if same else folders_of(seen)
         return seen, look.report()
 
     def _kept(self, look: Walk, path: bytes, status: os.stat_result) -> Node | None:
@@ -117,7 +103,7 @@ class Census:
         if status.st_size > self._largest_bytes:
             look.leave_out(path, f"larger than {self._largest_bytes} bytes", status.st_size)
             return None
-        if self.room is not None and self._taken + status.st_size > self.room:
+        if self.room is not None and look.unchanged_bytes + self._taken + status.st_size > self.room:
             look.leave_out(path, f"more than {GROWTH_BYTES >> 20} MiB were added", status.st_size)
             return None
         content = look.content(path, self._largest_bytes + 1)
@@ -133,8 +119,3 @@ class Census:
 
 def _nothing(content: bytes) -> bool:
     return False
-
-
-def _key(status: os.stat_result) -> Key:
-    # ctime too: a command can set a file's mtime back, but not its ctime
-    return status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino

@@ -26,12 +26,12 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
-from .census import Census, Seen
+from .census import Census
 from .durable import make_durable
 from .git import git, git_into, store_environment
 from .loan import loan_of, present
 from .objects import EXECUTABLE, FOLDER, Node, ObjectStore, alternates
-from .walk import LeftOut
+from .walk import LeftOut, Seen
 
 LARGEST_BYTES = 64 * 1024 * 1024  # of one file
 STATE = "stackmem.json"
@@ -136,11 +136,7 @@ class History:
 
         """
         seen, self.left_out = self._census.take(self._seen, first=not self._tree)
-        same = (
-            self._tree
-            and len(seen) == len(self._seen)
-            and all(path in self._seen and self._seen[path].node == now.node for path, now in seen.items())
-        )
+        same = self._tree and len(seen) == len(self._seen) and not _changed(self._seen, seen)
         if not same:
             self._tree = self._store.add_folders((path, now.node) for path, now in seen.items())
             self._remember()
@@ -221,6 +217,12 @@ class History:
             raise WorkspaceError(
                 f"cannot write {path} ({error.strerror}); make room, or choose another place"
             ) from error
+
+
+def _changed(before: dict[bytes, Seen], now: dict[bytes, Seen]) -> bool:
+    """Whether a path holds something else now; what was not read again is the same object."""
+    others = [path for path, seen in now.items() if before.get(path) is not seen]
+    return any(path not in before or before[path].node != now[path].node for path in others)
 
 
 def _compared(before: str, after: str, *form: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def test_rules_of_a_gitignore_that_take_for_ever_are_given_up_and_named(tmp_path
     rules = IgnoreRules(tmp_path / "w.git", work, seconds=0.3)
     root = os.open(work, os.O_PATH)
     try:
-        walk = Walk(root, set(), set(), rules)
+        walk = Walk(root, {}, set(), set(), rules)
         found = {os.fsdecode(path) for path, _ in walk.files()}
     finally:
         os.close(root)
