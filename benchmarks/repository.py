@@ -64,8 +64,10 @@ def make_folder(place: Path, files: int) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
         lines = (f"x{line} = {chance.random()}\n" for line in range(chance.randint(20, 300)))
         (folder / f"f{number}.py").write_text("".join(lines))
-    for words in (("init", "-q"), ("add", "-A"), ("-c", "user.name=b", "-c", "user.email=b@b", "commit", "-qm", "all")):
-        subprocess.run(["git", *words], cwd=place, check=True)
+    settings = ("user.name=b", "user.email=b@b", "gc.auto=0")  # no packing in the background while others measure
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all")):
+        given = (word for setting in settings for word in ("-c", setting))
+        subprocess.run(["git", *given, *words], cwd=place, check=True)
     return place
 
 
