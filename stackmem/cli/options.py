@@ -1,15 +1,23 @@
-"""The arguments and flags that several commands share; the flags of settings come from the table of settings."""
+"""The arguments and flags that several commands share; the flags of settings come from the table of settings.
+
+The run that a person names, the folder of all of them, and a path as she writes it are found here, too.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from stackmem.kept.find import find_run
+from stackmem.settings import directories
 from stackmem.settings.options import OPTIONS
+from stackmem.tools.plugins import load_plugins
 
 R = TypeVar("R")
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")]
@@ -24,6 +32,21 @@ _TYPES: Mapping[str, Any] = {"texts": list[str] | None, "switch": bool | None}
 
 Flags = dict[str, Any]
 """Name to what was typed: a text, of a switch a truth, of a list its texts; None where the flag was not given."""
+
+
+def option(names: str, says: str, metavar: str | None = None, default: Any = None, **more: Any) -> Any:
+    """A flag of one command, called by ``names`` with blanks between; with ``...`` as its default it must be given."""
+    return typer.Option(default, *names.split(), help=says, metavar=metavar, **more)
+
+
+def switch(name: str, says: str) -> Any:
+    """A flag of one command that is there or not."""
+    return typer.Option(False, name, help=says)
+
+
+def argument(metavar: str, says: str, default: Any = ...) -> Any:
+    """What a command is given without a flag; without a default it must be given."""
+    return typer.Argument(default, metavar=metavar, help=says)
 
 
 def flag(name: str) -> Any:
@@ -83,3 +106,25 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
         return with_flags
 
     return decorate
+
+
+def run_folder(named: str, runs_dir: str | None) -> Path:
+    """Raises ``UsageError`` where no run, or several, are named so."""
+    warn_of_plugins()
+    return find_run(named, runs_folder(runs_dir))
+
+
+def runs_folder(runs_dir: str | None) -> Path:
+    """Raises ``UsageError`` where the folder cannot be made or written."""
+    return directories.runs_folder(runs_dir, os.environ, Path.cwd())
+
+
+def warn_of_plugins() -> None:
+    """Load what plug-ins bring; those that are left out are said on stderr."""
+    for warning in load_plugins():
+        typer.echo(warning, err=True)
+
+
+def absolute(path: str) -> Path:
+    """The path from where she stands, ``~`` and links resolved."""
+    return (Path.cwd() / Path(path).expanduser()).resolve()

@@ -6,7 +6,7 @@ import re
 import msgspec
 import pytest
 
-from stackmem.cli.screen.columns import align
+from stackmem.cli.screen.text import align
 from stackmem.cli.screen.trace_tables import frame_tree, metric_table, step_table
 from stackmem.core.facts import RunStarted
 from stackmem.core.messages import ToolCall

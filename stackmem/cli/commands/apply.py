@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from stackmem.cli.options import RunName, flag
-from stackmem.cli.places import run_folder
+from stackmem.cli.options import RunName, flag, run_folder
 from stackmem.cli.screen.text import readable
 from stackmem.run.patch import apply_run
 

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 import typer
@@ -20,7 +20,7 @@ from stackmem.bench.plan import BenchPlan, Keep
 from stackmem.bench.planning import make_plan, numbers, split_strategies
 from stackmem.bench.suite import SETTINGS, SuiteRequest, over, read_setting, read_suite
 from stackmem.bench.trial import Row
-from stackmem.cli.options import Flags, Json, Quiet, settings, takes
+from stackmem.cli.options import Flags, Json, Quiet, argument, option, settings, switch, takes
 from stackmem.cli.screen.bench_screen import open_bench_screen, strategy_lines
 from stackmem.cli.screen.text import echo_json, readable
 from stackmem.errors import UsageError
@@ -33,38 +33,37 @@ BUDGET_EXIT = 3
 _ERRORS_SHOWN = 3
 
 
-def _own(name: str, says: str, metavar: str | None = None) -> Any:
-    return typer.Option(None, name, help=says, show_default=False, metavar=metavar)
-
-
 @takes("flags", settings(
     "isolation", "network", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt", "profile",
     "base_url", "window_tokens", "heap_chars", "heap_chunks", "depth", "fsync",
 ))  # fmt: skip
 def command(
-    subjects: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TASK|WORLD|SUITE.toml...", help="What is solved; none goes on with the bench in DIR."),
-    ] = None,
-    output: str | None = typer.Option(None, "-o", "--output", metavar="DIR", help="Where the bench is kept."),
-    strategies: list[str] | None = _own("--strategies", "Strategies with commas between, or all.", "NAMES"),
-    models: list[str] | None = _own("--models", "Models with commas between.", "NAMES"),
-    trials: int | None = _own("--trials", "Trials of each cell: seeds 1 to this. Default: 1."),
-    horizon: str | None = _own("--horizon", "Steps of necessary work in a world. Default: 60.", "NUMBERS"),
-    noise: str | None = _own("--noise", "Noise in a world's outputs. Default: 1.", "NUMBERS"),
-    jobs: int | None = _own("--jobs", "Trials at once. Default: one for each core."),
-    engine: str | None = _own("--engine", "local, or dask for more than one machine. Default: local.", "NAME"),
-    scheduler: str | None = _own("--scheduler", "A Dask scheduler, like tcp://HOST:8786.", "ADDRESS"),
-    concurrency: list[str] | None = _own("--concurrency", "The most trials that ask a provider at once.", "PROVIDER=N"),
-    total_usd: float | None = _own("--total-usd", "What the whole bench may cost, in USD. Default: no limit."),
-    trial_seconds: float | None = _own("--trial-seconds", "After which a trial is killed. Default: never."),
-    retry_errors: bool = typer.Option(False, "--retry-errors", help="Make trials that ended with an error again."),
-    price: str | None = _own("--price", "Makes the bill. Default: claude-sonnet-5-5.", "MODEL"),
-    latency: float | None = _own("--latency", "Seconds between two requests, in the bill. Default: 10."),
-    keep_traces: str | None = _own("--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"),
+    subjects: list[str] | None = argument(
+        "TASK|WORLD|SUITE.toml...", "What is solved; none goes on with the bench in DIR.", default=None
+    ),
+    output: str | None = option("-o --output", "Where the bench is kept.", "DIR"),
+    strategies: list[str] | None = option("--strategies", "Strategies with commas between, or all.", "NAMES"),
+    models: list[str] | None = option("--models", "Models with commas between.", "NAMES"),
+    trials: int | None = option("--trials", "Trials of each cell: seeds 1 to this. Default: 1."),
+    horizon: str | None = option("--horizon", "Steps of necessary work in a world. Default: 60.", "NUMBERS"),
+    noise: str | None = option("--noise", "Noise in a world's outputs. Default: 1.", "NUMBERS"),
+    jobs: int | None = option("--jobs", "Trials at once. Default: one for each core."),
+    engine: str | None = option("--engine", "local, or dask for more than one machine. Default: local.", "NAME"),
+    scheduler: str | None = option("--scheduler", "A Dask scheduler, like tcp://HOST:8786.", "ADDRESS"),
+    concurrency: list[str] | None = option(
+        "--concurrency", "The most trials that ask a provider at once.", "PROVIDER=N"
+    ),
+    total_usd: float | None = option("--total-usd", "What the whole bench may cost, in USD. Default: no limit."),
+    trial_seconds: float | None = option("--trial-seconds", "After which a trial is killed. Default: never."),
+    retry_errors: bool = switch("--retry-errors", "Make trials that ended with an error again."),
+    price: str | None = option("--price", "Makes the bill. Default: claude-sonnet-5-5.", "MODEL"),
+    latency: float | None = option("--latency", "Seconds between two requests, in the bill. Default: 10."),
+    keep_traces: str | None = option(
+        "--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"
+    ),
     *,
     flags: Flags,
-    dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be done and what it would cost."),
+    dry_run: bool = switch("--dry-run", "Say what would be done and what it would cost."),
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -96,10 +95,8 @@ def command(
     with open_bench_screen(quiet=quiet) as screen:
         came = run_bench(plan, folder, means, os.environ, screen.begin, screen)
     _show(came, plan, output, as_json=json)
-    if came.signal:
-        sys.exit(128 + came.signal)
-    if came.ending == "budget":
-        sys.exit(BUDGET_EXIT)
+    if came.signal or came.ending == "budget":
+        sys.exit(128 + came.signal if came.signal else BUDGET_EXIT)
 
 
 def _suites_and_names(subjects: list[str]) -> tuple[list[str], list[str]]:

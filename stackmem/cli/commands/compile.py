@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import Flags, settings, takes
+from stackmem.cli.options import Flags, argument, settings, takes
 from stackmem.cli.screen.text import readable
 from stackmem.run.programs.compile import compile_program
 
 
 @takes("flags", settings("model", "runs_dir", "sandbox_dir", "max_steps", "max_usd"))
-def command(program: Annotated[str, typer.Argument(metavar="FILE", help="A playbook program.")], flags: Flags) -> None:
+def command(program: str = argument("FILE", "A playbook program."), *, flags: Flags) -> None:
     """Turn a playbook program of plain sentences into coded steps, once for each text."""
     made = compile_program(program, flags, os.environ, Path.cwd())
     if made.written is None:

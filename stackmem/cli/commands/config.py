@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
-from stackmem.cli.options import JsonArray
+from stackmem.cli.options import JsonArray, argument
 from stackmem.cli.screen.text import escape
 from stackmem.run.prepare import find_subject, task_settings
 from stackmem.settings.option_values import without_login
@@ -21,7 +21,7 @@ from stackmem.workspace.secrets import Scrubber
 
 
 def command(
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Also heed what this task sets.")] = None,
+    task: str | None = argument("TASK", "Also heed what this task sets.", default=None),
     as_json: JsonArray = False,
 ) -> None:
     """Show every setting and where its value comes from."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import Json, flag
-from stackmem.cli.places import run_folder
+from stackmem.cli.options import Json, argument, flag, run_folder
 from stackmem.cli.screen.result import left_out_of_comparison
 from stackmem.cli.screen.text import echo_json, one_line, readable
 from stackmem.trace.diff import ChunkDiff, FactPlace, RunDiff, Side, diff_runs
@@ -19,8 +17,8 @@ _CELL = 40
 
 
 def command(
-    a: Annotated[str, typer.Argument(metavar="A", help="A run's folder, id, unique prefix of one, or 'last'.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The run to compare it with.")],
+    a: str = argument("A", "A run's folder, id, unique prefix of one, or 'last'."),
+    b: str = argument("B", "The run to compare it with."),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import flag
-from stackmem.cli.places import run_folder, runs_folder
+from stackmem.cli.options import argument, flag, option, run_folder, runs_folder, switch
 from stackmem.errors import UsageError
 from stackmem.kept.export import SWEBENCH, export_predictions, export_run
 
 
 def command(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'; swebench: also a folder of runs."
-        ),
-    ],
-    spelled: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="FORMAT", help="One of atif, chrome, csv, inspect, mini, otel, sft, swebench."
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write; stdout without it.")
-    ] = None,
-    endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="URL", help="otel: send the spans to this collector.")
-    ] = None,
-    content: Annotated[
-        bool, typer.Option("--content", help="otel: with prompts, replies, arguments and results.")
-    ] = False,
+    run: str = argument("RUN", "A run's folder, id, unique prefix of one, or 'last'; swebench: also a folder of runs."),
+    spelled: str = option(
+        "--format", "One of atif, chrome, csv, inspect, mini, otel, sft, swebench.", "FORMAT", default=...
+    ),
+    out: Path | None = option("-o --out", "Where to write; stdout without it.", "FILE"),
+    endpoint: str | None = option("--endpoint", "otel: send the spans to this collector.", "URL"),
+    content: bool = switch("--content", "otel: with prompts, replies, arguments and results."),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Write a run in another tool's format: a trajectory, spans, a timeline, training samples, or a table."""

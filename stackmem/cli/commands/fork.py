@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits, settings, takes
-from stackmem.cli.places import run_folder
+from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits, option, run_folder, settings, takes
 from stackmem.cli.screen.live import is_played_by_person, open_screen, stop_at_once
 from stackmem.cli.screen.result import say_missing, show_result
 from stackmem.cli.screen.text import echo_json, readable, say
@@ -21,19 +17,13 @@ from stackmem.run.fork import fork, read_changes
 @takes("limits", limits("the oldest start", "the run had"))
 def command(
     run: RunName,
-    at: Annotated[
-        int, typer.Option("--at", metavar="N", help="The step after which the new run begins; 0: the start.")
-    ],
+    at: int = option("--at", "The step after which the new run begins; 0: the start.", "N", default=...),
     *,
     flags: Flags,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="heap.NAME=TEXT|@FILE", help="Puts a chunk on the heap; several times for more."),
-    ] = None,
-    drops: Annotated[
-        list[str] | None,
-        typer.Option("--drop", metavar="heap.NAME", help="Takes a chunk from the heap; several times for more."),
-    ] = None,
+    sets: list[str] | None = option(
+        "--set", "Puts a chunk on the heap; several times for more.", "heap.NAME=TEXT|@FILE"
+    ),
+    drops: list[str] | None = option("--drop", "Takes a chunk from the heap; several times for more.", "heap.NAME"),
     limits: Flags,
     runs_dir: str | None = flag("runs_dir"),
     json: JsonResult = False,

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import Json, flag
-from stackmem.cli.places import runs_folder
+from stackmem.cli.options import Json, argument, flag, option, runs_folder
 from stackmem.cli.screen.text import echo_json, readable
 from stackmem.kept.import_ import import_file
 
 
 def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording of another agent.")],
-    spelled: Annotated[
-        str | None,
-        typer.Option("--format", metavar="FORMAT", help="atif, claude-code or mini; found out without it."),
-    ] = None,
+    file: Path = argument("FILE", "A recording of another agent."),
+    spelled: str | None = option("--format", "atif, claude-code or mini; found out without it.", "FORMAT"),
     json: Json = False,
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from stackmem.cli.options import switch
 from stackmem.cli.screen.text import echo_json
 from stackmem.languages.language import INTERPRETERS
 from stackmem.trace.program import open_language
 
 
-def command(json: Annotated[bool, typer.Option("--json", help="Print a list of objects.")] = False) -> None:
+def command(json: bool = switch("--json", "Print a list of objects.")) -> None:
     """List the languages of programs, with their suffixes."""
     languages = [open_language(name) for name in sorted(set(INTERPRETERS.values()))]
     if json:

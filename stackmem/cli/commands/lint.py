@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from stackmem.cli.options import argument, option, switch
 from stackmem.cli.screen.text import echo_json, readable
 from stackmem.errors import UsageError
 from stackmem.languages.language import Finding
@@ -17,23 +17,13 @@ _FORMATS = ("text", "json", "github", "apl")
 
 
 def command(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE|DIR...", help="Programs, tool files, configurations; all in a DIR."),
-    ],
-    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(_FORMATS)}.")] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings, too.")] = False,
-    language: Annotated[
-        str | None,
-        typer.Option("--language", metavar="NAME", help="The language, where the name does not say it."),
-    ] = None,
-    config: Annotated[
-        str | None, typer.Option("--config", metavar="FILE", help="The language's own configuration file.")
-    ] = None,
-    lib: Annotated[
-        list[str] | None, typer.Option("--lib", metavar="FILE", help="A library that a run is given; repeatable.")
-    ] = None,
+    files: list[str] = argument("FILE|DIR...", "Programs, tool files, configurations; all in a DIR."),
+    form: str = option("--format", f"One of {', '.join(_FORMATS)}.", "FORMAT", default="text"),
+    as_json: bool = switch("--json", "The same as --format json."),
+    strict: bool = switch("--strict", "Exit 1 on warnings, too."),
+    language: str | None = option("--language", "The language, where the name does not say it.", "NAME"),
+    config: str | None = option("--config", "The language's own configuration file.", "FILE"),
+    lib: list[str] | None = option("--lib", "A library that a run is given; repeatable.", "FILE"),
 ) -> None:
     """Say what is wrong with programs, without running them; exit 1 on errors."""
     if as_json and form not in ("text", "json"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from stackmem.cli.options import JsonArray
-from stackmem.cli.places import warn_of_plugins
+from stackmem.cli.options import JsonArray, warn_of_plugins
 from stackmem.cli.screen.text import echo_json
 from stackmem.models.catalog import rows
 from stackmem.models.registry import kinds

@@ -9,12 +9,8 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from stackmem.cli.options import Flags, Quiet, settings, takes
-from stackmem.cli.places import absolute
+from stackmem.cli.options import Flags, Quiet, absolute, argument, option, settings, takes
 from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.program import ProgramScreen, show_program
 from stackmem.cli.screen.result import ask_about_size
@@ -35,16 +31,10 @@ _MOST_CHARS = 1_000_000
     "model", "strategy", "isolation", "runs_dir", "sandbox_dir", "max_steps", "max_usd", "yes",
 ))  # fmt: skip
 def command(
-    program: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="A workflow that is run first; what it binds is there.")
-    ] = None,
-    given: Annotated[
-        list[str] | None, typer.Option("--input", metavar="K=TEXT|K:=JSON|K=@FILE", help="A variable; repeatable.")
-    ] = None,
-    lib: Annotated[list[str] | None, typer.Option("--lib", metavar="FILE", help="A library; repeatable.")] = None,
-    workspace: Annotated[
-        str | None, typer.Option("--workspace", metavar="DIR", help="The folder that is copied. Default: this one.")
-    ] = None,
+    program: str | None = argument("[FILE]", "A workflow that is run first; what it binds is there.", default=None),
+    given: list[str] | None = option("--input", "A variable; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
+    lib: list[str] | None = option("--lib", "A library; repeatable.", "FILE"),
+    workspace: str | None = option("--workspace", "The folder that is copied. Default: this one.", "DIR"),
     *,
     flags: Flags,
     quiet: Quiet = False,

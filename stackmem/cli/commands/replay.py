@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 
-from stackmem.cli.options import Json, flag
-from stackmem.cli.places import run_folder
+from stackmem.cli.options import Json, argument, flag, option, run_folder, switch
 from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import left_out_of_comparison, say_missing
-from stackmem.cli.screen.step_text import step_text
 from stackmem.cli.screen.text import echo_json, one_line, readable, say
+from stackmem.cli.screen.trace_tables import step_text
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import UsageError
@@ -39,28 +38,15 @@ LONGEST_WAIT_SECONDS = 3.0
 
 
 def command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, prefix, or 'last'; or a packed run.")],
-    step: Annotated[int | None, typer.Option("--step", metavar="N", help="Show one step whole.")] = None,
-    frame: Annotated[
-        str | None, typer.Option("--frame", metavar="NAME", help="Show the last step of a frame, named by id or name.")
-    ] = None,
-    play: Annotated[bool, typer.Option("--play", help="Walk through the run as it happened.")] = False,
-    speed: Annotated[
-        float | None, typer.Option("--speed", metavar="X", help="With --play: X times as fast as it was. Default: 1.")
-    ] = None,
-    tools: Annotated[
-        str | None, typer.Option("--tools", metavar="live", help="Execute the calls again, and compare their results.")
-    ] = None,
-    checks: Annotated[
-        bool, typer.Option("--checks", help="Verify, then judge the last files again, and compare the verdicts.")
-    ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="recorded", help="With --from: play again with the recorded replies."),
-    ] = None,
-    first: Annotated[
-        int | None, typer.Option("--from", metavar="N", help="With --tools or --model: begin at this step.")
-    ] = None,
+    run: str = argument("RUN", "A run's folder, id, prefix, or 'last'; or a packed run."),
+    step: int | None = option("--step", "Show one step whole.", "N"),
+    frame: str | None = option("--frame", "Show the last step of a frame, named by id or name.", "NAME"),
+    play: bool = switch("--play", "Walk through the run as it happened."),
+    speed: float | None = option("--speed", "With --play: X times as fast as it was. Default: 1.", "X"),
+    tools: str | None = option("--tools", "Execute the calls again, and compare their results.", "live"),
+    checks: bool = switch("--checks", "Verify, then judge the last files again, and compare the verdicts."),
+    model: str | None = option("--model", "With --from: play again with the recorded replies.", "recorded"),
+    first: int | None = option("--from", "With --tools or --model: begin at this step.", "N"),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:

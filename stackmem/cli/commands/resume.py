@@ -6,12 +6,11 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 
-from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits, takes
-from stackmem.cli.places import run_folder
+from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits, option, run_folder, switch, takes
 from stackmem.cli.screen.live import is_played_by_person, open_screen, stop_at_once
 from stackmem.cli.screen.program import ProgramScreen, screen_of_kept, show_program
 from stackmem.cli.screen.result import show_result
@@ -25,44 +24,25 @@ from stackmem.run.resume import ResumeResult, resume
 from stackmem.run.stopped import Stopped
 from stackmem.tools.mcp_servers import own_servers
 
-Level = Annotated[
-    str | None,
-    typer.Option("--isolation", metavar="LEVEL", help="Another isolation level than the run had.", show_default=False),
-]
-Says = Annotated[
-    list[str] | None, typer.Option("--say", metavar="TEXT", help="An answer to a program's question; repeatable.")
-]
-AnswersFile = Annotated[
-    str | None, typer.Option("--answers", metavar="FILE", help="Answers to a program's questions, a YAML list.")
-]
-Edited = Annotated[
-    str | None,
-    typer.Option(
-        "--program",
-        metavar="FILE",
-        help="A program edited since: a new run of it, given the recorded answers while it asks the same.",
-    ),
-]
-ModelName = Annotated[
-    str | None,
-    typer.Option("--model", metavar="NAME", help="The model of a program's run that had none.", show_default=False),
-]
-
 
 @takes("limits", limits("the run's start", "it had"))
 def command(
     run: RunName,
     *,
     limits: Flags,
-    isolation: Level = None,
+    isolation: str | None = option("--isolation", "Another isolation level than the run had.", "LEVEL"),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonResult = False,
     quiet: Quiet = False,
-    says: Says = None,
-    answers: AnswersFile = None,
-    program: Edited = None,
-    model: ModelName = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Make calls again that may have been made already.")] = False,
+    says: list[str] | None = option("--say", "An answer to a program's question; repeatable.", "TEXT"),
+    answers: str | None = option("--answers", "Answers to a program's questions, a YAML list.", "FILE"),
+    program: str | None = option(
+        "--program",
+        "A program edited since: a new run of it, given the recorded answers while it asks the same.",
+        "FILE",
+    ),
+    model: str | None = option("--model", "The model of a program's run that had none.", "NAME"),
+    yes: bool = switch("--yes", "Make calls again that may have been made already."),
 ) -> None:
     """Go on with a run that was killed, interrupted or ended by a limit."""
     folder = run_folder(run, runs_dir)

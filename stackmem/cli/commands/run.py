@@ -6,12 +6,11 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 
-from stackmem.cli.options import Flags, JsonResult, Quiet, settings, takes
-from stackmem.cli.places import absolute
+from stackmem.cli.options import Flags, JsonResult, Quiet, absolute, argument, option, settings, switch, takes
 from stackmem.cli.screen.debug_terminal import debug_at_terminal
 from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.program import Answers, ProgramScreen, show_halt, show_program
@@ -24,38 +23,6 @@ from stackmem.run.programs.prepare import PreparedProgram, ProgramArguments, pre
 from stackmem.run.programs.run import run_program
 from stackmem.tools.mcp_servers import own_servers
 
-Given = Annotated[
-    list[str] | None, typer.Option("--input", metavar="K=TEXT|K:=JSON|K=@FILE", help="An input; repeatable.")
-]
-Inputs = Annotated[str | None, typer.Option("--inputs", metavar="FILE", help="Inputs as a YAML file.")]
-Request = Annotated[str | None, typer.Option("-t", "--text", help="The request, for programs that take one.")]
-Workspace = Annotated[
-    str | None,
-    typer.Option("--workspace", metavar="DIR", help="The folder that is copied. Default: the program's own."),
-]
-Mounts = Annotated[
-    list[str] | None, typer.Option("--mount", metavar="DIR", help="A folder that is seen read-only; repeatable.")
-]
-LanguageName = Annotated[
-    str | None, typer.Option("--language", metavar="NAME", help="The language, where the suffix does not say it.")
-]
-Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="The language's own configuration file.")]
-Entry = Annotated[str | None, typer.Option("--entry", metavar="NAME", help="Where the program starts.")]
-Libraries = Annotated[list[str] | None, typer.Option("--lib", metavar="FILE", help="A library; repeatable.")]
-Says = Annotated[list[str] | None, typer.Option("--say", metavar="TEXT", help="An answer to a question; repeatable.")]
-AnswersFile = Annotated[
-    str | None, typer.Option("--answers", metavar="FILE", help="Answers to questions, a YAML list.")
-]
-Alone = Annotated[
-    bool, typer.Option("--non-interactive", help="Never ask at the terminal; end with exit code 8 instead.")
-]
-Debug = Annotated[bool, typer.Option("--debug", help="Stop at each step, in languages with a debugger.")]
-Snoop = Annotated[bool, typer.Option("--snoop", help="Print the messages of agents to each other.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Check inputs and tools, print the steps, and perform nothing.")
-]
-Full = Annotated[bool, typer.Option("--full", help="Fold nothing on the screen.")]
-
 
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "include", "runs_dir", "sandbox_dir", "max_steps", "max_usd",
@@ -63,23 +30,23 @@ Full = Annotated[bool, typer.Option("--full", help="Fold nothing on the screen."
     "heap_chunks", "depth", "literal_mib", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(
-    program: Annotated[str, typer.Argument(metavar="FILE|DIR", help="A program, or a folder with a main program.")],
-    given: Given = None,
-    inputs: Inputs = None,
-    text: Request = None,
-    workspace: Workspace = None,
-    mount: Mounts = None,
-    language: LanguageName = None,
-    config: Config = None,
-    entry: Entry = None,
-    lib: Libraries = None,
-    says: Says = None,
-    answers: AnswersFile = None,
-    non_interactive: Alone = False,
-    debug: Debug = False,
-    snoop: Snoop = False,
-    dry_run: DryRun = False,
-    full: Full = False,
+    program: str = argument("FILE|DIR", "A program, or a folder with a main program."),
+    given: list[str] | None = option("--input", "An input; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
+    inputs: str | None = option("--inputs", "Inputs as a YAML file.", "FILE"),
+    text: str | None = option("-t --text", "The request, for programs that take one."),
+    workspace: str | None = option("--workspace", "The folder that is copied. Default: the program's own.", "DIR"),
+    mount: list[str] | None = option("--mount", "A folder that is seen read-only; repeatable.", "DIR"),
+    language: str | None = option("--language", "The language, where the suffix does not say it.", "NAME"),
+    config: str | None = option("--config", "The language's own configuration file.", "FILE"),
+    entry: str | None = option("--entry", "Where the program starts.", "NAME"),
+    lib: list[str] | None = option("--lib", "A library; repeatable.", "FILE"),
+    says: list[str] | None = option("--say", "An answer to a question; repeatable.", "TEXT"),
+    answers: str | None = option("--answers", "Answers to questions, a YAML list.", "FILE"),
+    non_interactive: bool = switch("--non-interactive", "Never ask at the terminal; end with exit code 8 instead."),
+    debug: bool = switch("--debug", "Stop at each step, in languages with a debugger."),
+    snoop: bool = switch("--snoop", "Print the messages of agents to each other."),
+    dry_run: bool = switch("--dry-run", "Check inputs and tools, print the steps, and perform nothing."),
+    full: bool = switch("--full", "Fold nothing on the screen."),
     *,
     flags: Flags,
     json: JsonResult = False,

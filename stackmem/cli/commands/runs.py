@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 from rich.cells import cell_len
 
-from stackmem.cli.options import JsonArray, flag
-from stackmem.cli.places import run_folder, runs_folder
-from stackmem.cli.screen.columns import align, terminal_width
-from stackmem.cli.screen.text import echo_json, one_line, readable
-from stackmem.kept.removal import remove_run
-from stackmem.kept.run_list import INTERRUPTED, RunRow, choose_runs, list_runs
+from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, runs_folder
+from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
+from stackmem.kept.run_list import INTERRUPTED, RunRow, choose_runs, list_runs, remove_run
 
 _HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "model", "from")
 _SPARED = ("model", "frames", "seconds", "tokens", "from")  # on a terminal without room, the first one first
@@ -24,14 +20,9 @@ app = typer.Typer(help="List the runs there are.", invoke_without_command=True)
 @app.callback()
 def list_command(
     context: typer.Context,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="CONDITION", help="Show what fulfils it, as outcome=solved or steps>20."),
-    ] = None,
-    sort: Annotated[
-        str, typer.Option("--sort", metavar="FIELD", help="Order by this; -FIELD has the largest first.")
-    ] = "-started",
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="Show no more than N runs.")] = None,
+    filters: list[str] | None = option("--filter", "Show what fulfils it, as outcome=solved or steps>20.", "CONDITION"),
+    sort: str = option("--sort", "Order by this; -FIELD has the largest first.", "FIELD", default="-started"),
+    limit: int | None = option("--limit", "Show no more than N runs.", "N"),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonArray = False,
 ) -> None:
@@ -50,9 +41,7 @@ def list_command(
 
 @app.command("rm", short_help="Remove runs with their workspaces.")
 def rm_command(
-    named: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Runs: a folder, id, unique prefix of one, or 'last'.")
-    ],
+    named: list[str] = argument("RUN...", "Runs: a folder, id, unique prefix of one, or 'last'."),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Remove runs with their workspaces; refused while forks depend on them, or a process writes them."""

@@ -6,11 +6,8 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from stackmem.cli.options import Flags, JsonResult, Quiet, settings, takes
+from stackmem.cli.options import Flags, JsonResult, Quiet, argument, option, settings, takes
 from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.result import ask_about_size, show_result
 from stackmem.cli.screen.text import echo_json, readable, say
@@ -25,10 +22,8 @@ from stackmem.tools.mcp_servers import own_servers
     "profile", "base_url", "window_tokens", "seed", "heap_chars", "heap_chunks", "depth", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(
-    subject: Annotated[
-        str, typer.Argument(metavar="TASK|DIR", help="A task (folder or name), or a folder of your own.")
-    ],
-    text: Annotated[str | None, typer.Option("-t", "--text", help="What is to be done in DIR.")] = None,
+    subject: str = argument("TASK|DIR", "A task (folder or name), or a folder of your own."),
+    text: str | None = option("-t --text", "What is to be done in DIR."),
     *,
     flags: Flags,
     json: JsonResult = False,

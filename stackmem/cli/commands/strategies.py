@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.places import warn_of_plugins
+from stackmem.cli.options import argument, warn_of_plugins
 from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Say all there is to say of this one.")] = None,
+    name: str | None = argument("[NAME]", "Say all there is to say of this one.", default=None),
 ) -> None:
     """List the memory strategies; of one, say what it shows the model, its parameters and tools."""
     warn_of_plugins()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import JsonArray, flag
+from stackmem.cli.options import JsonArray, argument, flag, option
 from stackmem.cli.screen.text import echo_json, readable
 from stackmem.formats.tasks import ImportedTask, import_tasks
 from stackmem.run.task_check import check_task
@@ -37,7 +36,7 @@ def list_command(
 
 @app.command("check", short_help="Check that tasks are sound.")
 def check_command(
-    named: Annotated[list[str] | None, typer.Argument(metavar="TASK", help="Tasks; all where none is named.")] = None,
+    named: list[str] | None = argument("TASK", "Tasks; all where none is named.", default=None),
     isolation: str | None = flag("isolation"),
 ) -> None:
     """Check that a task's solution passes, that doing nothing fails, and that its demo passes; each of them twice."""
@@ -51,14 +50,10 @@ def check_command(
 
 @app.command("import", short_help="Make tasks of another benchmark's.")
 def import_command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="exercism, harbor or swebench.")],
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="An exercise or a task, a folder of them, or a file of records.")
-    ],
-    out: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the tasks go.")] = Path("tasks"),
-    repo: Annotated[
-        Path | None, typer.Option("--repo", metavar="CLONE", help="swebench: a local clone of the repository.")
-    ] = None,
+    kind: str = argument("KIND", "exercism, harbor or swebench."),
+    path: Path = argument("PATH", "An exercise or a task, a folder of them, or a file of records."),
+    out: Path = option("-o --output", "Where the tasks go.", "DIR", default=Path("tasks")),
+    repo: Path | None = option("--repo", "swebench: a local clone of the repository.", "CLONE"),
     json: JsonArray = False,
 ) -> None:
     """Make task folders of another benchmark's tasks; exits with 1 where one of them cannot be had."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from msgspec import UNSET
 
-from stackmem.cli.options import Json, RunName, flag
-from stackmem.cli.places import run_folder
-from stackmem.cli.screen.columns import terminal_width
-from stackmem.cli.screen.text import echo_json, one_line, readable, say
+from stackmem.cli.options import Json, RunName, flag, option, run_folder, switch
+from stackmem.cli.screen.text import echo_json, one_line, readable, say, terminal_width
 from stackmem.cli.screen.trace_tables import cache_lines, frame_tree, metric_table, step_table
 from stackmem.errors import TraceError
 from stackmem.kept.cache_bill import cache_bill, moments_of
@@ -33,7 +30,7 @@ app = typer.Typer(help="Look at a run's trace, and measure it.", no_args_is_help
 @app.command("show", short_help="Show a run's frames as a tree, or its steps.")
 def show_command(
     run: RunName,
-    steps: Annotated[bool, typer.Option("--steps", help="Show every step instead of every frame.")] = False,
+    steps: bool = switch("--steps", "Show every step instead of every frame."),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
@@ -56,10 +53,7 @@ def show_command(
 @app.command("stats", short_help="Measure a run.")
 def stats_command(
     run: RunName,
-    simulate: Annotated[
-        str | None,
-        typer.Option("--simulate", metavar="MODEL", help="Also say what a model's prompt cache would have done."),
-    ] = None,
+    simulate: str | None = option("--simulate", "Also say what a model's prompt cache would have done.", "MODEL"),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
@@ -79,9 +73,7 @@ def stats_command(
 @app.command("pack", short_help="Write a run as one archive that needs nothing beside it.")
 def pack_command(
     run: RunName,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Default: RUN.zip, here.")
-    ] = None,
+    output: str | None = option("-o --output", "Default: RUN.zip, here.", "FILE"),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
@@ -120,10 +112,9 @@ def recover_command(
 @app.command("redact", short_help="Copy a run with secrets replaced.")
 def redact_command(
     run: RunName,
-    pattern: Annotated[
-        list[str],
-        typer.Option("--pattern", metavar="REGEX", help="What is to be replaced; may be given several times."),
-    ],
+    pattern: list[str] = option(
+        "--pattern", "What is to be replaced; may be given several times.", "REGEX", default=...
+    ),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:

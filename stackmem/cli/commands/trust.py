@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.places import absolute
+from stackmem.cli.options import absolute, argument, switch
 from stackmem.cli.screen.text import readable
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import SERVERS_FILE, read_servers, trust
 
 
 def command(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder with a stackmem.mcp.toml.")],
-    remove: Annotated[bool, typer.Option("--remove", help="Trust it no more.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    folder: str = argument("DIR", "A folder with a stackmem.mcp.toml."),
+    remove: bool = switch("--remove", "Trust it no more."),
+    yes: bool = switch("--yes", "Do not ask."),
 ) -> None:
     """Let the servers that a folder names run on this machine, as they are written there now."""
     place = absolute(folder)

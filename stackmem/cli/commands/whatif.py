@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from stackmem.cli.options import JsonArray, flag
-from stackmem.cli.places import runs_folder, warn_of_plugins
-from stackmem.cli.screen.columns import align, terminal_width
-from stackmem.cli.screen.text import echo_json, one_line
+from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder, warn_of_plugins
+from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width
 from stackmem.kept.whatif import WhatIf, WhatIfRow, parse_strategies, what_if
 from stackmem.measure.first_loss import FirstLoss
 
@@ -20,22 +16,12 @@ _HEAD = (
 
 
 def command(
-    traces: Annotated[
-        list[str],
-        typer.Argument(metavar="TRACE", help="Runs (folder, id, prefix, 'last'), or other agents' recordings."),
-    ],
-    strategies: Annotated[
-        str, typer.Option("--strategies", metavar="LIST", help="Strategies, separated by commas, or 'all'.")
-    ] = "all",
-    price: Annotated[
-        str | None, typer.Option("--price", metavar="MODEL", help="Whose prices and cache hold; the recorded model's.")
-    ] = None,
-    latency: Annotated[
-        float | None,
-        typer.Option(
-            "--latency", metavar="SECONDS", min=0.0, max=86_400.0, help="Between requests; as recorded without it."
-        ),
-    ] = None,
+    traces: list[str] = argument("TRACE", "Runs (folder, id, prefix, 'last'), or other agents' recordings."),
+    strategies: str = option("--strategies", "Strategies, separated by commas, or 'all'.", "LIST", default="all"),
+    price: str | None = option("--price", "Whose prices and cache hold; the recorded model's.", "MODEL"),
+    latency: float | None = option(
+        "--latency", "Between requests; as recorded without it.", "SECONDS", min=0.0, max=86_400.0
+    ),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonArray = False,
 ) -> None:

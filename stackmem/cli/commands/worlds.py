@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from stackmem.cli.options import Json, JsonArray
+from stackmem.cli.options import Json, JsonArray, argument, option
 from stackmem.cli.screen.text import echo_json
 from stackmem.worlds import about, families, make, manifest
 
@@ -29,11 +28,11 @@ def list_command(
 
 @app.command("make", short_help="Make a task folder.")
 def make_command(
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="As stackmem worlds list shows them.")],
-    folder: Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="An empty folder, or a new one.")],
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed makes the same bytes.")] = 0,
-    horizon: Annotated[int, typer.Option("--horizon", metavar="N", help="Tool calls that perfect memory needs.")] = 60,
-    noise: Annotated[float, typer.Option("--noise", metavar="X", help="1 is 1,500 characters in a unit's output.")] = 1,
+    family: str = argument("FAMILY", "As stackmem worlds list shows them."),
+    folder: str = option("-o --output", "An empty folder, or a new one.", "DIR", default=...),
+    seed: int = option("--seed", "The same seed makes the same bytes.", "N", default=0),
+    horizon: int = option("--horizon", "Tool calls that perfect memory needs.", "N", default=60),
+    noise: float = option("--noise", "1 is 1,500 characters in a unit's output.", "X", default=1),
     json: Json = False,
 ) -> None:
     """Make a task folder that stackmem solve and stackmem tasks check take, and real models can work on.
