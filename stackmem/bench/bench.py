@@ -22,11 +22,10 @@ from stackmem.version import VERSION
 from .engine import Engine
 from .estimate import CostEstimates, plan_usd
 from .ledger import Ledger, latest_rows, read_rows
-from .pace import Pace
 from .plan import BenchPlan, trials
 from .planning import model_prices
 from .results import write_results
-from .runner import BenchProgress, Bounds, Ending, Runner
+from .runner import BenchProgress, Bounds, Ending, Pace, Runner
 from .trial import MAKING, RUNS, WORK, Row, remove_leftover
 
 EngineName = Literal["local", "dask"]

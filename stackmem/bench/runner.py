@@ -1,10 +1,15 @@
-"""Runs a plan to its end: every trial that has no row yet, at the pace, under the budget, until told to stop."""
+"""Runs a plan to its end: every trial that has no row yet, at the pace, under the budget, until told to stop.
+
+The pace says how many trials may ask one provider at once: one more after a quiet round, half as many when it complains
+(AIMD).
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Literal, assert_never
 
@@ -15,7 +20,6 @@ from stackmem.core.pricing import Price
 from .engine import Engine, Lost, Report, Throttled, TrialDone
 from .estimate import CostEstimates, expected_usd
 from .ledger import Ledger
-from .pace import Pace, provider_of
 from .plan import BenchPlan, Trial, trials
 from .trial import WORK, Job, Row, error_row, remove_leftover
 
@@ -131,3 +135,43 @@ class Runner:
         if not row.get("rate_limited"):
             self._bounds.pace.finished(provider_of(trial.model))
         return row
+
+
+QUIET_SECONDS = 10.0
+"""Complaints within so long after one are about the same burst and halve nothing further."""
+
+
+def provider_of(model: str) -> str:
+    """Who is asked: what stands before ``/`` or ``:``."""
+    if model.startswith("claude-"):
+        return "anthropic"
+    return model.replace(":", "/").partition("/")[0]
+
+
+class Pace:
+    """Begins at the most that was allowed and finds out what the provider takes."""
+
+    def __init__(self, most: Mapping[str, int]) -> None:
+        self._most = dict(most)
+        self._allowed: dict[str, float] = {}
+        self._complained: dict[str, float] = {}
+
+    def allowed(self, provider: str) -> float:
+        return self._allowed.get(provider, self._most.get(provider, inf))
+
+    def may_start(self, provider: str, running: int) -> bool:
+        """Whether one more trial may, beside ``running`` ones of the same provider; the first always may."""
+        return running < max(1.0, self.allowed(provider))
+
+    def throttled(self, provider: str, running: int, now: float) -> None:
+        """The provider said that it is asked too much, by ``running`` trials."""
+        if now - self._complained.get(provider, -inf) < QUIET_SECONDS:
+            return
+        self._complained[provider] = now
+        self._allowed[provider] = max(1.0, min(self.allowed(provider), running) / 2)
+
+    def finished(self, provider: str) -> None:
+        """A trial ended without a complaint."""
+        if provider in self._allowed:
+            now = self._allowed[provider]
+            self._allowed[provider] = min(now + 1 / now, float(self._most.get(provider, 10_000)))

@@ -69,8 +69,8 @@ def export_run(
         TraceError: A record is broken, or the run's strategy is not installed here.
     """
     from stackmem.formats.exports import EXPORTS
-    from stackmem.formats.exports.collector import send
     from stackmem.formats.exports.otel import otel_with_content, requests
+    from stackmem.formats.exports.otlp import send
 
     if spelled not in EXPORTS and spelled != INSPECT:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted((*EXPORTS, INSPECT, SWEBENCH)))}")

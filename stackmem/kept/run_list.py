@@ -1,4 +1,4 @@
-"""The runs in a folder as rows, and those of them that a person wants to see.
+"""The runs in a folder as rows, those of them that a person wants to see, and the removal of one.
 
 A row is made of a run's result alone: of a trace no more is read than its beginning.
 """
@@ -19,10 +19,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import TraceError, UsageError
+from stackmem.history.objects import alternates
+from stackmem.run.request import read_request
 from stackmem.run.result import read_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE
-from stackmem.trace.lineage import came_from
-from stackmem.trace.lock import is_held
+from stackmem.trace.lineage import HISTORY, begun_by, came_from
+from stackmem.trace.lock import Lock, is_held
+from stackmem.workspace.tree import remove_tree
 
 RUNNING, INTERRUPTED = "running", "interrupted"
 
@@ -182,3 +185,59 @@ def _field(name: str) -> str:
     if name not in FIELDS:
         raise UsageError(f"a run has no {name!r} in the list; known: {', '.join(FIELDS)}")
     return name
+
+
+def forks_of(run_dir: Path) -> list[str]:
+    """The runs beside it that cannot be read without it, sorted."""
+    others = [other for other in run_dir.parent.iterdir() if other.name != run_dir.name]
+    return sorted(other.name for other in others if _is_fork_of(run_dir.name, other) or _reads_files_of(run_dir, other))
+
+
+def _is_fork_of(parent: str, other: Path) -> bool:
+    try:
+        fork = begun_by(other)
+    except TraceError:  # it has no trace that could be read
+        return False
+    return fork is not None and fork.parent == parent
+
+
+def _reads_files_of(run_dir: Path, other: Path) -> bool:
+    """Whether files of its steps are kept only there; so it is from before a fork's first record on."""
+    objects = (run_dir / HISTORY / "objects").resolve()
+    return any(Path(place).resolve() == objects for place in alternates(other / HISTORY))
+
+
+def remove_run(run_dir: Path) -> None:
+    """Remove a run's folder, and its workspace where that is still there.
+
+    Raises:
+        UsageError: Forks depend on it; nothing was removed.
+        TraceError: A process is writing it; nothing was removed.
+        WorkspaceError: A part of it cannot be removed (named).
+    """
+    run_dir = run_dir.resolve()
+    forks = forks_of(run_dir)
+    if forks:
+        more = f" and {len(forks) - 5:,} more" if len(forks) > 5 else ""
+        raise UsageError(
+            f"{run_dir.name} holds what its forks begin with: {', '.join(forks[:5])}{more}; remove those first, or "
+            "keep them by stackmem trace pack"
+        )
+    lock = Lock(run_dir / TRACE)
+    try:
+        scratch = _scratch(run_dir)
+        if scratch is not None:
+            remove_tree(scratch)
+        remove_tree(run_dir)
+    finally:
+        lock.close()
+
+
+def _scratch(run_dir: Path) -> Path | None:
+    """The folder that holds the workspace; only one that is named as the run, whatever its request says."""
+    try:
+        work = Path(read_request(run_dir).workspace)
+    except TraceError:
+        return None
+    own = work.is_absolute() and work.name == "workspace" and work.parent.name == run_dir.name
+    return work.parent if own and not work.parent.is_symlink() and work.parent.is_dir() else None

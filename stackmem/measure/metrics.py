@@ -1,4 +1,7 @@
-"""The metrics of a run by name, each a fold; one pass over the run measures them all."""
+"""The metrics of a run by name, each a fold; one pass over the run measures them all.
+
+Those of what a run took (replies, requests, tokens, money, time) stand here.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from . import counts, losses, memory_use
-from .counts import Total
-from .moments import Moment
+from stackmem.core.facts import ContextCompacted, ModelFailed, ModelReplied
+from stackmem.core.messages import Usage
+from stackmem.core.pricing import reply_usd
+
+from . import memory_use
+from .moments import Moment, Spender
 
 Value = int | float | None
 
@@ -39,41 +45,137 @@ class Metric(Struct, frozen=True):
     begin: Callable[[], Fold]
 
 
-def _summed(unit: str, amount: Callable[[Moment], float]) -> Metric:
-    return Metric(unit, _said(amount), lambda: Total(amount))
+class Total:
+    """The sum of what each moment adds."""
+
+    def __init__(self, amount: Callable[[Moment], float]) -> None:
+        self._amount = amount
+        self._sum: float = 0
+
+    def add(self, moment: Moment) -> None:
+        self._sum += self._amount(moment)
+
+    @property
+    def value(self) -> float:
+        return self._sum if isinstance(self._sum, int) else round(self._sum, 6)
+
+
+class Cost:
+    """What the replies and summaries cost, each by the price its run recorded. None where one has no known price."""
+
+    def __init__(self) -> None:
+        self._usd = 0.0
+        self._known = True
+
+    def add(self, moment: Moment) -> None:
+        if not isinstance(moment.event, ModelReplied | ContextCompacted):
+            return
+        usd = reply_usd(moment.event.usage, moment.before.begun.price, moment.event.answerer)
+        self._known = self._known and usd is not None
+        self._usd += usd or 0.0
+
+    @property
+    def value(self) -> float | None:
+        return round(self._usd, 6) if self._known else None
+
+
+class PeakContext:
+    """The longest prompt, requests for a summary included. It says how large a window the run needed."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self, moment: Moment) -> None:
+        self.value = max(self.value, context_tokens(moment), _usage(moment).prompt)
+
+
+class MeanContext:
+    """Mean length of the prompts. Attention, latency and the bill all grow with it."""
+
+    def __init__(self) -> None:
+        self._tokens, self._replies = 0, 0
+
+    def add(self, moment: Moment) -> None:
+        self._tokens += context_tokens(moment)
+        self._replies += isinstance(moment.event, ModelReplied)
+
+    @property
+    def value(self) -> float | None:
+        return round(self._tokens / self._replies, 1) if self._replies else None
+
+
+def context_tokens(moment: Moment) -> int:
+    """Prompt tokens of the reply that the moment brings, estimated where none were reported; 0 without a reply."""
+    if not isinstance(moment.event, ModelReplied):
+        return 0
+    return moment.event.usage.prompt or moment.before.running.context_tokens
+
+
+def _usage(moment: Moment) -> Usage:
+    return moment.event.usage if isinstance(moment.event, ModelReplied | ContextCompacted) else Usage()
+
+
+def _summed(unit: str, amount: Callable[[Moment], float], tells: str = "") -> Metric:
+    """The sum of an amount; ``tells`` is its docstring unless given."""
+    return Metric(unit, tells or _doc(amount), lambda: Total(amount))
 
 
 def _folded(unit: str, fold: Callable[[], Fold]) -> Metric:
-    return Metric(unit, _said(fold), fold)
+    return Metric(unit, _doc(fold), fold)
 
 
-def _said(what: Any) -> str:
+def _tokens(kind: str, tells: str) -> Metric:
+    return _summed("tokens", lambda moment: getattr(_usage(moment), kind), tells)
+
+
+def _seconds(spender: Spender, tells: str) -> Metric:
+    return _summed("seconds", lambda moment: moment.seconds if moment.spender == spender else 0.0, tells)
+
+
+def _events(unit: str, kinds: Any, tells: str) -> Metric:
+    return _summed(unit, lambda moment: int(isinstance(moment.event, kinds)), tells)
+
+
+def _doc(what: Any) -> str:
     return " ".join((getdoc(what) or "").split())
 
 
 METRICS: dict[str, Metric] = {
-    "steps": _summed("replies", counts.steps),
-    "model_calls": _summed("requests", counts.model_calls),
-    "uncached_tokens": _summed("tokens", counts.uncached_tokens),
-    "cache_read_tokens": _summed("tokens", counts.cache_read_tokens),
-    "cache_write_5m_tokens": _summed("tokens", counts.cache_write_5m_tokens),
-    "cache_write_1h_tokens": _summed("tokens", counts.cache_write_1h_tokens),
-    "output_tokens": _summed("tokens", counts.output_tokens),
-    "cost_usd": _folded("USD", counts.Cost),
-    "peak_context_tokens": _folded("tokens", counts.PeakContext),
-    "mean_context_tokens": _folded("tokens", counts.MeanContext),
+    "steps": _events(
+        "replies", ModelReplied, "Replies of the model. Each is paid for with the whole prompt before it."
+    ),
+    "model_calls": _events(
+        "requests",
+        ModelReplied | ModelFailed | ContextCompacted,
+        "Requests to the model, those that failed and those for a summary included. More than the steps: the provider "
+        "was in the way, or the strategy compacts.",
+    ),
+    "uncached_tokens": _tokens(
+        "uncached", "Prompt tokens neither read from nor written to the provider's cache: the full price."
+    ),
+    "cache_read_tokens": _tokens("cache_read", "Prompt tokens read from the provider's cache: the low price."),
+    "cache_write_5m_tokens": _tokens(
+        "cache_write_5m", "Prompt tokens written to the cache for five minutes: 1.25 times the price."
+    ),
+    "cache_write_1h_tokens": _tokens(
+        "cache_write_1h", "Prompt tokens written to the cache for an hour: twice the price."
+    ),
+    "output_tokens": _tokens("output", "Tokens of the replies, thinking included: the dearest ones."),
+    "cost_usd": _folded("USD", Cost),
+    "peak_context_tokens": _folded("tokens", PeakContext),
+    "mean_context_tokens": _folded("tokens", MeanContext),
     "memory_call_share": _folded("share of calls", memory_use.MemoryCallShare),
-    "rereads": _folded("reads", losses.Rereads),
-    "rediscoveries": _folded("commands", losses.Rediscoveries),
-    "found_again": _folded("calls", losses.FoundAgain),
-    "repeated_looks": _folded("calls", losses.RepeatedLooks),
+    "rereads": _folded("reads", memory_use.Rereads),
+    "rediscoveries": _folded("commands", memory_use.Rediscoveries),
+    "found_again": _folded("calls", memory_use.FoundAgain),
+    "repeated_looks": _folded("calls", memory_use.RepeatedLooks),
     "heap_reads_per_write": _folded("reads per write", memory_use.ReadsPerWrite),
     "never_read_share": _folded("share of chunks", memory_use.NeverReadShare),
     "stale_reads": _summed("reads", memory_use.stale_reads),
-    "false_pops": _summed("pops", losses.false_pops),
-    "model_seconds": _summed("seconds", counts.model_seconds),
-    "tools_seconds": _summed("seconds", counts.tools_seconds),
-    "harness_seconds": _summed("seconds", counts.harness_seconds),
+    "false_pops": _summed("pops", memory_use.false_pops),
+    "model_seconds": _seconds("model", "Wall time from each request to its answer, waits between attempts included."),
+    "tools_seconds": _seconds("tools", "Wall time of commands, files, verify and checks."),
+    "harness_seconds": _seconds("harness", "Wall time of everything else: what stackmem itself costs."),
 }
 """Name to metric, in the order they are shown."""
 

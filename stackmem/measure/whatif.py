@@ -1,27 +1,42 @@
-"""One recorded run under another strategy: what its prompts would have held and cost, the actions being the same."""
+"""One recorded run under another strategy: what its prompts would have held and cost, the actions being the same.
+
+Rule 1: the actions stand. Nothing is asked of a model, and no reply becomes another.
+Rule 2: where the strategy has frames, they are those of the recording.
+Rule 3: where it has none, all frames are one conversation. A push is answered at once, as a chat answers each call
+        before the next reply; what the frame returned answers its pop, or follows as a notice where nothing popped it.
+Rule 4: summaries of the recorded strategy are left out; they are no part of what the model did. What a program asked a
+        model in its own words is no part of a conversation.
+
+A summary that nobody wrote is stood in for by lines of the conversation, as many as there is room for. It keeps what an
+honest summary would have to keep, literals; it is no forecast of what a model would have chosen, so what is built on
+it is marked as an estimate.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, json
+from msgspec.structs import replace
 
-from stackmem.core.facts import ContextCompacted, ModelReplied, RunStarted
-from stackmem.core.messages import Text, Usage, View
+from stackmem.core import frames
+from stackmem.core.facts import ContextCompacted, Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.machine import evolve
+from stackmem.core.messages import Part, Text, ToolCall, ToolResult, Usage, View
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.requests import Compact
 from stackmem.core.retries import wait_seconds
-from stackmem.core.state import State
+from stackmem.core.state import Notice, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.text import mark_cut
 from stackmem.core.tools import tool_name, tools_that
 from stackmem.memory import open_strategy
 
 from .cache import Cache, CacheRequest
 from .cached_steps import asked_view
-from .extract import extract_summary
-from .first_loss import FactSight, FirstLoss, UsedFacts
+from .first_loss import FactSight, FirstLoss, UsedFacts, literals
 from .moments import Moment
-from .other_strategy import OtherStrategy
 from .prefix import Count, PromptBlock
 
 PUSHES = tools_that(lambda behavior: behavior.frame == "starts")
@@ -182,3 +197,119 @@ class _Costs:
             loss=self._sight.found,
             too_long_from=next((step for step, tokens in self._prompts if tokens > window_tokens), None),
         )
+
+
+MOST_CHARS = 4_000
+"""Where the request names no length."""
+
+_LINE_CHARS = 200
+_ASKED = re.compile(r"at most ([\d,_]{1,9}) characters")
+
+
+def extract_summary(view: View) -> str:
+    """The newest lines with a literal that no newer line has, in their order.
+
+    Args:
+        view: The request for the summary; its last message asks for it and is not quoted.
+    """
+    asked = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
+    found = _ASKED.search(asked.text) if isinstance(asked, Text) else None
+    room = int(found[1].replace(",", "").replace("_", "")) if found else MOST_CHARS
+    kept: list[str] = []
+    told: set[str] = set()
+    for line in _lines_backwards(view):
+        new = literals(line) - told
+        if not new:
+            continue
+        if len(line) + 1 > room:
+            break
+        kept.append(line)
+        told |= new
+        room -= len(line) + 1
+    return "\n".join(reversed(kept))
+
+
+def _lines_backwards(view: View) -> Iterator[str]:
+    last = True
+    for message in reversed(view.messages):
+        for part in reversed(message.parts[:-1] if last else message.parts):
+            for line in reversed(_text(part).splitlines()):
+                yield mark_cut(line.strip(), _LINE_CHARS)
+        last = False
+
+
+def _text(part: Part) -> str:
+    match part:
+        case Text(text=text) | ToolResult(text=text):
+            return text
+        case ToolCall():
+            return f"{part.name} {json.encode(part.arguments).decode()}"
+        case _:
+            return ""
+
+
+_NOTHING = Usage()
+_NOT_DONE = "not executed: the frame was ended first"
+
+
+class OtherStrategy:
+    """The state of the run as the other strategy has it, moment by moment."""
+
+    def __init__(self, start: RunStarted, *, framed: bool) -> None:
+        """``start`` is the recorded one with the other strategy's name, prompt and tools."""
+        self._start = start
+        self._framed = framed
+        self.state = State()
+
+    def take(self, moment: Moment, usage: Usage = _NOTHING) -> None:
+        """Go on by one moment.
+
+        Args:
+            usage: Of a reply: what it used under the other strategy.
+        """
+        match moment.event:
+            case RunStarted():
+                self.state = evolve(State(), self._start)
+            case RunForked() as event:
+                start = replace(self._start, task=event.start.task, limits=event.start.limits)
+                self._go_on(moment, replace(event, start=start))
+            case ModelReplied() as event if self._framed or moment.before.running.program != "steps":
+                self.state = evolve(self.state, replace(event, usage=usage))
+            case ContextCompacted() | ModelReplied():
+                pass
+            case event:
+                self._go_on(moment, event)
+
+    def compacted(self, event: ContextCompacted) -> None:
+        """Take in a summary that the other strategy asked for."""
+        self.state = evolve(self.state, event)
+
+    def _go_on(self, moment: Moment, event: Event) -> None:
+        if self._framed:
+            self.state = evolve(self.state, event)
+            return
+        for turn in _turns(moment):
+            self.state = frames.tell(self.state, turn)
+        after, pending = moment.after, self.state.pending if moment.after.pending else None
+        self.state = replace(self.state, heap=after.heap, notes=after.notes, directory=after.directory, pending=pending)
+
+
+def _turns(moment: Moment) -> list[Turn]:
+    """What the moment adds to the one conversation that all frames are."""
+    before, after = moment.before, moment.after
+    calls = before.pending.calls if before.pending else ()
+    new = list(moment.new_turns)
+    match moment.event:
+        case FramePushed(name=name):
+            text = f"frame {name!r} begins; what it returns follows"
+            return [Result(one.id, text, failed=False, heap=after.heap, step=after.step) for one in calls[:1]]
+        case FramePopped() if calls:
+            told = new[-1] if new else None
+            if not isinstance(told, Result):
+                return []  # the root's end, which nobody is told of
+            rest = [replace(told, call_id=one.id, text=_NOT_DONE, failed=True) for one in calls[1:]]
+            return [replace(told, call_id=calls[0].id), *rest]
+        case FramePopped():
+            return [Notice(turn.text, turn.heap) for turn in new if isinstance(turn, Result)]
+        case _:
+            return new

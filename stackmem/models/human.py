@@ -15,7 +15,7 @@ from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, Tool
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 
-from .estimate import estimated_usage
+from .tokens import estimated_usage
 from .typed_call import BLOCK_END, MOST_CALL_CHARS, TOO_LONG, Lines, TypedCall, is_text, read_typed, usage_of
 
 

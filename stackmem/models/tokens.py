@@ -1,13 +1,15 @@
 """How many tokens a text is, counted here: for reports and estimates, never for the rules.
 
 Order of truth: what the API reported with a reply, which is in the trace; the API's own count of a text, which is not
-asked for; o200k times a factor; characters / 2.5. This file is the last two, and says with each figure which it is.
+asked for; o200k times a factor; characters / 2.5. This file is the last two, and says with each figure which it is;
+usage that a server does not report is estimated by characters, and marked so.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import re
 from base64 import b64decode
 from collections.abc import Iterable
@@ -17,14 +19,16 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
 
-from .estimate import CHARS_PER_TOKEN
-
 if TYPE_CHECKING:
     from tiktoken import Encoding
+
 
 _SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 _PIECE_CHARS = 200_000
@@ -120,3 +124,28 @@ def _encoding() -> Encoding:
 
 def _scaled(text: str, factor: float) -> int:
     return round(o200k_tokens(text) * factor)
+
+
+CHARS_PER_TOKEN = 2.5
+
+
+def estimated_usage(reply: ModelReplied, view: View) -> ModelReplied:
+    """``reply`` with the usage its characters suggest."""
+    prompt = len(view.system) + sum(len(tool.description) + len(tool.schema) for tool in view.tools)
+    prompt += sum(_chars(part) for message in view.messages for part in message.parts)
+    output = sum(_chars(part) for part in reply.parts)
+    return replace(reply, usage=Usage(uncached=_tokens(prompt), output=_tokens(output), estimated=True))
+
+
+def _tokens(chars: int) -> int:
+    return math.ceil(chars / CHARS_PER_TOKEN)
+
+
+def _chars(part: Part) -> int:
+    match part:
+        case Text() | ToolResult():
+            return len(part.text)
+        case Thinking():
+            return len(str(part.raw.get("thinking", "")))
+        case ToolCall():
+            return len(part.name) + len(part.malformed if part.malformed is not None else str(part.arguments))

@@ -25,8 +25,7 @@ from stackmem.trace.program import sources_of
 from stackmem.trace.snapshot import Snapshot
 from stackmem.trace.walk import RecordWalk
 
-from .recorded_world import Recorded
-from .rehearsal import rehearse
+from .recorded_world import Recorded, rehearse
 
 WorkspaceCall = UseTool | Verify | InvokeTool
 Result = ToolReturned | VerifyReturned | ToolAnswered

@@ -32,8 +32,7 @@ from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
 from stackmem.trace.walk import RecordWalk, program_at
 
-from .recorded_world import Recorded, RecordedModel, in_recorded_order
-from .rehearsal import rehearse
+from .recorded_world import Recorded, RecordedModel, in_recorded_order, rehearse
 
 _FROM_OUTSIDE = ("interrupted", "workspace_error")
 

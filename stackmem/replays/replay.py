@@ -16,8 +16,7 @@ from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.verify import verify
 
-from .recorded_world import Recorded
-from .rehearsal import rehearse
+from .recorded_world import Recorded, rehearse
 
 
 class Replayed(Struct, frozen=True):

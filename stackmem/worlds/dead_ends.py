@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts
-from .probing import plant
+from .kernel import Size, Unit, WorldDraft, WorldFacts, plant
 
 REPEATS = 3
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts
-from .probing import plant
+from .kernel import Size, Unit, WorldDraft, WorldFacts, plant
 
 _ITEMS = {
     "runner": ("make-test", "pytest", "tox", "nox-s-unit", "ci/suite.sh", "bazel-test", "ctest"),

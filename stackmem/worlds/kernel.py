@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from msgspec import Struct, field
+
+from .prose import document
 
 
 class Size(Struct, frozen=True):
@@ -148,3 +152,20 @@ class WorldFacts:
                     )
                 )  # fmt: skip
         return tuple(reversed(rows))
+
+
+def plant(
+    rng: Random, size: Size, facts: WorldFacts, key: str, candidates: tuple[str, ...], path: str, title: str
+) -> tuple[str, str]:
+    """The document's text, and the candidate that is right: never one of the first two."""
+    few = size.horizon < 20
+    listed = [*candidates[:2], *rng.sample(candidates[2:], len(candidates) - 2)]
+    right = listed[2] if few else listed[rng.randrange(2, len(listed))]
+    facts.tell(key, right, f"probe {path}")
+    line = f"candidate {key}: {' '.join(listed)}"
+    sections = [
+        ("Background", []),
+        ("What has been in use", [line]),
+        ("What to know", []),
+    ]
+    return document(title, rng, sections, size.chars(500)), right

@@ -1,6 +1,6 @@
 """How many trials may ask one provider at once."""
 
-from stackmem.bench.pace import QUIET_SECONDS, Pace, provider_of
+from stackmem.bench.runner import QUIET_SECONDS, Pace, provider_of
 
 
 def test_a_provider_is_what_stands_before_the_name():

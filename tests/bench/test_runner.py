@@ -8,9 +8,8 @@ import pytest
 
 from stackmem.bench.engine import Lost, Report, Throttled, TrialDone
 from stackmem.bench.ledger import Ledger
-from stackmem.bench.pace import Pace
 from stackmem.bench.plan import BenchPlan, TrialSubject, Variant, trials
-from stackmem.bench.runner import BenchProgress, Bounds, Runner
+from stackmem.bench.runner import BenchProgress, Bounds, Pace, Runner
 from stackmem.bench.trial import Job, Row, identity
 from stackmem.core.pricing import Price
 

@@ -17,8 +17,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from stackmem.core.facts import ContextCompacted, RunForked
 from stackmem.errors import UsageError
-from stackmem.formats.exports.collector import send
 from stackmem.formats.exports.otel import SPANS_PER_REQUEST, otel_with_content, requests
+from stackmem.formats.exports.otlp import send
 from stackmem.trace.record import Record
 from tests.build import do, play, started
 from tests.trace.stories import PLAYED, cut_short, exported, hostile, records, told

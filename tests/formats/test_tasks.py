@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 
 from stackmem.errors import UsageError
 from stackmem.formats.tasks import KINDS, ImportedTask, TaskRefused, import_tasks
-from stackmem.formats.tasks.dockerfile import read_dockerfile
 from stackmem.formats.tasks.folder import quoted
+from stackmem.formats.tasks.harbor import read_dockerfile
 from stackmem.tasks.reader import read_task
 from tests.tasks.clones import OUTSIDE, git, soundings
 from tests.tasks.folders import make_task

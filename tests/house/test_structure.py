@@ -13,9 +13,7 @@ LISTS = {
     "stackmem.languages": "one language a folder",
 }
 # A module under 60 lines that one other imports, and why it is none of that one.
-SMALL = {
-    "stackmem.report.comparison.markdown": "a format beside the page and the table",
-}
+SMALL: dict[str, str] = {}
 LANGUAGES = "several languages name the same idea"
 PRIVATE = "each is private to its file"
 OTHER = "two things of one name, to be parted"

@@ -8,7 +8,7 @@ import pytest
 
 from stackmem import TraceError, UsageError, replay
 from stackmem.history.history import share
-from stackmem.kept.removal import remove_run
+from stackmem.kept.run_list import remove_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.trace.lock import Lock
 from tests.stage import Stage, command, pop

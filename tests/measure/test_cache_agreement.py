@@ -14,7 +14,7 @@ from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, To
 from stackmem.measure.cache import CacheRequest, simulate
 from stackmem.measure.cached_steps import cached_steps
 from stackmem.measure.prefix import PromptBlock
-from stackmem.models.anthropic_request import _block, _tool, request_body
+from stackmem.models.anthropic import _block, _tool, request_body
 from stackmem.models.registry import open_model
 from tests.build import World, alloc, call, do, failed, play, pop, push, reply, started
 from tests.contracts.test_runs_over_http import PUSH, SPELLED, run

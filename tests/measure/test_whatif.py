@@ -10,11 +10,19 @@ from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, V
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Compact
 from stackmem.measure.cached_steps import bill, cached_steps
-from stackmem.measure.extract import MOST_CHARS, extract_summary
 from stackmem.measure.first_loss import facts_used
-from stackmem.measure.other_strategy import OtherStrategy
 from stackmem.measure.prefix import text_of
-from stackmem.measure.whatif import Terms, as_recorded, by_program, has_frames, memory_tools, outcome
+from stackmem.measure.whatif import (
+    MOST_CHARS,
+    OtherStrategy,
+    Terms,
+    as_recorded,
+    by_program,
+    extract_summary,
+    has_frames,
+    memory_tools,
+    outcome,
+)
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import PRICE, alloc, call, do, failed, play, pop, push, reply, shown_text, started, stored
 from tests.golden.stories import calculator, mishaps

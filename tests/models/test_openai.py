@@ -11,8 +11,8 @@ import pytest
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolResult, Usage
 from stackmem.errors import UsageError
+from stackmem.models.openai import read_chat
 from stackmem.models.openai_messages import chat_body
-from stackmem.models.openai_stream import read_chat
 from stackmem.models.registry import open_model
 
 from .chat_server import ChatServer, Refusal, call_piece, chunks

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from stackmem.report.write import write_page
+from stackmem.report.page import write_page
 from tests.report import runs
 
 FLAGS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from stackmem.report.write import write_page
+from stackmem.report.page import write_page
 from tests.report import runs
 from tests.report.conftest import FLAGS, chromium
 

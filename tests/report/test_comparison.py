@@ -19,9 +19,8 @@ from stackmem.report.comparison.anchors import FAMILIES, Anchors, family_of
 from stackmem.report.comparison.columns import as_text, range_text
 from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
 from stackmem.report.comparison.findings import remarks
-from stackmem.report.comparison.markdown import escaped
 from stackmem.report.comparison.results import TrialRow, read_bench
-from stackmem.report.comparison.write import write_report
+from stackmem.report.comparison.write import escaped, write_report
 from tests.report.bench_rows import SHAPES, bench, row, zoo
 
 PRICE = Price(input=2.0, output=10.0, cache_write_5m=2.5, cache_write_1h=4.0, cache_read=0.1, source="a test")

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 from stackmem.core.pricing import Price
 from stackmem.report.comparison.anchors import Anchors
 from stackmem.report.comparison.figures import Wants, sections
-from stackmem.report.comparison.frontier import frontier, spots
-from stackmem.report.comparison.labels import beside, stacked
-from stackmem.report.comparison.loss_curves import loss_curves
+from stackmem.report.comparison.plots import fitted_from, frontier, loss_curves, slopes, spots
 from stackmem.report.comparison.results import TrialRow, read_bench
-from stackmem.report.comparison.slopes import fitted_from, slopes
-from stackmem.report.comparison.svg import Box, Scale, log_scale
+from stackmem.report.comparison.svg import Box, Scale, beside, log_scale, stacked
 from tests.report.bench_rows import bench, row, zoo
 
 WANTS = Wants(Price(2.0, 10.0, 2.5, 4.0, 0.1, "a test"), "a model")

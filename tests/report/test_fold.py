@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stackmem.core.facts import Event, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.core.messages import Usage
 from stackmem.errors import TraceError
-from stackmem.report.cache import Breaks
+from stackmem.report.fold import Breaks
 from stackmem.report.view import SharedSteps, parting, read_runs
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record

@@ -7,7 +7,7 @@ import pytest
 
 from stackmem.core.facts import ChunkAllocated, ClockRead, ToolReturned
 from stackmem.errors import TraceError, UsageError
-from stackmem.trace.recover import recover
+from stackmem.kept.recover import recover
 from stackmem.trace.store import TraceReader, TraceWriter
 from tests.stage import ROOT
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from stackmem.trace.volatile import KINDS, volatile_kinds
+from stackmem.trace.comparison import KINDS, volatile_kinds
 
 PYTEST = """\
 ============================= test session starts ==============================

@@ -7,12 +7,14 @@ taken, and where none is left the frame ends and says what is missing.
 
 from __future__ import annotations
 
+from typing import Any
+
+from .chunking import entries
 from .finding import find, half_read
 from .keeping import store_now
-from .knowledge import Knowledge
-from .known_facts import visible
-from .lines import Planned, StatedNeed
-from .nesting import PHASE, finish, part, push
+from .knowledge import CHILD, TOLD, Held, Knowledge
+from .known_facts import dead_ends, fact_lines, newest, told_lines, valid, visible
+from .lines import Planned, StatedNeed, fact_line, topic_of
 from .sight import ATTEMPTS, ChosenCall, ReaderSight, command, fresh
 
 _FAILURES = 4
@@ -103,3 +105,196 @@ def _needs(known: Knowledge, planned: Planned) -> list[StatedNeed]:
 def _trouble(known: Knowledge, unit: int, key: str = "") -> str:
     missing = [key] if key else sorted(known.missing.get(unit, set()))
     return f"failed unit {unit}: " + (f"missing {', '.join(missing)}" if missing else "it could not be done")
+
+
+def handed_down(sight: ReaderSight, room: int) -> list[str]:
+    """What a child is told: what was missing, then facts that no chunk holds, then whole topics, small ones first, then
+    what its elder siblings have just found.
+
+    A topic in part is read from the heap all the same; a whole one saves the child that step.
+    """
+    known = sight.known
+    if sight.variant == "forgetful":
+        return []
+    missing = {key for keys in known.missing.values() for key in keys}
+    first = sorted(
+        (key for key in known.facts if key in missing or not _on_heap(sight, key)),
+        key=lambda key: (key not in missing, -newest(known, key)),
+    )
+    told = {topic_of(key) for key in known.facts}
+    lines = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) not in told]
+    lines = _fitting([*lines, *told_lines(known, first), *dead_ends(known)], room)
+    room -= sum(len(line) + 1 for line in lines)
+    rest = sorted(told) if sight.offered.heap else []
+    whole = [fact_lines(known, [key for key in valid(known, topic) if key not in first]) for topic in rest]
+    for topic_lines in sorted(whole, key=lambda one: sum(map(len, one))):
+        size = sum(len(line) + 1 for line in topic_lines)
+        if size > room:
+            break
+        lines += topic_lines
+        room -= size
+    just_told = known.results[-2:-1] or known.results
+    recent = [
+        key for key, held in known.facts.items() if held.origin == CHILD and just_told and held.order >= just_told[0]
+    ]
+    again = fact_lines(known, sorted(recent, key=lambda key: -known.facts[key].order))
+    return lines + _fitting([line for line in again if line not in lines], room)
+
+
+def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> list[str]:
+    """What a result tells: changes, then the facts found out here, those that are not stored first."""
+    known = sight.known
+    if sight.variant == "forgetful":
+        return []
+    topics = {topic_of(entry["name"]) for entry in stored}
+    changed = [f"changed {scope} @ {known.changed[scope][0]}" for scope, by in known.changed_by.items() if by != TOLD]
+    found = [key for key, held in known.facts.items() if held.origin != TOLD and visible(known, key) is not None]
+    kept = {key for key in found if topic_of(key) in topics or known.saved.get(key) == _saying(known.facts[key])}
+    ranked = sorted(found, key=lambda key: (key in kept, -newest(known, key)))
+    facts = [fact_line(key, known.facts[key].value, known.facts[key].at) for key in ranked]
+    return _fitting([*changed, *facts, *dead_ends(known)], room)
+
+
+def _saying(held: Held) -> tuple[str, int]:
+    return held.value, held.at
+
+
+def _on_heap(sight: ReaderSight, key: str) -> bool:
+    index = sight.known.index
+    if index is None or not sight.offered.heap:
+        return False
+    topic, _, item = key.partition(".")
+    rows = [row for row in index.rows.values() if topic_of(row.name) == topic and not row.stale]
+    return any(item in row.items or (not row.whole and key in sight.known.saved) for row in rows)
+
+
+def _fitting(lines: list[str], room: int) -> list[str]:
+    found = []
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        found.append(line)
+    return found
+
+
+PHASE = 10
+"""Units that one frame does by itself, and parts that one frame splits its range into."""
+
+_DEPTH = (0, 5)
+_TASK = (
+    "The workspace has ./work: `plan A-B` says what units need, `do K KEY=VALUE …` performs one, `probe KEY CANDIDATE` "
+    "tries a candidate, `status` says how far the work is. Report the last unit done and every fact found, one a line."
+)
+_RETURN = "The last unit done, what failed, and new facts, one a line."
+_ROOT_RETURN = "The units were performed in order, each with the values that held at the time."
+
+
+def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int, int] | None:
+    """The next range for a child; None where this frame does the work itself."""
+    known, variant = sight.known, sight.variant
+    if not sight.offered.start or known.too_deep or known.closed or variant == "never-push":
+        return None
+    if known.refused.get(sight.offered.start, 0) >= ATTEMPTS:
+        return None
+    first, last = objective
+    depth, deepest = known.depth or _DEPTH
+    levels = deepest - depth
+    units = last - first + 1
+    if variant == "always-push":
+        return (done + 1, done + 1) if units > 1 and levels > 0 else None
+    if units <= PHASE or levels <= 0:
+        return None
+    size = PHASE if variant == "flat" else _size(units, levels)
+    start = done + 1
+    return start, min(last, first - 1 + size * -(-(start - first + 1) // size))
+
+
+def _size(units: int, levels: int) -> int:
+    if levels == 1:
+        return max(PHASE, -(-units // PHASE))
+    size = PHASE
+    while -(-units // size) > PHASE:
+        size *= PHASE
+    return size
+
+
+def push(sight: ReaderSight, span: tuple[int, int]) -> ChosenCall:
+    """The call that starts a child for the range, or what must be stored or read before it."""
+    known, offered = sight.known, sight.offered
+    stored: list[dict[str, str]] = []
+    if offered.takes(offered.start, "store"):
+        wanted = entries(sight) if not known.refused.get(offered.start) else []
+        if isinstance(wanted, ChosenCall):
+            return wanted
+        stored = wanted
+    else:
+        first = store_now(sight, due=True)
+        if first is not None:
+            return first
+    name = f"units-{span[0]}-{span[1]}"
+    arguments: dict[str, Any] = {"name": name, **_told(sight, span, stored)}
+    if stored:
+        arguments["store"] = stored
+    return ChosenCall(offered.start, arguments, f"units {span[0]} to {span[1]} are a phase of their own")
+
+
+def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]]) -> dict[str, str]:
+    offered = sight.offered
+    objective = f"Do units {span[0]} to {span[1]}."
+    tool = offered.start
+    if offered.takes(tool, "prompt"):
+        opening = objective if offered.inherits else f"{objective}\n{_TASK}"
+        return {"prompt": "\n".join([opening, *_facts(sight, offered.most(tool, "prompt", 4_000) - len(opening) - 1)])}
+    room = offered.most(tool, "context", 500)
+    if not offered.takes(tool, "objective"):
+        return {"context": "\n".join([objective, *_facts(sight, room - len(objective) - 1)])[:room]}
+    context = "\n".join(_facts(sight, room)) or (
+        "What is known stands on the heap." if offered.heap else "Nothing yet."
+    )
+    most = offered.most(tool, "objective", 200)
+    rows = sight.known.index.rows if sight.known.index else {}
+    worth = {name for name, row in rows.items() if not row.stale and (row.items or not row.whole)}
+    names = sorted(worth | {entry["name"] for entry in stored})
+    for name in [name for name in names if f"{topic_of(name)}." not in context]:  # what is told needs no pointer
+        pointer = f" See heap '{name}'."
+        objective += pointer if len(objective) + len(pointer) <= most else ""
+    return {"objective": objective[:most], "context": context[:room], "return_spec": _RETURN[: _most_return(sight)]}
+
+
+def _most_return(sight: ReaderSight) -> int:
+    return sight.offered.most(sight.offered.start, "return_spec", 200)
+
+
+def _facts(sight: ReaderSight, room: int) -> list[str]:
+    return [] if sight.offered.inherits else handed_down(sight, room)
+
+
+def finish(sight: ReaderSight, objective: tuple[int, int], done: int, trouble: str = "") -> ChosenCall:
+    """The call that ends the frame, or what must be stored or read before it."""
+    known, offered = sight.known, sight.offered
+    tool = offered.finish
+    stored: list[dict[str, str]] = []
+    tries = known.refused.get(tool, 0)
+    root = known.depth is not None and known.depth[0] == 0
+    if offered.start and not root and not known.closed and not offered.takes(tool, "store"):
+        first = store_now(sight, due=True)
+        if first is not None:
+            return first
+    if offered.start and not root and offered.takes(tool, "store") and tries == 0:
+        wanted = entries(sight)
+        if isinstance(wanted, ChosenCall):
+            return wanted
+        stored = wanted
+    lines = [f"done units {objective[0]}-{done}"] if done >= objective[0] else []
+    lines += [trouble] if trouble else []
+    most = 1_000 if offered.start and not root else 4_000
+    room = min(most, offered.most(tool, "result", most)) if tries == 0 else 200
+    if offered.start and not root:
+        lines += handed_up(sight, stored, room - sum(len(line) + 1 for line in lines))
+    elif not trouble:
+        lines.append(_ROOT_RETURN)
+    arguments: dict[str, Any] = {"result": "\n".join(lines)[:room] or "Nothing was to be done."}
+    if stored:
+        arguments["store"] = stored
+    return ChosenCall(tool, arguments, "everything that this frame is for is done" if not trouble else "no way is left")

@@ -25,9 +25,8 @@ from .knowledge import SEEN, TOLD, Held, Knowledge
 from .known_facts import dead_ends, newest, visible
 from .lines import Planned, fact_line, topic_of
 from .listening import read_message
-from .offered import offered
 from .policy import decide
-from .sight import ChosenCall, ReaderSight
+from .sight import ChosenCall, ReaderSight, offered
 
 _SAID = {
     "run_command": "I run the command and read its whole output before anything else, since it may say that something "

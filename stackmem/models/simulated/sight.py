@@ -1,14 +1,17 @@
-"""What one request shows, and what a policy may answer."""
+"""What one request shows and offers, and what a policy may answer."""
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Any
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct, json
+
+from stackmem.core.messages import ToolSpec
 
 from .knowledge import Knowledge
 from .listening import signed
-from .offered import Offered
 
 ATTEMPTS = 2
 """How often the same call is made before there is progress; then another way is taken."""
@@ -39,3 +42,61 @@ def fresh(sight: ReaderSight, action: ChosenCall | None) -> ChosenCall | None:
 
 def command(line: str, why: str) -> ChosenCall:
     return ChosenCall("run_command", {"command": line}, why)
+
+
+_MOST = re.compile(r"at most ([\d,]{1,12})(?: characters)?")
+_STARTS = ("push_frame", "delegate", "branch")
+
+
+class Offered(Struct, frozen=True):
+    """Attributes:
+    budgets: ``tool.parameter`` to the characters it may have, 0 where none are named.
+    start: The tool that starts a child, if any.
+    finish: The tool that ends the frame.
+    inherits: The child sees this conversation.
+    """
+
+    names: frozenset[str]
+    budgets: dict[str, int]
+    start: str
+    finish: str
+    inherits: bool
+
+    @property
+    def heap(self) -> bool:
+        return "heap_alloc" in self.names
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anything outlives what is shown."""
+        return bool(self.names & {"heap_alloc", "add_note", "memory"})
+
+    def takes(self, tool: str, parameter: str) -> bool:
+        return f"{tool}.{parameter}" in self.budgets
+
+    def most(self, tool: str, parameter: str, otherwise: int) -> int:
+        return self.budgets.get(f"{tool}.{parameter}") or otherwise
+
+
+@lru_cache(maxsize=64)
+def offered(tools: tuple[ToolSpec, ...]) -> Offered:
+    names = frozenset(tool.name for tool in tools)
+    budgets: dict[str, int] = {}
+    for tool in tools:
+        for name, description in _parameters(tool.schema).items():
+            found = _MOST.search(description)
+            budgets[f"{tool.name}.{name}"] = int(found[1].replace(",", "")) if found else 0
+    start = next((name for name in _STARTS if name in names), "")
+    finish = "return" if "return" in names else "pop_frame"
+    copies = any("copy of your conversation" in tool.description for tool in tools if tool.name == start)
+    return Offered(names, budgets, start, finish, start == "branch" or copies)
+
+
+def _parameters(schema: str) -> dict[str, str]:
+    """Name to description; empty for what is no schema."""
+    try:
+        properties = json.decode(schema, type=dict[str, object]).get("properties")
+    except DecodeError:
+        return {}
+    found = properties.items() if isinstance(properties, dict) else ()
+    return {name: str(one.get("description", "")) for name, one in found if isinstance(one, dict)}

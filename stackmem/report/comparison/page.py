@@ -17,12 +17,9 @@ from pathlib import Path
 from .anchors import FAMILIES, Anchors
 from .figures import Section, Wants, bill
 from .findings import facts, remarks
-from .frontier import frontier
-from .loss_curves import Curve, loss_curves, loss_plot
+from .plots import Curve, frontier, loss_curves, loss_plot, slope_plot, slopes
 from .results import BenchRows, TrialRow
-from .slopes import slope_plot, slopes
-from .tables import table
-from .trial_list import trial_list
+from .tables import table, trial_list
 
 _PAGE = """<!doctype html>
 <html lang="en">

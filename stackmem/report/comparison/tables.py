@@ -1,17 +1,22 @@
-"""The tables of the page."""
+"""The tables of the page, and every trial with its run: where the numbers of the page lead to."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
+from math import isfinite
+from pathlib import Path
+from urllib.parse import quote
 
 from stackmem.bench.statistics import NONE_SHOWN
 
 from .anchors import Anchors
-from .columns import MEMORY, Column, cell_texts, columns, comparison_of, figure_of
-from .figures import Line, Section, Wants
+from .columns import MEMORY, Column, as_text, cell_texts, columns, comparison_of, figure_of
+from .figures import Line, Section, Wants, bill
 from .findings import findings
+from .results import BenchRows, TrialRow
 
 _GROUP = {MEMORY: "group memory"}
 _MARKS = {"better": "▲ better", "worse": "▼ worse", NONE_SHOWN: "no difference shown"}
@@ -74,3 +79,79 @@ def _kind(column: Column, shown: Sequence[Column]) -> str:
     first = next(one for one in shown if one.group == column.group) is column
     told = ("first" if first else "", "held" if column.against else "", "memory" if column.group == MEMORY else "")
     return " ".join(filter(None, told)) or "plain"
+
+
+_HEADS = ("task", "horizon", "seed", "outcome", "steps", "peak", "bill", "run")
+
+
+def trial_list(results: BenchRows, wants: Wants, anchors: Anchors, page: Path) -> str:
+    """A list for each strategy, ordered by horizon and task; ``page`` is where the report is written."""
+    mine: dict[tuple[tuple[str, str], str], list[TrialRow]] = {}
+    for trial in results.trials:
+        mine.setdefault((trial.group, trial.strategy), []).append(trial)
+    many = len({group for group, _ in mine}) > 1
+    said = []
+    for (group, strategy), trials in mine.items():
+        whose = f" · {group[0]} · noise {group[1]}" if many else ""
+        solved = sum(trial.solved == 1 for trial in trials)
+        rows = _rows(sorted(trials, key=_order), results.folder, wants, anchors, page)
+        heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
+        said.append(
+            f'<details class="trials" id="{anchors.of_strategy(group, strategy)}"><summary>'
+            f'<span class="chip f-{anchors.family(strategy)}"></span><b>{escape(strategy)}</b>'
+            f"<span>{solved} of {len(trials)} solved{escape(whose)}</span></summary>"
+            f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
+        )
+    return "".join(said)
+
+
+def _rows(trials: Sequence[TrialRow], folder: Path, wants: Wants, anchors: Anchors, page: Path) -> str:
+    seen, said = set[str](), []
+    for trial in trials:
+        new = [place for place in anchors.of_trial(trial) if place not in seen]
+        seen.update(new)
+        places = "".join(
+            f'<a id="{place}"></a>' for place in new if place != anchors.of_strategy(trial.group, trial.strategy)
+        )
+        said.append(f"<tr><td>{places}{escape(trial.task)}</td>{_cells(trial, folder, wants, page)}</tr>")
+    return "".join(said)
+
+
+def _cells(trial: TrialRow, folder: Path, wants: Wants, page: Path) -> str:
+    steps, peak = trial.number("steps"), trial.number("peak_context_tokens")
+    cost = bill(trial, wants.price, wants.read_multiple)
+    outcome = trial.text("outcome") or "unknown"
+    why = trial.text("error") or (trial.text("ending") if outcome not in ("solved", "finished") else "")
+    kind = "worse" if trial.failed or trial.solved == 0 else "better" if trial.solved == 1 else ""
+    cells = (
+        trial.text("horizon"),
+        trial.text("seed"),
+        f"{steps:.0f}" if isfinite(steps) else "",
+        as_text(peak, "tokens") if isfinite(peak) else "",
+        as_text(cost, "usd") if isfinite(cost) else "",
+    )
+    horizon, seed, *rest = (f"<td class=n>{escape(text)}</td>" for text in cells)
+    told = f'<td><span class="{kind}">{escape(outcome)}</span> <small>{escape(why[:300])}</small></td>'
+    return f"{horizon}{seed}{told}{''.join(rest)}<td>{_run(trial, folder, page)}</td>"
+
+
+def _run(trial: TrialRow, folder: Path, page: Path) -> str:
+    """A link to the run as a page where it has been made, else to its folder; relative, so that both can be moved."""
+    run = trial.text("run")
+    if not run:
+        return '<span class="none">not kept</span>'
+    place = folder / run
+    inside = not Path(run).is_absolute() and ".." not in Path(run).parts
+    if not inside or "\0" in run:
+        return escape(run)
+    try:
+        place = place / "view.html" if (place / "view.html").is_file() else place
+    except OSError:
+        return escape(run[:80])
+    to = os.path.relpath(place.absolute(), page.absolute().parent)
+    return f'<a href="{escape(quote(f"./{to}"))}">{escape(Path(run).name)}</a>'
+
+
+def _order(trial: TrialRow) -> tuple[float, str, float, str]:
+    horizon, seed = trial.horizon, trial.number("seed")
+    return (horizon if isfinite(horizon) else -1, trial.task, seed if isfinite(seed) else -1, trial.text("id"))

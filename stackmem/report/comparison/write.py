@@ -1,23 +1,29 @@
-"""Writes the report of a bench where a person wants it, as the end of the file's name says."""
+"""Writes the report of a bench where a person wants it, as the end of the file's name says: a page, Markdown or CSV."""
 
 from __future__ import annotations
 
+import csv
 import os
+import re
+from collections.abc import Sequence
+from io import StringIO
 from math import isfinite
 from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.bench.intervals import Interval
+from stackmem.bench.statistics import Comparison
 from stackmem.errors import UsageError
 from stackmem.models.catalog import lookup
-from stackmem.report.write import write_whole
+from stackmem.report.page import write_whole
 from stackmem.settings.options import suggestion
 
-from .figures import Wants, sections
-from .markdown import markdown
+from .columns import Column, cell_text, columns
+from .figures import Line, Section, Wants, sections
+from .findings import facts, findings, remarks, title
 from .page import page
 from .results import BenchRows, read_bench
-from .spreadsheet import spreadsheet
 
 KINDS = (".html", ".md", ".csv")
 PRICED_AS = "claude-sonnet-5-5"
@@ -84,3 +90,98 @@ def _usual(results: BenchRows) -> str:
     """What a bench is held against: full history; an ablation, which leaves that out, against what it varies."""
     names = {trial.strategy for trial in results.trials}
     return next((name for name in ("full", "stackheap") if name in names), "full")
+
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&!])")
+
+
+def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
+    """The whole report."""
+    said = ["# Strategies side by side", ""]
+    said += [f"- **{escaped(name)}**: {escaped(text)}" for name, text in facts(results, wants)]
+    said += [line for remark in remarks(results, wants) for line in ("", escaped(remark))]
+    if not results.trials:
+        said += ["", "No trial has ended yet."]
+    for section in shown:
+        said += _section(section, wants)
+    return "\n".join(said) + "\n"
+
+
+def _section(section: Section, wants: Wants) -> list[str]:
+    used = columns(section, wants)
+    heads = ["strategy", "trials", *(_head(column) for column in used)]
+    said = ["", f"## {escaped(title(section))}", ""]
+    said += [f"- {escaped(finding)}" for finding in findings(section, wants)]
+    said += ["", _row(heads), _row(["---", *("---:" for _ in heads[1:])])]
+    for line in section.lines:
+        counted = f"{line.trials}" + (f" + {line.errors} failed" if line.errors else "")
+        said.append(_row([escaped(line.strategy), counted, *(cell_text(line, column) for column in used)]))
+    return said
+
+
+def _head(column: Column) -> str:
+    return escaped(f"{column.group.removesuffix(', USD')}: {column.title}")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def escaped(text: str) -> str:
+    """As Markdown shows it to the letter, on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join("".join(c if c.isprintable() else " " for c in text).split()))
+
+
+_COMPARED = ("solved", "bill", "peak")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def spreadsheet(shown: Sequence[Section]) -> str:
+    """Comma separated, one line per strategy and set of tasks; an end of an interval that is open is ``inf``."""
+    names = list(dict.fromkeys(name for section in shown for line in section.lines for name in line.figures))
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    heads = ["model", "noise", "set", "task", "horizon", "strategy", "trials", "errors", "k"]
+    heads += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    heads += [f"{name}_to_baseline{end}" for name in _COMPARED for end in _ENDS]
+    writer.writerow(heads)
+    for section in shown:
+        horizon = f"{section.horizon:g}" if section.horizon == section.horizon else ""
+        whose = [_safe(text) for text in (section.model, section.noise, section.title, section.task)]
+        for line in section.lines:
+            writer.writerow([*whose, horizon, *_cells(line, names)])
+    return out.getvalue()
+
+
+_ENDS = ("", "_low", "_high", "_corrected_low", "_corrected_high", "_ratio", "_p", "_p_corrected", "_pairs", "_verdict")
+
+
+def _cells(line: Line, names: Sequence[str]) -> list[str | float]:
+    cells: list[str | float] = [_safe(line.strategy), line.trials, line.errors, line.k]
+    for name in names:
+        cells += _interval(line.figures.get(name))
+    for name in _COMPARED:
+        cells += _compared(line.against.get(name))
+    return cells
+
+
+def _interval(found: Interval | None) -> list[str | float]:
+    if found is None:
+        return ["", "", ""]
+    return [found.value, "" if found.low is None else found.low, "" if found.high is None else found.high]
+
+
+def _compared(found: Comparison | None) -> list[str | float]:
+    if found is None:
+        return [""] * len(_ENDS)
+    ratio = found.ratio.value if found.ratio else ""
+    corrected = _interval(found.corrected)[1:]
+    return [
+        *_interval(found.difference), *corrected, ratio, found.p, found.p_corrected, found.difference.count,
+        found.verdict,
+    ]  # fmt: skip
+
+
+def _safe(text: str) -> str:
+    """A name that a spreadsheet would take for a formula is kept from being one."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
