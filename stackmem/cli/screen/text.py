@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import typer
-from rich.cells import cell_len
 from typer import style
 
 _SHORT_CHARS = 100
@@ -71,6 +70,8 @@ def align(
     Widths are terminal cells: a wide character takes two. Of a line longer than ``width`` the last column is cut.
     The first words of the column ``outcomes`` have their colors, which ``typer.echo`` keeps from what is no terminal.
     """
+    from rich.cells import cell_len
+
     columns = range(len(rows[0]) - 1) if rows else range(0)
     widths = [max(cell_len(row[column]) for row in rows) for column in columns]
     room = None if width is None else max(1, width - sum(widths) - 2 * len(widths))
@@ -99,6 +100,8 @@ def _color(cell: str) -> str:
 
 
 def _cut(text: str, cells: int) -> str:
+    from rich.cells import cell_len
+
     if cell_len(text) <= cells:
         return text
     while text and cell_len(text) > cells - 1:
