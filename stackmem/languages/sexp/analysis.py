@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 
 from .call_checks import (
     ANY,
@@ -36,6 +37,11 @@ from .primitives import ADDED, DOCUMENT
 from .tools import PARAMETERS, plain_name
 from .tree import Form, Name, Node, Symbol, name_of, pair_of, walk
 from .values import to_source
+
+
+_MOST_NEAR = 20
+_MOST_COMPARED = 1_000
+"""Names for which a near one is looked for, and names that it is looked for among: a hostile source has very many."""
 
 
 class Analysis:
@@ -149,7 +155,9 @@ class Analysis:
     def _unknown_operator(self, head: Name, name: str, scope: LintScope) -> None:
         self.free.setdefault(name, head)
         known = {*OPERATORS, *self._tasks, *PARAMETERS, *self._around.names, *self._around.tools}
-        near = get_close_matches(name, sorted(known | {each for one in self._scopes for each in one.names}), 1, 0.75)
+        bound = (each for one in self._scopes for each in one.names)
+        wide = [] if len(self.free) > _MOST_NEAR else [*known, *islice(bound, _MOST_COMPARED)][:_MOST_COMPARED]
+        near = get_close_matches(name[:80], sorted(wide), 1, 0.75)
         message = f"nothing here binds '{name}'" + (f"; is '{near[0]}' meant?" if near else "")
         if self._around.is_whole and "__" not in name:  # a tool of a server is SERVER__TOOL
             self._error(head, "unknown operator", message, scope)

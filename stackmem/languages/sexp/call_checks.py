@@ -31,7 +31,7 @@ ARITY: dict[str, tuple[int, int]] = {
 
 UNKNOWN = object()
 _DEEPEST = 50
-_MOST_UNKNOWN = 4
+_MOST_UNKNOWN = 2
 _SAMPLES: tuple[Any, ...] = (1, "a", [])
 """Of values that are not known: what a primitive takes at all, it takes with one of these."""
 
