@@ -38,7 +38,6 @@ from .tools import PARAMETERS, plain_name
 from .tree import Form, Name, Node, Symbol, name_of, pair_of, walk
 from .values import to_source
 
-
 _MOST_NEAR = 20
 _MOST_COMPARED = 1_000
 """Names for which a near one is looked for, and names that it is looked for among: a hostile source has very many."""
