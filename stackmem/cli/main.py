@@ -29,7 +29,7 @@ COMMANDS = {
     "run": "Run a program.",
     "repl": "Evaluate S-expressions as they are typed.",
     "compile": "Turn plain playbooks into coded ones.",
-    "debug": "Let an editor debug a playbook program.",
+    "debug": "Let an editor debug a program.",
     "resume": "Go on with a run that stopped.",
     "replay": "Verify every event and prompt of a run.",
     "fork": "Go on from a step of a run, with something changed.",

@@ -5,7 +5,7 @@ A language is the module ``stackmem.languages.<name>.language`` with a ``LANGUAG
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ProgramEvent
 from stackmem.core.requests import LoadSource
 
+from .debugger import DebugPort
 from .operations import Answer, Halted, Operation, Program, ReplyRefused, Source
 
 Happening = Operation | ProgramEvent | Answer | ReplyRefused
@@ -34,9 +35,10 @@ class Launch(Struct, frozen=True):
         inputs: As the person gave them; the language checks names and fills defaults.
         module_path: The program's folder as its tools see it.
         workspace: The workspace as its tools see it.
-        options: What flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``debug``, ``while_limit``,
-            ``checked`` and the model's ``window_tokens``; an absent one was not given.
+        options: What flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``while_limit``, ``checked``
+            and the model's ``window_tokens``; an absent one was not given.
         tools: The person's own tools.
+        watch: A debugger, where there is one.
 
     """
 
@@ -47,6 +49,7 @@ class Launch(Struct, frozen=True):
     workspace: str = "/workspace"
     options: dict[str, Any] = {}
     tools: tuple[ToolSpec, ...] = ()
+    watch: DebugPort | None = None
 
 
 class Finding(Struct, frozen=True):
@@ -85,6 +88,7 @@ class Language(Struct, frozen=True):
             a run that was recorded without the option is replayed as it was, without the look.
         no_main: The halt that running a folder without a main program comes to; None has none.
         announcer: A new announcer for one run.
+        stop_lines: The lines of a file ``(path, text)`` that a debugger can stop at; none of one that is broken.
         models: The names of all models beside the run's own that the program asks, as a tuple, where they can be known
             beforehand; a run that cannot have one of them does not begin.
         settings: What a program's text asks of the run, option name to text, where nothing else speaks: ``max_usd``,
@@ -106,6 +110,7 @@ class Language(Struct, frozen=True):
     outline: Callable[[Launch], Reading]
     lint: Callable[..., Reading]
     announcer: Callable[[], Announcer]
+    stop_lines: Callable[[str, str], Iterable[int]] | None = None
     lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
     remarks: Callable[[str, str], tuple[Finding, ...]] | None = None
     lint_suffixes: tuple[str, ...] = ()

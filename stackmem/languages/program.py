@@ -44,6 +44,7 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import clip_chars, mark_cut, whole
 from stackmem.errors import ProgramError, UsageError
 
+from .debugger import DebugPort
 from .frame.values import as_text, digest_of, kind_and_size
 from .language import Happening
 from .operations import (
@@ -77,7 +78,6 @@ class ProgramDecider:
 
     Attributes:
         said, failed: What it told its person, and what it could not do, since somebody listens.
-
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class ProgramDecider:
         text_of: Callable[[str], str],
         *,
         keep: bool = True,
+        watch: DebugPort | None = None,
     ) -> None:
         """Start the interpreter.
 
@@ -97,11 +98,11 @@ class ProgramDecider:
             make: The program from its beginning; called again where a halted run is resumed.
             text_of: The text of a source, by its digest.
             keep: Whether answers are kept, so that a halted program can be taken up again.
-
+            watch: What the interpreter tells of its lines.
         """
         self._begun = begun
         self._strategy, self._open_strategy = strategy, open_strategy
-        self._text_of, self._keep = text_of, keep
+        self._text_of, self._keep, self._watch = text_of, keep, watch
         self._round: Round | None = None
         self._clock_read = False  # since the program asked for it
         self._tell: Tell | None = None
@@ -141,8 +142,7 @@ class ProgramDecider:
             return machine.advance(state, self._strategy)
         aligned = self._aligned(state)
         while aligned is None:
-            asked = self._interpreter.asked
-            match asked:
+            match asked := self.asked:
                 case InvokeTool() | Complete() | LoadSource() | RunFrame() | Group():
                     upcoming = self._ask(asked, state)
                     if upcoming is not None:
@@ -170,8 +170,7 @@ class ProgramDecider:
             self._round = None
             self._interpreter.refuse(_too_deep())
             return None
-        upcoming = self._round.decide(state)
-        if upcoming is None:
+        if (upcoming := self._round.decide(state)) is None:
             answer, self._round = self._round.answer, None
             self._interpreter.answer(answer, outside=True)
         return upcoming
@@ -183,9 +182,8 @@ class ProgramDecider:
             case EnterFrame():
                 return _entered(asked, state)
             case LeaveFrame():
-                return FramePopped(
-                    state.running.id, clip_chars(whole(asked.result), PROGRAM_RESULT_CHARS) or "(nothing)"
-                )
+                result = clip_chars(whole(asked.result), PROGRAM_RESULT_CHARS)
+                return FramePopped(state.running.id, result or "(nothing)")
             case AskUser() | Wait():
                 return bounded(state, asked)
             case Ended():
@@ -197,7 +195,7 @@ class ProgramDecider:
     def _aligned(self, state: State) -> Event | None:
         """What brings the stack to the frames that the program has open: after a halt they may differ."""
         have, want = len(state.stack) - 1, len(self._interpreter.frames)
-        if have == want or isinstance(self._interpreter.asked, Ended):
+        if have == want or isinstance(self.asked, Ended):
             return None
         if have > want:
             return FramePopped(state.running.id, "(left by a halt)", forced="halted")
@@ -210,6 +208,8 @@ class ProgramDecider:
             self.said += [event.text] if isinstance(event, Said) else []
             self.failed += [event] if isinstance(event, StepFailed) else []
         working = self._round.working if self._round is not None else ""
+        if self._watch is not None:
+            self._watch.note(event, after, working=bool(working))
         match event:
             case RunForked() | RunResumed():
                 if isinstance(event, RunForked):
@@ -305,7 +305,6 @@ class _Interpreter:
         frames: Those that it has open, outermost first.
         called: Name of a chunk to what the program called it.
         happened: Every operation, and every answer from outside, where somebody listens.
-
     """
 
     def __init__(self, make: Callable[[], Program], *, keep: bool) -> None:

@@ -23,6 +23,7 @@ from stackmem.history.history import History, share
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.repository import copy_planned
 from stackmem.history.walk import path_bytes
+from stackmem.languages.debugger import Watcher
 from stackmem.languages.language import Happening
 from stackmem.languages.program import ProgramDecider, Tell
 from stackmem.tools.own_tools import TOOLS
@@ -74,6 +75,7 @@ class Person(Struct, frozen=True):
         observe: Told of every fact as it is recorded, and the state it makes.
         stop: Ends the process with an exit code at a second Ctrl-C.
         agree: Shown a request before anything is copied; whoever does not agree raises ``UsageError``.
+        watch: A debugger of programs, where there is one.
     """
 
     ask: Callable[[str], str | None] = nobody_answers
@@ -81,6 +83,7 @@ class Person(Struct, frozen=True):
     observe: Observe | None = None
     stop: Callable[[int], object] = os._exit
     agree: Callable[[Prepared], object] = everybody_agrees
+    watch: Watcher | None = None
 
 
 class Opened(Struct):

@@ -1,6 +1,4 @@
-"""A debug adapter for playbooks: an editor attaches over two byte streams, sets breakpoints, steps and looks.
-
-Below it are the messages of the Debug Adapter Protocol: a header with the length, then JSON.
+"""A debug adapter for programs: an editor attaches over two byte streams, sets breakpoints, steps and looks.
 
 Requests are answered in a thread of their own, so that an editor can ask while the program runs; the program runs in
 the thread that called ``serve`` and stands still inside ``__call__`` where it has stopped.
@@ -8,9 +6,8 @@ the thread that called ``serve`` and stands still inside ``__call__`` where it h
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,24 +16,32 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import ProgramHalted, Said
 from stackmem.core.state import State
-from stackmem.errors import StackmemError, UsageError
+from stackmem.errors import StackmemError
+from stackmem.languages.debugger import DebugMoment, FrameView
 from stackmem.languages.language import Happening
+from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault
 from stackmem.languages.operations import Halted
-from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, Stepper
-from stackmem.run.open import Person
-from stackmem.run.programs.prepare import ProgramArguments, prepare_program
-from stackmem.run.programs.run import run_program
+from stackmem.languages.stepper import Mode, Stepper
+from stackmem.replays.debugged import RecordedMoments
+
+from .dap_messages import BadMessage, read_message, write_message
+from .inspection import Inspection, look_up
+from .stop_lines import why_never
 
 Run = Callable[[dict[str, Any], "DebugSession"], int]
-"""Runs the program that the arguments of ``launch`` name; gives its exit code."""
+"""Runs what the arguments of ``launch`` name; gives its exit code."""
 
 THREAD = 1
-_VALUE_CHARS = 2_000
 _CAN = {
     "supportsConfigurationDoneRequest": True,
+    "supportsConditionalBreakpoints": True,
     "supportsEvaluateForHovers": True,
     "supportsTerminateRequest": True,
 }
+_MODES: dict[str, Mode] = {
+    "continue": "run", "next": "over", "stepIn": "in", "stepOut": "out", "stepBack": "over", "reverseContinue": "run",
+}  # fmt: skip
+_BACKWARDS = ("stepBack", "reverseContinue")
 
 
 class DebugRefusal(Exception):  # noqa: N818 - an answer to the editor
@@ -48,11 +53,10 @@ class _Shared(Struct, eq=False):
 
     arguments: dict[str, Any] | None = None
     configured: bool = False
-    moment: DebugMoment | None = None
-    going: bool = True
+    stop: Inspection | None = None
     pause: bool = False
+    back: bool = False
     ended: bool = False
-    handles: dict[int, Any] = {}
 
 
 class DebugSession:
@@ -63,9 +67,8 @@ class DebugSession:
         self._lock = threading.Condition()
         self._out = threading.Lock()
         self._seq = 0
-        self._stepper = Stepper(set())
-        self._path = ""
-        self._now = _Shared(handles={})
+        self._stepper = Stepper({})
+        self._now = _Shared()
 
     def serve(self, run: Run) -> int:
         """Serve to the end of the program, or until the editor goes; gives the program's exit code."""
@@ -76,14 +79,11 @@ class DebugSession:
             arguments = self._now.arguments
             if self._now.ended or arguments is None:
                 return 0
-        WATCHERS.append(self)
         try:
             code = run(arguments, self)
         except StackmemError as error:
             self.tell(f"{error}\n", "stderr")
             code = error.exit_code
-        finally:
-            WATCHERS.remove(self)
         self._event("exited", {"exitCode": code})
         self._event("terminated", {})
         reader.join(timeout=5)
@@ -101,31 +101,67 @@ class DebugSession:
             elif isinstance(happening, ProgramHalted):
                 self.tell(f"{happening.report}\n", "stderr")
 
-    def __call__(self, moment: DebugMoment) -> None:
+    def __call__(self, moment: DebugMoment, state: State) -> None:
         """A line is about to be executed: stand still here where the editor wants it.
 
         Raises:
             Halted: The editor ends the program.
 
         """
+        reason = self._reason(moment)
+        if reason:
+            self._stop(reason, moment, state)
+
+    def walk(self, moments: RecordedMoments) -> None:
+        """Walk through a recorded run, forwards and backwards, until the editor ends it."""
+        reason = self._reason(moments.moment)
+        with suppress(Halted):
+            while True:
+                if not reason:
+                    reason = moments.forward(self._reason) or "end"
+                back = self._stop(reason, moments.moment, moments.state)
+                reason = (moments.backward(self._reason) or "entry") if back else ""
+
+    def _reason(self, moment: DebugMoment) -> str:
+        """Why to stop at a moment.
+
+        Raises:
+            Halted: The editor ends the program.
+        """
         with self._lock:
-            now = self._now
-            reason = self._stepper.reason(moment)
-            if now.pause and moment.kind == "line":
-                reason = "pause"
-            if reason and not now.ended:
-                now.moment, now.going, now.pause, now.handles = moment, False, False, {}
-                told = {"reason": reason, "threadId": THREAD, "allThreadsStopped": True, "text": moment.text}
-                self._event("stopped", told)
-                self._lock.wait_for(lambda: now.going or now.ended)
-                now.moment = None
+            if self._now.ended:
+                raise Halted("Stopped", "Program halted: the debugger ended the program")
+            paused = self._now.pause and moment.kind == "line"
+            return "pause" if paused else self._stepper.reason(self._stepper.locate(moment))
+
+    def _stop(self, reason: str, moment: DebugMoment, state: State) -> bool:
+        """Stand still until the editor says how to go on; gives whether that is backwards.
+
+        Raises:
+            Halted: The editor ends the program.
+        """
+        with self._lock:
+            now, moment = self._now, self._stepper.locate(moment)
+            now.stop, now.pause = Inspection(moment, state), False
+            if self._stepper.fault:
+                self.tell(f"the breakpoint's condition cannot be evaluated: {self._stepper.fault}\n", "stderr")
+            told = {"reason": reason, "threadId": THREAD, "allThreadsStopped": True, "text": moment.text}
+            self._event("stopped", told)
+            self._lock.wait_for(lambda: now.stop is None or now.ended)
             if now.ended:
-                raise Halted("Stopped", "Playbook halted: the debugger ended the program")
+                raise Halted("Stopped", "Program halted: the debugger ended the program")
+            return now.back
 
     def _read(self) -> None:
-        with suppress(BadMessage, OSError, ValueError):
-            while (message := read_message(self._reads)) is not None:
-                if message.get("type") == "request" and self._answer(message):
+        """Answer one request after another; what is none is told of, and the next one is read."""
+        with suppress(OSError, ValueError):
+            while True:
+                try:
+                    message = read_message(self._reads)
+                except BadMessage as bad:
+                    self.tell(f"stackmem: {bad}\n", "stderr")
+                    continue
+                if message is None or self._answer(message):
                     break
         with self._lock:
             self._now.ended = True
@@ -133,19 +169,28 @@ class DebugSession:
 
     def _answer(self, request: dict[str, Any]) -> bool:
         """Answer a request; gives whether it was the last."""
-        command = str(request.get("command"))
-        given = request.get("arguments")
-        arguments = given if isinstance(given, dict) else {}
-        reply = {"type": "response", "request_seq": request.get("seq"), "command": command}
+        command = request.get("command")
+        if request.get("type") != "request" or not isinstance(command, str):
+            self.tell("stackmem: a message is no request with a command; it was passed over\n", "stderr")
+            return False
+        number, given = request.get("seq"), request.get("arguments")
+        reply = {
+            "type": "response", "request_seq": number if type(number) is int else 0, "command": command,
+        }  # fmt: skip
         with self._lock:
             try:
-                body = self._dispatch(command, arguments)
+                if given is not None and not isinstance(given, dict):
+                    raise DebugRefusal(f"the arguments of {command[:80]} are no object")
+                body = self._dispatch(command, given or {})
             except DebugRefusal as refusal:
-                self._send({**reply, "success": False, "message": str(refusal)})
+                error = {"id": 1, "format": str(refusal)}
+                self._send({**reply, "success": False, "message": str(refusal), "body": {"error": error}})
                 return False
             self._send({**reply, "success": True, "body": body})
             if command == "initialize":
                 self._event("initialized", {})
+            if command == "launch" and "run" in (given or {}):
+                self._event("capabilities", {"capabilities": {"supportsStepBack": True}})
             if command in ("disconnect", "terminate"):
                 self._now.ended = True
             self._lock.notify_all()
@@ -159,87 +204,74 @@ class DebugSession:
             case "launch":
                 return self._launch(arguments)
             case "setBreakpoints":
-                return self._breakpoints(arguments)
+                return self._set_breakpoints(arguments)
             case "setExceptionBreakpoints" | "disconnect" | "terminate":
                 return {}
             case "configurationDone":
                 now.configured = True
                 return {}
             case "threads":
-                return {"threads": [{"id": THREAD, "name": now.moment.agent if now.moment else "program"}]}
+                return {"threads": [{"id": THREAD, "name": now.stop.moment.agent if now.stop else "program"}]}
             case "pause":
                 now.pause = True
                 return {}
-            case "continue" | "next" | "stepIn" | "stepOut":
-                self._go(command)
-                return {"allThreadsContinued": True} if command == "continue" else {}
-        return self._inspect(command, arguments)
+            case "stackTrace" | "scopes" | "variables" | "evaluate":
+                return _inspect(self._stopped(), command, arguments)
+            case _ if command in _MODES:
+                return self._go_on(command)
+        raise DebugRefusal(f"{command[:80]} is not supported")
+
+    def _go_on(self, command: str) -> dict[str, Any]:
+        now, stop = self._now, self._stopped()
+        back = command in _BACKWARDS
+        if back and (now.arguments is None or "run" not in now.arguments):
+            raise DebugRefusal("only a recorded run can be walked backwards; launch one with `run`")
+        self._stepper.go_on(_MODES[command], stop.moment)
+        now.stop, now.back = None, back
+        return {"allThreadsContinued": True} if command == "continue" else {}
+
+    def _stopped(self) -> Inspection:
+        if self._now.stop is None:
+            raise DebugRefusal("the program is not stopped; set a breakpoint, or pause it")
+        return self._now.stop
 
     def _launch(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        program = arguments.get("program")
-        if not isinstance(program, str) or not program:
-            raise DebugRefusal("launch needs `program`, the path of a playbook program")
-        self._path = program
+        named = [arguments.get(key) for key in ("program", "run") if key in arguments]
+        if self._now.arguments is not None:
+            raise DebugRefusal("the program was launched already; start another adapter for another one")
+        if len(named) != 1 or not isinstance(named[0], str) or not named[0]:
+            raise DebugRefusal("launch needs `program`, the path of a program, or `run`, the name of a recorded run")
         if arguments.get("stopOnEntry"):
             self._stepper.mode = "in"
         self._now.arguments = arguments
         return {}
 
-    def _breakpoints(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        wanted = arguments.get("breakpoints")
-        lines = [each.get("line") for each in wanted or [] if isinstance(each, dict)] if wanted else []
-        found = [line for line in lines if isinstance(line, int)]
-        self._stepper.breakpoints = set(found)
-        return {"breakpoints": [{"verified": True, "line": line} for line in found]}
+    def show_below(self, folder: Path) -> None:
+        """Show the program's files as those below ``folder``."""
+        self._stepper.shown = str(folder)
 
-    def _go(self, command: str) -> None:
-        if self._now.moment is None:
-            raise DebugRefusal("the program is not stopped; set a breakpoint, or pause it")
-        modes: dict[str, Any] = {"continue": "run", "next": "over", "stepIn": "in", "stepOut": "out"}
-        self._stepper.go_on(modes[command], self._now.moment)
-        self._now.going = True
-
-    def _inspect(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """What a look into the stopped program shows."""
-        moment = self._now.moment
-        if command not in ("stackTrace", "scopes", "variables", "evaluate"):
-            raise DebugRefusal(f"{command[:80]} is not supported")
-        if moment is None:
-            raise DebugRefusal("the program is not stopped")
-        if command == "stackTrace":
-            source = {"name": self._path.rpartition("/")[2], "path": self._path}
-            frames = [
-                {"id": index, "name": place.name, "line": place.line, "column": 1, "source": source}
-                for index, place in enumerate(moment.stack, 1)
-            ]
-            return {"stackFrames": frames, "totalFrames": len(frames)}
-        variables = moment.stack[0].variables if moment.stack else {}
-        if command == "scopes":
-            return {
-                "scopes": [{"name": "Variables", "variablesReference": self._handle(variables), "expensive": False}]
-            }
-        if command == "variables":
-            value = self._now.handles.get(arguments.get("variablesReference", 0))
-            if value is None:
-                raise DebugRefusal("there is nothing behind this reference any more")
-            top = value is variables
-            pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            return {"variables": [self._variable(f"${name}" if top else str(name), each) for name, each in pairs]}
-        name = str(arguments.get("expression", "")).strip().lstrip("$")
-        if name not in variables:
-            raise DebugRefusal(f"${name[:80]} has no value")
-        found = self._variable(name, variables[name])
-        return {"result": found["value"], "variablesReference": found["variablesReference"]}
-
-    def _variable(self, name: str, value: Any) -> dict[str, Any]:
-        text = json.dumps(value, ensure_ascii=False, default=str)[:_VALUE_CHARS]
-        inner = self._handle(value) if isinstance(value, dict | list) and value else 0
-        return {"name": name, "value": text, "type": type(value).__name__, "variablesReference": inner}
-
-    def _handle(self, value: Any) -> int:
-        number = len(self._now.handles) + 1
-        self._now.handles[number] = value
-        return number
+    def _set_breakpoints(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        source, wanted = arguments.get("source"), arguments.get("breakpoints") or []
+        path = source.get("path") if isinstance(source, dict) else None
+        if not isinstance(path, str) or not path or "\0" in path:
+            raise DebugRefusal("setBreakpoints needs `source` with the `path` of a file")
+        if not isinstance(wanted, list) or not all(isinstance(each, dict) for each in wanted):
+            raise DebugRefusal("`breakpoints` must be a list of objects with a `line`")
+        place = Path(path).resolve()
+        why = why_never(place)
+        lines = self._stepper.breakpoints[str(place)] = {}
+        answers = []
+        for each in wanted:
+            line, condition = each.get("line"), each.get("condition") or ""
+            fault = "" if type(line) is int else "`line` must be a whole number"
+            fault = fault or ("" if isinstance(condition, str) else "`condition` must be a text")
+            fault = fault or (syntax_fault(condition) if condition else "")
+            if not fault:
+                lines[line] = condition
+            fault = fault or why(line)
+            answers.append({"verified": not fault, **({"line": line} if type(line) is int else {}),
+                            **({"message": fault} if fault else {})})  # fmt: skip
+        return {"breakpoints": answers}
 
     def _event(self, event: str, body: dict[str, Any]) -> None:
         self._send({"type": "event", "event": event, "body": body})
@@ -250,87 +282,39 @@ class DebugSession:
             write_message(self._writes, {"seq": self._seq, **message})
 
 
-MOST_BYTES = 10 * 1024 * 1024
-_MOST_HEADER_BYTES = 1_000
+def _inspect(stop: Inspection, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a look into the stopped program shows."""
+    match command:
+        case "stackTrace":
+            frames = stop.frames()
+            first, levels = (_whole(arguments, name, 0) for name in ("startFrame", "levels"))
+            return {"stackFrames": frames[first : first + levels if levels else None], "totalFrames": len(frames)}
+        case "scopes":
+            return {"scopes": stop.scopes(_frame(stop, arguments))}
+        case "variables":
+            found = stop.variables(_whole(arguments, "variablesReference", 0))
+            if found is None:
+                raise DebugRefusal("there is nothing behind this reference any more")
+            return {"variables": found}
+    expression = arguments.get("expression")
+    if not isinstance(expression, str):
+        raise DebugRefusal("evaluate needs `expression`, a text")
+    value, fault = look_up(expression.strip(), _frame(stop, arguments))
+    if fault:
+        raise DebugRefusal(fault)
+    shown = stop.described(value)
+    return {"result": shown["value"], "type": shown["type"], "variablesReference": shown["variablesReference"]}
 
 
-class BadMessage(Exception):  # noqa: N818 - the peer's mistake
-    """What came is no message; the streams are of no more use."""
+def _frame(stop: Inspection, arguments: dict[str, Any]) -> FrameView:
+    number = _whole(arguments, "frameId", 1)
+    if not 0 < number <= len(stop.moment.stack):
+        raise DebugRefusal(f"there is no frame {number}")
+    return stop.moment.stack[number - 1]
 
 
-def read_message(stream: BinaryIO) -> dict[str, Any] | None:
-    """The next message; None at the end of the stream.
-
-    Raises:
-        BadMessage: What came is none.
-
-    """
-    length = None
-    while True:
-        line = stream.readline(_MOST_HEADER_BYTES)
-        if not line:
-            return None
-        text = line.strip()
-        if not text and length is not None:
-            break
-        name, _, value = text.partition(b":")
-        if name.lower() == b"content-length":
-            if not value.strip().isdigit() or int(value) > MOST_BYTES:
-                raise BadMessage(f"a length of {value.strip()[:40]!r} is none that is read")
-            length = int(value)
-        elif text and not value:
-            raise BadMessage(f"{text[:40]!r} is no header")
-    body = stream.read(length)
-    if len(body) < length:
-        return None
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BadMessage("the body is no JSON") from error
-    if not isinstance(found, dict):
-        raise BadMessage("the body is no object")
-    return found
-
-
-def write_message(stream: BinaryIO, message: dict[str, Any]) -> None:
-    body = json.dumps(message, ensure_ascii=True, default=str).encode()
-    stream.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
-    stream.flush()
-
-
-FLAGS = {"model": "model", "runsDir": "runs_dir", "sandboxDir": "sandbox_dir", "isolation": "isolation",
-         "maxSteps": "max_steps"}  # fmt: skip
-"""Keys of a launch configuration, beside ``program inputs say entry workspace stopOnEntry``, to flags."""
-_KNOWN = {*FLAGS, "program", "inputs", "say", "entry", "workspace", "stopOnEntry", "noDebug", "cwd"}
-_TYPES: dict[str, type] = {"inputs": dict, "say": list, "entry": str, "workspace": str, "cwd": str}
-
-
-def run_debugged(arguments: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
-    """Run a program under a debugger; gives its exit code.
-
-    Raises:
-        StackmemError: As ``run_program`` does, or the configuration is wrong.
-
-    """
-    given = {
-        name: value
-        for name, value in arguments.items()
-        if not name.startswith("__") and name not in ("type", "request", "name")
-    }
-    for name, value in given.items():
-        if name not in _KNOWN:
-            raise UsageError(f"launch has no key {name[:80]!r}; known: {', '.join(sorted(_KNOWN))}")
-        if name in _TYPES and not isinstance(value, _TYPES[name]):
-            raise UsageError(f"{name} of launch must be a {_TYPES[name].__name__}")
-    folder = Path(given.get("cwd") or cwd)
-    options: dict[str, Any] = {"debug": True, **({"entry": given["entry"]} if "entry" in given else {})}
-    asked = ProgramArguments(
-        str(given["program"]), dict(given.get("inputs", {})), options, given.get("workspace"), interactive=False
-    )
-    flags = {flag: str(given[name]) for name, flag in FLAGS.items() if name in given}
-    ready = prepare_program(asked, flags, environ, folder)
-    answers = [str(each) for each in given.get("say", [])]
-    person = Person(lambda _: answers.pop(0) if answers else None, session.show)
-    result = run_program(ready, environ, person)
-    session.tell(f"{result.run.outcome}; run: {result.run.run_dir}\n", "console")
-    return result.run.exit_code
+def _whole(arguments: dict[str, Any], name: str, default: int) -> int:
+    value = arguments.get(name, default)
+    if type(value) is not int or value < 0:
+        raise DebugRefusal(f"`{name}` must be a whole number from 0")
+    return value

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stackmem.core.facts import Event, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
@@ -17,6 +19,7 @@ from stackmem.core.requests import AskModel, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
+from stackmem.languages.debugger import DebugPort, Watcher
 from stackmem.languages.language import INTERPRETERS, MODULES, Language, Launch
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
@@ -84,16 +87,20 @@ def program_of(
     text_of: TextOf,
     *,
     keep: bool = True,
+    watch: Watcher | None = None,
 ) -> ProgramDecider:
-    """The program that the record tells of, at its beginning.
+    """The program that the record tells of, at its beginning; ``watch`` is told of its lines.
 
     Raises:
         TraceError: Its language is not here, or its text is gone.
     """
     try:
         language = open_language(event.language)
-        launch = launch_of(event, start, text_of(event.digest))
-        return ProgramDecider(event, lambda: language.start(launch), strategy, open_strategy, text_of, keep=keep)
+        port = DebugPort(watch, evolve(State(), start)) if watch else None
+        launch = replace(launch_of(event, start, text_of(event.digest)), watch=port)
+        return ProgramDecider(
+            event, lambda: language.start(launch), strategy, open_strategy, text_of, keep=keep, watch=port
+        )
     except UsageError as error:
         raise TraceError(f"the program cannot be run again ({error}); use the version that ran it") from error
 

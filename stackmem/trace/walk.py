@@ -13,6 +13,7 @@ from stackmem.core.requests import Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
+from stackmem.languages.debugger import Watcher
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
@@ -50,9 +51,9 @@ class RecordWalk:
         program: Where the run's program stands; None where none has begun.
     """
 
-    def __init__(self, records: Iterable[Record], text_of: TextOf = no_sources) -> None:
-        """Begin; ``text_of`` gives the text of a program's source by its digest."""
-        self._records, self._text_of = records, text_of
+    def __init__(self, records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> None:
+        """Begin; ``text_of`` gives the text of a program's source by its digest, ``watch`` is told of its lines."""
+        self._records, self._text_of, self._watch = records, text_of, watch
         self._named = ""  # the strategy in force
         self._strategy: MemoryStrategy | None = None
         self.state = State()
@@ -104,7 +105,7 @@ class RecordWalk:
         if self.program is not None:
             self.program.note(event, self.state)
         elif isinstance(event, ProgramStarted):
-            self.program = program_of(event, self.state.begun, self.strategy, self._text_of)
+            self.program = program_of(event, self.state.begun, self.strategy, self._text_of, watch=self._watch)
 
 
 def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramDecider | None:

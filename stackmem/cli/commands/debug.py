@@ -6,12 +6,26 @@ import os
 import sys
 from pathlib import Path
 
-from stackmem.serve.dap import DebugSession, run_debugged
+from stackmem.cli.options import argument, flag, run_folder
+from stackmem.cli.screen.debug_terminal import TerminalDebugger
+from stackmem.cli.screen.text import say
+from stackmem.replays.debugged import RecordedMoments
+from stackmem.serve.dap import DebugSession
+from stackmem.serve.dap_launch import debug_launched
 
 
-def command() -> None:
-    """Debug playbooks from an editor: the Debug Adapter Protocol on stdin and stdout."""
+def command(
+    run: str | None = argument("[RUN]", "A recorded run of a program, to be walked at the terminal.", None),
+    runs_dir: str | None = flag("runs_dir"),
+) -> None:
+    """Walk through a recorded run, also backwards; without a RUN, an editor debugs: the Debug Adapter Protocol."""
+    if run is not None:
+        moments = RecordedMoments(run_folder(run, runs_dir))
+        if moments.changed_since():
+            say(f"{moments.program} is not as it was; lines are those of the run")
+        TerminalDebugger(moments.program.parent).walk(moments)
+        return
     session = DebugSession(sys.stdin.buffer, sys.stdout.buffer)
-    code = session.serve(lambda arguments, own: run_debugged(arguments, own, os.environ, Path.cwd()))
+    code = session.serve(lambda arguments, own: debug_launched(arguments, own, os.environ, Path.cwd()))
     sys.stdout = sys.stderr  # nothing but messages may stand on stdout
     sys.exit(code)

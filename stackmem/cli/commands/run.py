@@ -11,11 +11,12 @@ from typing import NoReturn
 import typer
 
 from stackmem.cli.options import Flags, JsonResult, Quiet, absolute, argument, option, settings, switch, takes
-from stackmem.cli.screen.debug_terminal import debug_at_terminal
+from stackmem.cli.screen.debug_terminal import TerminalDebugger
 from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.program import Answers, ProgramScreen, show_halt, show_program
 from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import readable, say
+from stackmem.languages.debugger import Watcher, together
 from stackmem.languages.operations import Halted
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers, read_inputs
@@ -43,7 +44,8 @@ def command(
     says: list[str] | None = option("--say", "An answer to a question; repeatable.", "TEXT"),
     answers: str | None = option("--answers", "Answers to questions, a YAML list.", "FILE"),
     non_interactive: bool = switch("--non-interactive", "Never ask at the terminal; end with exit code 8 instead."),
-    debug: bool = switch("--debug", "Stop at each step, in languages with a debugger."),
+    debug: bool = switch("--debug", "Stop at each step, and take commands at the terminal."),
+    verbose: bool = switch("--verbose", "Print what each step changed, a line each."),
     snoop: bool = switch("--snoop", "Print the messages of agents to each other."),
     dry_run: bool = switch("--dry-run", "Check inputs and tools, print the steps, and perform nothing."),
     full: bool = switch("--full", "Fold nothing on the screen."),
@@ -56,8 +58,7 @@ def command(
     cwd = Path.cwd()
     options = {
         "request": text, "config": config and str(absolute(config)), "entry": entry,
-        "lib": None if lib is None else [str(absolute(path)) for path in lib], "debug": debug or None,
-        "snoop": snoop or None,
+        "lib": None if lib is None else [str(absolute(path)) for path in lib], "snoop": snoop or None,
     }  # fmt: skip
     with own_servers(os.environ, cwd) as warnings:
         say(*warnings)
@@ -79,9 +80,11 @@ def command(
             _show_outline(ready)
         replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
         screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
-        person = Person(replies, screen, stop=stop_at_once, agree=partial(ask_about_size, as_json=json))
-        with debug_at_terminal(ready.language.name, wanted=debug):
-            result = run_program(ready, os.environ, person)
+        watchers: list[Watcher] = [screen.show_changes] if verbose else []
+        watchers += [TerminalDebugger(Path(ready.request.path).parent)] if debug else []
+        watch = together(watchers) if watchers else None
+        agree = partial(ask_about_size, as_json=json)
+        result = run_program(ready, os.environ, Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch))
         show_program(result, screen, as_json=json)
 
 

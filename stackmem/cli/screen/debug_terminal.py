@@ -1,82 +1,131 @@
-"""``run --debug``: stops at lines of a playbook program, and takes commands at the terminal."""
+"""``run --debug`` and ``debug RUN``: stops at the lines of a program, and takes commands at the terminal."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TextIO
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
 
+from stackmem.core.state import State
+from stackmem.languages.debugger import DebugMoment
+from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault
 from stackmem.languages.operations import Halted
-from stackmem.languages.playbook.debugger import WATCHERS, DebugMoment, Mode, Stepper
+from stackmem.languages.stepper import Mode, Stepper
+from stackmem.replays.debugged import RecordedMoments
+from stackmem.serve.inspection import scopes_of
+from stackmem.serve.stop_lines import why_never
 
-HELP = """commands: c (continue), s (step in), n (step over), o (step out), b LINE (breakpoint), d LINE (delete it),
-v [NAME] (variables), w (call stack), q (end the program)"""
+HELP = """commands: c (continue), s (step in), n (step over), o (step out), b [FILE:]LINE [if CONDITION] (breakpoint),
+d [FILE:]LINE (delete it), v [NAME] (variables), h (heap), r (registers), f (frames of the run), w (call stack),
+q (end the program)"""
+_BACK = "commands over a recorded run, too: rs (step back in), rn (step back over), rc (back to a breakpoint)"
 _MODES: dict[str, Mode] = {"c": "run", "s": "in", "n": "over", "o": "out"}
+_SCOPES = {"v": "Variables", "h": "Heap", "r": "Registers", "f": "Frames"}
 
 
 class TerminalDebugger:
-    """Stops first where the program begins."""
+    """Stops first where the program begins; ``folder`` has the program's files."""
 
-    def __init__(self, reads: TextIO | None = None, say: Callable[[str], None] | None = None) -> None:
+    def __init__(self, folder: Path, reads: TextIO | None = None, say: Callable[[str], None] | None = None) -> None:
+        self._folder = folder
         self._reads = reads or sys.stdin
         self._say = say or (lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - a dialogue
-        self._stepper = Stepper(set(), "in")
+        self._stepper = Stepper({}, "in")
+        self._goes_back = False
 
-    def __call__(self, moment: DebugMoment) -> None:
+    def __call__(self, moment: DebugMoment, state: State) -> None:
         """A line is about to be executed.
 
         Raises:
             Halted: The person ends the program.
         """
+        moment = self._stepper.locate(moment)
         reason = self._stepper.reason(moment)
-        if not reason:
-            return
-        line = moment.stack[0].line if moment.stack else 0
-        self._say(f"{moment.path}:{line} ({reason}) {moment.text}")
+        if reason:
+            self._stepper.go_on(_MODES[self._ask(reason, moment, state)], moment)
+
+    def walk(self, moments: RecordedMoments) -> None:
+        """Walk through a recorded run, forwards and backwards, until the person ends it."""
+        self._goes_back = True
+        reason = "entry"
+        while True:
+            moment = self._stepper.locate(moments.moment)
+            try:
+                command = self._ask(reason, moment, moments.state)
+            except Halted:
+                return
+            self._stepper.go_on(_MODES[command.removeprefix("r")], moment)
+            if command.startswith("r"):
+                reason = moments.backward(self._reason) or "the run begins here"
+            else:
+                reason = moments.forward(self._reason) or "the run ends here"
+
+    def _reason(self, moment: DebugMoment) -> str:
+        return self._stepper.reason(self._stepper.locate(moment))
+
+    def _ask(self, reason: str, moment: DebugMoment, state: State) -> str:
+        """The command with which the program goes on."""
+        self._say(f"{_place(moment)} ({reason}) {moment.text}")
+        if self._stepper.fault:
+            self._say(f"the condition cannot be evaluated: {self._stepper.fault}")
         while True:
             self._say("debug> ")
             typed = self._reads.readline()
             if not typed:
-                raise Halted("Stopped", "Playbook halted: the debugger's input ended")
-            if self._done(typed.split(), moment):
-                return
+                raise Halted("Stopped", "Program halted: the debugger's input ended")
+            if command := self._done(typed.strip(), moment, state):
+                return command
 
-    def _done(self, words: list[str], moment: DebugMoment) -> bool:
-        """Obey a command; gives whether the program goes on."""
-        match words:
-            case [("c" | "s" | "n" | "o") as mode]:
-                self._stepper.go_on(_MODES[mode], moment)
-                return True
-            case ["b" | "d" as which, number] if number.isdigit():
-                change = self._stepper.breakpoints.add if which == "b" else self._stepper.breakpoints.discard
-                change(int(number))
-                self._say(f"breakpoints: {', '.join(map(str, sorted(self._stepper.breakpoints))) or 'none'}")
-            case ["v", *names]:
-                wanted = [name.lstrip("$") for name in names]
-                for name, value in (moment.stack[0].variables if moment.stack else {}).items():
-                    if not wanted or name in wanted:
-                        self._say(f"${name} = {json.dumps(value, ensure_ascii=False, default=str)[:2_000]}")
+    def _done(self, typed: str, moment: DebugMoment, state: State) -> str:
+        """Obey a command; gives it where the program goes on with it, else an empty text."""
+        match typed.split():
+            case [("c" | "s" | "n" | "o") as command]:
+                return command
+            case [("rc" | "rs" | "rn") as command] if self._goes_back:
+                return command
+            case ["b" | "d" as which, place, *rest]:
+                self._breakpoint(which, place, rest, moment)
+            case ["v" | "h" | "r" | "f" as which, *names]:
+                self._show(scopes_of(moment.stack[0], state)[_SCOPES[which]], names)
             case ["w"]:
-                for place in moment.stack:
-                    self._say(f"{place.name} {moment.path}:{place.line}")
+                for each in moment.stack:
+                    self._say(f"{each.name} {each.path}:{each.line}")
             case ["q"]:
-                raise Halted("Stopped", "Playbook halted: the debugger ended the program")
+                raise Halted("Stopped", "Program halted: the debugger ended the program")
             case _:
-                self._say(HELP)
-        return False
+                self._say(f"{HELP}\n{_BACK}" if self._goes_back else HELP)
+        return ""
+
+    def _breakpoint(self, which: str, place: str, rest: list[str], moment: DebugMoment) -> None:
+        path, _, number = place.rpartition(":")
+        condition = " ".join(rest[1:])
+        fault = syntax_fault(condition) if condition else ""
+        if not number.isdecimal() or (rest and (rest[0] != "if" or not condition)) or fault:
+            self._say(f"that is no breakpoint{': ' + fault if fault else ''}; type b [FILE:]LINE [if CONDITION]")
+            return
+        path = path or moment.stack[0].path
+        lines = self._stepper.breakpoints.setdefault(path, {})
+        if which == "b":
+            lines[int(number)] = condition
+            never = why_never(self._folder / path)(int(number))
+            if never:
+                self._say(f"it will never stop there: {never}")
+        else:
+            lines.pop(int(number), None)
+        shown = [
+            f"{name}:{line}{' if ' + found if found else ''}"
+            for name, each in sorted(self._stepper.breakpoints.items())
+            for line, found in sorted(each.items())
+        ]
+        self._say(f"breakpoints: {', '.join(shown) or 'none'}")
+
+    def _show(self, values: dict[str, Any], names: list[str]) -> None:
+        for name, value in values.items():
+            if not names or name in names or name.lstrip("$") in names:
+                self._say(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)[:2_000]}")
 
 
-@contextmanager
-def debug_at_terminal(language: str, *, wanted: bool) -> Iterator[None]:
-    """Stop at the lines of a playbook program while this is open, where it is wanted."""
-    if not wanted or language != "playbook":
-        yield
-        return
-    watcher = TerminalDebugger()
-    WATCHERS.append(watcher)
-    try:
-        yield
-    finally:
-        WATCHERS.remove(watcher)
+def _place(moment: DebugMoment) -> str:
+    return f"{moment.stack[0].path}:{moment.stack[0].line}"

@@ -14,6 +14,8 @@ from stackmem.core.facts import Event, FramePopped, RunStarted
 from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said, StepFailed
 from stackmem.core.state import State
 from stackmem.errors import TraceError
+from stackmem.languages.changes import VariableChanges
+from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.language import Announcer, Happening
 from stackmem.languages.operations import Halted, ReplyRefused
@@ -43,6 +45,8 @@ class ProgramScreen:
         self._progress = Progress()
         self._folds = not full and sys.stdout is not None and sys.stdout.isatty()
         self._as_json = as_json
+        self._changes = VariableChanges()
+        self._changed: list[str] = []
         self.quiet = quiet
         self.halt_shown = False
 
@@ -52,6 +56,13 @@ class ProgramScreen:
             if isinstance(happening, Event):
                 self._show_step(happening, state)
             self._show(happening)
+        for line in self._changed:
+            say(f"  {readable(line)}")
+        self._changed.clear()
+
+    def show_changes(self, moment: DebugMoment, _: State) -> None:
+        """Take what changed since the line before, to be shown behind what happened there."""
+        self._changed += self._changes.lines(moment)
 
     def _show(self, happening: Happening) -> None:
         if isinstance(happening, Said):

@@ -6,6 +6,7 @@ Nothing here can skip a round of a loop or make up what a tool gave: the pointer
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
@@ -63,8 +64,10 @@ class Execution:
         except Halt as halt:
             raise halt.within(INITIALIZATION, INPUT_VALIDATION, pointer.trail).at(pointer.source) from None
         inner = replace(pointer, scope=scope, named=program.steps)
+        inner.notify_debugger("entered", posixpath.basename(inner.source))
         for phase in program.phases:
             yield from self._phase(phase, inner)
+        inner.notify_debugger("left", posixpath.basename(inner.source))
         own = {"module_path", *program.constants, *(each.name for each in program.inputs)}
         return {name: plain_output(value) for name, value in scope.variables.items() if name not in own}
 
@@ -89,6 +92,7 @@ class Execution:
 
     def _step(self, step: Step, steps: tuple[Step, ...], index: int, pointer: Pointer) -> Doing:
         path = pointer.at(step.head.name)
+        pointer.notify_debugger("line", path, step.head.place.line)
         if step.head.condition and not pointer.scope.holds(step.head.condition):
             yield StepEntered(path, "skipped")
             return None
@@ -165,8 +169,11 @@ class Execution:
         scope.set("module_path", pointer.scope.variables["module_path"])
         bind_inputs(known.inputs, inputs, scope)
         yield StepEntered(path, call_line(known.name, inputs))
-        inner = replace(pointer, scope=scope, source=known.source, depth=pointer.depth + 1, named={})
+        inner = pointer.calls(step, f"tool {known.name}")
+        inner = replace(inner, scope=scope, source=known.source, depth=pointer.depth + 1, named={})
+        inner.notify_debugger("entered", path)
         yield from self.steps(known.body, inner.inside(path, step.head.name, f"tool {known.name}"))
+        inner.notify_debugger("left", path)
         declared = tuple(output.name for output in known.outputs)
         return checked_outputs(known.name, declared, scope.variables) if declared else {}
 
@@ -188,7 +195,8 @@ class Execution:
             yield StepEntered(INITIALIZATION, sentence)
         scope = Scope()
         scope.set("module_path", module_path)
-        inner = replace(pointer, scope=scope, source=source, registry=registry, depth=pointer.depth + 1, path=path)
+        inner = pointer.calls(step, "")
+        inner = replace(inner, scope=scope, source=source, registry=registry, depth=pointer.depth + 1, path=path)
         return (yield from self.program(program, replace(inner, trail=trail), inputs))
 
     def _foreach(self, step: Foreach, pointer: Pointer, path: str) -> Doing:
@@ -258,7 +266,7 @@ class Execution:
             raise unknown_step(step.named, pointer.named)
         _refuse_depth(pointer)
         yield StepEntered(path, f"run_step {step.named}")
-        inner = replace(pointer, depth=pointer.depth + 1)
+        inner = replace(pointer.calls(step, f"steps {step.named}"), depth=pointer.depth + 1)
         value = yield from self.steps(body, inner.inside(path, step.head.name))
         yield step_left(path, value)
         return value

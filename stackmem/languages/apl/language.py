@@ -24,10 +24,11 @@ from .data_flow import Flow
 from .halts import INITIALIZATION, INPUT_VALIDATION, LIMIT_REACHED, LOAD_AND_PARSE, PROGRAM_RESOLUTION, Halt
 from .interpreter import Execution
 from .lint import lint, lint_report
+from .reader import load_program, load_tool
 from .registry import Registry
 from .scope import WHILE_LIMIT, Doing, Pointer, Scope, bind_inputs
 from .sources import CONFIG, Config, base_of, no_entry_point, read_config, read_program, registry_of
-from .tree import Foreach, RunStep, Step, Switch, ToolStep, Try, While, bodies
+from .tree import Foreach, RunStep, Step, Switch, ToolStep, Try, While, all_steps, bodies
 
 _FOREACH = re.compile(r"foreach (\d+)")
 _ITEM = re.compile(r"item \d+ of \d+")
@@ -162,6 +163,23 @@ def outline(launch: Launch) -> Reading:
         raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
 
 
+def stop_lines(path: str, text: str) -> Iterator[int]:
+    """The steps of a program or a tool; those under ``def_step`` where a step runs them."""
+    if path.lower().endswith(".tool.apl"):
+        tool, _ = load_tool(text)
+        yield from (step.head.place.line for step in all_steps(tool.body if tool else ()))
+        return
+    program, _ = load_program(text)
+    waiting = [phase.steps for phase in program.phases] if program else []
+    entered: set[str] = set()
+    while program and waiting:
+        for step in all_steps(waiting.pop()):
+            yield step.head.place.line
+            if isinstance(step, RunStep) and step.named in program.steps and step.named not in entered:
+                entered.add(step.named)
+                waiting.append(program.steps[step.named])
+
+
 def _run(launch: Launch) -> Doing:
     program, config, shared, registry, broken = yield from _load(launch, check=bool(launch.options.get("checked")))
     for sentence in (*registry.shadowed, *broken):
@@ -172,7 +190,7 @@ def _run(launch: Launch) -> Doing:
     scope = Scope()
     scope.set("module_path", launch.module_path)
     limit: int = launch.options.get("while_limit") or config.while_limit or WHILE_LIMIT
-    pointer = Pointer(scope, registry, shared, launch.path, launch.workspace, while_limit=limit)
+    pointer = Pointer(scope, registry, shared, launch.path, launch.workspace, while_limit=limit, watch=launch.watch)
     return (yield from Execution().program(program, pointer, launch.inputs))
 
 
@@ -252,6 +270,7 @@ LANGUAGE = Language(
     start=start,
     outline=outline,
     lint=lint,
+    stop_lines=stop_lines,
     announcer=announcer,
     lint_report=lint_report,
     lint_suffixes=(".tool.apl", "apl_stl.yml", CONFIG),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import posixpath
 import re
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import Note
 from stackmem.core.strict_json import strict_value
+from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
 from stackmem.languages.frame.values import brief, variable_set
 from stackmem.languages.operations import Answer, Operation
 
@@ -242,6 +244,9 @@ class Pointer(Struct, frozen=True):
         depth: Programs and tools around this one.
         workspace: The workspace as tools see it.
         while_limit: Rounds of a ``while``.
+        watch: A debugger, where there is one.
+        frame: What runs, for the debugger; empty is the program ``source``.
+        callers: The pointers around this one, innermost first, each with the line of its call.
 
     """
 
@@ -256,6 +261,9 @@ class Pointer(Struct, frozen=True):
     depth: int = 0
     named: Mapping[str, tuple[Step, ...]] = {}
     while_limit: int = WHILE_LIMIT
+    watch: DebugPort | None = None
+    frame: str = ""
+    callers: tuple[tuple[Pointer, int], ...] = ()
 
     def at(self, name: str) -> str:
         """The path of a step: names with slashes between them, and U+2215 for a slash in a name."""
@@ -264,6 +272,25 @@ class Pointer(Struct, frozen=True):
 
     def inside(self, path: str, *around: str) -> Pointer:
         return replace(self, path=path, trail=(*self.trail, *around))
+
+    def calls(self, step: Step, frame: str) -> Pointer:
+        """The pointer with which what a step calls is run; where it points to is still to be set."""
+        return replace(self, frame=frame, callers=((self, step.head.place.line), *self.callers))
+
+    def notify_debugger(self, kind: Any, text: str, line: int = 1) -> None:
+        """Tell the debugger, where there is one; ``line`` is the one that is about to be executed."""
+        if self.watch is None:
+            return
+        views = [
+            FrameView(
+                each.frame or posixpath.basename(each.source),
+                each.source,
+                at,
+                {name: plain_output(value) for name, value in each.scope.variables.items()},
+            )
+            for each, at in ((self, line), *self.callers)
+        ]
+        self.watch(DebugMoment(kind, tuple(views), text))
 
     def set(self, name: str, value: Any) -> Note:
         """The note that a variable has a value now; it has it."""

@@ -58,11 +58,15 @@ def run_agent(session: AgentSession) -> Routine:
     """
     system = system_prompt(session.agent, session.params, session.parent, _descriptions(session), session.data)
     yield from watch(session)
+    name, prompt = (session.agent.places[key].line if key in session.agent.places else 0 for key in ("name", "prompt"))
+    session.notify_debugger("entered", session.path, name)
     while True:
         session.turn += 1
+        session.notify_debugger("line", f"turn {session.turn}", name)
         _refuse_spent(session)
         yield from refuse_overspent(session)
         response = yield from _decide(session, system)
+        session.notify_debugger("line", _decision_text(response), prompt)
         try:
             finish: Finish | None = yield from _carry_out(session, response)
         except AgentEnded:
@@ -70,6 +74,7 @@ def run_agent(session: AgentSession) -> Routine:
             raise
         yield from session.report()
         if finish is not None:
+            session.notify_debugger("left", session.path)
             return finish
 
 

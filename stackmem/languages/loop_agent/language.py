@@ -33,7 +33,8 @@ def start(launch: Launch) -> Program:
     loaded: LoadedAgent = yield from _load(launch)
     agent = loaded.agent
     window = launch.options.get("window_tokens")
-    family = RunContext(run_agent, loaded.files, itertools.count(1), window if isinstance(window, int) else None)
+    tokens = window if isinstance(window, int) else None
+    family = RunContext(run_agent, loaded.files, itertools.count(1), tokens, launch.watch)
     session = AgentSession(
         agent, family, {**agent.payload, **launch.inputs}, str(launch.options.get("request") or NO_REQUEST),
         prompt_params(agent.prompt_params), path=agent.name, source=launch.path,
@@ -109,6 +110,18 @@ def _outline_lines(agent: Agent, source: str) -> Iterator[str]:
         yield f"  payload: {', '.join(agent.payload)}"
 
 
+def stop_lines(path: str, text: str) -> Iterator[int]:
+    """Name and prompt of each agent, for its turns and its decisions, and its actions and sub-agents."""
+    waiting = [load_agent(text)[0]]
+    while waiting:
+        agent = waiting.pop()
+        if agent is not None:
+            yield from (agent.places[key].line for key in ("name", "prompt") if key in agent.places)
+            yield from (each.places["name"].line for each in agent.actions if "name" in each.places)
+            yield from (each.place.line for each in agent.sub_agents)
+            waiting += [each.inline for each in agent.sub_agents]
+
+
 def models(launch: Launch) -> Reading:
     """The models that the agents name."""
     loaded: LoadedAgent = yield from _load(launch)
@@ -167,6 +180,7 @@ LANGUAGE = Language(
     start=start,
     outline=outline,
     lint=lint,
+    stop_lines=stop_lines,
     announcer=announcer,
     models=models,
     settings=settings_of,

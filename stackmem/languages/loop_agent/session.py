@@ -19,6 +19,8 @@ from stackmem.core.json_schema import first_fault
 from stackmem.core.program_facts import StepFailed
 from stackmem.core.requests import Wait
 from stackmem.core.text import mark_cut
+from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
+from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.operations import ReadSpending, Routine, Say, Spending
 
 from .conversation import AgentConversation
@@ -33,6 +35,7 @@ TOLD_REPEATED, MOST_REPEATED = 5, 30
 _MOST_NOTES = 50
 _NOTE_CHARS = 400
 _REASON_CHARS = 1_000
+_NOWHERE = Place(1, 1)
 
 
 class AgentEnded(Exception):  # noqa: N818 - the agent's own end, not a crash
@@ -52,6 +55,7 @@ class RunContext(Struct, frozen=True):
         numbers: Of the files that results are written to.
         unpriced: Names of the agents of which it was told that their dollars cannot be counted.
         window: Tokens that the model takes; None is not known.
+        watch: A debugger, where there is one.
 
     """
 
@@ -59,6 +63,7 @@ class RunContext(Struct, frozen=True):
     files: dict[tuple[str, str], tuple[str, Agent]]
     numbers: Iterator[int]
     window: int | None = None
+    watch: DebugPort | None = None
     unpriced: set[str] = field(default_factory=set)
 
 
@@ -92,6 +97,8 @@ class AgentSession:
         runs, failures: Of each action, by its name.
         repeated: Times in a row that ``last_actions``, a digest, gave the same results.
         unreported: What was not done in this turn, until it is a fact.
+        above: The agent that asked it; None asked nobody.
+        line: Of its definition, as a debugger was told last.
         watches: Limits of dollars and seconds that hold here; those of its parents come first.
 
     """
@@ -104,6 +111,8 @@ class AgentSession:
         self.conversation = AgentConversation(request)
         self.path, self.source, self.depth, self.data, self.apart = path, source, depth, data, apart
         self.parent = ""
+        self.above: AgentSession | None = None
+        self.line = agent.places.get("name", _NOWHERE).line
         self.turn = 0
         self.tokens = 0
         self.malformed = self.failed = self.bare = 0
@@ -117,6 +126,21 @@ class AgentSession:
         self.repeated, self.last_actions = 0, ""
         self.unreported: list[StepFailed] = []
         self.watches: tuple[Any, ...] = ()
+
+    def notify_debugger(self, kind: Any, text: str, line: int = 0) -> None:
+        """Tell the debugger, where there is one; ``line`` is the one that is about to be executed."""
+        if self.family.watch is None:
+            return
+        self.line = line or self.line
+        views: list[FrameView] = []
+        session: AgentSession | None = self
+        while session is not None:
+            data = {"data": session.data} if session.data else {}
+            views.append(
+                FrameView(session.agent.name, session.source, session.line, {"payload": session.payload, **data})
+            )
+            session = session.above
+        self.family.watch(DebugMoment(kind, tuple(views), text))
 
     def tell(self, text: str) -> None:
         self.conversation.tell(text, self.turn)

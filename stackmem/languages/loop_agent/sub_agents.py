@@ -86,12 +86,13 @@ def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, apart
     if session.depth + 1 >= MOST_DEPTH:
         told = f"agents may ask one another {MOST_DEPTH} deep; do this yourself"
         return SubAgentAnswer(ActionOutcome(name, ok=False, code="LIMIT", told=told))
+    session.notify_debugger("line", f"asks {name}", sub.place.line)
     params = prompt_params(agent.prompt_params, ask.template.get(RUNTIME))
     child = AgentSession(
         agent, session.family, _begins(sub, agent, payload), _request(session, ask, sub), params,
         path=f"{path}/{name}", source=source, depth=session.depth + 1, data=ask.template, apart=apart or session.apart,
     )  # fmt: skip
-    child.parent, child.watches = session.agent.name, session.watches
+    child.parent, child.watches, child.above = session.agent.name, session.watches, session
     given = child.payload
     if not child.apart:
         yield EnterFrame(name, ask.message)

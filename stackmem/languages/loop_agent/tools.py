@@ -131,6 +131,8 @@ def run_batch(session: AgentSession, calls: tuple[ActionCall, ...], most: int) -
     waiting: list[tuple[int, ReadyAction]] = []
     for index, call in enumerate(calls):
         prepared = prepare(session, call)
+        if isinstance(prepared, ReadyAction) and (place := prepared.action.places.get("name")):
+            session.notify_debugger("line", f"action {prepared.action.name}", place.line)
         if isinstance(prepared, ActionOutcome):
             outcomes[index] = prepared
             if prepared.code == "BAD_PARAMETERS":

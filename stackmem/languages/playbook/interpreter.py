@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.errors import UsageError
+from stackmem.languages.debugger import DebugPort
 from stackmem.languages.frame.values import as_text, digest_of, variable_set
 from stackmem.languages.operations import Completion, Halted, Routine
 
@@ -109,7 +110,7 @@ class _Thread(Struct, eq=False):
 
 
 def run_agents(
-    world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], *, debug: bool
+    world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], watch: DebugPort | None = None
 ) -> Routine:
     """Run the entry playbooks of each agent; gives the value of the first agent's last one.
 
@@ -119,7 +120,7 @@ def run_agents(
     """
     threads = []
     for name, todo in entries.items():
-        here = Execution(world, world.agents[name], [], run_playbook, debug)
+        here = Execution(world, world.agents[name], [], run_playbook, watch)
         threads.append(_Thread(here, _run_entries(here, todo)))
     try:
         while not all(thread.done for thread in threads):
@@ -188,7 +189,7 @@ def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
     before = {name: agent.variables.get(name, _ABSENT) for name in arguments}
     yield from here.enter(book.name, book.says or called)
     agent.frames.append(frame)
-    here.notify_watchers("entered", called)
+    here.notify_debugger("entered", called)
     outer_changed, agent.changed = agent.changed, set()
     for name, value in arguments.items():
         agent.bind(name, value)
@@ -199,7 +200,7 @@ def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
         agent.frames.pop()
         yield from here.leave("the program ended here")
         raise
-    here.notify_watchers("left", f"{called} returned {value_text(value)}")
+    here.notify_debugger("left", f"{called} returned {value_text(value)}")
     changed = sorted(name for name in agent.changed if name in agent.variables)
     yield PhaseEnded(book.name, {f"${name}": digest_of(agent.variables[name]) for name in changed})
     agent.changed |= outer_changed

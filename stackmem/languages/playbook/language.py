@@ -39,10 +39,14 @@ def start(launch: Launch) -> Program:
         raise halt("Wrong Input", str(error), posixpath.basename(launch.path)) from error
     contract: Source = yield LoadSource(CONTRACT)
     world = PlaybookState(
-        program, posixpath.basename(launch.path), contract.text, snoop=bool(launch.options.get("snoop"))
+        program,
+        posixpath.basename(launch.path),
+        contract.text,
+        snoop=bool(launch.options.get("snoop")),
+        source=launch.path,
     )
     try:
-        return (yield from run_agents(world, entries, debug=bool(launch.options.get("debug"))))
+        return (yield from run_agents(world, entries, launch.watch))
     except RecursionError as error:
         told = "calls nest deeper than can be followed; nest less, or loop instead"
         raise halt("Limit Reached", told, world.where(world.frame)) from error
@@ -77,6 +81,25 @@ def _outline_lines(program: nodes.PlaybookProgram) -> Iterator[str]:
                 yield f"    {trigger.label}:{trigger.code} {trigger.text}"
             for step in book.steps:
                 yield f"    {'  ' * (len(step.number) - 1)}{step.label}:{step.code} {step.text}".rstrip()
+
+
+def stop_lines(path: str, text: str) -> Iterator[int]:
+    """The steps that some way through their playbook comes to, and the functions."""
+    try:
+        program = read_program(text)
+    except PlaybookError:
+        return
+    for _, book in program.all():
+        if book.python:
+            yield book.line
+        seen: set[int] = set()
+        waiting: list[nodes.StepLine | None] = [None]
+        while waiting:
+            for step in nodes.lines_after(book, waiting.pop()):
+                if step.line not in seen and not book.plain:
+                    seen.add(step.line)
+                    waiting.append(step)
+        yield from seen
 
 
 def _read(launch: Launch) -> nodes.PlaybookProgram:
@@ -148,5 +171,6 @@ LANGUAGE = Language(
     outline=outline,
     lint=lint,
     remarks=remarks,
+    stop_lines=stop_lines,
     announcer=announcer,
 )

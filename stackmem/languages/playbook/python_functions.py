@@ -140,8 +140,8 @@ def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
     frame = PlaybookFrame(book, arguments, mark=len(here.agent.log), loaded={}, returned={})
     here.agent.frames.append(frame)
     called = f"{book.name}({', '.join(f'{name}={value_text(value, 60)}' for name, value in arguments.items())})"
-    here.notify_watchers("entered", called)
-    here.notify_watchers("line", f"Python {book.signature}", book.line)
+    here.notify_debugger("entered", called)
+    here.notify_debugger("line", f"Python {book.signature}", book.line)
     try:
         value = yield from _exchange(here, frame)
     except Exit:
@@ -151,7 +151,7 @@ def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
     if not isinstance(value, CallFailure) and book.returns and not fits(value, book.returns):
         value = CallFailure(f"{book.name} must return {book.returns}, and returned {json.dumps(value)[:200]}")
     told = f"failed: {value.why}" if isinstance(value, CallFailure) else "returned"
-    here.notify_watchers("left", f"{called} {told}")
+    here.notify_debugger("left", f"{called} {told}")
     here.agent.frames.pop()
     yield from here.leave(told)
     return value

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
 from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.operations import EnterFrame, Halted, LeaveFrame, Routine
 
-from .debugger import WATCHERS, DebugMoment, FrameView
 from .errors import halt
 from .literals import CallTo, Variable
 from .session_log import SessionLog
@@ -100,11 +100,15 @@ class PlaybookState:
         artifacts: Those of every agent.
         frame: The one whose reply was taken last.
         snoop: Messages between agents are shown to the person.
+        source: The whole path of the program.
 
     """
 
-    def __init__(self, program: PlaybookProgram, path: str, contract: str, *, snoop: bool = False) -> None:
+    def __init__(
+        self, program: PlaybookProgram, path: str, contract: str, *, snoop: bool = False, source: str = ""
+    ) -> None:
         self.program, self.path, self.contract, self.snoop = program, path, contract, snoop
+        self.source = source or path
         self.agents = {agent.name: AgentState(agent) for agent in program.agents}
         self.artifacts: dict[str, Artifact] = {}
         self.frame: PlaybookFrame | None = None
@@ -219,7 +223,7 @@ class Execution(Struct, frozen=True):
     Attributes:
         opened: The frames that are open for the agent whose turn it is, outermost first.
         run: Runs a playbook or a function where an execution says; it is the interpreter's.
-        debug: Watchers are told.
+        watch: A debugger, where there is one.
         called_at: File and line of the call; empty where the program begins.
 
     """
@@ -228,12 +232,12 @@ class Execution(Struct, frozen=True):
     agent: AgentState
     opened: list[EnterFrame]
     run: Callable[[Execution, Playbook, dict[str, Any]], Routine]
-    debug: bool = False
+    watch: DebugPort | None = None
     called_at: str = ""
 
     def play(self, agent: str, book: Playbook, arguments: dict[str, Any], called_at: str) -> Routine:
         """Run a playbook of ``agent`` that is called from here; gives its value."""
-        there = Execution(self.world, self.world.agents[agent], self.opened, self.run, self.debug, called_at)
+        there = Execution(self.world, self.world.agents[agent], self.opened, self.run, self.watch, called_at)
         return (yield from self.run(there, book, arguments))
 
     def enter(self, name: str, intent: str) -> Routine:
@@ -265,14 +269,18 @@ class Execution(Struct, frozen=True):
         yield from list(self.opened)
         return text
 
-    def notify_watchers(self, kind: Any, text: str = "", line: int = 0) -> None:
-        """Tell the debugger; ``line`` is the one that is about to be executed."""
-        if not self.debug or not WATCHERS:
+    def notify_debugger(self, kind: Any, text: str = "", line: int = 0) -> None:
+        """Tell the debugger, where there is one; ``line`` is the one that is about to be executed."""
+        if self.watch is None:
             return
-        frames = list(reversed(self.agent.frames))
-        places = [
-            FrameView(frame.book.name, line if line and not index else frame.line, dict(self.agent.variables))
-            for index, frame in enumerate(frames)
+        variables = {f"${name}": value for name, value in self.agent.variables.items()}
+        stack = [
+            FrameView(
+                frame.book.name,
+                self.world.source,
+                line if line and not index else frame.line,
+                {f"${name}": value for name, value in frame.arguments.items()} if frame.book.python else variables,
+            )
+            for index, frame in enumerate(reversed(self.agent.frames))
         ]
-        for watcher in list(WATCHERS):
-            watcher(DebugMoment(kind, self.agent.agent.name, self.world.path, tuple(places), text))
+        self.watch(DebugMoment(kind, tuple(stack), text, self.agent.agent.name))

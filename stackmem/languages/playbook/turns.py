@@ -188,7 +188,7 @@ class _ReplyCheck:
         if item.code and item.code != line.code:
             self.turn.notes.append(f"{book.name}:{line.label} is a {line.code}, not a {item.code}")
         self._stepped = self.turn.acted = True
-        self._here.notify_watchers("line", f"{line.label}:{line.code} {line.text}", line.line)
+        self._here.notify_debugger("line", f"{line.label}:{line.code} {line.text}", line.line)
         if frame.at != line:
             frame.made = []
         frame.at = line

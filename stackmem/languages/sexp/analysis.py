@@ -47,12 +47,14 @@ class Analysis:
     """Of one source.
 
     Attributes:
+        evaluated: The forms that are evaluated, and are not quoted, lists of names or clauses.
         free: Names that nothing binds, with the first place of each; ``needed`` where nothing would catch that.
 
     """
 
     def __init__(self, nodes: list[Node], around: Surroundings | None = None) -> None:
         self.faults: list[Fault] = []
+        self.evaluated: list[Form] = []
         self.free: dict[str, Name] = {}
         self.needed: dict[str, Node] = {}
         self._around = around or Surroundings()
@@ -124,6 +126,7 @@ class Analysis:
             self._use(node, scope)
         if not isinstance(node, Form) or not node.items:
             return
+        self.evaluated.append(node)
         head, args = node.items[0], node.items[1:]
         if not isinstance(head, Name):
             if not isinstance(head, Form) or not head.items:

@@ -64,15 +64,20 @@ class FormPlan:
         self.nexts: tuple[Node, ...] = more if way == BRANCH else ()
 
 
-def plan_of(machine: Evaluating, form: Form, application: Handler, primitive_call: Handler) -> FormPlan:
-    compiled = compile_node(machine, form, 0)
+def plan_of(
+    machine: Evaluating, form: Form, application: Handler, primitive_call: Handler, *, whole: bool = True
+) -> FormPlan:
+    """How a form is evaluated; unless ``whole``, each form in it by itself."""
+    compiled = compile_node(machine, form, 0) if whole else None
     if compiled:
         return FormPlan(AT_ONCE, compiled[1], compiled[0])
     head = form.items[0]
     if isinstance(head, Name):
         name = head.name
         if name in machine.forms:
-            return _branch(machine, form) if name == "if" else FormPlan(STEPWISE, 1, start=machine.forms[name])
+            return (
+                _branch(machine, form) if name == "if" and whole else FormPlan(STEPWISE, 1, start=machine.forms[name])
+            )
         if name in DOCUMENT:
             return FormPlan(STEPWISE, 2, start=primitive_call)
         if machine.knows(name):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stackmem.core.json_schema import first_fault, read_json
+from stackmem.languages.debugger import DebugPort
 
 from .calls import Calls, optional_params, typed_params
 from .errors import Budget, SexpEvaluationError, TaskError, error_line
@@ -44,11 +45,11 @@ OPERATORS = OWN_FORMS | ADDITIONS | frozenset(DOCUMENT)
 class Evaluation:
     """Evaluates sources in their order, with one count of steps."""
 
-    def __init__(self, host: Host, budget: Budget) -> None:
+    def __init__(self, host: Host, budget: Budget, watch: DebugPort | None = None) -> None:
         calls = Calls(host)
         forms = {**DOCUMENT_FORMS, **LOOPS, **OUTSIDE_FORMS, "defatom": defatom_of(host)}
         added = {**ADDED_FORMS, **OUTSIDE_ADDED}
-        self.machine = Machine(forms, added, budget, calls.knows, calls.invoke, calls.apply_named)
+        self.machine = Machine(forms, added, budget, calls.knows, calls.invoke, calls.apply_named, watch)
 
     def run(self, nodes: list[Node], env: SexpEnvironment) -> Doing:
         """The last expression's value; yields asks.

@@ -8,9 +8,12 @@ whose value is its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
-from .compiler import AT_ONCE, BRANCH, CALL, FormPlan, application_scope, compile_node, plan_of
+from stackmem.languages.debugger import DebugPort
+
+from .compiler import AT_ONCE, BRANCH, CALL, STEPWISE, FormPlan, application_scope, compile_node, plan_of
 from .errors import (
     Budget,
     Meter,
@@ -23,12 +26,15 @@ from .errors import (
 )
 from .primitives import ADDED, DOCUMENT, Primitive
 from .requests import Breath
+from .stepping import SteppedForm
 from .tree import Atom, Form, Name, Node, Symbol
 from .values import Closure, SexpEnvironment, from_python, to_source, truthy
 
 Env = SexpEnvironment
 Doing = Generator[Any, Any, Any]
 Handler = Callable[["Machine", Form, Env], Doing]
+Waiting = Doing | SteppedForm | Closure
+"""What waits for a value; a closure stands for a call of it that is open."""
 
 
 class Tail:
@@ -62,6 +68,7 @@ class Machine:
         invoke: The handler of a call of a task or a tool, its arguments not evaluated yet.
         apply_named: The same for evaluated arguments: ``(machine, name, args, form)``.
         meter: What was used so far; nodes are its steps.
+        watch: A debugger, where there is one; ``waiting`` is what is open, for it.
         depth, branches, loading: Calls of closures, forms ``parallel`` and ``load`` that are open.
 
     """
@@ -74,9 +81,12 @@ class Machine:
         knows: Callable[[str], bool],
         invoke: Handler,
         apply_named: Callable[[Machine, str, list[Any], Form], Doing],
+        watch: DebugPort | None = None,
     ) -> None:
         self.forms, self.added, self.meter = forms, added, Meter(budget)
         self.knows, self.invoke, self.apply_named = knows, invoke, apply_named
+        self.watch = watch
+        self.waiting: list[Waiting] = []
         self.bound: set[str] = set()
         self.epoch = object()
         self.depth = 0
@@ -93,9 +103,22 @@ class Machine:
         """What a name stands for may have changed."""
         self.epoch = object()
 
+    @staticmethod
+    def call_of(function: Any, args: list[Any], form: Form) -> FunctionCall:
+        return FunctionCall(function, args, form)
+
+    @staticmethod
+    def goes_on(value: Any) -> bool:
+        """Whether it is to be evaluated before there is a value."""
+        return type(value) in _GOES_ON
+
+    @staticmethod
+    def application(machine: Machine, form: Form, env: Env) -> Doing:
+        return _application(machine, form, env)
+
     def evaluate(self, node: Node, env: Env) -> Doing:
         """The node's value; yields what handlers ask of the outside."""
-        waiting: list[Doing | None] = []  # None stands for a call of a closure that is open
+        waiting: list[Waiting] = []
         following: Any = (node, env)
         meter = self.meter
         while True:
@@ -110,7 +133,7 @@ class Machine:
             following = None
             while waiting and following is None:
                 top = waiting[-1]
-                if top is None:
+                if isinstance(top, Closure):
                     waiting.pop()
                     self.depth -= 1
                     continue
@@ -139,10 +162,11 @@ class Machine:
                     raise error
                 return value
 
-    def _down(self, following: Any, waiting: list[Doing | None]) -> Any:
+    def _down(self, following: Any, waiting: list[Waiting]) -> Any:
         """Evaluate until there is a value, or until somebody waits for one, which needs nothing yet."""
         node: Node
         meter = self.meter
+        self.waiting = waiting
         call = following if type(following) is FunctionCall else None
         if call is None:
             node, env = following if type(following) is tuple else (following.node, following.env)
@@ -178,14 +202,14 @@ class Machine:
             waiting.append((plan.start or _application)(self, node, env))
             return None
 
-    def _open(self, function: Closure, args: list[Any], form: Form, waiting: list[Doing | None]) -> None:
+    def _open(self, function: Closure, args: list[Any], form: Form, waiting: list[Waiting]) -> None:
         """Begin a call; it is open until its value is there."""
         if len(args) != len(function.params):
             raise self.fault(arity(function, len(args)), form)
         if self.depth >= self.meter.budget.depth:
             raise exhaustion("depth", self.meter.budget.depth, "calls within each other")
         self.depth += 1
-        waiting.append(None)
+        waiting.append(function)
 
     def _apply(self, function: Any, args: list[Any], form: Form) -> Doing:
         if isinstance(function, str):
@@ -257,7 +281,10 @@ class Machine:
 
     def _plan(self, form: Form) -> FormPlan:
         """How the form is evaluated; kept on it."""
-        plan: FormPlan = plan_of(self, form, _application, _primitive_call)
+        whole = self.watch is None or "\n" not in form.source.text[form.at : form.end]
+        plan: FormPlan = plan_of(self, form, _application, _primitive_call, whole=whole)
+        if self.watch is not None:
+            plan = FormPlan(STEPWISE, plan.nodes, start=partial(SteppedForm, plan=plan))
         form.plan, form.planner = plan, self.epoch
         return plan
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator
 from typing import Any
 
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import AskUser
 from stackmem.errors import UsageError
+from stackmem.languages.debugger import DebugMoment, FrameView
 from stackmem.languages.frame.values import step_left
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
 from stackmem.languages.operations import Completion, FrameAnswer, Halted, Program, Say, Value
 
+from .analysis import Analysis
 from .definitions import definitions_of
 from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
 from .evaluator import Evaluation
@@ -19,6 +22,7 @@ from .interpreter import Doing
 from .lint import LintResult, SourcePart, examine, libraries, lint, place_of
 from .reader import read, split_budget
 from .requests import Request, SubtaskRequest, Together, ToolRequest
+from .stepping import variables_of
 from .tools import plain_name
 from .tree import Form, Name, Node, walk
 from .values import SexpEnvironment, as_json, to_source
@@ -106,8 +110,9 @@ def _run(launch: Launch) -> Program:
     if checked:
         yield from _check(launch, parts)
     host = Workflow(budget, launch.tools, names_files=checked)
-    evaluation = Evaluation(host, budget)
+    evaluation = Evaluation(host, budget, launch.watch)
     env = SexpEnvironment(launch.inputs)
+    _notify_debugger(launch, "entered", env)
     value: Any = []
     try:
         for part in parts:
@@ -118,6 +123,7 @@ def _run(launch: Launch) -> Program:
         if name and name in found.free | found.needed.keys():
             raise Halted("Missing Input", f"{_NO_INPUT.format(name=name)}\n{error}", _at(error)) from error
         raise
+    _notify_debugger(launch, "left", env)
     if launch.options.get("repl"):
         return (yield from _talk(evaluation, env, host, posixpath.join(launch.workspace, "repl")))
     result: Value = as_json(value, budget)
@@ -139,6 +145,26 @@ def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
         lines = [f"{_NO_INPUT.format(name=name)}\n{place.excerpt}" for name, place in places.items()]
         first = next(iter(places.values()))
         raise Halted("Missing Input", "\n".join(lines), f"{first.line}:{first.column}")
+
+
+def _notify_debugger(launch: Launch, kind: Any, env: SexpEnvironment) -> None:
+    """Tell the debugger, where there is one, that the program begins or ends."""
+    if launch.watch is not None:
+        launch.watch(
+            DebugMoment(
+                kind, (FrameView("program", launch.path, 1, variables_of(env)),), posixpath.basename(launch.path)
+            )
+        )
+
+
+def stop_lines(path: str, text: str) -> Iterator[int]:
+    """The first lines of forms that are evaluated."""
+    try:
+        nodes = read(text, path)
+    except SexpSyntaxError:
+        return
+    for form in Analysis(nodes).evaluated:
+        yield form.source.text.count("\n", 0, form.at) + 1
 
 
 def _load(launch: Launch) -> Reading:
@@ -237,6 +263,7 @@ LANGUAGE = Language(
     start=start,
     outline=outline,
     lint=lint,
+    stop_lines=stop_lines,
     announcer=announcer,
     models=models,
     lints_with=("tools", "lib"),

@@ -67,7 +67,7 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
             request = opened.request.program or ready.request
             begun = _started(request, parts.scrubber.scrub(ready.text), folder, opened)
             text_of = sources_of(run_dir)
-            opened.program = program_of(begun, parts.start, parts.strategy, text_of, keep=False)
+            opened.program = program_of(begun, parts.start, parts.strategy, text_of, keep=False, watch=person.watch)
             opened.program.listen(person.tell)
         return program_result(play(parts.start, State(), opened), opened)
 

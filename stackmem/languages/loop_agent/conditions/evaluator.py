@@ -64,6 +64,16 @@ def verdict(text: Any, names: dict[str, Any]) -> ConditionVerdict:
         return ConditionVerdict(False, str(fault))
 
 
+def value_of(text: Any, names: dict[str, Any]) -> tuple[Any, str]:
+    """What an expression gives for these names, and why there is no value; undefined is None."""
+    try:
+        node = parse(text)
+        value = None if node is None else _Evaluator().evaluate(node, names)
+        return (None if value is UNDEFINED else value), ""
+    except ConditionFault as fault:
+        return None, str(fault)
+
+
 class _Evaluator:
     """One evaluation; it counts."""
 

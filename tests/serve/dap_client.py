@@ -14,13 +14,16 @@ class Client:
         self._seq = 0
         self._kept: list[dict[str, Any]] = []
 
-    def send(self, command: str, **arguments: Any) -> int:
+    def send(self, command: str, arguments: Any) -> int:
         self._seq += 1
         message = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
         body = json.dumps(message).encode()
-        self._writes.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        self._writes.flush()
+        self.send_raw(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         return self._seq
+
+    def send_raw(self, raw: bytes) -> None:
+        self._writes.write(raw)
+        self._writes.flush()
 
     def request(self, command: str, **arguments: Any) -> dict[str, Any]:
         """The body of the response."""
@@ -28,8 +31,8 @@ class Client:
         assert response["success"], response
         return response["body"]
 
-    def response(self, command: str, **arguments: Any) -> dict[str, Any]:
-        seq = self.send(command, **arguments)
+    def response(self, command: str, given: Any = None, **arguments: Any) -> dict[str, Any]:
+        seq = self.send(command, given or arguments)
         return self._first(lambda each: each["type"] == "response" and each["request_seq"] == seq)
 
     def event(self, name: str) -> dict[str, Any]:

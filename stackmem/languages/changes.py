@@ -1,0 +1,60 @@
+"""What changed in a program's variables between two of its lines, one line of text each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+from .debugger import DebugMoment
+
+_MOST_LINES = 20
+_VALUE_CHARS = 120
+_ABSENT = object()
+
+
+class VariableChanges:
+    """Remembers the variables of each frame as they were at its moment before."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str, int], dict[str, Any]] = {}  # by agent, frame and depth
+
+    def lines(self, moment: DebugMoment) -> tuple[str, ...]:
+        """The changes since the frame's moment before; what a frame begins with is none, and an inner one is named."""
+        frame, *around = moment.stack
+        key, depth = (moment.agent, frame.name, len(moment.stack)), len(moment.stack)
+        for ended in [each for each in self._seen if each[0] == moment.agent and each[2] > depth]:
+            del self._seen[ended]
+        begins_with = around[0].variables if around else {}
+        before = begins_with if moment.kind == "entered" else self._seen.get(key, begins_with)
+        self._seen[key] = deepcopy(frame.variables)
+        found = () if moment.kind == "entered" else tuple(_changes("", before, frame.variables))
+        more = (f"and {len(found) - _MOST_LINES:,} more changes",) if len(found) > _MOST_LINES else ()
+        within = f"{frame.name}: " if around else ""
+        return tuple(f"{within}{line}" for line in (*found[:_MOST_LINES], *more))
+
+
+def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
+    """Each place that differs, with its value now and the one before."""
+    match before, now:
+        case dict(), dict():
+            for key in [*now, *(key for key in before if key not in now)]:
+                inner = f"{name}.{key}" if name else str(key)
+                yield from _changes(inner, before.get(key, _ABSENT), now.get(key, _ABSENT))
+        case list(), list() if len(before) <= len(now):
+            for index, value in enumerate(now):
+                yield from _changes(f"{name}[{index}]", before[index] if index < len(before) else _ABSENT, value)
+        case _ if type(before) is type(now) and before == now:
+            return
+        case _ if now is _ABSENT:
+            yield f"{name} is gone"
+        case _ if before is _ABSENT:
+            yield f"{name} = {_brief(now)}"
+        case _:
+            yield f"{name} = {_brief(now)} (was {_brief(before)})"
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}…"

@@ -1,0 +1,89 @@
+"""Forms under a debugger: each stays open until its value is there, so that what is open is the stack that it shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stackmem.errors import ProgramError
+from stackmem.languages.debugger import DebugMoment, FrameView
+
+from .compiler import AT_ONCE, BRANCH, CALL, FormPlan
+from .errors import Budget
+from .tree import Form
+from .values import Closure, SexpEnvironment, as_json, to_source, truthy
+
+if TYPE_CHECKING:
+    from .interpreter import Doing, Machine
+
+_BUDGET = Budget()
+_VALUE_CHARS = 2_000
+
+
+class SteppedForm:
+    """A form that is being evaluated; it is sent values as its handler would be."""
+
+    __slots__ = ("_doing", "env", "form", "line")
+
+    def __init__(self, machine: Machine, form: Form, env: SexpEnvironment, plan: FormPlan) -> None:
+        self.form, self.env = form, env
+        self.line = form.source.text.count("\n", 0, form.at) + 1
+        self._doing = self._run(machine, plan)
+
+    def send(self, value: Any) -> Any:
+        return self._doing.send(value)
+
+    def throw(self, error: BaseException) -> Any:
+        return self._doing.throw(error)
+
+    def close(self) -> None:
+        self._doing.close()
+
+    def _run(self, machine: Machine, plan: FormPlan) -> Doing:
+        self._notify(machine)
+        if plan.way == AT_ONCE:
+            return plan.run(self.env)
+        if plan.way == BRANCH:
+            return (yield plan.nexts[0] if truthy(plan.run(self.env)) else plan.nexts[1], self.env)
+        if plan.way == CALL:
+            function = plan.run(self.env)
+            if type(function) is Closure and len(function.params) == len(plan.args):
+                return (yield machine.call_of(function, [run(self.env) for run in plan.args], self.form))
+        value = yield from (plan.start or machine.application)(machine, self.form, self.env)
+        return (yield value) if machine.goes_on(value) else value
+
+    def _notify(self, machine: Machine) -> None:
+        """Tell the debugger of the line, unless a form around this one stands on it, too."""
+        views: list[FrameView] = []
+        name, inner, beside = "program", None, None
+        for each in machine.waiting:
+            if isinstance(each, SteppedForm):
+                inner, beside = each, inner
+            elif isinstance(each, Closure):
+                views += [inner.view(name)] if inner else []
+                name, inner, beside = each.name or "lambda", None, None
+        if beside is None or beside.line != self.line or beside.form.source is not self.form.source:
+            views.append(self.view(name))
+            text = " ".join(self.form.source.text[self.form.at : self.form.end].split())[:200]
+            machine.watch(DebugMoment("line", tuple(reversed(views)), text))  # type: ignore[misc]
+
+    def view(self, name: str) -> FrameView:
+        return FrameView(name, self.form.source.path, self.line, variables_of(self.env))
+
+
+def variables_of(env: SexpEnvironment) -> dict[str, Any]:
+    """What is bound there, innermost first, as JSON; a function as its source."""
+    shown: dict[str, Any] = {}
+    scope: SexpEnvironment | None = env
+    while scope is not None:
+        for name, value in scope.bindings.items():
+            if name not in shown:
+                shown[name] = _as_shown(value)
+        scope = scope.parent
+    return shown
+
+
+def _as_shown(value: Any) -> Any:
+    try:
+        return to_source(value, _VALUE_CHARS) if isinstance(value, Closure) else as_json(value, _BUDGET)
+    except ProgramError:  # nested too deeply, or too long
+        return to_source(value, _VALUE_CHARS)

@@ -1,0 +1,66 @@
+"""The messages of the Debug Adapter Protocol: a header with the length, then JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, BinaryIO
+
+MOST_BYTES = 10 * 1024 * 1024
+_MOST_HEADER_BYTES = 1_000
+
+
+class BadMessage(Exception):  # noqa: N818 - the peer's mistake
+    """What came is no message; the one after it can be read."""
+
+
+def read_message(stream: BinaryIO) -> dict[str, Any] | None:
+    """The next message; None at the end of the stream.
+
+    Raises:
+        BadMessage: What came is none. It was read to its end.
+
+    """
+    length = _read_header(stream)
+    if length is None:
+        return None
+    if length > MOST_BYTES:
+        while length > 0 and (part := stream.read(min(length, MOST_BYTES))):
+            length -= len(part)
+        raise BadMessage(f"a message is over {MOST_BYTES:,} bytes; send less")
+    body = stream.read(length)
+    if len(body) < length:
+        return None
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage("the body of a message is no JSON") from error
+    if not isinstance(message, dict):
+        raise BadMessage("the body of a message is no object")
+    return message
+
+
+def _read_header(stream: BinaryIO) -> int | None:
+    """The length of the message that follows; None at the end of the stream."""
+    length, fault = None, ""
+    while line := stream.readline(_MOST_HEADER_BYTES):
+        text = line.strip()
+        if not text and length is not None:
+            return length
+        if not text and fault:
+            raise BadMessage(fault)
+        name, _, value = text.partition(b":")
+        number = value.strip()
+        if name.lower() == b"content-length":
+            if number.isdigit() and len(number) < 20:
+                length = int(number)
+            else:
+                length, fault = None, f"Content-Length is {number[:40]!r}, which is no number of bytes"
+        elif text and not value:
+            fault = f"{text[:40]!r} is no header; send Content-Length"
+    return None
+
+
+def write_message(stream: BinaryIO, message: dict[str, Any]) -> None:
+    body = json.dumps(message, ensure_ascii=True, default=str).encode()
+    stream.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    stream.flush()
