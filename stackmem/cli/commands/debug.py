@@ -15,7 +15,7 @@ from stackmem.serve.dap_launch import debug_launched
 
 
 def command(
-    run: str | None = argument("[RUN]", "A recorded run of a program, to be walked at the terminal.", None),
+    run: str | None = argument("RUN", "A recorded run of a program, to be walked at the terminal.", None),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Walk through a recorded run, also backwards; without a RUN, an editor debugs: the Debug Adapter Protocol."""
