@@ -48,7 +48,6 @@ class Measured(Struct, frozen=True):
         cpu_seconds, rss_kib: Of the whole process.
         trace_bytes, lines: Of the whole trace.
         announced: Items that were announced, in order.
-
     """
 
     micros: list[float]

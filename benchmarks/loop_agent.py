@@ -56,7 +56,6 @@ class Measured(Struct, frozen=True):
         most_mib: Its largest resident set.
         asked: Completions.
         ordered: Whether the results stand in the files in the order of the items, each once.
-
     """
 
     seconds: float

@@ -47,7 +47,6 @@ class Mutant(NamedTuple):
         path: The module, relative to the repository.
         line: From 1.
         start, end: Offsets of the text that is replaced, in bytes of the file.
-
     """
 
     path: str

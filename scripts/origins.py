@@ -56,7 +56,6 @@ class Origin(NamedTuple):
     Attributes:
         programs: The example programs below the folder of a copy, in the order of the table.
         options: What its programs are loaded with; see ``Launch.options``.
-
     """
 
     programs: Callable[[Path], Iterator[Path]]

@@ -37,7 +37,6 @@ def solve(
 
     Raises:
         StackmemError: As the command line ends with exit 2, 5 or 7; a run that ends by itself never raises.
-
     """
     _warn(load_plugins())
     variables = os.environ if environ is None else environ
@@ -52,7 +51,6 @@ def replay(run: str | os.PathLike[str]) -> Replayed:
         TraceError: A line of the trace is broken.
         RulesDiffer: Today's rules derive something else; names the record.
         UsageError: There is no such run.
-
     """
     _warn(load_plugins())
     return replay_run(find_run(os.fspath(run), runs_folder(None, os.environ, Path.cwd())))

@@ -39,7 +39,6 @@ def solve_command(
 
     Args:
         settings: Flags of ``stackmem solve`` by their names, with ``_`` for ``-``: ``strategy``, ``max_steps``.
-
     """
     given: dict[str, object] = {
         "isolation": "none", "fsync": "none", "runs_dir": f"{logs}/runs", "sandbox_dir": "/tmp/stackmem",  # noqa: S108
@@ -56,7 +55,6 @@ def setup_command(wheel: str | None, program: str = "stackmem") -> str:
 
     Args:
         wheel: A wheel in the container; None for the released version that is the one of this adapter.
-
     """
     what = shlex.quote(wheel if wheel else f"stackmem=={VERSION}")
     install = f"python3 -m pip install --quiet --break-system-packages {what} || python3 -m pip install --quiet {what}"
@@ -103,7 +101,6 @@ class _Members:
             wheel: A wheel of stackmem on this machine, to be installed in the container instead of the release.
             program: The command that stackmem is in the container.
             logs: Where the container keeps the agent's logs.
-
         """
         self._wheel = wheel
         self._program = program

@@ -215,7 +215,6 @@ class Played:
     Attributes:
         upcoming: What the machine wants next: an `AskModel` where the script ran out, None where the run is over.
         asked: Every request to the model, oldest first; the last one was not answered where the script ran out.
-
     """
 
     strategy: MemoryStrategy

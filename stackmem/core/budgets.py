@@ -20,7 +20,6 @@ class Budgets(Struct, frozen=True):
     Attributes:
         depth: Pushes below the root (the root is depth 0).
         heap_chunks: Number of chunks.
-
     """
 
     intent_chars: int = 200
@@ -46,7 +45,6 @@ class Limits(Struct, frozen=True):
         tokens: Prompt and output tokens together, cached ones included.
         usd: Cost by the price row of the run.
         seconds: Wall time.
-
     """
 
     steps: int | None = 200

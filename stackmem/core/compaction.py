@@ -37,7 +37,6 @@ def compact(state: State, view: View, up_to_step: int) -> Compact:
 
     Args:
         view: Ends with what asks for the text.
-
     """
     return Compact(model_request(state, view), state.running.id, up_to_step)
 

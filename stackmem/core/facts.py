@@ -39,7 +39,6 @@ class Redaction(Struct, frozen=True):
     Attributes:
         digest: Digest of the original's last record.
         records: Sequence numbers of the records in which something was replaced.
-
     """
 
     digest: str
@@ -70,7 +69,6 @@ class RunStarted(Struct, frozen=True, tag=True):
         instructions: The project's own, as frames are told them; not written where there are none.
         several_calls: Of replies in a row with several calls the second and later have their first performed; not
             written in runs that refuse them all.
-
     """
 
     task: str
@@ -113,7 +111,6 @@ class RunResumed(Struct, frozen=True, tag=True):
         isolation: The level in force from here on.
         version: The stackmem that resumed it.
         answerer: The run's own model from here on, where it had none; not written elsewhere.
-
     """
 
     limits: Limits
@@ -140,7 +137,6 @@ class RunForked(Struct, frozen=True, tag=True):
         start: What holds from here on: strategy, model, prompt, limits.
         chunks: Put on the heap, over what had their names.
         dropped: Names taken from the heap.
-
     """
 
     parent: str
@@ -162,7 +158,6 @@ class ModelReplied(Struct, frozen=True, tag=True):
         reply_id: The provider's name for the reply.
         branch: Of a completion that a program asked for: which one of its group, from 0; not written elsewhere.
         answerer: Of a reply by another model than the run's own; not written elsewhere.
-
     """
 
     parts: tuple[ReplyPart, ...]
@@ -180,7 +175,6 @@ class ModelFailed(Struct, frozen=True, tag=True):
 
     Attributes:
         retry_after_seconds: What the provider asks to wait, unbounded as it came.
-
     """
 
     kind: FailureKind
@@ -199,7 +193,6 @@ class ContextCompacted(Struct, frozen=True, tag=True):
         text: The texts of the reply; whatever else it held is dropped. Empty: nothing was kept.
         prompt_digest: The digest of the view that asked for it.
         stop, detail, reply_id, answerer: As in ``ModelReplied``.
-
     """
 
     frame: str
@@ -222,7 +215,6 @@ class ToolReturned(Struct, frozen=True, tag=True):
         exit_code: Of a command; None where it was killed, and for the other tools.
         digests: Path to SHA-256 of the heap's sources, or ``unknown``, ``missing``, ``outside``.
         tree: The workspace after a call that may change it, as the run's history names it; else empty.
-
     """
 
     text: str
@@ -260,7 +252,6 @@ class ChecksReturned(Struct, frozen=True, tag=True):
         rewards: Name to reward; the run is solved where ``reward`` (or, without it, every one) is at least 1.0.
         error: Why there is no verdict; the run is then unsolved.
         text: The end of what the checks printed.
-
     """
 
     rewards: dict[str, float]
@@ -276,7 +267,6 @@ class ProgramFrame(Struct, frozen=True):
         task: The whole task, for the frame's first message.
         schema: JSON text of the schema that the result must fit, or empty.
         model: Of a frame in which another model than the run's own works; not written elsewhere.
-
     """
 
     kind: Literal["steps", "work"]
@@ -294,7 +284,6 @@ class FramePushed(Struct, frozen=True, tag=True):
         stored: Names of the chunks that the same call stored.
         missing: Chunk names that the objective or context mentions and the heap does not hold.
         program: Of a frame that a program pushed; not written elsewhere.
-
     """
 
     frame: str
@@ -314,7 +303,6 @@ class FramePopped(Struct, frozen=True, tag=True):
     Attributes:
         forced: Why the harness popped it: ``window`` or ``constraint``; empty where the model did.
         verified: ``exit N``, ``timeout`` or ``not verified``; empty where the frame has no verify command.
-
     """
 
     frame: str
@@ -357,7 +345,6 @@ class CallAnswered(Struct, frozen=True, tag=True):
 
     Attributes:
         chars: Length of the answer.
-
     """
 
     tool: str

@@ -60,7 +60,6 @@ def push(state: State, call: PushFrame, told: Collection[str], pending: Pending)
 
     Args:
         told: The parameters that the model is told of.
-
     """
     budgets, store = state.begun.budgets, call.store
     wrong = _text_faults(asdict(call), budgets, told) + faults(state.heap, store, budgets) + _typos(state, call)

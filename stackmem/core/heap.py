@@ -30,7 +30,6 @@ class Chunk(Struct, frozen=True):
         source: The workspace file it describes, or empty.
         digest: That file's SHA-256 when the chunk was stored; empty or ``unknown`` where it is not known.
         created, written, read: Steps; ``read`` is None before the first read.
-
     """
 
     name: str
@@ -49,7 +48,6 @@ class Heap(Struct, frozen=True):
     Attributes:
         chars: Characters of content in total.
         current: Last known digest of each source file.
-
     """
 
     chunks: dict[str, Chunk] = {}

@@ -27,7 +27,6 @@ class _Buffer:
     Attributes:
         items: Those after the ``start`` items of ``base``, which come first.
         depth: How many buffers stand before it.
-
     """
 
     __slots__ = ("base", "depth", "folds", "items", "start")
@@ -67,7 +66,6 @@ class Log(Generic[T]):
 
         Raises:
             IndexError: There is none.
-
         """
         if not self._length:
             raise IndexError("an empty log has no last item")

@@ -80,7 +80,6 @@ def _entry_obstacle(
 
     Args:
         named: The source that the call itself names; one kept from before may be gone, and the chunk stays writable.
-
     """
     wrong = heaps.faults(state.heap, (entry,), state.begun.budgets)
     if not wrong and entry.source:
@@ -157,7 +156,6 @@ class LookupAnswer(Struct, frozen=True):
 
     Attributes:
         notes, directory: As they are then; None where they are as before.
-
     """
 
     text: str = ""

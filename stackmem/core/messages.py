@@ -28,7 +28,6 @@ class ToolCall(Struct, frozen=True, tag="call"):
         id: The provider's name for it; its result carries the same.
         arguments: The parsed JSON value, whatever its type.
         malformed: The arguments' text where it was no JSON; ``arguments`` is then None.
-
     """
 
     id: str
@@ -59,7 +58,6 @@ class Usage(Struct, frozen=True):
         uncached: Prompt tokens neither read from nor written to the provider's cache.
         output: Tokens of the reply, thinking included.
         estimated: True where the model reports nothing and characters / 2.5 stand in.
-
     """
 
     uncached: int = 0
@@ -117,7 +115,6 @@ class View(Struct, frozen=True):
     Attributes:
         messages: The conversation; it ends with a user message.
         breakpoints: At most four, in prompt order, longer time to live first.
-
     """
 
     system: str

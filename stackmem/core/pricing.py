@@ -13,7 +13,6 @@ class Price(Struct, frozen=True):
     Attributes:
         tier_above_tokens: Prompts longer than this cost ``tier_factor`` times as much, output included.
         source: Where and when the figures were read.
-
     """
 
     input: float
@@ -32,7 +31,6 @@ class Answerer(Struct, frozen=True):
     Attributes:
         window_tokens: Its context window; 0 where it is not known.
         price: None where it is unknown; the cost then is, too.
-
     """
 
     model: str
@@ -46,7 +44,6 @@ def reply_usd(usage: Usage, own: Price | None, answerer: Answerer | UnsetType) -
     Args:
         own: The price of the run's own model.
         answerer: Who answered, where that is another model; one of which nothing was used costs nothing.
-
     """
     price = own if answerer is UNSET else answerer.price
     if price is None:

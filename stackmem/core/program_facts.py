@@ -23,7 +23,6 @@ class Continued(Struct, frozen=True):
         digest: That record's digest.
         answers: Recorded answers that the edited program was given, of ``recorded``.
         changed: Paths of the sources that had changed since, and were read anew.
-
     """
 
     parent: str
@@ -44,7 +43,6 @@ class ProgramStarted(Struct, frozen=True, tag=True):
         module_path: The program's folder, as its tools see it.
         options: What else the interpreter was told, by flags.
         continued: Of an edited program; not written elsewhere.
-
     """
 
     language: str
@@ -77,7 +75,6 @@ class StepFailed(Struct, frozen=True, tag=True):
     Attributes:
         path: Its place in the program.
         reason: As the program's model was told.
-
     """
 
     path: str
@@ -126,7 +123,6 @@ class ToolAnswered(Struct, frozen=True, tag=True):
     Attributes:
         branch: Which call of a group it answers, from 0.
         tree: The workspace after a call that may change it, as the run's history names it; else empty.
-
     """
 
     value: Any

@@ -38,7 +38,6 @@ class AskModel(Struct, frozen=True):
         depth: Its depth; the root is 0.
         chunks: Names of the chunks on the heap.
         model: The name of another model than the run's own; empty where its own is asked.
-
     """
 
     view: View
@@ -59,7 +58,6 @@ class Compact(Struct, frozen=True):
     Attributes:
         frame: Id of the running frame.
         up_to_step: The last reply that the text stands for, its answer included.
-
     """
 
     ask: AskModel
@@ -73,7 +71,6 @@ class UseTool(Struct, frozen=True):
     Attributes:
         shown_bytes: The result's text is clipped to so many bytes of UTF-8.
         sources: Paths whose digests the answer carries.
-
     """
 
     call: WorkspaceCall
@@ -86,7 +83,6 @@ class UseOwnTool(Struct, frozen=True):
 
     Attributes:
         shown_bytes, sources: As in ``UseTool``.
-
     """
 
     name: str
@@ -125,7 +121,6 @@ class InvokeTool(Struct, frozen=True):
 
     Attributes:
         timeout_seconds: Of a command, at most 3,600; None is the run's own limit.
-
     """
 
     tool: str
@@ -140,7 +135,6 @@ class LoadSource(Struct, frozen=True):
         path: Relative to ``beside``'s folder.
         beside: The source that names it; empty is the program itself. ``stackmem:NAME`` is a packaged one.
         listing: Read a folder instead: the text is one name a line, sorted.
-
     """
 
     path: str
@@ -167,7 +161,6 @@ class Parallel(Struct, frozen=True):
         branches: Number of the branch (a fact's ``branch``) and its effect, in the order asked; what must not run
             beside another runs by itself.
         most: How many may run at a time.
-
     """
 
     branches: tuple[tuple[int, AskModel | InvokeTool | LoadSource], ...]

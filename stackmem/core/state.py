@@ -32,7 +32,6 @@ class Registers(Struct, frozen=True):
         intent: R0, why the frame exists.
         return_spec: R1, what its result must look like.
         constraint: R3, free text or enforced limits.
-
     """
 
     intent: str
@@ -54,7 +53,6 @@ class Result(Struct, frozen=True):
     Attributes:
         heap, step: Those of the moment it was given.
         read: The chunk that it brought into the conversation, if any.
-
     """
 
     call_id: str
@@ -78,7 +76,6 @@ class Compaction(Struct, frozen=True):
     Attributes:
         step: The run's replies when it was written.
         heap: As it was then.
-
     """
 
     text: str
@@ -115,7 +112,6 @@ class Frame(Struct, frozen=True):
         pushed_at: Depth from which the agent's own pushes count: 0, or that of the program's frame.
         model: The model that works in it, and in those pushed from it; empty where that is the run's own.
         window_tokens: The window of that model, once it has replied; else 0.
-
     """
 
     id: str
@@ -168,7 +164,6 @@ class Pending(Struct, frozen=True):
         call: The first of them as its tool's class; None where it cannot be one.
         digests: Digests of the sources it names, once taken.
         verified: The outcome of the frame's verify command, once run.
-
     """
 
     calls: tuple[ToolCall, ...]
@@ -186,7 +181,6 @@ class ProgramState(Struct, frozen=True):
         entered: Steps entered so far.
         said: Texts said so far.
         halted, returned: How it ended, once it has; a resumed run takes back a halt.
-
     """
 
     start: ProgramStarted
@@ -220,7 +214,6 @@ class State(Struct, frozen=True):
         clock_fresh: The clock was read since the last model fact.
         result: The root's result.
         program: Of a program's run; None elsewhere.
-
     """
 
     start: RunStarted | None = None

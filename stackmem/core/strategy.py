@@ -24,7 +24,6 @@ class MemoryStrategy(Protocol):
 
     A strategy that sends requests of its own, such as one for a summary, also has ``texts``: the names of their
     prompts, spelled as ``prompt`` is. ``RunStarted.texts`` holds them; ``render`` and ``upkeep`` read them there.
-
     """
 
     @property

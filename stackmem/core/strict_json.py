@@ -32,7 +32,6 @@ def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> A
     Raises:
         json.JSONDecodeError: It is none; a ``ValueError`` that knows the place.
         RecursionError: The stack of who asks leaves no room for a hundred levels.
-
     """
     pairs = _each_once if one_each else None
     try:
@@ -71,7 +70,6 @@ class _Token(Struct):
 
     Attributes:
         path: Of its value, or of the value that a key belongs to; the walk goes on to change it.
-
     """
 
     at: int

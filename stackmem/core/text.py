@@ -83,7 +83,6 @@ def whole_value(value: Any, deepest: int = DEEPEST) -> Any:
 
     Raises:
         ValueError: It is nested too deep to be stored.
-
     """
     if deepest < 0:
         raise ValueError("nested too deep")
@@ -101,6 +100,5 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
     Raises:
         KeyError: The template has a slot that ``values`` does not name.
-
     """
     return _SLOT.sub(lambda slot: values[slot.group(1)], template)

@@ -67,7 +67,6 @@ def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) 
     Args:
         offered: The tools there are.
         known: What ``read`` made of it.
-
     """
     tool = tool_named(call.name, offered)
     if tool is None:
@@ -88,7 +87,6 @@ def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own
 
     Args:
         own: Names of the person's own tools, which may be called alike in a run that was recorded.
-
     """
     named = (OPTIONAL_TOOLS.get(tool.name) for tool in recorded if tool.name not in own)
     return (*offered, *(tool for tool in named if tool is not None and tool not in offered))

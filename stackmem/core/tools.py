@@ -28,7 +28,6 @@ class Behavior(Struct, frozen=True):
         bounded: The field whose text may be no larger than one result that the model is shown.
         hidden: Fields that only a strategy which says so offers.
         blank: Required fields that an offer may hide; they are empty then.
-
     """
 
     reads_files: bool = False
@@ -321,7 +320,6 @@ class Offer(Struct, frozen=True):
         hidden: Fields that the model is not told of; a call that gives one is refused.
         text: What the model reads instead of the docstring.
         words: Field and what the model reads of it instead.
-
     """
 
     call: type[Call]
@@ -348,7 +346,6 @@ class Refusal(Struct, frozen=True):
         code: One word per cause.
         reason: What is wrong.
         way_out: What to do instead.
-
     """
 
     code: str

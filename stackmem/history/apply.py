@@ -80,7 +80,6 @@ def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> None:
     Raises:
         UsageError: A file differs from what the run started from, or the patch does not fit; nothing is changed.
         WorkspaceError: A file cannot be written; what was changed until then is put back.
-
     """
     if not changes and not patch:
         return

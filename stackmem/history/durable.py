@@ -16,7 +16,6 @@ def make_durable(paths: Iterable[str], root: Path) -> None:
 
     Raises:
         OSError: The disk refuses.
-
     """
     if _force_file_system(root):
         return

@@ -26,7 +26,6 @@ class PathState(Struct, frozen=True):
             folder or a FIFO, or the file or link among the folders above it; empty where nothing does.
         permissions: Of a regular file.
         owner: User and group.
-
     """
 
     node: Node | None
@@ -41,7 +40,6 @@ def look(root: int, path: bytes) -> PathState:
 
     Raises:
         OSError: It cannot be read.
-
     """
     folder = os.dup(root)
     try:
@@ -96,7 +94,6 @@ class FileExchange:
 
         Raises:
             OSError: A step failed; the folder is as it was.
-
         """
         fresh = [path for path, node in after.items() if node is not None]
         gone = [path for path, node in after.items() if node is None]

@@ -35,7 +35,6 @@ def git_program() -> str:
 
     Raises:
         UsageError: There is none.
-
     """
     found = shutil.which("git")
     if found is None:
@@ -83,7 +82,6 @@ def git(
     Raises:
         UsageError: git is not installed.
         WorkspaceError: git failed, or has not ended after so many seconds.
-
     """
     return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin, seconds=seconds)[0]
 
@@ -113,7 +111,6 @@ def git_and_warnings(
 
     Args:
         stdout: Where it prints to instead; there is nothing to return then.
-
     """
     command = git_command(*arguments)
     try:

@@ -50,7 +50,6 @@ class PathChange(Struct, frozen=True):
         after: The same of the new content; empty where the path is gone.
         before_mode: As git spells it (``100644``, ``100755``, ``120000``); empty where the path was not there.
         after_mode: The same, afterwards.
-
     """
 
     path: str
@@ -78,7 +77,6 @@ class History:
 
     Attributes:
         left_out: What the last snapshot could not keep, by path.
-
     """
 
     def __init__(
@@ -96,7 +94,6 @@ class History:
         Raises:
             UsageError: git is not installed.
             WorkspaceError: The store cannot be made or read.
-
         """
         self.left_out: tuple[LeftOut, ...] = ()
         self._git_dir = git_dir
@@ -117,7 +114,6 @@ class History:
 
         Raises:
             WorkspaceError: The store cannot be written.
-
         """
         loan = loan_of(folder)
         if loan is not None:
@@ -133,7 +129,6 @@ class History:
 
         Raises:
             WorkspaceError: The workspace cannot be opened, or the store not be written.
-
         """
         seen, self.left_out = self._census.take(self._seen, first=not self._tree)
         same = self._tree and len(seen) == len(self._seen) and not _changed(self._seen, seen)
@@ -148,7 +143,6 @@ class History:
 
         Raises:
             WorkspaceError: The disk refuses.
-
         """
         self._store.sync()
         if self._forced != self._tree:
@@ -168,7 +162,6 @@ class History:
         Raises:
             WorkspaceError: One of the trees is not in the store; no file is left.
             OSError: The file cannot be written.
-
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
         arguments = _compared(before, after, *form)
@@ -179,7 +172,6 @@ class History:
 
         Raises:
             WorkspaceError: One of the trees is not in the store.
-
         """
         fields = self._git(*_compared(before, after, "--raw", "--no-abbrev", "-z")).split(b"\0")
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
@@ -259,7 +251,6 @@ def share(parent: Path, child: Path, tree: str) -> None:
 
     Raises:
         WorkspaceError: The parent has no history, or the child cannot be written.
-
     """
     try:
         state = msgspec.json.decode((parent / STATE).read_bytes(), type=dict[str, object])

@@ -31,7 +31,6 @@ class IgnoreRules:
         Raises:
             TimeoutError: The rules take too long to be understood.
             WorkspaceError: git fails.
-
         """
         found: set[bytes] = set()
         batch: list[bytes] = []

@@ -48,7 +48,6 @@ def present(folder: Path, environment: dict[str, str], ids: set[bytes]) -> froze
 
     Raises:
         WorkspaceError: git fails.
-
     """
     asked = b"".join(each + b"\n" for each in ids)
     answer = git("cat-file", "--batch-check", "--buffer", cwd=folder, environment=environment, stdin=asked)

@@ -27,7 +27,6 @@ class Node(Struct, frozen=True):
     Attributes:
         mode: As git spells it: FILE, EXECUTABLE, LINK or FOLDER.
         id: 40 hexadecimal digits.
-
     """
 
     mode: str
@@ -66,7 +65,6 @@ class ObjectStore:
 
         Raises:
             WorkspaceError: It cannot be written: the disk is full, or forbids it. What was there is unharmed.
-
         """
         whole = _whole(kind, content)
         name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
@@ -108,7 +106,6 @@ class ObjectStore:
 
         Raises:
             WorkspaceError: The store cannot be written.
-
         """
         try:
             info = Path(self._objects) / "info"
@@ -123,7 +120,6 @@ class ObjectStore:
 
         Raises:
             WorkspaceError: The disk refuses.
-
         """
         fresh, self._unforced = self._unforced, []
         try:

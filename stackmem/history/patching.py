@@ -51,7 +51,6 @@ def contents_after(
 
     Raises:
         UsageError: It leads elsewhere, or cannot be applied.
-
     """
     with tempfile.TemporaryDirectory(prefix="stackmem-apply-") as place:
         git_dir = Path(place)

@@ -36,7 +36,6 @@ class CopyPlan(Struct, frozen=True):
         skipped: What is left behind on purpose: ``.env*``, sockets, FIFOs, devices, folders of stackmem's own.
         outside_links: Links, copied as they are, whose target is not in the folder: it may be missing in the sandbox.
         selected: The files themselves, so that the folder is looked through once.
-
     """
 
     files: int
@@ -57,7 +56,6 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
 
     Raises:
         UsageError: There is no such folder, part of it cannot be read, or ``include`` names what cannot be copied.
-
     """
     root = _real(folder)
     selection = select(root, include, _below(root, own))
@@ -80,7 +78,6 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan) -> None:
     Raises:
         UsageError: A file cannot be read; or ``into`` is there already.
         WorkspaceError: The copy cannot be written.
-
     """
     root, selection = _real(folder), plan.selected
     try:

@@ -37,7 +37,6 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
 
     Raises:
         WorkspaceError: The tree is not in the history, or the workspace cannot be written.
-
     """
     now = history.snapshot()
     wanted, there = _files(git_dir, tree), _files(git_dir, now)

@@ -39,7 +39,6 @@ class Selection(Struct, frozen=True):
         folders: Folders to make even where they are empty.
         dependencies: Folders of installed packages among them.
         skipped: What was passed over, and why it is worth telling.
-
     """
 
     files: dict[bytes, os.stat_result]
@@ -58,7 +57,6 @@ def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Se
 
     Raises:
         UsageError: Something cannot be read, or ``include`` names what cannot be copied.
-
     """
     picked = _Picked(os.fsencode(folder), own)
     if _in_work_tree(folder):

@@ -43,7 +43,6 @@ class Seen(Struct, frozen=True):
     Attributes:
         node: Its content.
         key: Size, times, permissions and inode of then; empty where it must be read again.
-
     """
 
     node: Node
@@ -62,7 +61,6 @@ class LeftOut(Struct, frozen=True):
         path: As ``shown_name`` spells it.
         reason: In words, for a report.
         bytes: Its size; 0 where it is not known, or a folder.
-
     """
 
     path: str
@@ -84,7 +82,6 @@ class Walk:
         left_out: What could not be kept, so far.
         unchanged: Files that are as they were at the last look, so far; ``files`` gives the others.
         unchanged_bytes: Their sizes together.
-
     """
 
     def __init__(
@@ -149,7 +146,6 @@ class Walk:
 
         Raises:
             OSError: It cannot be read, or is another kind of thing by now (ENOENT).
-
         """
         fd = self._open(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         try:

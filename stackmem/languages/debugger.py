@@ -36,7 +36,6 @@ class DebugMoment(Struct, frozen=True):
         stack: The frames of whoever runs, innermost first; there is at least one.
         text: The line, or what the frame came to.
         agent: Who runs, where a program has several.
-
     """
 
     kind: Literal["entered", "line", "left"]
@@ -78,7 +77,6 @@ class DebugPort:
 
         Raises:
             Halted: The watcher ends the program.
-
         """
         self._stack = moment.stack
         if self._ending is not None:

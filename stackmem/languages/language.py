@@ -39,7 +39,6 @@ class Launch(Struct, frozen=True):
             and the model's ``window_tokens``; an absent one was not given.
         tools: The person's own tools.
         watch: A debugger, where there is one.
-
     """
 
     path: str
@@ -60,7 +59,6 @@ class Finding(Struct, frozen=True):
         code: ``<language>/<title-in-kebab-case>``.
         line, column: From 1.
         title, suggestion: For the languages whose report shows them.
-
     """
 
     path: str
@@ -99,7 +97,6 @@ class Language(Struct, frozen=True):
         main: The name looked for in a folder.
         config: The name of a configuration that is looked for in the current directory and above it, then above the
             program; what is found becomes the option ``config``.
-
     """
 
     name: str

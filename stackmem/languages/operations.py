@@ -28,7 +28,6 @@ class Halted(ProgramError):  # noqa: N818 - a report, not a crash; the word of e
         kind: The error's type as the language names it, such as ``Command Failed``.
         report: What is printed, whole.
         path: The step's place in the program.
-
     """
 
     def __init__(self, kind: str, report: str, path: str = "") -> None:
@@ -43,7 +42,6 @@ class ToolAnswer(Struct, frozen=True):
         value: A JSON value. A command that failed with ``exit`` or was killed has its output here all the same.
         failed: Empty where it did what was asked.
         detail: One sentence on the failure.
-
     """
 
     value: Any = None
@@ -61,7 +59,6 @@ class Complete(Struct, frozen=True):
         breakpoints: Where the provider may cache, see ``core.messages``.
         name: What it is for, in short; a script may ask for it as the frame's name.
         model: The name of another model than the run's own, as ``--model`` takes it; empty is the run's own.
-
     """
 
     messages: tuple[Message, ...]
@@ -80,7 +77,6 @@ class Completion(Struct, frozen=True):
         stop: Why it ended, as in ``ModelReplied``.
         failed: ``misfit`` (three replies did not fit the schema), ``window`` (the prompt is longer than the model
             takes), ``truncated`` or ``refused``; else empty. Any other failure of the provider ends the run.
-
     """
 
     text: str
@@ -101,7 +97,6 @@ class RunFrame(Struct, frozen=True):
         schema: A JSON Schema that the result must fit as JSON.
         using: Hints on how to do it.
         model: As in ``Complete``; the frames that are pushed from this one have it, too.
-
     """
 
     name: str
@@ -127,7 +122,6 @@ class FrameAnswer(Struct, frozen=True):
         value: The result as JSON where a schema was given.
         failed: ``misfit``, ``window``, ``constraint`` or ``stalled``; ``result`` is then the frame's last words.
         plan: The text of its first reply.
-
     """
 
     result: str
@@ -162,7 +156,6 @@ class Source(Struct, frozen=True):
     Attributes:
         path: Absolute, as a later ``beside`` takes it.
         failed: Why there is no text; empty where there is.
-
     """
 
     path: str
@@ -177,7 +170,6 @@ class KeepChunk(Struct, frozen=True):
     Attributes:
         name: Characters that no chunk's name has become ``_``; a name that becomes another one's is refused.
         source: The workspace file it describes, if any.
-
     """
 
     name: str
@@ -214,7 +206,6 @@ class ReadSpending(Struct, frozen=True):
 
     Attributes:
         seconds: The clock is looked at, too, which is a fact of its own.
-
     """
 
     seconds: bool = False
@@ -226,7 +217,6 @@ class Spending(Struct, frozen=True):
     Attributes:
         usd: For all that has a price; None as long as nothing has one.
         seconds: Up to the last look at the clock.
-
     """
 
     usd: float | None
@@ -239,7 +229,6 @@ class Group(Struct, frozen=True):
     Attributes:
         operations: Tools, completions, sources and frames; what must not run beside another is run by itself.
         most: How many may run at a time.
-
     """
 
     operations: tuple[InvokeTool | Complete | RunFrame | LoadSource, ...]

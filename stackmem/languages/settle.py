@@ -77,7 +77,6 @@ class Question(Struct):
         branch: Its place in its group; None where it stands alone.
         failures: Of the provider, since its last reply.
         added: Replies that did not fit the schema, each with its refusal; ``fault`` is what is wrong with the last.
-
     """
 
     operation: Single
@@ -109,7 +108,6 @@ class Round:
 
     Attributes:
         working: Id of the frame in which the agent works for it; empty where none does.
-
     """
 
     def __init__(self, asked: Single | Group, text_of: Callable[[str], str]) -> None:
@@ -340,7 +338,6 @@ def settle_chunk(
 
     Args:
         called: Name of a chunk to what the program called it.
-
     """
     heap = state.heap
     if isinstance(asked, ListChunks):

@@ -26,7 +26,6 @@ class Stepper(Struct, eq=False):
         fault: Why the condition of the breakpoint at which it stopped last cannot be evaluated.
         inside: The program's folder as the run sees it; known from the first moment on.
         shown: The same folder as the person sees it.
-
     """
 
     breakpoints: dict[str, Lines] = {}

@@ -65,7 +65,6 @@ def open_strategy(spelled: str) -> MemoryStrategy:
     Raises:
         UsageError: The name or a parameter is unknown (the message lists the known ones), or what a package brings
             under that name is no strategy.
-
     """
     name, _, parameters = spelled.partition(":")
     if name not in STRATEGIES:

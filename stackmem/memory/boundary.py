@@ -33,7 +33,6 @@ class Work(Struct, frozen=True):
         ended: Whether a piece of work ended with that exchange.
         since: Exchanges since the last end before it.
         changed: Whether a file was written since.
-
     """
 
     steps: int

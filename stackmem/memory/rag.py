@@ -45,7 +45,6 @@ class Passage(Struct, frozen=True):
     Attributes:
         turn: Number of the exchange it is from.
         source: How it is announced.
-
     """
 
     turn: int
@@ -58,7 +57,6 @@ class Passages(Struct, frozen=True):
 
     Attributes:
         chars: Characters of a passage at most.
-
     """
 
     chars: int

@@ -129,7 +129,6 @@ def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits:
     Args:
         reading: The tool that reads the heap.
         traits: Of the prompt, each with ``+`` before it.
-
     """
     chosen = parse(strategy, parameters, PARAMETERS)
     words = chosen.words

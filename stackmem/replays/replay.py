@@ -75,7 +75,6 @@ class ChecksAgain(Struct, frozen=True):
         recorded, now: Rewards by name; empty where the checks gave none.
         error: Why they gave no verdict now; empty otherwise.
         missing: Dependency folders that are nowhere any more; the workspace was without them.
-
     """
 
     run: str
@@ -97,7 +96,6 @@ def replay_checks(run: Run, environ: Mapping[str, str]) -> ChecksAgain:
         UsageError: No checks judged the run, its task is gone, or it kept no files.
         TraceError: The trace is broken, or lacks its files.
         WorkspaceError: The workspace, or its isolation, cannot be had.
-
     """
     state, last = run.state, 0
     if state.checks is None:

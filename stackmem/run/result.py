@@ -153,7 +153,6 @@ class TraceEnd:
 
         Raises:
             TraceError: The result was written after another trace than this one, or says something else of its end.
-
         """
         result, count = self._result, self._records
         if result is None or not result.digest:  # killed before its end; or none of a trace

@@ -106,7 +106,6 @@ class DebugSession:
 
         Raises:
             Halted: The editor ends the program.
-
         """
         reason = self._reason(moment)
         if reason:

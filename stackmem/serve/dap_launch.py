@@ -36,7 +36,6 @@ def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Ma
 
     Raises:
         StackmemError: As ``run_program`` does, or the configuration is wrong.
-
     """
     given = {
         name: value

@@ -18,7 +18,6 @@ def read_message(stream: BinaryIO) -> dict[str, Any] | None:
 
     Raises:
         BadMessage: What came is none. It was read to its end.
-
     """
     length = _read_header(stream)
     if length is None:

@@ -62,7 +62,6 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
 
     Raises:
         TimeoutError: It took longer; nobody waits for it any more.
-
     """
     done: SimpleQueue[T | BaseException] = SimpleQueue()
 

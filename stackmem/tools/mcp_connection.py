@@ -52,7 +52,6 @@ class Connections:
 
         Raises:
             UsageError: It does not start or answer.
-
         """
         ready: Future[tuple[Any, list[Any]]] = Future()
         stop = asyncio.Event()

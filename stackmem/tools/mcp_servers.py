@@ -21,7 +21,6 @@ def own_servers(environ: Mapping[str, str], cwd: Path) -> Iterator[tuple[str, ..
 
     Raises:
         UsageError: A file of servers is broken, the package is missing, or a server does not answer.
-
     """
     wanted, warnings = servers(environ, cwd)
     if not wanted:

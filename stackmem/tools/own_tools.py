@@ -46,7 +46,6 @@ class OwnTool:
         parallel: It may run beside others.
         idempotent: It may be called again with the same arguments without harm.
         seconds: Most that a call may take; None where it sees to that itself.
-
     """
 
     def __init__(
@@ -199,7 +198,6 @@ def register(tools: Iterable[OwnTool]) -> None:
 
     Raises:
         UsageError: A name is taken; none is added.
-
     """
     new = list(tools)
     for place, one in enumerate(new):
@@ -238,7 +236,6 @@ def tool(
         idempotent: It may be called again after a crash without harm.
         seconds: Most that a call may take, after which its answer is that it timed out. With None it may take forever,
             and runs in the thread of the run.
-
     """
 
     def add(given: F) -> F:

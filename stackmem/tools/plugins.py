@@ -43,7 +43,6 @@ class Plugin(Struct, frozen=True):
         models: Whole name, or prefix that ends with ``/`` or ``:``, to maker, as in ``MODELS``.
         workspaces: Choice of ``--isolation`` to the makers of its level, as in ``WORKSPACES``; ``auto`` never takes it.
         tools: Functions that agents and programs may call; one that ``stackmem.tool`` decorates is there already.
-
     """
 
     strategies: Mapping[str, Callable[[str], MemoryStrategy]] = field(default_factory=dict)
@@ -90,7 +89,6 @@ def _add(plugin: object) -> None:
 
     Raises:
         UsageError: It is no plug-in, or a name in it is taken or none.
-
     """
     if not isinstance(plugin, Plugin):
         raise UsageError(f"it is of the type {type(plugin).__name__}, and stackmem.Plugin is wanted")

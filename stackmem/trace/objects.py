@@ -62,7 +62,6 @@ class Objects:
 
         Raises:
             TraceError: It is missing or damaged.
-
         """
         return zlib.compress(self._whole(name), 1)
 
@@ -71,7 +70,6 @@ class Objects:
 
         Raises:
             TraceError: It is missing, damaged, or of another kind.
-
         """
         head, _, content = self._whole(name).partition(b"\0")
         if head != b"%s %d" % (kind.encode(), len(content)):

@@ -33,7 +33,6 @@ class Packs:
         Raises:
             ValueError: The pack is damaged, or the object is larger.
             OSError: The pack cannot be read.
-
         """
         if self._packs is None:
             self._packs = [_Pack(path) for path in sorted((self._folder / "pack").glob("*.idx"))]

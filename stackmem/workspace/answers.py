@@ -18,7 +18,6 @@ def relative(path: str, inside: str) -> bytes:
     Raises:
         Refused: No file can be named so.
         OSError: EXDEV where it is absolute and elsewhere.
-
     """
     try:
         raw = path.encode("utf-8", "surrogateescape")

@@ -13,7 +13,6 @@ class Capture:
 
     Attributes:
         total: Bytes taken.
-
     """
 
     def __init__(self, head_bytes: int = _HEAD_BYTES) -> None:

@@ -39,7 +39,6 @@ class CommandEnd(Struct, frozen=True):
         exit_code: 128 + N for signal N; None when it was stopped, or its sandbox killed.
         reason: Empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``.
         errors: What it wrote to stderr, where that was asked for apart; else it is in ``capture``.
-
     """
 
     capture: Capture
@@ -56,7 +55,6 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
 
     Raises:
         SetUpFailed: The sandbox could not be made; the command never started.
-
     """
     with nullcontext() if level.contains else uncontained, ExitStack() as stack:
         launch = level.launch(seat, command, stack)

@@ -30,7 +30,6 @@ def edited(
 
     Raises:
         Refused: Nothing is replaced, and why; lines that come near are shown.
-
     """
     if len(raw) > EDITED_BYTES:
         raise ToolRefused(f"{named(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")

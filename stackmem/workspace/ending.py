@@ -28,7 +28,6 @@ class Tree:
 
     Attributes:
         contains: The first process takes all others with it; else they are looked for among our own descendants.
-
     """
 
     def __init__(self, *, contains: bool) -> None:

@@ -40,7 +40,6 @@ def build_environment(
     Attributes:
         path: Folders before the system's on PATH.
         granted: Names taken from ``caller`` where they are set.
-
     """
     environ = {name: caller[name] for name in granted if name in caller and not refusal(name)}
     return environ | {

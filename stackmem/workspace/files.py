@@ -52,7 +52,6 @@ class Files:
     Attributes:
         fd: The root, open as O_PATH; it stays the same directory when that is renamed.
         rules: Begins a conversation about what ``.gitignore`` leaves out of a listing; None leaves out nothing.
-
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class Files:
 
         Raises:
             WorkspaceError: ``root`` is no directory, or a symlink to one.
-
         """
         try:
             self.fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -101,7 +99,6 @@ class Files:
 
         Raises:
             Refused: It is not there, or leads out.
-
         """
         try:
             raw = self._spelled(relative(path, self._inside))
@@ -119,7 +116,6 @@ class Files:
 
         Raises:
             Refused: It cannot be read, and why.
-
         """
         try:
             fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
@@ -138,7 +134,6 @@ class Files:
 
         Raises:
             Refused: It cannot be listed, and why.
-
         """
         try:
             fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_DIRECTORY)
@@ -156,7 +151,6 @@ class Files:
 
         Raises:
             Refused: It cannot be made, and why.
-
         """
         try:
             self._make(path, relative(path, self._inside))

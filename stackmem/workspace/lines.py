@@ -30,7 +30,6 @@ class LineSpan(Struct, frozen=True):
         counted: False where the file goes on behind what was seen.
         read_bytes: Bytes seen, from the file's beginning.
         binary: The file is no UTF-8 text, as far as it was kept.
-
     """
 
     raw: bytes

@@ -76,7 +76,6 @@ def arranged(
 
     Args:
         below_one: A directory's entries, at most so many, why they cannot be had, and whether there are more.
-
     """
     lines: list[str] = []
     top, cut_short = found

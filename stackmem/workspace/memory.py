@@ -47,7 +47,6 @@ class MemoryProgram(Struct, frozen=True):
         path: Where it stands, relative to the workspace; ``./PATH`` runs it.
         run: Its words without its name to its output and exit code; it changes the files in place.
         fixed: Files that must be as they were at the start: the program's own text, and what it trusts.
-
     """
 
     path: str
@@ -61,7 +60,6 @@ class MemoryWorkspace:
     Attributes:
         files: Path to text; folders are what the paths name.
         path: The folder as commands see it.
-
     """
 
     level = "memory"

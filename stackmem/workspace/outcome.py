@@ -14,7 +14,6 @@ class ToolOutcome(Struct, frozen=True):
         exit_code: Of a command; None where it was killed, and for the file tools.
         reason: Why a command was ended before its time: ``timeout``, ``memory``, ``processes``, ``disk``,
             ``output`` or ``killed``; empty otherwise.
-
     """
 
     text: str

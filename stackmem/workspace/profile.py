@@ -24,7 +24,6 @@ class Mount(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         host: Absolute path on the host; links in it are followed when it is mounted.
         inside: Absolute path for commands; a level that cannot mount shows the host path instead.
-
     """
 
     host: str
@@ -57,7 +56,6 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
         mounts: Read-only toolchains.
         path: Folders, as commands see them, that stand before the system's on PATH.
         env: Names of the person's environment that commands may see.
-
     """
 
     network: Literal["none", "host"] = "none"
@@ -97,7 +95,6 @@ def read_profile(path: Path) -> Profile:
 
     Raises:
         UsageError: The file cannot be read, or a key is unknown, of the wrong type or out of range.
-
     """
     try:
         return msgspec.convert(tomllib.loads(path.read_text("utf-8")), Profile)

@@ -33,7 +33,6 @@ class Toolchain(Struct, frozen=True):
     Attributes:
         prefix: The interpreter's installation, seen by commands at its own path.
         environment: The virtual environment on the host.
-
     """
 
     prefix: str
@@ -63,7 +62,6 @@ def running_interpreter() -> PythonInstallation:
 
     Raises:
         WorkspaceError: Mounting it would show commands a whole home or root folder.
-
     """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     prefix = Path(os.path.realpath(sys.base_prefix))
@@ -83,7 +81,6 @@ def build_toolchain(state: Path, interpreter: PythonInstallation | None = None) 
 
     Raises:
         WorkspaceError: The state folder cannot be written, or pytest is not installed beside stackmem.
-
     """
     chosen = interpreter or running_interpreter()
     packages = _distributions("pytest")

@@ -28,7 +28,6 @@ def search(order: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         order: ``pattern``, ``path``, ``glob``, ``context`` and ``most`` matches.
-
     """
     pattern, context, most = re.compile(order["pattern"]), order["context"], order["most"]
     names = paths(order["path"]) if Path(order["path"]).is_dir() else [order["path"]]

@@ -42,7 +42,6 @@ def search_command(python: str, pattern: str, path: str, glob: str, context: int
 
     Raises:
         Refused: The pattern or a number cannot be.
-
     """
     if len(pattern) > _PATTERN_CHARS:
         raise ToolRefused(f"the pattern is {len(pattern):,} characters, the limit is {_PATTERN_CHARS:,}; shorten it")

@@ -22,7 +22,6 @@ def shown_output(ended: CommandEnd, seconds: float, shown_bytes: int, readable: 
 
     Attributes:
         readable: Turns bytes into clean text without secrets.
-
     """
     last = f"[{_last_line(ended, seconds)}]"
     room = shown_bytes - len(last) - 1

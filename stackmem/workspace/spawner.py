@@ -55,7 +55,6 @@ class StartJob:
         Raises:
             TimeoutError: It is not there after so many seconds.
             Exception: What the start raised.
-
         """
         if not self._over:
             self._ended.acquire(timeout=seconds)  # nobody else waits, and once it is over nobody takes it again

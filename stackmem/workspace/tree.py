@@ -19,7 +19,6 @@ def remove_tree(path: Path, held: tuple[int, ...] = ()) -> None:
 
     Raises:
         WorkspaceError: Something is left: another user's file, or a mount.
-
     """
     # shutil.rmtree recurses, and fails a thousand levels down.
     removed = _run("rm", "-rf", "--", os.fspath(path), held=held)

@@ -33,7 +33,6 @@ class Watchdog:
 
     Attributes:
         workspace: A descriptor on the file system that commands write.
-
     """
 
     def __init__(self, profile: Profile, workspace: int) -> None:

@@ -59,7 +59,6 @@ def open_workspace(
 
     Raises:
         WorkspaceError: The folder is missing or a link, the level cannot be had, or this process ignores SIGCHLD.
-
     """
     if not root.is_dir():
         raise WorkspaceError(f"no folder {root}; make it, or name another workspace")
@@ -92,7 +91,6 @@ class Workspace:
         level: Name of the isolation level in force.
         root: The folder on the host.
         path: The folder as commands see it.
-
     """
 
     def __init__(self, level: Level, files: Files, seat: Seat, scrub: Callable[[str], str]) -> None:
@@ -124,7 +122,6 @@ class Workspace:
 
         Raises:
             WorkspaceError: As ``run_command``.
-
         """
         inside = INSIDE if self._level.mounts else self._seat.toolchain.environment
         try:
@@ -146,7 +143,6 @@ class Workspace:
 
         Raises:
             WorkspaceError: The folder is gone, or the sandbox failed, also at a second try; the command never ran.
-
         """
         if refused := refused_command(command):
             return ToolOutcome(refused, failed=True)
@@ -163,7 +159,6 @@ class Workspace:
         Raises:
             Refused: The command cannot be one.
             WorkspaceError: As ``run_command``.
-
         """
         if refused := refused_command(command):
             raise ToolRefused(refused)
@@ -235,7 +230,6 @@ class Gate:
         Args:
             binds: Tells whether the command would mount ``.git`` if it started now. What it says at our turn holds:
                 a command that is already running may make one, or take it away, before the mounts are made.
-
         """
         unbound = 0
         try:

@@ -42,7 +42,6 @@ class Case(Struct, forbid_unknown_fields=True):
         report: The whole report.
         lint: The linter's report, a line each: severity, line, title.
         tasks: What agents were asked: each text is part of it.
-
     """
 
     says: str

@@ -32,7 +32,6 @@ class Case(Struct, forbid_unknown_fields=True):
     Attributes:
         gives: One text for each item; of a fault, part of its words.
         ignored: What is read as standing behind the end.
-
     """
 
     says: str

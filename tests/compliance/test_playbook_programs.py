@@ -28,7 +28,6 @@ class ProgramCase(msgspec.Struct, forbid_unknown_fields=True):
         said: What the person is told, and ``value`` what the program returns.
         told: What the model reads behind each reply, a part of it; with ``not`` in front what it does not read.
         halts: A part of the report of a program that halts.
-
     """
 
     says: str

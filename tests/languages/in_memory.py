@@ -36,7 +36,6 @@ class Done(Struct):
         said: What it told its person.
         halted: Its fault, where it had one; ``value`` is then None.
         chunks: The heap at the end.
-
     """
 
     value: Value
@@ -54,7 +53,6 @@ def run_in_memory(
     Args:
         answer: Gives the answer of every tool, completion, frame and question.
         sources: Path to text, for ``LoadSource``; a path is looked up as it is asked for.
-
     """
     done = Done(None, [], [], None, {})
     sent: Answer = None

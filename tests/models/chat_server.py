@@ -39,7 +39,6 @@ class ChatServer:
     Attributes:
         bodies: Every request, parsed.
         unknown: Fields that this server refuses by name.
-
     """
 
     def __init__(self, *answers: bytes | Refusal, unknown: tuple[str, ...] = ()) -> None:

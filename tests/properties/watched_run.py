@@ -27,7 +27,6 @@ class WatchedRun:
         upcoming: What the machine wants of the world; None once the run is over.
         views: The last prompt of each frame.
         first: The first prompt of the run.
-
     """
 
     def __init__(self, spelled: str, rng: Random) -> None:

@@ -21,7 +21,6 @@ def check_program(path: str, program: Program, registry: Registry, shared: Regis
 
     Args:
         registry: Its tools; ``shared`` are those of every program.
-
     """
     flow = Flow(path, registry, program.steps, At(path))
     yield from flow.program(program)

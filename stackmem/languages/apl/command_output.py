@@ -25,7 +25,6 @@ class CommandOutput(str):
     Attributes:
         stdout, stderr: Without trailing newlines.
         step, command: Where it came from, for the report when it turns out to be malformed.
-
     """
 
     __slots__ = ("_parsed", "command", "exit_code", "stderr", "stdout", "step")

@@ -69,7 +69,6 @@ class Call(Struct, frozen=True):
         place: The step's.
         caught: It stands in a ``try``.
         of: The tool, or the program's source.
-
     """
 
     place: Place
@@ -85,7 +84,6 @@ class Flow(Refusals):
     Attributes:
         calls: Of tools and programs in files of their own.
         used: The names of tools that are used.
-
     """
 
     def __init__(self, source: str, registry: Registry, named: Mapping[str, tuple[Step, ...]], place: At) -> None:

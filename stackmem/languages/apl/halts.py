@@ -39,7 +39,6 @@ class Halt(Exception):  # noqa: N818 - the language's own word
         phase, step: The innermost; filled in on the way out, the first that knows them.
         trail: What lies around the innermost, outermost first: tools, programs, and ``Item i of N`` of loops.
         file: The source that the step stands in; line, column: its place there, 0 where only the file is known.
-
     """
 
     def __init__(
@@ -129,7 +128,6 @@ def template_error(
     Args:
         variables: What is set.
         made_by: The steps that gave them, by name, where one did.
-
     """
     if not fault.missing:
         return invalid_template(text, fault.reason)

@@ -54,7 +54,6 @@ class Execution:
 
         Raises:
             Halt: It cannot go on.
-
         """
         scope = Scope()
         scope.set("module_path", pointer.scope.variables["module_path"])
@@ -299,7 +298,6 @@ def _in_rounds(run: Run, step: Foreach, items: list[Any], pointer: Pointer, path
 
     Raises:
         Halt: Of the first round, in the order of the items, that cannot go on; the others are given up.
-
     """
 
     def in_own_scope(number: int, item: Any) -> Doing:

@@ -200,7 +200,6 @@ def _load(launch: Launch, *, check: bool) -> Reading:
     Raises:
         UsageError: An input is not one of the program's.
         Halt: It would halt whatever its inputs are.
-
     """
     program = read_program(launch.path, launch.text)
     known = [each.name for each in program.inputs]

@@ -56,7 +56,6 @@ def lint(path: str, text: str, config: str = "", tools: tuple[ToolSpec, ...] = (
     Args:
         config: The configuration that a run would have; empty is none.
         tools: The person's own.
-
     """
     name = posixpath.basename(path).lower()
     if name.endswith(".aplconfig"):

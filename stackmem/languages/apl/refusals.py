@@ -16,7 +16,6 @@ class At(Struct, frozen=True):
     Attributes:
         module: The program whose ``module_path`` they see.
         validates: Their inputs are looked at before any phase, as a program's are.
-
     """
 
     module: str
@@ -31,7 +30,6 @@ class Refusals:
     Attributes:
         errors, warnings: Of the linter, in the order they were met.
         halts: What each error comes to in a run; those that a ``try`` would catch are left out.
-
     """
 
     def __init__(self, source: str, at: At) -> None:

@@ -28,7 +28,6 @@ class Parameter(Struct, frozen=True):
 
     Attributes:
         instead: Other spellings of it.
-
     """
 
     name: str
@@ -70,7 +69,6 @@ class BrokenFile(Struct, frozen=True):
     Attributes:
         name: The tool that it would define, as far as its text tells; else empty.
         line: The text of the line where the fault is.
-
     """
 
     path: str
@@ -94,7 +92,6 @@ class KnownTool(Struct, frozen=True):
         kind: ``broken`` where its file cannot be read.
         source: The file it stands in; empty for what ships.
         broken: What is wrong with that file.
-
     """
 
     name: str
@@ -119,7 +116,6 @@ class Registry(Struct, frozen=True):
     Attributes:
         shadowed: Says in a sentence each what hid what.
         broken: Files of tools that cannot be read; a tool that such a file defines is known, and cannot be used.
-
     """
 
     tools: dict[str, KnownTool] = field(default_factory=dict)
@@ -144,7 +140,6 @@ class Registry(Struct, frozen=True):
         Args:
             found: Tools with the file each stands in; of two with one name the later holds.
             place: ``global`` or ``local``.
-
         """
         tools, said, broken = dict(self.tools), list(self.shadowed), list(self.broken)
         for tool, source in found:
@@ -216,7 +211,6 @@ class CallFaults(Struct, frozen=True):
     Attributes:
         missing: ``(title, message, name)`` for each thing that it lacks.
         unknown: A message for each parameter that the tool does not have.
-
     """
 
     missing: tuple[tuple[str, str, str], ...] = ()

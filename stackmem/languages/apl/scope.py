@@ -43,7 +43,6 @@ class Scope:
     Attributes:
         made_by: The step that registered each.
         results: Those that are the one ``result`` of a standard tool.
-
     """
 
     # A variable that is a list holds a list of its own, so that appending to it changes nothing else.
@@ -113,7 +112,6 @@ class Scope:
 
         Args:
             literal: A name that no variable has is the text itself; else it is missing.
-
         """
         if isinstance(value, str) and "{" not in value and _NAME.fullmatch(value):
             if value.split(".", 1)[0] in self.variables:
@@ -141,7 +139,6 @@ def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Sc
 
     Raises:
         Halt: A required input without a default is missing, or an unknown one is given.
-
     """
     known = {each.name for each in declared}
     unknown = [name for name in given if name not in known]
@@ -247,7 +244,6 @@ class Pointer(Struct, frozen=True):
         watch: A debugger, where there is one.
         frame: What runs, for the debugger; empty is the program ``source``.
         callers: The pointers around this one, innermost first, each with the line of its call.
-
     """
 
     scope: Scope

@@ -36,7 +36,6 @@ class Config(Struct, frozen=True):
         path: Empty where there is none.
         while_limit: Rounds of a ``while``; 0 is the default.
         runtime: The folder of the file it names holds the standard library; its text is not executed.
-
     """
 
     path: str = ""
@@ -64,7 +63,6 @@ def read_config(named: str, beside: str) -> Reading:
 
     Raises:
         Halt: It is missing or broken.
-
     """
     if not named:
         return Config()
@@ -107,7 +105,6 @@ def base_of(config: Config, own: Any) -> Reading:
 
     Raises:
         Halt: A file that is named is missing or broken.
-
     """
     library = yield from _library(config)
     registry = base_registry(library, own)
@@ -148,7 +145,6 @@ def registry_of(program: Program, source: str, base: Registry) -> Reading:
 
     Raises:
         Halt: A folder or a file that is named is missing or broken.
-
     """
     found = yield from _tools_in(program.local_tool_paths, source)
     for path in program.imports:
@@ -189,7 +185,6 @@ def load_program_at(named: str, pointer: Pointer) -> Generator[LoadSource, Sourc
 
     Raises:
         Halt: There is none, or it is broken.
-
     """
     wanted = named
     if not named.lower().endswith(".apl"):

@@ -178,7 +178,6 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
     Attributes:
         rounds: What the loops of the template that runs have done.
         results: Variables that are the one ``result`` of a standard tool, and answer to that name as well.
-
     """
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))

@@ -27,7 +27,6 @@ class TemplateFault(Exception):  # noqa: N818 - it becomes the halt of that name
     Attributes:
         missing: The variable or field that is not there; empty where something else is wrong.
         held: What the field was looked up in.
-
     """
 
     def __init__(self, reason: str, missing: str = "", *, is_field: bool = False, held: Any = None) -> None:
@@ -45,7 +44,6 @@ class Mention(Struct, frozen=True):
         path: What is looked up in it, as far as it is written out.
         guarded: It may be missing.
         quoted: It passes the ``quote`` filter.
-
     """
 
     name: str
@@ -63,7 +61,6 @@ def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) ->
     Raises:
         TemplateFault: It is no template, or a variable is missing, or it makes too much.
         MalformedOutputError: A field is asked of an output that is not JSON.
-
     """
     if "{" not in text:
         return text
@@ -91,7 +88,6 @@ def evaluate(expression: str, scope: Mapping[str, Any], results: Container[str] 
 
     Raises:
         TemplateFault, MalformedOutputError: As ``render``.
-
     """
     try:
         _LANGUAGE.rounds, _LANGUAGE.results = 0, results
@@ -111,7 +107,6 @@ def holds(condition: str, scope: Mapping[str, Any], results: Container[str] = ()
 
     Raises:
         TemplateFault, MalformedOutputError: As ``render``.
-
     """
     return bool(evaluate(bare(condition), scope, results))
 
@@ -140,7 +135,6 @@ def render_command(command: str, scope: Mapping[str, Any], results: Container[st
 
     Raises:
         TemplateFault, MalformedOutputError: As ``render``.
-
     """
     stretches = literal_stretches(command)
     if not stretches:

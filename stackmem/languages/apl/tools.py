@@ -225,7 +225,6 @@ def checked_outputs(tool: str, declared: tuple[str, ...], scope: Mapping[str, An
 
     Raises:
         Halt: Neither has them all.
-
     """
     if all(name in scope for name in declared):
         return {name: scope[name] for name in declared}

@@ -22,7 +22,6 @@ class Fault(Struct, frozen=True):
 
     Attributes:
         title: In the linter's words, such as ``Unknown Tool``.
-
     """
 
     place: Place
@@ -36,7 +35,6 @@ class Input(Struct, frozen=True):
     Attributes:
         required: A default satisfies it.
         default: May be a template.
-
     """
 
     name: str
@@ -58,7 +56,6 @@ class Head(Struct, frozen=True):
     Attributes:
         condition: Its ``if``; empty where it has none.
         places: Of each of its keys.
-
     """
 
     name: str
@@ -80,7 +77,6 @@ class ToolStep(Struct, frozen=True, tag=True):
         variables: Its ``vars``, in their order.
         using: Hints for an agent.
         doubled_name: The step has ``name`` twice, and the second is the tool's parameter.
-
     """
 
     head: Head
@@ -104,7 +100,6 @@ class Foreach(Struct, frozen=True, tag=True):
         items: The name of a variable, a template, or the list itself.
         max_concurrency: 0 for one after another.
         register: Of a parallel loop: takes the list of what each round's last step gave.
-
     """
 
     head: Head
@@ -153,7 +148,6 @@ class Phase(Struct, frozen=True):
 
     Attributes:
         looped: Its one step is the phase's own loop.
-
     """
 
     name: str
@@ -167,7 +161,6 @@ class Program(Struct, frozen=True):
 
     Attributes:
         notes: What the linter asks for, and a run goes on without.
-
     """
 
     phases: tuple[Phase, ...]
@@ -263,7 +256,6 @@ def own_mentions(
         command: Leave out the literal stretches of a shell command.
         variables: Also what the values of ``vars`` need; each may need one before it.
         expressions: Also what its conditions need.
-
     """
     for condition in conditions(step) if expressions else ():
         yield from mentions(condition, expression=True)

@@ -41,7 +41,6 @@ class Artifact(Struct, frozen=True):
         summary: One line, at most 200 characters.
         file: Where a long one lies in the workspace; empty where the chunk is the text itself.
         failed: Why it was not kept; empty where it was.
-
     """
 
     name: str
@@ -64,7 +63,6 @@ def save(name: str, content: Any, summary: str = "", taken: Iterable[str] = ()) 
     Args:
         content: A text, or a value that is kept as JSON.
         taken: The names of the artifacts there are; one that would be the same file refuses this one.
-
     """
     chunk, text, summary = plain_name(name), as_text(content), _one_line(summary)
     if not name.strip():

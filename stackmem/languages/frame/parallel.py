@@ -18,7 +18,6 @@ def side_by_side(branches: Sequence[Branch], most: int = 4, *, open_at_once: int
     Args:
         most: How many effects may run at a time.
         open_at_once: How many branches may be under way; None is all of them.
-
     """
     waiting = deque(enumerate(branches))
     pending: dict[int, tuple[Branch, Single]] = {}

@@ -74,7 +74,6 @@ def parse_yaml(text: str) -> Tree:
 
     Raises:
         YamlError: It is no YAML; there are several documents, a tag, a key that is no plain value, or too many aliases.
-
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError

@@ -254,7 +254,6 @@ def recover(session: AgentSession) -> None:
 
     Raises:
         AgentEnded: There is none left.
-
     """
     while session.rung < RUNGS:
         session.rung += 1

@@ -32,7 +32,6 @@ class ConversationEntry(Struct, frozen=True):
         expires: None stays as it is.
         original: The whole text, where ``text`` is a shortened one that may be expanded.
         final: It was removed, shortened or expanded, and stays as it is now.
-
     """
 
     kind: Kind
@@ -63,7 +62,6 @@ class AgentConversation:
 
     Attributes:
         entries: Oldest first; the first is the request.
-
     """
 
     def __init__(self, request: str, turn: int = 0) -> None:

@@ -48,7 +48,6 @@ class FormQuestion(Struct, frozen=True):
         type: One of ``TYPES``.
         more: The type's own members, such as ``min`` and ``maxLength``.
         multiple: Several options may be chosen.
-
     """
 
     id: str
@@ -67,7 +66,6 @@ class ResponseForm(Struct, frozen=True):
 
     Attributes:
         submit: What its button would say.
-
     """
 
     questions: tuple[FormQuestion, ...]
@@ -91,7 +89,6 @@ def read_form(value: Any, place: str = "responseForm") -> ResponseForm:
 
     Raises:
         Misfit: Something in it does not fit.
-
     """
     if not isinstance(value, dict):
         raise Misfit(f"{place} must be an object")
@@ -339,7 +336,6 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
 
     Raises:
         AgentEnded: A question was not answered as it must be.
-
     """
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]
     found: dict[str, Any] = {}

@@ -54,7 +54,6 @@ def run_agent(session: AgentSession) -> Routine:
 
     Raises:
         AgentEnded: It cannot go on.
-
     """
     system = system_prompt(session.agent, session.params, session.parent, _descriptions(session), session.data)
     yield from watch(session)
@@ -198,7 +197,6 @@ def _count_failure(session: AgentSession, *, ok: bool) -> None:
 
     Raises:
         AgentEnded: It was the last that is borne.
-
     """
     session.failed = 0 if ok else session.failed + 1
     if session.failed >= session.agent.limits.failures:
@@ -229,7 +227,6 @@ def _success(session: AgentSession, finish: Finish) -> Finish | None:
 
     Raises:
         AgentEnded: The last payload does not fit its schema, and is not given back once more.
-
     """
     short = [
         f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"

@@ -56,7 +56,6 @@ def _load(launch: Launch) -> Reading:
     Raises:
         Halted: A definition is broken, or a tool is not there.
         UsageError: An input is not one of the agent's, or does not fit.
-
     """
     try:
         loaded: LoadedAgent = yield from load_agents(launch.path, launch.text)

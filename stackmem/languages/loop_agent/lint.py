@@ -48,7 +48,6 @@ def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Rea
 
     Args:
         tools: The person's own; None is not known, so that a tool that is missing is a warning only.
-
     """
     agent, faults = load_agent(text)
     gathered = list(faults)

@@ -38,7 +38,6 @@ class _Iterations:
         failed: Which one failed first; None where none has.
         holes: Those without a result at the place that was named for it.
         fault: Why it did.
-
     """
 
     def __init__(self, session: AgentSession, does: ActionCall | Ask, path: str, *, together: bool = False) -> None:

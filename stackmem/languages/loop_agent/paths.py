@@ -81,7 +81,6 @@ class Rule(Struct, frozen=True):
 
     Attributes:
         steps: Names, indexes as text, ``*`` and ``**``.
-
     """
 
     steps: tuple[str, ...]

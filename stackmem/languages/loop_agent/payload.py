@@ -30,7 +30,6 @@ class PayloadChange(Struct, frozen=True):
         edits: What was done, in order.
         flags: Why somebody should look at it again; empty where nothing is odd.
         blocked: What was not allowed.
-
     """
 
     result: Any

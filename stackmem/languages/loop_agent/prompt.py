@@ -35,7 +35,6 @@ class PromptParams(Struct, frozen=True):
         flags: Every flag by its name.
         types: Which parts the definition of a response has.
         most_sub_agents, most_actions: How many are described; -1 is all.
-
     """
 
     flags: dict[str, bool]
@@ -266,7 +265,6 @@ def system_prompt(
         parent: The name of the agent that asks this one; empty at the top.
         described: Description of each sub-agent whose entry has none of its own.
         given: Template parameters, which the agent's own prompt may name.
-
     """
     parts = [*_contract(agent, params), *_capabilities(agent, params, parent, described or {})]
     parts += _definition(agent, params, parent, given if isinstance(given, dict) else {})

@@ -206,7 +206,6 @@ class MappingReader:
 
     Attributes:
         says: What it is, in messages.
-
     """
 
     def __init__(self, tree: Tree, says: str, keys: tuple[str, ...], faults: list[DefinitionFault]) -> None:
@@ -312,7 +311,6 @@ def load_agents(path: str, text: str) -> Reading:
 
     Raises:
         BrokenDefinition: One of them is missing or has a fault.
-
     """
     agent = _load_sound(path, text)
     files: Files = {}

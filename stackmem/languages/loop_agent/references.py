@@ -64,7 +64,6 @@ class ReferenceNames(Struct, frozen=True):
     Attributes:
         values: Name to value; the loop's own variables first.
         own: Names that also stand for themselves as bare words.
-
     """
 
     values: dict[str, Any]
@@ -85,7 +84,6 @@ def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callab
 
     Args:
         give: Told of each value that stands in the result as it is, and belongs to somebody else.
-
     """
     match value:
         case str():

@@ -34,7 +34,6 @@ class ReplyObject(Struct, frozen=True):
         text: The object's own text, at its place in the reply.
         fault: One sentence with the position; empty where there is none.
         repairs: What was taken out of it.
-
     """
 
     value: dict[str, Any] | None
@@ -118,7 +117,6 @@ class Misfit(Exception):  # noqa: N818 - a finding that is told to the model
 
     Attributes:
         path: Of the member, such as that of ``nextStep.actions[2].name``; () is the whole reply.
-
     """
 
     def __init__(self, told: str, place: str | None = None) -> None:
@@ -131,7 +129,6 @@ def member(value: dict[str, Any], name: str, kind: type, place: str, default: An
 
     Raises:
         Misfit: It is of another kind.
-
     """
     found = value.get(name)
     if found is None:

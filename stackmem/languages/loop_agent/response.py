@@ -208,7 +208,6 @@ class Response(Struct, frozen=True):
         change: The payload change request, if there is one.
         warnings: What was dropped or repaired.
         repairs: Those of the warnings that say what was taken out of the reply before it was read.
-
     """
 
     step: Step

@@ -29,7 +29,6 @@ class ActionOutcome(Struct, frozen=True):
     Attributes:
         code: In one word; ``SUCCESS`` where it did what was asked.
         told: One sentence more.
-
     """
 
     name: str
@@ -129,7 +128,6 @@ class LoopResults:
     Attributes:
         count: Of them all.
         errors: How many of them failed.
-
     """
 
     def __init__(self, numbers: Iterator[int], *, crush: bool, shown: bool = True) -> None:
@@ -137,7 +135,6 @@ class LoopResults:
 
         Args:
             numbers: Of the files that results are written to.
-
         """
         self.count = self.errors = 0
         self._numbers, self._crush, self._shown = numbers, crush, shown
@@ -224,7 +221,6 @@ class LoopDone(Struct, frozen=True):
     Attributes:
         kind: ``ForEach`` or ``While``; ``over`` is its collection or condition.
         stopped: Why it ended before its time; empty where it did not.
-
     """
 
     kind: str

@@ -56,7 +56,6 @@ class RunContext(Struct, frozen=True):
         unpriced: Names of the agents of which it was told that their dollars cannot be counted.
         window: Tokens that the model takes; None is not known.
         watch: A debugger, where there is one.
-
     """
 
     run: Callable[[AgentSession], Routine]
@@ -72,7 +71,6 @@ class Finish(Struct, frozen=True):
 
     Attributes:
         chat: It has something to say rather than a result.
-
     """
 
     message: str
@@ -100,7 +98,6 @@ class AgentSession:
         above: The agent that asked it; None asked nobody.
         line: Of its definition, as a debugger was told last.
         watches: Limits of dollars and seconds that hold here; those of its parents come first.
-
     """
 
     def __init__(
@@ -208,7 +205,6 @@ def refuse_overspent(session: AgentSession, wait_seconds: float = 0.0) -> Routin
 
     Raises:
         AgentEnded: An agent, or one that waits for it, has used what it may.
-
     """
     watches: tuple[SpendingWatch, ...] = session.watches
     if not watches:

@@ -53,7 +53,6 @@ def _count_repeated(session: AgentSession, step: Actions, outcomes: list[ActionO
 
     Raises:
         AgentEnded: They were the last that are borne.
-
     """
     calls, results = [[each.name, each.params] for each in step.calls], [[each.code, each.value] for each in outcomes]
     digest = digest_of([calls, results, session.payload])

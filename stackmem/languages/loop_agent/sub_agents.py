@@ -76,7 +76,6 @@ def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, apart
     Args:
         payload: What the sub-agent begins with as far as it may read, over what its own definition says.
         apart: It runs beside others, and has no frame.
-
     """
     known = agent_of(session, ask.name)
     if isinstance(known, str):

@@ -33,7 +33,6 @@ class Expiry(Struct, frozen=True):
         mode: ``none`` keeps it.
         by: How it is compacted: its first ``chars`` characters, or a summary by the model.
         prompt: What the model is asked for; empty is the built-in request.
-
     """
 
     turns: int
@@ -51,7 +50,6 @@ class AgentLimits(Struct, frozen=True):
             model's own window, and 8,000 where that is not known.
         usd, seconds: Of the agent that is run, they become the run's own; of a sub-agent, those of each time it is
             asked, see ``session``.
-
     """
 
     iterations: int = MOST_ITERATIONS
@@ -70,7 +68,6 @@ class AgentAction(Struct, frozen=True):
         output_mapping: As a loop's ``outputMapping``; None has none.
         parallel: It may run beside others, if its tool may.
         retries: Times it is repeated after a failure.
-
     """
 
     name: str
@@ -91,7 +88,6 @@ class SubAgent(Struct, frozen=True):
 
     Attributes:
         reads, writes: What of the payload it is given, and what of its changes is taken; none is all.
-
     """
 
     name: str
@@ -114,7 +110,6 @@ class Agent(Struct, frozen=True):
             stands with a word to the person.
         expires: Overrides what actions and kinds of results say.
         summary_prompt: What the model is asked for where the conversation is summed up; empty is the built-in request.
-
     """
 
     name: str

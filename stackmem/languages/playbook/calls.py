@@ -94,7 +94,6 @@ def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Col
 
     Args:
         pending: Variables that an earlier queued call will bind.
-
     """
     for each in calls_in(call):
         target = find_target(world.program, agent.agent.name, each.name)

@@ -52,7 +52,6 @@ def compile_program(path: str, text: str) -> Routine:
 
     Raises:
         Halted: The model's answers are no coded program.
-
     """
     source = read_program(text)
     kept: Source = yield LoadSource(compiled_path(path), path)
@@ -91,7 +90,6 @@ def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
 
     Raises:
         PlaybookError: It is none, or it changes what was not to be compiled.
-
     """
     program = read_program(text)
     for _, book in program.all():

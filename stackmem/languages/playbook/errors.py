@@ -13,7 +13,6 @@ class PlaybookError(Exception):
     Attributes:
         title: In short, as the linter names it.
         line: In the file, from 1.
-
     """
 
     def __init__(self, title: str, message: str, line: int = 1) -> None:

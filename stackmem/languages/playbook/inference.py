@@ -36,7 +36,6 @@ class GivenCall(Struct, eq=False):
     Attributes:
         into: The variable that it binds, or is to bind.
         made: It came back, with this ``value``.
-
     """
 
     call: CallTo
@@ -95,7 +94,6 @@ class PathFinder(Struct, frozen=True):
     Attributes:
         given: The calls that stand at no line of their own.
         waiting: Calls are queued, so that a ``YLD call`` would make them.
-
     """
 
     world: PlaybookState

@@ -36,7 +36,6 @@ def check_inputs(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]
 
     Raises:
         UsageError: As of ``entries_of``.
-
     """
     if named or not program.plain_triggers:
         entries_of(program, named, inputs)
@@ -59,7 +58,6 @@ def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) 
 
     Raises:
         UsageError: There is none of that name, or the inputs are not its parameters.
-
     """
     chosen = _choose_entries(program, named)
     known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
@@ -98,7 +96,6 @@ class _Thread(Struct, eq=False):
     Attributes:
         waits: What it waits for; None while it can go on.
         send: What it is sent next.
-
     """
 
     here: Execution
@@ -116,7 +113,6 @@ def run_agents(
 
     Raises:
         Halted: All wait, and there is nothing to deliver.
-
     """
     threads = []
     for name, todo in entries.items():
@@ -179,7 +175,6 @@ def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
     Raises:
         Exit: The program ends.
         Halted: It cannot go on.
-
     """
     if book.python:
         return (yield from run_function(here, book, arguments))
@@ -264,7 +259,6 @@ def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -
 
     Raises:
         Halted: It was one too many.
-
     """
     frame.misses += 1
     shown_text = brief(turn.text or reply, 200)

@@ -90,7 +90,6 @@ class LiteralReader:
 
         Raises:
             LiteralFault: None does.
-
         """
         if depth > MOST_DEPTH:
             raise LiteralFault(f"the value is nested over {MOST_DEPTH} deep", self.at)
@@ -216,7 +215,6 @@ class LiteralReader:
 
         Raises:
             LiteralFault: None does, or an argument is no value.
-
         """
         found = _CALLED.match(self.text, self.at)
         if not found:
@@ -252,7 +250,6 @@ def read_params(text: str, line: int) -> tuple[Param, ...]:
 
     Raises:
         PlaybookError: One is none, or two have one name.
-
     """
     found: dict[str, Param] = {}
     at = 0

@@ -33,7 +33,6 @@ class Metadata(Struct):
         public: Other agents may call the playbook; None where nothing says so.
         entry: The program begins with it.
         mode: ``execution_mode``, and ``mode_line`` its place.
-
     """
 
     public: bool | None = None

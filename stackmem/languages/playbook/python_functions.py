@@ -33,7 +33,6 @@ def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
 
     Raises:
         PlaybookError: It is no Python, or a function cannot be called by name with JSON values.
-
     """
     if len(block) > _MOST_CHARS:
         raise PlaybookError("Long Block", f"the block has over {_MOST_CHARS:,} characters; split it", first_line)
@@ -131,7 +130,6 @@ def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
 
     Raises:
         Exit: It ended the program, or what it called did.
-
     """
     for param in book.params:
         if param.name in arguments and not fits(arguments[param.name], param.kind):

@@ -74,7 +74,6 @@ def read_program(text: str) -> PlaybookProgram:
 
     Raises:
         PlaybookError: It is none; the first fault.
-
     """
     if len(text) > _MOST_CHARS:
         raise PlaybookError("Long Program", f"the program has over {_MOST_CHARS:,} characters; split it")

@@ -52,7 +52,6 @@ class Queued(Struct, frozen=True):
     Attributes:
         fired: It stands behind a trigger.
         spare: It stands at no line that asks for it.
-
     """
 
     call: CallTo
@@ -85,7 +84,6 @@ class ReplyItems(Struct, frozen=True):
     Attributes:
         items: Up to the first yield, Return or fault.
         ignored: What stands behind that, without what the contract allows there.
-
     """
 
     items: tuple[Item, ...]

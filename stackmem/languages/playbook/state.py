@@ -44,7 +44,6 @@ class PlaybookFrame(Struct, eq=False):
         made: Calls that came back and that no line asked for, since it stands at its line.
         python_line: Where a function last called something; 0 before that, and of prose.
         mark: Length of the session log when the frame began.
-
     """
 
     book: Playbook
@@ -101,7 +100,6 @@ class PlaybookState:
         frame: The one whose reply was taken last.
         snoop: Messages between agents are shown to the person.
         source: The whole path of the program.
-
     """
 
     def __init__(
@@ -225,7 +223,6 @@ class Execution(Struct, frozen=True):
         run: Runs a playbook or a function where an execution says; it is the interpreter's.
         watch: A debugger, where there is one.
         called_at: File and line of the call; empty where the program begins.
-
     """
 
     world: PlaybookState
@@ -245,7 +242,6 @@ class Execution(Struct, frozen=True):
 
         Raises:
             Halted: There are too many; it names the line of the call.
-
         """
         frame = EnterFrame(name, intent)
         try:

@@ -26,7 +26,6 @@ class StepLine(Struct, frozen=True):
         label: Its number as it was written, such as ``02.01``.
         text: What it says, without number and code.
         line: In the file, from 1.
-
     """
 
     number: Number
@@ -69,7 +68,6 @@ class LineOrder:
 
     Attributes:
         place: Number to its index among the steps.
-
     """
 
     def __init__(self, steps: tuple[StepLine, ...]) -> None:
@@ -178,7 +176,6 @@ class Playbook(Struct, frozen=True, dict=True):
         python_line: Of the program's file, where they begin.
         plain: Its sections of sentences without codes, which are compiled before it can run.
         entry: The program begins with it, whatever its triggers are.
-
     """
 
     name: str
@@ -304,7 +301,6 @@ def step_line(text: str, line: int, by_place: Number) -> StepLine:
 
     Raises:
         PlaybookError: Its code is unknown, or its number is too long to be one.
-
     """
     found = _CODED.match(text)
     label, code, says = (found[1], found[2], found[3] or "") if found else ("", text[:40], "")
@@ -328,7 +324,6 @@ def trigger_line(text: str, line: int, place: int) -> Trigger:
 
     Raises:
         PlaybookError: It has no code.
-
     """
     found = _TRIGGER.match(text)
     if not found or len(found[1] or "") > _MOST_DIGITS:

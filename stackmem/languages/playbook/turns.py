@@ -49,7 +49,6 @@ class Turn(Struct):
         keeps: What stands before the fault holds, and its calls are made.
         notes: What the model is told beside that.
         acted: It did something.
-
     """
 
     queue: list[Queued] = []

@@ -49,7 +49,6 @@ class Analysis:
     Attributes:
         evaluated: The forms that are evaluated, and are not quoted, lists of names or clauses.
         free: Names that nothing binds, with the first place of each; ``needed`` where nothing would catch that.
-
     """
 
     def __init__(self, nodes: list[Node], around: Surroundings | None = None) -> None:

@@ -104,7 +104,6 @@ class Calls:
 
     Attributes:
         kind: What a name is, see ``asks.Host``.
-
     """
 
     def __init__(self, host: Any) -> None:

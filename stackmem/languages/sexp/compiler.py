@@ -53,7 +53,6 @@ class FormPlan:
         way: ``AT_ONCE`` by ``run``; ``BRANCH`` into one of ``nexts`` by the value of ``run``; ``CALL`` of the function
             that ``run`` gives, with ``args``; ``STEPWISE`` by the generator that ``start`` makes.
         nodes: What it counts, without what is evaluated later.
-
     """
 
     __slots__ = ("args", "nexts", "nodes", "run", "start", "way")

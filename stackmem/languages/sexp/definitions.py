@@ -32,7 +32,6 @@ class TaskDefinition(Struct, frozen=True):
         faults: What is wrong, each with the node that is; the first is what an evaluation raises.
         types: The nodes that name the types of its parameters.
         form: The whole of it.
-
     """
 
     template: dict[str, Any]
@@ -167,7 +166,6 @@ def _option(node: Node, key: str, budget: Budget | None) -> Any:
 
     Raises:
         SexpEvaluationError: There is no such clause, or its value is none of its own.
-
     """
     if not isinstance(node, Form) or not key:
         raise SexpEvaluationError(f"An optional argument of 'defatom' is (name value), got: {_datum_source(node)}")
@@ -232,7 +230,6 @@ def read_schema(text: str) -> dict[str, Any]:
 
     Raises:
         SexpEvaluationError: It is none.
-
     """
     value, fault = read_json(text)
     if fault or not isinstance(value, dict):

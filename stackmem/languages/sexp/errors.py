@@ -26,7 +26,6 @@ class SexpSyntaxError(ProgramError, ValueError):
         sexp_string: The source.
         error_details: What is wrong, in one sentence.
         line, column: Of the place, from 1.
-
     """
 
     def __init__(
@@ -92,7 +91,6 @@ class SexpEvaluationError(ProgramError):
         expression: The source of the innermost expression that is known.
         error_details: What lies below, empty where nothing does.
         place: Where it stands; None until it is known.
-
     """
 
     def __init__(self, message: str, expression: str = "", error_details: str = "") -> None:
@@ -123,7 +121,6 @@ class UnboundSymbolError(SexpEvaluationError, NameError):
 
     Attributes:
         symbol: Its name, where its value was wanted; empty where it was to be called or set.
-
     """
 
     def __init__(self, message: str, symbol: str = "") -> None:
@@ -137,7 +134,6 @@ class TaskError(ProgramError):
     Attributes:
         type: ``RESOURCE_EXHAUSTION``, ``TASK_FAILURE``, ``INVALID_OUTPUT`` or ``VALIDATION_ERROR``.
         reason: What ran out, or why.
-
     """
 
     def __init__(self, kind: str, message: str, reason: str = "", details: dict[str, Any] | None = None) -> None:
@@ -163,7 +159,6 @@ class Budget(Struct, frozen=True):
         items: Of one list.
         nested: Levels of one value that is quoted, given from outside, handed on or returned.
         source: Characters of one source.
-
     """
 
     steps: int = 1_000_000
@@ -200,7 +195,6 @@ class Meter:
 
         Raises:
             TaskError: The steps are used up.
-
         """
         self.steps += steps
         if self.steps > self.budget.steps:

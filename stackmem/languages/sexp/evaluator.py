@@ -57,7 +57,6 @@ class Evaluation:
         Raises:
             SexpEvaluationError: An expression cannot be evaluated.
             TaskError: A budget is spent, or a collaborator says so.
-
         """
         names = bound_names(nodes)
         scope: SexpEnvironment | None = env
@@ -100,7 +99,6 @@ class SexpEvaluator:
             log: Told what ``log-message`` says.
             read_text: Gives ``(path, text)`` of a library or schema for ``(path, the file that names it)``; without it
                 there are none.
-
         """
         self.budget = budget or Budget()
         self._host = _Collaborators(task_system, handler, memory_system, log, read_text)
@@ -116,7 +114,6 @@ class SexpEvaluator:
             SexpSyntaxError: It cannot be read.
             SexpEvaluationError: An expression cannot be evaluated.
             TaskError: A budget is spent, or a collaborator raised it.
-
         """
         nodes = read(sexp_string, "", self.budget.source)
         env = SexpEnvironment() if initial_env is None else initial_env
@@ -194,7 +191,6 @@ class _Collaborators:
 
         Raises:
             SexpEvaluationError: One failed; its own ``TaskError`` comes through as it is.
-
         """
         match ask:
             case SubtaskRequest():

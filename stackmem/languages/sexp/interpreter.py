@@ -70,7 +70,6 @@ class Machine:
         meter: What was used so far; nodes are its steps.
         watch: A debugger, where there is one; ``waiting`` is what is open, for it.
         depth, branches, loading: Calls of closures, forms ``parallel`` and ``load`` that are open.
-
     """
 
     def __init__(

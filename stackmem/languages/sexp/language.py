@@ -135,7 +135,6 @@ def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
 
     Raises:
         Halted: There is something.
-
     """
     found: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
     if found.report:
@@ -219,7 +218,6 @@ def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: s
 
     Args:
         place: What the lines are called; files that they name lie beside it.
-
     """
     while True:
         text: str = yield AskUser(PROMPT)

@@ -48,7 +48,6 @@ class LintResult(Struct, frozen=True):
         faults: Of each part.
         needed: Names without which no run can be, each with its part and place.
         free: Names that the program itself leaves to its inputs.
-
     """
 
     faults: tuple[tuple[SourcePart, Fault], ...]
@@ -87,7 +86,6 @@ def libraries(named: Iterable[object]) -> Reading:
     Raises:
         UsageError: One cannot be read.
         SexpSyntaxError: One is no source.
-
     """
     parts = []
     for path in named:
@@ -103,7 +101,6 @@ def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpe
 
     Args:
         names: What is bound beside that: the inputs.
-
     """
     own_tools = frozenset(plain_name(tool.name) for tool in tools)
     loads = []
@@ -143,7 +140,6 @@ class FileUse(Struct, frozen=True):
         form: Of the program; of a file that a library names, the form that loads the library.
         is_schema: A schema, and no library.
         sure: Nothing catches its absence, and nothing before it could have written it.
-
     """
 
     form: Form

@@ -22,7 +22,6 @@ class Bound:
     Attributes:
         params: How many arguments its function takes, where that is known.
         quiet: Nobody needs to use it.
-
     """
 
     def __init__(self, at: int, *, quiet: bool, params: int | None = None) -> None:
@@ -54,7 +53,6 @@ class Surroundings(Struct, frozen=True):
         names: What libraries, or a person, bind; nothing is known of their values.
         tools: The person's own.
         is_whole: Whether those are all; else a name may be bound that nobody knows of.
-
     """
 
     names: frozenset[str] = frozenset()

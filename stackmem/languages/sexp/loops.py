@@ -25,7 +25,6 @@ class LoopShape(Struct, frozen=True):
         plain: Clauses with texts that phases are given.
         phases: Clauses with functions, in the order in which they run, each with what it is given before the round's
             number: ``input``, a plain clause, or what another phase came to. The last one decides.
-
     """
 
     name: str

@@ -36,7 +36,6 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
     Raises:
         TypeError: ``text`` is no text.
         SexpSyntaxError: It is empty, unbalanced, too long, or holds what the language does not have.
-
     """
     if not isinstance(text, str):
         raise TypeError(f"a workflow is a text, not {type(text).__name__}")
@@ -180,7 +179,6 @@ def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
 
     Raises:
         SexpSyntaxError: It is written wrongly, or asks for more than there may be.
-
     """
     first = nodes[0]
     head = first.items[0] if isinstance(first, Form) and first.items else None

@@ -47,7 +47,6 @@ class SubtaskRequest(Struct, frozen=True):
 
     Attributes:
         place: ``line:column`` of the call; ``file`` is the name of its file.
-
     """
 
     task_id: str

@@ -69,7 +69,6 @@ def call_tool(request: ToolRequest, known: tuple[str, ...] | None, budget: Budge
 
     Raises:
         SexpEvaluationError: The arguments are not the tool's.
-
     """
     name = plain_name(request.name)
     given = {key: as_json(value, budget) for key, value in request.arguments.items()}

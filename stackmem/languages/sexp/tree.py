@@ -50,7 +50,6 @@ class Form:
         end: Of its source text, exclusive.
         height: Levels of forms in it, itself one of them.
         plan: How it is evaluated, once that is known; ``planner`` is who knows.
-
     """
 
     __slots__ = ("at", "end", "height", "items", "plan", "planner", "source")

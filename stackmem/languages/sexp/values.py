@@ -69,7 +69,6 @@ class Closure:
     Attributes:
         name: As ``define`` called it; empty for a lambda.
         form: Its own source.
-
     """
 
     __slots__ = ("body", "env", "form", "name", "params")
@@ -150,7 +149,6 @@ def containers(value: Any, budget: Budget) -> Iterator[Any]:
 
     Raises:
         TaskError: One lies deeper than the budget, or is longer.
-
     """
     seen: set[int] = set()
     waiting = [(value, 1)]
@@ -210,7 +208,6 @@ def to_source(value: Any, most: int = 10_000_000, meter: Meter | None = None) ->
     Args:
         most: What is longer is cut there, with a mark.
         meter: What is charged; a value that is longer than a text may be is then refused.
-
     """
     parts: list[str] = []
     size = 0
@@ -307,7 +304,6 @@ def as_json(value: Any, budget: Budget) -> Any:
 
     Raises:
         TaskError: It is nested too deeply.
-
     """
     if is_null(value):
         return None

@@ -178,7 +178,6 @@ class Workflow:
 
         Raises:
             SexpEvaluationError: What was asked for cannot be.
-
         """
         match ask:
             case SubtaskRequest():

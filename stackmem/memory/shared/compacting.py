@@ -45,7 +45,6 @@ class CompactionRequest(Struct, frozen=True):
         kind: As the request's first line names it.
         text: Name of the prompt that asks.
         most: Characters of the answer that are shown.
-
     """
 
     kind: Literal["summary", "rolling", "structured", "tier"]
@@ -65,7 +64,6 @@ class Summarizing(Struct, frozen=True):
     Attributes:
         due: How many exchanges a text is to stand for now; None where none is due.
         rules: As of the strategies that ask for none; they say nothing of the exchanges that have a text.
-
     """
 
     name: str

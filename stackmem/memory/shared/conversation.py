@@ -37,7 +37,6 @@ class Conversation(Struct, frozen=True):
         news: What the next user message says of the heap, given what was shown and what is.
         thoughts: Whether the model's thinking goes back to it. A provider may sign it over the whole prompt before it
             and refuse it once that has changed, so a strategy that rewrites leaves it out.
-
     """
 
     messages: Log[Message]
@@ -99,7 +98,6 @@ def own_view(state: State, name: str, opening: str, news: Callable[[Heap, Heap],
         name: The strategy's; tells its conversations from others.
         opening: The frame's own block of its first message.
         news: As ``Conversation.news``; nothing is said of the heap where it is left out.
-
     """
     start, frame = state.begun, state.running
     constants, thoughts = run_constants(start), start.thinking == "kept"
@@ -119,7 +117,6 @@ class Growing(Struct, frozen=True):
 
     Attributes:
         show: The prompt of a state, for the strategy of that name.
-
     """
 
     name: str
@@ -140,7 +137,6 @@ def rolling_breakpoints(messages: Log[Message], kept_parts: int) -> tuple[Breakp
 
     Args:
         kept_parts: How many parts of the last message stay in later prompts; a breakpoint stands after those.
-
     """
     last = len(messages) - 1
     standing = (Breakpoint(-1, 0, "1h"), Breakpoint(0, 0, "1h"))

@@ -32,7 +32,6 @@ def inherited_view(
         name: The strategy's; tells its conversations from others.
         opening: What opens a frame.
         news: As ``Conversation.news``.
-
     """
     start = state.begun
     constants, thoughts = run_constants(start), start.thinking == "kept"

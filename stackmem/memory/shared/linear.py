@@ -34,7 +34,6 @@ class Exchange(Struct, frozen=True):
     Attributes:
         step: The run's step of the reply.
         chars: Characters of both.
-
     """
 
     step: int
@@ -49,7 +48,6 @@ class Cut(Struct, frozen=True):
     Attributes:
         dropped: So many are not shown.
         short: So many are not shown whole; the dropped ones are among them.
-
     """
 
     dropped: int = 0
@@ -74,7 +72,6 @@ class Linear(Struct, frozen=True):
         parts: Its answers so far; before the first reply, what the harness has told.
         summary: The newest text that stands for the dropped exchanges; None before the first.
         summarizes: Whether such a text is shown; otherwise one that a run has from another strategy changes nothing.
-
     """
 
     rules: Rules
@@ -219,7 +216,6 @@ class Rules(Struct, frozen=True):
         cut: Where the borders stand from now on; never before where they stand.
         head: What is said instead of the dropped exchanges; empty for nothing.
         shorten: A result of that step, once it is on the far side of the border.
-
     """
 
     cut: Callable[[Linear], Cut]
@@ -237,7 +233,6 @@ class OneConversation(Struct, frozen=True):
 
     Attributes:
         tail: What stands at the end of each prompt, and in no later one.
-
     """
 
     name: str

@@ -13,7 +13,6 @@ def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "",
         listed: The heap index; empty where the prompt shows none.
         task: The run's, shown in a frame without registers.
         registers: Whether there are any.
-
     """
     lines = [f"FRAME {frame.name!r}, depth {frame.depth} of {budgets.depth}"]
     if registers:

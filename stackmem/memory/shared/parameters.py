@@ -55,7 +55,6 @@ class Parameters(Struct, frozen=True):
         name: The strategy with its parameters, spelled in the one way.
         words: Of each choice.
         counts: Of each count.
-
     """
 
     name: str
@@ -68,7 +67,6 @@ def parameters(strategy: str, text: str, known: tuple[Parameter, ...] = ()) -> P
 
     Raises:
         UsageError: An unknown parameter or value, or one that is given twice.
-
     """
     given = _given(strategy, text, known)
     words, counts, spelled = dict[str, str](), dict[str, int](), []

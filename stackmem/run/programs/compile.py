@@ -23,7 +23,6 @@ class Compiled(Struct, frozen=True):
         written: The file; None where the program is coded already.
         replies: Of the model; 0 where a compiled form of the same text was there.
         parts: What was compiled, such as ``Main (triggers, steps)``.
-
     """
 
     text: str
@@ -39,7 +38,6 @@ def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[st
         UsageError: It is no playbook program.
         ProgramError: The model's answers are no coded program, or the run ended before there was one.
         WorkspaceError: The result cannot be written.
-
     """
     ready = prepare_program(ProgramArguments(named, options={"compile": True}, interactive=False), flags, environ, cwd)
     if ready.language.name != "playbook":

@@ -59,7 +59,6 @@ class Divergence(Struct, frozen=True):
         recorded: How many there were.
         path: The step that it was in, as its language names it; empty before the first.
         changed: Paths of the sources that are other ones now.
-
     """
 
     answers: int
@@ -88,7 +87,6 @@ def continue_program(
         RulesDiffer: Today's interpreter does something else in the run as it was.
         WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
-
     """
     load_plugins()
     run = Run(run_dir.resolve())
@@ -138,7 +136,6 @@ class _Again(Struct, frozen=True):
         begun: The program as it begins, with the text that is its own now.
         texts: The sources that are other ones now, by digest.
         state: Where the two part.
-
     """
 
     request: RunRequest

@@ -35,7 +35,6 @@ class EditedSources:
 
         Args:
             places: The workspace as its tools see it, and the history of its files.
-
         """
         self._edited, self._file, self._scrub = edited, Path(edited.file), scrub
         self._workspace = places[0]

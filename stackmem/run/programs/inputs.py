@@ -19,7 +19,6 @@ def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, 
 
     Raises:
         UsageError: One is neither, is given twice, or its file cannot be read.
-
     """
     found: dict[str, Any] = {}
     if file is not None:
@@ -58,7 +57,6 @@ def read_answers(file: str | None, cwd: Path) -> list[str]:
 
     Raises:
         UsageError: The file cannot be read or holds neither.
-
     """
     if file is None:
         return []
@@ -75,7 +73,6 @@ def read_yaml(file: str, cwd: Path, flag: str) -> Any:
 
     Raises:
         UsageError: It cannot be read, or is no YAML.
-
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError

@@ -50,7 +50,6 @@ def lint_all(
 
     Raises:
         UsageError: A file that is named cannot be linted, or a folder holds none that can.
-
     """
     load_plugins()
     if language is not None:

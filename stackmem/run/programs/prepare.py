@@ -39,7 +39,6 @@ class ProgramArguments(Struct, frozen=True):
         workspace: The folder that is copied; None is the program's own.
         inputs: Name to value.
         options: What else the interpreter is told.
-
     """
 
     named: str
@@ -57,7 +56,6 @@ class PreparedProgram(Struct, frozen=True):
     Attributes:
         outline: What ``--dry-run`` prints.
         halts: What keeps it from running, found before it began; the run says the same.
-
     """
 
     prepared: Prepared
@@ -75,7 +73,6 @@ def prepare_program(
 
     Raises:
         UsageError: The program, an input or a setting cannot be.
-
     """
     warnings = load_plugins()
     path, language = find_program(asked.named, asked.language, cwd)
@@ -115,7 +112,6 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
 
     Raises:
         UsageError: An input is not one of the program's.
-
     """
     request = ready.request
     place = Path(request.path)
@@ -161,7 +157,6 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
     Raises:
         UsageError: There is no such file, or nothing says what language it is in.
         Halted: A folder has no main program, and its language has a report for that.
-
     """
     path = (cwd / Path(named).expanduser()).resolve()
     must_be_text(str(path), "the program's path")
@@ -213,7 +208,6 @@ def read_program(path: Path) -> str:
 
     Raises:
         UsageError: It cannot be read, or is no text.
-
     """
     try:
         with path.open("rb") as file:

@@ -69,7 +69,6 @@ class Live:
         Raises:
             TimeoutError: It has had more than its time.
             WorkspaceError: The sandbox failed.
-
         """
         for number in range(self._answered, len(answers)):
             self._write(f"answer-{number}.json", json.dumps(answers[number]))
@@ -119,7 +118,6 @@ class PythonCalls:
         Raises:
             ToolRefused: The call's files cannot be written.
             WorkspaceError: The sandbox failed.
-
         """
         folder, answers = given["folder"], given["answers"]
         live = self._live.pop(folder, None)

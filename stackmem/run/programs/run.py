@@ -30,7 +30,6 @@ class ProgramResult(Struct, frozen=True):
         value: What the program returned; None where it did not.
         said: What it told its person.
         failed: What was refused, failed or did nothing.
-
     """
 
     run: RunResult
@@ -54,7 +53,6 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
         WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
         TraceError: The trace or the result cannot be written any more; what stood before is whole.
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
-
     """
     folder = ready.prepared.subject.folder
     plan = with_mounts(plan_run(ready.prepared, environ), ready.request, folder)

@@ -32,7 +32,6 @@ class Loader:
         Args:
             folders: More folders that may be read.
             files: The workspace as its tools see it, and its files; None where there is none yet.
-
         """
         self._program = program
         self._folders = [program.parent, *folders]

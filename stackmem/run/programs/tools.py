@@ -58,7 +58,6 @@ class ToolContext(Struct):
         rules: A new conversation about what ``.gitignore`` leaves out.
         literal_bytes: Most bytes of a file that is read, and of each of a command's two outputs.
         python: Processes of functions that wait for an answer.
-
     """
 
     workspace: Workspace
@@ -75,7 +74,6 @@ def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
 
     Raises:
         WorkspaceError: The sandbox failed; the run stays resumable.
-
     """
     if call.tool == "find_context":
         return _find_context(call.arguments, context)
@@ -182,7 +180,6 @@ def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswer
     Args:
         arguments: ``query``; ``strategy`` is ``content`` (what a text says) or ``metadata`` (names and descriptions);
             ``chunks`` with ``name``, ``description`` and ``content``; ``most`` names are given.
-
     """
     words = list(dict.fromkeys(_WORD.findall(str(arguments.get("query") or "").lower())))[:MOST_QUERY_WORDS]
     if not words:

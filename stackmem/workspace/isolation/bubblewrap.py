@@ -41,7 +41,6 @@ def find_bwrap(workspace: Path, candidates: tuple[str, ...] = CANDIDATES) -> str
 
     Raises:
         WorkspaceError: There is none; the message says why each was refused.
-
     """
     refused = []
     for path in candidates:
@@ -89,7 +88,6 @@ class _Setting(Struct, frozen=True):
         opening: Words for bubblewrap up to the workspace, as they are handed over.
         closing: Words after those for its ``.git``.
         filter: Of system calls.
-
     """
 
     seat: Seat
@@ -231,7 +229,6 @@ def check_destinations(seat: Seat) -> None:
 
     Raises:
         WorkspaceError: Names the path.
-
     """
     granted = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
     places = [(mount.inside, mount.writable) for mount in granted] + [(seat.path, True)]

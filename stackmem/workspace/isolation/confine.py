@@ -54,7 +54,6 @@ def apply(order: bytes) -> None:
 
     Raises:
         OSError: One of them could not be had; the thread must not start anything.
-
     """
     wanted = json.loads(order)
     if wanted["loopback"]:

@@ -22,7 +22,6 @@ def places_to_cover(
         hidden: Folders of the host; one that is shown itself was granted, and is left alone.
         shown: Pairs of a host path and the path at which commands see it.
         needed: Host paths that commands must be able to reach where they lie on the host.
-
     """
     kept = [os.path.realpath(path) for path in needed]
     # Where the person may not look, no command of hers may: isdir says no there, and needs no covering.

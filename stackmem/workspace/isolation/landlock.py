@@ -48,7 +48,6 @@ def build_order(
 
     Raises:
         WorkspaceError: The kernel has no Landlock, or one that is too old.
-
     """
     abi = landlock_abi()
     if abi < NEEDED_ABI:

@@ -32,7 +32,6 @@ class Seat(Struct, frozen=True):
         hidden: Folders of the host that commands never see into, where the level can mount.
         binds_git: A ``.git`` is mounted onto itself, so that a command can neither move it nor plant hooks in it.
         first: Folders that stand before all others on PATH, as commands see them.
-
     """
 
     root: Path
@@ -56,7 +55,6 @@ class CommandLaunch(Struct, frozen=True):
         fds: Descriptors the child inherits; whoever made the launch closes them through its stack.
         status_fd: Read end of the sandbox's own reports, or -1.
         confinement: Restrictions the starting thread takes upon itself first; None starts it freely.
-
     """
 
     argv: tuple[str, ...]
@@ -75,7 +73,6 @@ class Level(Protocol):
         isolation: The choice of ``--isolation`` it belongs to.
         mounts: Commands see the workspace and its mounts at paths of our choosing.
         contains: Whatever a command starts dies with its first process; else strays are hunted down.
-
     """
 
     name: str
@@ -92,7 +89,6 @@ class Level(Protocol):
 
         Raises:
             SetUpFailed: The command never started.
-
         """
         ...
 
@@ -117,7 +113,6 @@ def limited(
         life: Where this pipe has ended the harness is dead, and the command does not begin. From then on all that make
             the sandbox die with their parents, which a harness that was dead before would not have set off.
         drop: Closed before the command begins, as ``life`` is.
-
     """
     limits = [
         "ulimit -c 0",

@@ -81,7 +81,6 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
     Raises:
         UsageError: There is no such level.
         WorkspaceError: It does not work here, and nothing weaker was asked for.
-
     """
     names = _AUTO if isolation == "auto" else (isolation,)
     if names[0] not in WORKSPACES:

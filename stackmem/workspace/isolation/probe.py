@@ -25,7 +25,6 @@ class LevelReport(Struct, frozen=True):
         guarantees: What a command cannot do.
         leaks: What it still can.
         remedy: How to get the level; empty where it works.
-
     """
 
     level: str

@@ -165,7 +165,6 @@ def build_filter(*, families: tuple[int, ...], tracing: bool, own_ipc: bool = Tr
 
     Raises:
         WorkspaceError: The machine has no table of system calls here.
-
     """
     name = machine or platform.machine()
     if name not in _MACHINES:

@@ -43,7 +43,6 @@ def build_skeleton(*, network: bool) -> Path:
 
     Attributes:
         network: Takes the host's resolver and host table, which names need.
-
     """
     folder = Path(tempfile.mkdtemp(prefix="stackmem-etc-"))
     folder.chmod(0o755)

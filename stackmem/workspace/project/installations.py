@@ -33,7 +33,6 @@ class Interpreter(Struct, frozen=True):
         version: As ``pyvenv.cfg`` says, cut to digits and dots; empty where it does not.
         installations: Folders outside of the project that commands must see for it to run.
         missing: What keeps it from running, or parts of it from being found: one sentence each.
-
     """
 
     environment: str
@@ -62,7 +61,6 @@ def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...
         folder: The project, an absolute path without links.
         names: Paths below it.
         granted: Folders of the host that the person lets commands see.
-
     """
     for name in names:
         place = folder / name
@@ -148,7 +146,6 @@ def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tupl
     Args:
         search: Her PATH.
         granted: As above.
-
     """
     if not (folder / "package.json").is_file():
         return (), ()

@@ -27,7 +27,6 @@ class Project(Struct, frozen=True):
         suites: Commands that run its tests, the likeliest first.
         locks: Names of its lock files.
         missing: What is missing and how to grant it, one sentence each.
-
     """
 
     environment: str = ""
@@ -72,7 +71,6 @@ def find_project(
         include: Ignored paths that are copied along all the same; an environment may be among them.
         search: The person's PATH.
         granted: Folders of the host that she lets commands see.
-
     """
     root = folder.resolve()
     names = (*_ENVIRONMENTS, *(name.rstrip("/") for name in include))

@@ -40,7 +40,6 @@ def find_suites(folder: Path, environment: str) -> tuple[SuiteCommand, ...]:
 
     Args:
         environment: The Python environment in the folder, relative to it; empty where there is none.
-
     """
     return tuple(
         suite

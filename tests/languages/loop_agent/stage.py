@@ -34,7 +34,6 @@ class Played(Struct):
         asked: Every completion, in order.
         calls: Every call of a tool, in order.
         questions: What the person was asked.
-
     """
 
     done: Done

@@ -69,7 +69,6 @@ class Watched:
     Attributes:
         conversations: The prompts of each time that an agent was asked, in order.
         asked: All prompts, those for summaries among them.
-
     """
 
     def __init__(self, decisions, agent, sizes):

@@ -30,7 +30,6 @@ class Play(Struct):
     Attributes:
         asked: Every completion, in order.
         done: Value, halt, effects and notes.
-
     """
 
     done: Done

@@ -112,7 +112,6 @@ def parse(text: Any) -> Node | None:
 
     Raises:
         ConditionFault: It is no condition.
-
     """
     if not isinstance(text, str) or not text:
         raise ConditionFault("Expression must be a non-empty string")

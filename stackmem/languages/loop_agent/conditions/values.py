@@ -185,7 +185,6 @@ def text_of(value: Any, visit: Visit) -> str:
 
     Raises:
         ConditionFault: It has more than 100,000 characters.
-
     """
     match value:
         case str():
@@ -276,7 +275,6 @@ def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> 
 
     Raises:
         ConditionFault: There is no such method, or what it is given does not fit.
-
     """
     first = arguments[0] if arguments else UNDEFINED
     own = isinstance(owner, dict) and method in owner
