@@ -1,7 +1,7 @@
-"""What the repository of a folder keeps anyway, so that the history of a run need not: the files and folders of HEAD.
+"""What the repository of a folder keeps anyway, and the history of a run therefore need not: the files and folders of HEAD.
 
-A history that borrows takes no room for what the run did not change. Where the repository forgets a commit for good,
-the files that a run had from it can no longer be looked at; its trace, its patch and what it changed stay whole.
+A history that borrows takes no room for what the run did not change. Where the repository forgets a commit for good, the
+files that a run had from it can no longer be looked at; its trace, its patch and what it changed stay whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Loan(Struct, frozen=True):
 
 
 def loan_of(folder: Path) -> Loan | None:
-    """What a history of the folder may borrow; None where there is nothing, or git would fetch it first."""
+    """What a history of the folder may borrow; None where there is nothing, or it may come from elsewhere at each look."""
     try:
         if _fetches(folder):
             return None
