@@ -15,6 +15,12 @@ ANSWER_SECONDS = 600
 HER_SECONDS = 120  # for a question about her repository, in which a .gitignore may be a pipe, or take for ever
 _HERS = ("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER")
 
+_LOCAL = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+"""A repository may name a program that brings the objects it lacks, and git would run it for a mere question.
+
+No protocol is called ``none``, so none is allowed; the second, of git 2.45 and later, says the same more plainly.
+"""
+
 _SAFE = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -59,6 +65,7 @@ def store_environment(git_dir: Path) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_NO_REPLACE_OBJECTS": "1",
+        **_LOCAL,
     }
 
 
@@ -71,6 +78,7 @@ def her_environment() -> dict[str, str]:
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
+        **_LOCAL,
     }
 
 

@@ -29,13 +29,11 @@ from stackmem.workspace.clip import shown_name
 from .census import Census
 from .durable import make_durable
 from .git import git, git_into, store_environment
-from .loan import loan_of, present
 from .objects import EXECUTABLE, FOLDER, Node, ObjectStore, alternates
 from .walk import LeftOut, Seen
 
 LARGEST_BYTES = 64 * 1024 * 1024  # of one file
 STATE = "stackmem.json"
-_LISTED_FOLDER = "040000"
 NOT_CHANGES = (".stackmem/in", ".stackmem/loop")
 """Where a program's long inputs and the long results of its loops lie: kept, and no part of what the run changed."""
 
@@ -103,22 +101,7 @@ class History:
         self._tree = self._forced = state.tree
         self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
         self._census = Census(git_dir, work_tree, self._store, self._leave_out, largest_bytes, state.room)
-        listed = self._listed(self._tree) if self._tree else {}
-        self._seen = {path: Seen(node) for path, node in listed.items() if node.mode != _LISTED_FOLDER}
-        if alternates(git_dir):  # what was borrowed is not written now
-            ids = {node.id.encode() for node in listed.values()}
-            self._store.know(present(git_dir, store_environment(git_dir), ids))
-
-    def borrow(self, folder: Path) -> None:
-        """Do not keep again what the repository of ``folder``, of which the workspace is a copy, has in its HEAD.
-
-        Raises:
-            WorkspaceError: The store cannot be written.
-        """
-        loan = loan_of(folder)
-        if loan is not None:
-            self._store.borrow(loan.objects)
-            self._store.know(loan.ids)
+        self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
 
     def withhold(self, holds_secret: Callable[[bytes], bool]) -> None:
         """From now on leave out what holds a secret; an earlier version that was kept stays in the tree."""
@@ -177,9 +160,9 @@ class History:
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
 
     def _listed(self, tree: str) -> dict[bytes, Node]:
-        """Every file and folder of a tree by its path."""
+        """Every file of a tree by its path."""
         found: dict[bytes, Node] = {}
-        for line in self._git("ls-tree", "-r", "-t", "-z", "--full-tree", tree).split(b"\0")[:-1]:
+        for line in self._git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")[:-1]:
             described, _, path = line.partition(b"\t")
             mode, _, name = described.decode().split()
             found[path] = Node(mode, name)

@@ -97,24 +97,6 @@ class ObjectStore:
             os.rename(temporary, path)  # noqa: PTH104
         self._unforced.append(path)
 
-    def know(self, ids: Iterable[str]) -> None:
-        """Take these for written; whoever says so has seen them."""
-        self._known.update(ids)
-
-    def borrow(self, objects: Path) -> None:
-        """Read from another folder of objects from now on, as git does.
-
-        Raises:
-            WorkspaceError: The store cannot be written.
-        """
-        try:
-            info = Path(self._objects) / "info"
-            info.mkdir(exist_ok=True)
-            (info / "alternates").write_bytes(os.fsencode(objects) + b"\n")
-        except OSError as error:
-            raise _unwritable(error, Path(self._objects)) from error
-        self._places = (*self._places, os.fspath(objects))
-
     def sync(self) -> None:
         """Make every object so far survive a power loss.
 

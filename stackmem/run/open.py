@@ -175,8 +175,6 @@ def _opened(
     if prepared.resolved.settings.isolation != MEMORY:
         missing = _fill(beginning, places)
         history = History(places.run / HISTORY, places.work, request.leave_out)
-        if isinstance(beginning, Fresh) and prepared.subject.folder is not None:
-            history.borrow(prepared.subject.folder)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
     stack.callback(parts.workspace.close)
     stack.callback(parts.world.close)

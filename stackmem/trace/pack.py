@@ -157,7 +157,7 @@ def _write_objects(archive: zipfile.ZipFile, run_dir: Path, trees: dict[str, Non
     while wanted:
         name, kind = wanted.pop()
         try:
-            content = objects.compressed(name)
+            content = objects.path(name).read_bytes()
             below = objects.entries(name) if kind == "tree" else ()
         except (TraceError, OSError):
             missing += 1

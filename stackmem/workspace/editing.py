@@ -50,6 +50,9 @@ def edited(
             f"old_string occurs {places} times in {named(path)} ({_lines_of(text, old)}); "
             "give more of the lines around one of them, or set replace_all"
         )
+    grown = places * (len(new.encode("utf-8", "surrogatepass")) - len(old.encode("utf-8", "surrogatepass")))
+    if len(raw) + grown > EDITED_BYTES:
+        raise ToolRefused(f"{named(path)} would be over {EDITED_BYTES:,} bytes; change it with run_command")
     said = f"replaced {places} {'place' if places == 1 else 'places'} in {named(path)} ({_lines_of(text, old)})"
     try:
         return text.replace(old, new).encode("utf-8", "surrogateescape"), ToolOutcome(said)

@@ -288,7 +288,7 @@ class Files:
             rules = None if self.rules is None else self.rules()
             try:
                 return ToolOutcome(listing(fd, prefix, shown_bytes, rules))
-            except TimeoutError:
+            except (TimeoutError, WorkspaceError):  # git refuses to ask beyond a link; what it ignores is listed then
                 return ToolOutcome(listing(fd, prefix, shown_bytes))
             finally:
                 if rules is not None:

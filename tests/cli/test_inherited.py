@@ -11,6 +11,7 @@ import pytest
 from stackmem.core.facts import ToolReturned
 from tests.stage import Stage, command, events, pop
 
+C_LIBRARYS = 0b11 << 31  # signals 32 and 33, which no program may touch; they are as whoever runs the tests has them
 STATUS = "grep -E '^Sig(Blk|Ign)' /proc/self/status; umask; ulimit -n"
 
 
@@ -34,6 +35,10 @@ def test_a_run_of_an_odd_parent_solves_its_task_and_its_commands_have_the_defaul
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["outcome"] == "solved"
     status, failed, piped = events(stage.only_run(), ToolReturned)
-    masks = {line.split()[0]: int(line.split()[1], 16) for line in status.text.splitlines() if line.startswith("Sig")}
+    masks = {
+        line.split()[0]: int(line.split()[1], 16) & ~C_LIBRARYS
+        for line in status.text.splitlines()
+        if line[:3] == "Sig"
+    }
     assert masks == {"SigBlk:": 0, "SigIgn:": 0}
     assert (failed.exit_code, piped.exit_code) == (3, 0)

@@ -13,7 +13,9 @@ LISTS = {
     "stackmem.languages": "one language a folder",
 }
 # A module under 60 lines that one other imports, and why it is none of that one.
-SMALL: dict[str, str] = {}
+SMALL = {
+    "stackmem.run.programs.compile": "asks a model and prices it, which no command of the command line does itself"
+}
 LANGUAGES = "several languages name the same idea"
 PRIVATE = "each is private to its file"
 OTHER = "two things of one name, to be parted"

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.history.ignored import IgnoreRules
+from stackmem.history.objects import ObjectStore
 from stackmem.workspace.files import Files
 from stackmem.workspace.outcome import ToolOutcome
 
@@ -93,3 +95,20 @@ def test_the_folders_above_a_new_file_are_made(tmp_path: Path):
     assert writes.write(".git/hooks/post-commit", "x").failed
     assert not (tmp_path / ".git").exists()
     assert "not a directory" in writes.write("a.py/b", "x").text
+
+
+def test_an_edit_that_would_fill_the_memory_is_refused(tmp_path: Path):
+    done = files(tmp_path, b"a" * 1_000_000).edit("a.py", "a", "b" * 100_000, every=True)
+    assert done.failed
+    assert "would be over" in done.text
+    assert (tmp_path / "a.py").stat().st_size == 1_000_000
+
+
+def test_a_link_to_a_folder_is_listed_though_git_asks_nothing_beyond_it(tmp_path: Path):
+    (tmp_path / "work" / "real").mkdir(parents=True)
+    (tmp_path / "work" / "link").symlink_to("real")
+    (tmp_path / "work" / "real" / "file").write_text("x")
+    ObjectStore(tmp_path / "git")
+    folder = Files(tmp_path / "work", "/w")
+    folder.rules = lambda: IgnoreRules(tmp_path / "git", tmp_path / "work")
+    assert "file" in folder.list("link", 4096).text

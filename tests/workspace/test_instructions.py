@@ -62,3 +62,8 @@ def test_a_file_that_is_named_is_read_or_refused(tmp_path: Path):
     assert "Mine." in read_instructions(tmp_path / "mine.txt")
     with pytest.raises(UsageError, match="cannot be read, or are empty; name a text file, or none"):
         read_instructions(tmp_path / "gone")
+
+
+def test_a_link_to_itself_is_no_instruction(tmp_path: Path):
+    (tmp_path / "AGENTS.md").symlink_to("AGENTS.md")
+    assert find_instructions(tmp_path) == ""

@@ -139,3 +139,32 @@ def test_node_is_taken_from_her_own_path_and_only_where_it_is_needed(tmp_path: P
     assert project.path("/w") == ("/w/node_modules/.bin", f"{place}/bin")
     assert "no installation of its own" in find_project(folder, search=f"{tmp_path}/shims:{place}/bin").missing[0]
     assert "no node on your PATH" in find_project(folder).missing[0]
+
+
+def test_a_second_view_of_the_system_or_of_a_home_is_no_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "her-home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "her-home"))
+    installation(tmp_path / "system" / "usr")
+    for name in ("bin", "lib"):  # as systems have them today
+        (tmp_path / "system" / name).symlink_to(f"usr/{name}")
+    project = find_project(environment(tmp_path / "hers", tmp_path / "system" / "bin" / "python3.12"))
+    assert str(tmp_path / "system") not in project.installations
+    assert "holds more than programs" in project.missing[0]
+
+
+def test_what_names_another_folder_to_each_process_is_not_granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    installation(tmp_path / "hers" / "py")
+    monkeypatch.chdir(tmp_path / "hers")
+    folder = environment(tmp_path / "hers", Path("/proc/self/cwd/py/bin/python3.12"))
+    project = find_project(folder)
+    assert project.installations == ()
+    assert "holds more than programs" in project.missing[0]
+
+
+def test_node_in_a_home_shows_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    home = made(tmp_path / "home", "bin/node", "lib/node_modules/npm/package.json", ".ssh/id")
+    (home / "bin" / "node").chmod(0o755)
+    monkeypatch.setenv("HOME", str(home))
+    project = find_project(made(tmp_path / "hers", "package.json"), search=str(home / "bin"))
+    assert project.installations == ()
+    assert "holds more than programs" in project.missing[0]

@@ -21,6 +21,9 @@ _MOST_HOPS = 16
 _MOST_NAMED = 10
 _MOST_FILES = 100
 _MOST_BYTES = 256 * 1024
+_OF_A_SYSTEM = ("home", "root", "proc", "usr", ".ssh", ".git")
+"""What lies in the root of a system, in a home or in a project, and in no installation."""
+_KERNELS = ("/proc", "/dev", "/sys")
 _NEVER = ("", ".local", ".local/share", ".cache", ".config", ".pyenv", ".nvm", ".volta", ".ssh")
 
 
@@ -54,6 +57,13 @@ def read_small(path: Path) -> str:
     return ""
 
 
+def is_file(path: Path) -> bool:
+    """Whether it is a file that we may look at; a link to what nobody shows us is none."""
+    with suppress(OSError):
+        return path.is_file()
+    return False
+
+
 def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...]) -> Interpreter | None:
     """The interpreter of the first of these environments that is there.
 
@@ -65,7 +75,7 @@ def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...
     for name in names:
         place = folder / name
         if settings := read_small(place / "pyvenv.cfg"):
-            if place.resolve().is_relative_to(folder):
+            if Path(os.path.realpath(place)).is_relative_to(folder):
                 return _examined(folder, name, settings, (*_SHOWN_ALWAYS, *granted))
             return Interpreter(name, works=False, missing=(f"{name} leads out of the folder; {_GRANT}",))
     return None
@@ -80,7 +90,7 @@ def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) ->
     closed: list[str] = []
     for prefix, hop in {hop.parent.parent: hop for hop in hops}.items():
         if not _is_in(hop, (str(folder), *shown)):
-            if why := _refusal(prefix):
+            if why := _refusal(prefix, folder):
                 closed.append(
                     f"{name}/bin/python leads through {hop}, and {prefix} {why}; make the environment again with "
                     f"{real} itself, or grant what it needs by a mount in a profile (--profile FILE)"
@@ -107,17 +117,37 @@ def _hops(start: Path) -> tuple[Path | None, list[Path]]:
         at = Path(os.path.normpath(at.parent / target))
     real = Path(os.path.realpath(start))
     hops.append(real)
-    return (real if real.is_file() and os.access(real, os.X_OK) else None), hops
+    return (real if is_file(real) and os.access(real, os.X_OK) else None), hops
 
 
 def _is_in(path: Path, places: Iterable[str]) -> bool:
     return any(path.is_relative_to(place) for place in places)
 
 
-def _refusal(prefix: Path) -> str:
+def _holds_more(prefix: Path, folder: Path) -> bool:
+    """Whether a prefix is no folder of programs alone, or not the same folder for each process and at each moment."""
+    home, real = Path(os.path.realpath(Path.home())), Path(os.path.realpath(prefix))
+    return (
+        any(real == home / name for name in _NEVER)
+        or any(_is_same(real, place) for place in (home, *home.parents, folder, *folder.parents))
+        or any(os.path.lexists(real / name) for name in _OF_A_SYSTEM)
+        or real.is_relative_to(folder)
+        or _is_in(prefix, _KERNELS)
+        or _is_in(real, _KERNELS)
+    )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether they are one folder, also where it is mounted twice."""
+    with suppress(OSError):
+        return one.samefile(other)
+    return False
+
+
+def _refusal(prefix: Path, folder: Path) -> str:
     """Why commands must not be shown this folder; empty where it is an installation of Python."""
-    home, real = Path.home().resolve(), Path(os.path.realpath(prefix))
-    if home.is_relative_to(real) or any(real == home / name for name in _NEVER):
+    real = Path(os.path.realpath(prefix))
+    if _holds_more(prefix, folder):
         return "holds more than programs"
     if not any(real.glob("lib/python3*/os.py")):
         return "is no installation of Python"
@@ -147,17 +177,19 @@ def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tupl
         search: Her PATH.
         granted: As above.
     """
-    if not (folder / "package.json").is_file():
+    if not is_file(folder / "package.json"):
         return (), ()
     for place in search.split(":"):
         program = Path(place) / "node"
-        if not place.startswith("/") or not program.is_file():
+        if not place.startswith("/") or not is_file(program):
             continue
         real = Path(os.path.realpath(program))
         prefix = real.parent.parent
         if _is_in(real, (*_SHOWN_ALWAYS, *granted)):
             return (), ()
         if real.name == "node" and real.parent.name == "bin" and (prefix / "lib" / "node_modules").is_dir():
+            if _holds_more(prefix, folder):
+                return (), (f"node is {program}, and {prefix} holds more than programs; {_GRANT}",)
             return (str(prefix),), ()
         return (), (f"node is {program}, which is no installation of its own; {_GRANT}",)
     return (), (f"there is no node on your PATH; install it, or {_GRANT}",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from stackmem.core.text import mark_cut
@@ -54,6 +55,6 @@ def instructions_text(pieces: list[tuple[str, str]]) -> str:
 
 
 def _read(path: Path, root: Path) -> str:
-    real = path.resolve()
+    real = Path(os.path.realpath(path))
     inside = real.is_relative_to(root) and real.suffix.lower() == ".md"
     return read_small(real).strip() if inside else ""

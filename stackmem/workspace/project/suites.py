@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from .installations import read_small
+from .installations import is_file, read_small
 
 LOCKS = (
     "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "requirements.lock",
@@ -32,7 +32,7 @@ class SuiteCommand(Struct, frozen=True):
 
 
 def lock_files(folder: Path) -> tuple[str, ...]:
-    return tuple(name for name in LOCKS if (folder / name).is_file())
+    return tuple(name for name in LOCKS if is_file(folder / name))
 
 
 def find_suites(folder: Path, environment: str) -> tuple[SuiteCommand, ...]:
@@ -63,10 +63,8 @@ def _python(folder: Path, environment: str) -> Iterator[SuiteCommand]:
 
 
 def _has_tests(folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
     try:
-        return any(
+        return folder.is_dir() and any(
             re.fullmatch(r"test_.*\.py|.*_test\.py", path.name) for path in islice(folder.iterdir(), _MOST_ENTRIES)
         )
     except OSError:
@@ -82,17 +80,17 @@ def _node(folder: Path) -> Iterator[SuiteCommand]:
     scripts = package.get("scripts") if isinstance(package, dict) else None
     script = scripts.get("test") if isinstance(scripts, dict) else None
     if isinstance(script, str) and "no test specified" not in script:
-        runner = next((command for name, command in _NODE_RUNNERS.items() if (folder / name).is_file()), "npm test")
+        runner = next((command for name, command in _NODE_RUNNERS.items() if is_file(folder / name)), "npm test")
         yield SuiteCommand(runner, "package.json")
 
 
 def _cargo(folder: Path) -> Iterator[SuiteCommand]:
-    if (folder / "Cargo.toml").is_file():
+    if is_file(folder / "Cargo.toml"):
         yield SuiteCommand("cargo test --offline", "Cargo.toml")
 
 
 def _go(folder: Path) -> Iterator[SuiteCommand]:
-    if (folder / "go.mod").is_file():
+    if is_file(folder / "go.mod"):
         yield SuiteCommand("go test ./...", "go.mod")
 
 

@@ -26,7 +26,10 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 def given(body: str, answers: tuple[object, ...] = (), folder: str = "1"):
     source = f"import os, time\n@playbook\ndef f():\n    {body}\n"
-    order = {"source": source, "function": "f", "arguments": {}, "names": ["Ask"], "file": "main.pb", "line": 1}
+    order = {
+        "source": source, "function": "f", "arguments": {}, "names": ["Ask"], "file": "main.pb", "line": 1,
+        "agent": "Main", "variables": {},
+    }  # fmt: skip
     place = f".stackmem/python/{folder}"
     return {"folder": place, "program": RUNNER, "order": json.dumps(order), "answers": list(answers)}
 
@@ -42,7 +45,7 @@ COUNTS = "open('runs', 'a').write('x'); print('hi'); a = Ask(1); b = Ask(x=2); r
 def test_a_function_is_one_process_that_waits_for_its_answers(workspace: Workspace):
     calls = PythonCalls()
     first = calls.use(given(COUNTS), 30, workspace, str)
-    assert first.value == {"call": "Ask", "values": [1], "named": {}, "output": "hi\n"}
+    assert first.value == {"call": "Ask", "values": [1], "named": {}, "output": "hi\n", "line": 4, "state": {}}
     second = calls.use(given(COUNTS, ({"value": "a"},)), 30, workspace, str)
     assert second.value["named"] == {"x": 2}
     last = calls.use(given(COUNTS, ({"value": "a"}, {"value": "b"})), 30, workspace, str)
@@ -80,7 +83,7 @@ def test_secrets_are_taken_out_of_what_it_says(workspace: Workspace):
     asked = calls.use(
         given("print('hush'); return Ask(['hush'])"), 30, workspace, lambda text: text.replace("hush", "***")
     )
-    assert asked.value == {"call": "Ask", "values": [["***"]], "named": {}, "output": "***\n"}
+    assert asked.value == {"call": "Ask", "values": [["***"]], "named": {}, "output": "***\n", "line": 4, "state": {}}
     calls.stop()
 
 
