@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stackmem.core.facts import Redaction
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError, UsageError
-from stackmem.run.result import read_result, write_result
+from stackmem.run.result import read_result, result_fields, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
@@ -97,10 +97,10 @@ def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> Non
     write_json(target / RUN, state.begun)
     result = read_result(run_dir / RESULT)
     if result is not None:
-        told = replace(
+        copied = replace(
             mask_value(result, mask), run=target.name, run_dir=str(target), digest=writer.digest, records=writer.count
         )
-        write_result(told, target / RESULT)
+        write_result(replace(copied, **result_fields(state)), target / RESULT)
 
 
 def _verify_copy(target: Path) -> State:

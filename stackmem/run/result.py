@@ -170,6 +170,8 @@ class TraceEnd:
         if result.records < count:  # it was resumed, and killed
             return
         for field, follows in result_fields(state).items():
+            if field == "failure":  # our words on what the trace holds; another version may put them differently
+                continue
             if (says := getattr(result, field)) != follows:
                 raise TraceError(
                     f"result.json of {self._run} says {field} {_brief(says)} and its trace comes to {_brief(follows)}: "
