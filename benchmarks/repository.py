@@ -140,18 +140,15 @@ def git_status(work: Path) -> None:
     subprocess.run(["git", "status", "-s"], cwd=work, check=True, capture_output=True)
 
 
-def snapshot_ms(place: Path, work: Path, origin: Path) -> tuple[float, float]:
+def snapshot_ms(place: Path, work: Path) -> tuple[float, float]:
     """``git status`` in the folder, and a snapshot after one changed file, in turn."""
     history = History(place / "history.git", work)
-    history.borrow(origin)
     history.snapshot()
     status, taken = [], []
     for number in range(ROUNDS // 2):
         (work / "f0.py").write_text(f"changed {number}\n")
         taken.append(seconds(history.snapshot))
-        status.append(
-            seconds(lambda: subprocess.run(["git", "status", "-s"], cwd=work, check=True, capture_output=True))
-        )
+        status.append(seconds(lambda: git_status(work)))
     return median_ms(status), median_ms(taken)
 
 
@@ -166,7 +163,7 @@ def measure(files: int, processes: tuple[int, int]) -> dict[str, float]:
         work = place / "copy"
         found["cp_s"] = round(seconds(lambda: subprocess.run(["cp", "-r", folder, work], check=True)), 2)
         git_status(work)
-        found["git_status_ms"], found["snapshot_ms"] = snapshot_ms(place, work, folder)
+        found["git_status_ms"], found["snapshot_ms"] = snapshot_ms(place, work)
         workspace = open_workspace("bubblewrap", work, "/workspace", Profile())
         for count, names in zip(processes, (("bare_ms", "beyond_ms"), ("", "beyond_crowded_ms")), strict=True):
             with crowd(count):

@@ -107,7 +107,9 @@ def count(found: Counter[str], kind: str, saved: int, later: int, price: float) 
 
 
 def main() -> None:
-    runs = [measure(path) for path in sorted(Path(sys.argv[1]).rglob("*.traj.json"))]
+    runs = [measure(path) for folder in sys.argv[1:2] for path in sorted(Path(folder).rglob("*.traj.json"))]
+    if not runs:
+        sys.exit("usage: python benchmarks/tools.py FOLDER, which holds recordings named *.traj.json")
     steps = [run["steps"] for run in runs]
     print(f"{len(runs)} runs, {sum(steps):,.0f} steps, median {median(steps):.0f}")
     present = sum(map(schema, (ReadFile, WriteFile, ListFiles, RunCommand)))

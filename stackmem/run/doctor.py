@@ -53,7 +53,9 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
     runs = runs_dir(settings, cwd, os.environ)
     if wide := sum(run.stat().st_mode & 0o077 > 0 for run in runs.glob("*") if (run / TRACE).exists()):
-        warnings.append(f"other users of this machine can look into {wide} runs; chmod -R go= {runs} closes them")
+        warnings.append(
+            f"other users of this machine can look into {wide} of the runs in {runs}; chmod -R go= closes them"
+        )
     if os.geteuid() == 0:
         warnings.append("you are root: a fault of the sandbox would have all rights; an ordinary user is safer")
     return Examined(

@@ -23,7 +23,7 @@ from .in_memory import NoHistory
 from .loop import run
 from .open import Opened
 from .patch import apply_run, keep_patch
-from .result import RunResult, holds_secret, result_fields, write_result
+from .result import RunResult, failure_of, holds_secret, result_fields, write_result
 from .run_folder import RESULT, RUN
 
 
@@ -145,5 +145,6 @@ def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float) ->
         isolation=parts.workspace.level,
         workspace="" if isinstance(parts.workspace, MemoryWorkspace) else str(places.work),
         chunks=tuple(state.heap.chunks),
+        failure=failure_of(state),
         **result_fields(state),
     )

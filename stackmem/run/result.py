@@ -113,7 +113,10 @@ def read_result(path: Path) -> RunResult | None:
 
 
 def result_fields(state: State) -> dict[str, Any]:
-    """What a result says that follows from the trace alone, by field."""
+    """What a result says that follows from the trace alone, by field.
+
+    Without ``failure``: that is our sentence on what the trace holds, and another version may put it differently.
+    """
     ended, start = state.end, state.begun
     return {
         "task": start.task_name,
@@ -127,7 +130,6 @@ def result_fields(state: State) -> dict[str, Any]:
         "cost_usd": None if state.cost_usd is None else round(state.cost_usd, 6),
         "result": ended.result if ended else "",
         "check_error": state.checks.error if state.checks else "",
-        "failure": failure_of(state),
     }
 
 
@@ -170,8 +172,6 @@ class TraceEnd:
         if result.records < count:  # it was resumed, and killed
             return
         for field, follows in result_fields(state).items():
-            if field == "failure":  # our words on what the trace holds; another version may put them differently
-                continue
             if (says := getattr(result, field)) != follows:
                 raise TraceError(
                     f"result.json of {self._run} says {field} {_brief(says)} and its trace comes to {_brief(follows)}: "
