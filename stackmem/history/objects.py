@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.trace.private import read_regular
 
 from .durable import make_durable
 
@@ -131,7 +132,7 @@ def alternates(git_dir: Path) -> list[str]:
     """The objects folders of other stores that one reads from, as git finds them."""
     objects = git_dir / "objects"
     try:
-        lines = (objects / "info" / "alternates").read_bytes().splitlines()
+        lines = read_regular(objects / "info" / "alternates").splitlines()
     except OSError:
         return []
     return [os.path.normpath(objects / os.fsdecode(line)) for line in lines if line]

@@ -1,4 +1,4 @@
-"""The runs in a folder as rows, those of them that a person wants to see, and the removal of one.
+"""The runs in a folder as rows, and those of them that a person wants to see.
 
 A row is made of a run's result alone: of a trace no more is read than its beginning.
 """
@@ -19,15 +19,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import TraceError, UsageError
-from stackmem.history.objects import alternates
 from stackmem.run.request import read_request
 from stackmem.run.result import read_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE
-from stackmem.trace.lineage import HISTORY, begun_by, came_from
-from stackmem.trace.lock import Lock, is_held
-from stackmem.workspace.tree import remove_tree
+from stackmem.trace.lineage import came_from
+from stackmem.trace.lock import is_held
+from stackmem.trace.private import read_regular
+from stackmem.workspace.tree import disk_bytes
 
 RUNNING, INTERRUPTED = "running", "interrupted"
+REMOVING = ".removing"
+"""The folder beside the runs where one is while it is removed: nobody lists it."""
 
 
 class RunRow(Struct, frozen=True):
@@ -40,6 +42,7 @@ class RunRow(Struct, frozen=True):
         frames: Frames pushed.
         cost_usd: None where it is unknown.
         parent: The run that it was forked from, or that an edited program went on from; else empty.
+        disk_bytes: What the run and its workspace take on the disk.
 
     What only a result tells is None in a run that has none.
     """
@@ -56,12 +59,14 @@ class RunRow(Struct, frozen=True):
     cost_usd: float | None = None
     wall_seconds: float | None = None
     parent: str = ""
+    disk_bytes: int | None = None
 
 
 FIELDS: tuple[str, ...] = RunRow.__struct_fields__
+_RUN_NAME = re.compile(r"\d{8}T\d{6}Z-.+")
 _CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
 _ORDERS: dict[str, Callable[[float, float], bool]] = {">": gt, "<": lt, ">=": ge, "<=": le, "=": eq, "!=": ne}
-_NUMBERS = ("steps", "frames", "tokens", "cost_usd", "wall_seconds")
+_NUMBERS = ("steps", "frames", "tokens", "cost_usd", "wall_seconds", "disk_bytes")
 
 _Condition = Callable[[RunRow], bool]
 
@@ -87,9 +92,51 @@ def list_runs(runs_dir: Path) -> list[RunRow]:
     return [_row(folder) for folder in folders]
 
 
+def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
+    """The runs of a folder that ``choose_runs`` chooses, with their sizes: of as few runs as will do.
+
+    Raises:
+        UsageError: As ``list_runs`` and ``choose_runs`` do.
+    """
+    rows = list_runs(runs_dir)
+    if any("disk_bytes" in text for text in (order, *conditions)):
+        return choose_runs(_measured(runs_dir, rows), conditions, order, limit)
+    return _measured(runs_dir, choose_runs(rows, conditions, order, limit))
+
+
+def _measured(runs_dir: Path, rows: Sequence[RunRow]) -> list[RunRow]:
+    sizes = disk_bytes([folders_of(runs_dir / row.run) for row in rows])
+    return [replace(row, disk_bytes=size) for row, size in zip(rows, sizes, strict=True)]
+
+
 def name_of(folder: Path) -> str:
     r"""The id of a run, with ``\xNN`` for bytes that are no UTF-8."""
     return os.fsencode(folder.name).decode("utf-8", "backslashreplace")
+
+
+def folders_of(run_dir: Path) -> list[Path]:
+    """The folders of a run's own: that of its records, and that of its workspace while it is there."""
+    return [run_dir, *_scratch(run_dir)]
+
+
+def _scratch(run_dir: Path) -> list[Path]:
+    """The folder that holds the workspace, where the run has one of its own, whatever its request says.
+
+    Rule 1: it is called as the run is, and as only runs are called.
+    Rule 2: a copy of a run's folder has no workspace: that belongs to the run it was copied from.
+    """
+    try:
+        work = Path(read_request(run_dir).workspace)
+    except TraceError:
+        return []
+    own = work.is_absolute() and work.name == "workspace" and work.parent.name == run_dir.name
+    if not own or not _RUN_NAME.fullmatch(run_dir.name) or work.parent.is_symlink() or not work.parent.is_dir():
+        return []
+    result = read_result(run_dir / RESULT)
+    original = Path(result.run_dir) if result is not None else run_dir
+    home = run_dir.parent.parent if run_dir.parent.name == REMOVING else run_dir.parent
+    copied = (original / TRACE).exists() and not original.parent.samefile(home)
+    return [] if copied else [work.parent]
 
 
 def _row(folder: Path) -> RunRow:
@@ -115,7 +162,7 @@ def _row(folder: Path) -> RunRow:
     with suppress(TraceError):
         row = replace(row, parent=came_from(folder))
     try:
-        start = msgspec.json.decode((folder / RUN).read_bytes(), type=_Start)
+        start = msgspec.json.decode(read_regular(folder / RUN), type=_Start)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return row
     return replace(row, task=start.task_name, model=start.model, strategy=start.strategy)
@@ -185,59 +232,3 @@ def _field(name: str) -> str:
     if name not in FIELDS:
         raise UsageError(f"a run has no {name!r} in the list; known: {', '.join(FIELDS)}")
     return name
-
-
-def forks_of(run_dir: Path) -> list[str]:
-    """The runs beside it that cannot be read without it, sorted."""
-    others = [other for other in run_dir.parent.iterdir() if other.name != run_dir.name]
-    return sorted(other.name for other in others if _is_fork_of(run_dir.name, other) or _reads_files_of(run_dir, other))
-
-
-def _is_fork_of(parent: str, other: Path) -> bool:
-    try:
-        fork = begun_by(other)
-    except TraceError:  # it has no trace that could be read
-        return False
-    return fork is not None and fork.parent == parent
-
-
-def _reads_files_of(run_dir: Path, other: Path) -> bool:
-    """Whether files of its steps are kept only there; so it is from before a fork's first record on."""
-    objects = (run_dir / HISTORY / "objects").resolve()
-    return any(Path(place).resolve() == objects for place in alternates(other / HISTORY))
-
-
-def remove_run(run_dir: Path) -> None:
-    """Remove a run's folder, and its workspace where that is still there.
-
-    Raises:
-        UsageError: Forks depend on it; nothing was removed.
-        TraceError: A process is writing it; nothing was removed.
-        WorkspaceError: A part of it cannot be removed (named).
-    """
-    run_dir = run_dir.resolve()
-    forks = forks_of(run_dir)
-    if forks:
-        more = f" and {len(forks) - 5:,} more" if len(forks) > 5 else ""
-        raise UsageError(
-            f"{run_dir.name} holds what its forks begin with: {', '.join(forks[:5])}{more}; remove those first, or "
-            "keep them by stackmem trace pack"
-        )
-    lock = Lock(run_dir / TRACE)
-    try:
-        scratch = _scratch(run_dir)
-        if scratch is not None:
-            remove_tree(scratch)
-        remove_tree(run_dir)
-    finally:
-        lock.close()
-
-
-def _scratch(run_dir: Path) -> Path | None:
-    """The folder that holds the workspace; only one that is named as the run, whatever its request says."""
-    try:
-        work = Path(read_request(run_dir).workspace)
-    except TraceError:
-        return None
-    own = work.is_absolute() and work.name == "workspace" and work.parent.name == run_dir.name
-    return work.parent if own and not work.parent.is_symlink() and work.parent.is_dir() else None

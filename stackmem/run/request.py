@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stackmem.errors import TraceError
 from stackmem.models.endpoint import without_login
-from stackmem.trace.private import write_json
+from stackmem.trace.private import read_regular, write_json
 
 REQUEST = "request.json"
 
@@ -85,6 +85,6 @@ def write_request(request: RunRequest, run_dir: Path) -> None:
 def read_request(run_dir: Path) -> RunRequest:
     """Raises ``TraceError`` where the run has none, or it is broken."""
     try:
-        return msgspec.json.decode((run_dir / REQUEST).read_bytes(), type=RunRequest)
-    except (OSError, msgspec.DecodeError) as error:
+        return msgspec.json.decode(read_regular(run_dir / REQUEST), type=RunRequest)
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be taken up again") from error

@@ -14,7 +14,7 @@ from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.trace.lineage import RunReader
-from stackmem.trace.private import write_json
+from stackmem.trace.private import read_regular, write_json
 from stackmem.trace.record import Record
 from stackmem.workspace.secrets import Scrubber
 
@@ -107,8 +107,8 @@ def write_result(result: RunResult, path: Path) -> None:
 def read_result(path: Path) -> RunResult | None:
     """The result of a finished run; None where the run has none, or another version wrote it."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunResult)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(read_regular(path), type=RunResult)
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -16,6 +16,7 @@ from stackmem.core.facts import RunForked
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.errors import TraceError
 
+from .private import regular
 from .record import Record, origin
 from .store import TraceReader
 
@@ -85,7 +86,7 @@ def sources(run_dir: Path) -> list[tuple[Path, int, str]]:
 def begun_by(run_dir: Path) -> RunForked | None:
     """The fork that a run's file begins with; None for a run that stands alone."""
     try:
-        with (run_dir / TRACE).open("rb") as file:
+        with open(run_dir / TRACE, "rb", opener=regular) as file:
             return origin(file.readline())
     except OSError as error:
         raise TraceError(f"the trace {run_dir / TRACE} cannot be read: {error.strerror}") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,21 @@ import msgspec
 def owners(path: str, flags: int) -> int:
     """An opener for ``open``: what it makes, only its owner may read and write."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def regular(path: str, flags: int) -> int:
+    """An opener for ``open``: reads a file, and never waits for a FIFO or a device that stands in its place."""
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return fd
+
+
+def read_regular(path: Path) -> bytes:
+    """A whole file; raises ``OSError``, also where it is none."""
+    with open(path, "rb", opener=regular) as file:
+        return file.read()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from stackmem.errors import WorkspaceError
@@ -28,6 +29,21 @@ def remove_tree(path: Path, held: tuple[int, ...] = ()) -> None:
     if removed.returncode:
         why = shown_name(removed.stderr.strip().split(b"\n")[-1])[-300:]
         raise WorkspaceError(f"cannot remove {shown_name(os.fspath(path))} ({why}); remove it by hand")
+
+
+def disk_bytes(groups: Sequence[Sequence[Path]]) -> list[int | None]:
+    """What the trees of each group take on the disk; None where that cannot be told. Links are not followed."""
+    paths = [os.fsencode(path) for group in groups for path in group]
+    try:
+        told = subprocess.run(
+            ["du", "-sx0", "-B1", "--files0-from=-"], input=b"\0".join(paths), capture_output=True, check=False
+        )
+    except OSError:
+        return [None] * len(groups)
+    rows = (line.partition(b"\t") for line in told.stdout.split(b"\0") if line)
+    sizes = {path: int(size) for size, _, path in rows}
+    measured = ([sizes.get(os.fsencode(path)) for path in group] for group in groups)
+    return [sum(size for size in group if size is not None) if any(group) else None for group in measured]
 
 
 def _run(*command: str, held: tuple[int, ...]) -> subprocess.CompletedProcess[bytes]:

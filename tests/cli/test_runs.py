@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from stackmem.cli.commands.runs import how_to_resume, table
 from stackmem.kept.run_list import RunRow
 from tests.stage import Stage, command, pop
@@ -12,7 +14,7 @@ HOSTILE = "\x1b[31m\u202e\nred" + "x" * 5_000
 def test_what_is_not_known_is_a_dash(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     line = table([RunRow("run-1", "", "interrupted")])[1]
-    assert line.split() == ["run-1", "interrupted", "-", "-", "-", "-", "-", "-"]
+    assert line.split() == ["run-1", "interrupted", "-", "-", "-", "-", "-", "-", "-"]
 
 
 def test_the_run_that_another_began_from_has_a_column_only_where_there_is_one(monkeypatch):
@@ -32,7 +34,7 @@ def test_a_narrow_terminal_is_spared_the_columns_that_matter_least():
     rows = [RunRow("20261120T150223Z-calculator-stackheap-bac658", "", "aborted", model="m" * 40, steps=1, tokens=99)]
     assert table(rows, 300)[0].split()[-1] == "model"
     assert "model" not in table(rows, 120)[0]
-    assert table(rows, 80)[0].split() == ["run", "outcome", "steps", "tokens", "cost"]
+    assert table(rows, 80)[0].split() == ["run", "outcome", "steps", "tokens", "cost", "size"]
     assert table(rows, 10)[0].split() == ["run", "outcome", "steps", "cost"]
     assert all(len(line) <= 80 for line in table(rows, 80))
 
@@ -58,6 +60,30 @@ def test_the_runs_are_listed_picked_and_sorted(stage: Stage):
 def test_no_runs_are_said_to_be_none(stage: Stage):
     assert stage.call("runs").stdout == f"{stage.runs} holds no such runs\n"
     assert stage.call("runs", "--json").stdout == "[]\n"
+
+
+def test_old_runs_are_pruned_and_a_dry_run_only_says_so(stage: Stage):
+    runs = [stage.solve(stage.task(command("true"), pop(), name=f"task-{number}")).run for number in range(2)]
+    assert all(row["disk_bytes"] > 4_096 for row in json.loads(stage.call("runs", "--json").stdout))
+    assert stage.call("runs", "prune").stdout == "0 of 0 old runs are gone, 0.0 MiB\n"
+    dry = stage.call("runs", "prune", "--keep-last", "1", "--dry-run")
+    assert dry.stdout.startswith(f"would remove {runs[0]} (")
+    assert len(stage.left_behind()) == 4
+    (row,) = json.loads(stage.call("runs", "prune", "--keep-last", "1", "--json").stdout)
+    assert (row["run"], row["removed"], row["why"]) == (runs[0], True, "")
+    assert set(stage.left_behind()) == {runs[1]}
+
+
+@pytest.mark.parametrize("flags", [("--older-than", "soon"), ("--keep-last", "-1")])
+def test_an_age_or_a_number_that_is_none_is_exit_2(stage: Stage, flags):
+    assert stage.call("runs", "prune", *flags).returncode == 2
+
+
+def test_the_runs_of_a_bench_are_not_pruned(stage: Stage):
+    stage.runs.mkdir()
+    (stage.root / "ledger.jsonl").write_text("")
+    refused = stage.call("runs", "prune")
+    assert (refused.returncode, "belong to a bench" in refused.stderr) == (2, True)
 
 
 def test_a_condition_that_is_none_is_exit_2(stage: Stage):

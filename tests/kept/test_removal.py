@@ -2,13 +2,14 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from stackmem import TraceError, UsageError, replay
 from stackmem.history.history import share
-from stackmem.kept.run_list import remove_run
+from stackmem.kept.removal import Pruned, prune, remove_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.trace.lock import Lock
 from tests.stage import Stage, command, pop
@@ -67,3 +68,75 @@ def test_a_run_whose_files_a_fork_reads_is_kept_before_the_forks_first_record(ru
     share(run / "history.git", child / "history.git", "")
     with pytest.raises(UsageError, match="its forks begin with: begun"):
         remove_run(run)
+
+
+def pruned(stage: Stage, **more) -> dict[str, Pruned]:
+    """Every run, however young, by its name."""
+    return {row.run: row for row in prune(stage.runs, 0.0, 0, **{"dry_run": False, **more})}
+
+
+def test_a_parent_goes_with_its_forks_and_stays_with_the_youngest_of_them(stage: Stage, run):
+    child = Path(fork(run, 1, ForkChanges(), os.environ).result.run_dir)
+    kept = list(prune(stage.runs, 0.0, 1, dry_run=False))
+    assert [(row.run, row.why) for row in kept] == [(run.name, f"what {child.name} begins with is in it")]
+    assert list(pruned(stage, dry_run=True)) == [child.name, run.name]
+    assert all(row.removed for row in pruned(stage).values())
+    assert stage.left_behind() == []
+
+
+def test_what_is_no_run_of_ones_own_is_left_and_said(stage: Stage, run, tmp_path):
+    shutil.copytree(run, tmp_path / "far")
+    (stage.runs / "linked").symlink_to(tmp_path / "far")
+    for name in ("fifo", "notes"):
+        (stage.runs / name).mkdir()
+    os.mkfifo(stage.runs / "fifo" / "trace.jsonl")
+    lock = Lock(run / "trace.jsonl")
+    left = {name: row.why for name, row in pruned(stage).items()}
+    lock.close()
+    assert left == {
+        "linked": "linked is a link or a special file",
+        "fifo": "trace.jsonl is a link or a special file",
+        run.name: "a process is writing it",
+    }
+
+
+@pytest.mark.parametrize("name", ["result.json", "request.json", "history.git/objects/info/alternates"])
+def test_a_fifo_in_a_run_holds_nobody_up(stage: Stage, run, name):
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    assert pruned(stage)[run.name].removed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_users_run_is_left(stage: Stage, run):
+    os.chown(run, 12_345, 12_345)
+    assert pruned(stage)[run.name].why == f"{run.name} belongs to another user"
+
+
+def test_the_copy_of_a_run_takes_no_workspace_along(stage: Stage, run, tmp_path):
+    shutil.copytree(run, tmp_path / "copies" / run.name)
+    (row,) = prune(tmp_path / "copies", 0.0, 0, dry_run=False)
+    assert row.removed
+    assert (stage.work / run.name / "workspace").is_dir()
+
+
+def test_a_folder_that_is_not_called_as_runs_are_is_nobodys_workspace(stage: Stage, run):
+    (stage.root / "mine" / "workspace").mkdir(parents=True)
+    hostile = run.rename(stage.runs / "mine")
+    request = json.loads((hostile / "request.json").read_text())
+    (hostile / "request.json").write_text(json.dumps({**request, "workspace": str(stage.root / "mine" / "workspace")}))
+    assert pruned(stage)["mine"].removed
+    assert (stage.root / "mine" / "workspace").is_dir()
+
+
+def test_what_was_being_removed_when_the_process_was_killed_goes_next_time(stage: Stage, run):
+    (stage.root / "bin").mkdir()
+    (stage.root / "bin" / "rm").write_text("#!/bin/sh\nkill -9 $PPID\n")
+    (stage.root / "bin" / "rm").chmod(0o755)
+    killed = stage.run("runs", "rm", run.name, env={"PATH": f"{stage.root / 'bin'}:{os.environ['PATH']}"})
+    assert killed.returncode == -9
+    assert stage.call("runs").stdout == f"{stage.runs} holds no such runs\n"
+    assert [row.run for row in pruned(stage, dry_run=True).values()] == [run.name]
+    assert pruned(stage)[run.name].removed
+    assert stage.left_behind() == []

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import typer
 from rich.cells import cell_len
 
-from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, runs_folder
+from stackmem.bench.ledger import LEDGER
+from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, runs_folder, switch
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
-from stackmem.kept.run_list import INTERRUPTED, RunRow, choose_runs, list_runs, remove_run
+from stackmem.errors import UsageError
+from stackmem.kept.removal import prune, read_age, remove_run
+from stackmem.kept.run_list import INTERRUPTED, RunRow, find_runs
 
-_HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "model", "from")
-_SPARED = ("model", "frames", "seconds", "tokens", "from")  # on a terminal without room, the first one first
+_HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "size", "model", "from")
+_SPARED = ("model", "frames", "seconds", "size", "tokens", "from")  # on a terminal without room, the first one first
 
 app = typer.Typer(help="List the runs there are.", invoke_without_command=True)
 
@@ -30,7 +33,7 @@ def list_command(
     if context.invoked_subcommand is not None:
         return
     folder = runs_folder(runs_dir)
-    rows = choose_runs(list_runs(folder), filters or (), sort, limit)
+    rows = find_runs(folder, filters or (), sort, limit)
     if json:
         echo_json(rows)
         return
@@ -49,6 +52,40 @@ def rm_command(
     for folder in folders:
         remove_run(folder)
         typer.echo(f"removed {readable(folder.name)}")
+
+
+@app.command("prune", short_help="Remove old runs with their workspaces.")
+def prune_command(
+    older_than: str | None = option("--older-than", "Remove what was written last so long ago. Default: 30d.", "AGE"),
+    keep_last: int = option("--keep-last", "So many of the newest stay; without an age all others go.", "N", default=0),
+    dry_run: bool = switch("--dry-run", "Say what would go, and remove nothing."),
+    runs_dir: str | None = flag("runs_dir"),
+    json: JsonArray = False,
+) -> None:
+    """Remove old runs with their workspaces; what is being written, and what a fork begins with, stays."""
+    if keep_last < 0:
+        raise UsageError(f"{keep_last} runs cannot be kept; --keep-last takes 0 or more")
+    folder = runs_folder(runs_dir)
+    if (folder.parent / LEDGER).exists():
+        raise UsageError(f"the runs in {folder} belong to a bench, whose ledger names them; remove the whole bench")
+    age = read_age(older_than or ("0h" if keep_last else "30d"))
+    rows = []
+    for row in prune(folder, age, keep_last, dry_run=dry_run):
+        rows.append(row)
+        if not json:
+            size = "" if row.bytes is None else f" ({shown_bytes(row.bytes)})"
+            does = ("would remove" if dry_run else "removed") if row.removed else "kept"
+            typer.echo(f"{does} {one_line(row.run)}{size}{row.why and ': '}{readable(row.why)}")
+    if json:
+        echo_json(rows)
+        return
+    gone = [row for row in rows if row.removed]
+    size = shown_bytes(sum(row.bytes or 0 for row in gone))
+    typer.echo(f"{len(gone):,} of {len(rows):,} old runs {'would go' if dry_run else 'are gone'}, {size}")
+
+
+def shown_bytes(count: int) -> str:
+    return f"{count / (1 << 20):,.1f} MiB"
 
 
 def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
@@ -75,6 +112,7 @@ def _cells(row: RunRow) -> dict[str, str]:
         "tokens": _number(row.tokens),
         "cost": "-" if row.cost_usd is None else f"${row.cost_usd:.4f}",
         "seconds": "-" if row.wall_seconds is None else f"{row.wall_seconds:,.1f}",
+        "size": "-" if row.disk_bytes is None else shown_bytes(row.disk_bytes),
         "model": one_line(row.model) or "-",
         "from": one_line(row.parent) or "-",
     }

@@ -1,0 +1,233 @@
+"""The removal of runs with their workspaces: of one that is named, and of those that are old.
+
+Rule 1: a run leaves the list in one step, when its folder is moved to ``.removing``; whatever a process that was killed
+    left there is removed by the next ``prune``, and the workspace with it.
+Rule 2: what a fork begins with stays, and so does what a process writes.
+Rule 3: what is no run of the caller's own is not touched: links, and what belongs to another user.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.history.objects import alternates
+from stackmem.run.run_folder import TRACE
+from stackmem.trace.lineage import HISTORY, begun_by
+from stackmem.trace.lock import Lock, is_held
+from stackmem.workspace.tree import disk_bytes, remove_tree
+
+from .run_list import REMOVING, folders_of, name_of
+
+_AGE = re.compile(r"(\d{1,6})([hdw])")
+_SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
+
+
+class Pruned(Struct, frozen=True):
+    """A run that is old enough to go.
+
+    Attributes:
+        bytes: What it takes on the disk, its workspace too; None where that cannot be told.
+        removed: Whether it went, or would go.
+        why: What keeps it; empty where nothing does.
+    """
+
+    run: str
+    bytes: int | None
+    removed: bool
+    why: str = ""
+
+
+def read_age(text: str) -> float:
+    """Seconds, of ``30d``, ``12h`` or ``4w``.
+
+    Raises:
+        UsageError: It is no age.
+    """
+    parts = _AGE.fullmatch(text.strip())
+    if parts is None:
+        raise UsageError(f"{text!r} is no age; write hours, days or weeks, as 12h, 30d or 4w")
+    return float(parts[1]) * _SECONDS[parts[2]]
+
+
+def prune(runs_dir: Path, older_seconds: float, keep_last: int, *, dry_run: bool) -> Iterator[Pruned]:
+    """Remove the runs whose trace was last written so long ago; one row for each, forks before what they begin with.
+
+    Args:
+        keep_last: So many of the newest runs stay, however old they are.
+
+    Raises:
+        UsageError: ``runs_dir`` cannot be read.
+    """
+    try:
+        entries = [runs_dir / name for name in os.listdir(runs_dir)]
+    except OSError as error:
+        raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with --runs-dir") from error
+    yield from _prune_left(runs_dir, dry_run=dry_run)
+    written = {path: at for path in entries if (at := _last_written(path)) is not None}
+    newest = sorted(written, key=lambda path: (written[path], path.name), reverse=True)
+    limit = time.time() - older_seconds
+    needs = {path.name: names for path in entries if (names := _needs(path))}
+    for path in _forks_first([path for path in newest[keep_last:] if written[path] <= limit], needs):
+        row = _judged(path, needs)
+        if row.removed and not dry_run:
+            row = _tried(row, partial(_remove, path))
+        if row.removed:
+            needs.pop(path.name, None)
+        yield row
+
+
+def _prune_left(runs_dir: Path, *, dry_run: bool) -> Iterator[Pruned]:
+    """What was being removed by a process that was killed."""
+    place = runs_dir / REMOVING
+    if place.is_symlink() or not place.is_dir():
+        return
+    with nullcontext((place, -1)) if dry_run else _removing(runs_dir) as (_, held):
+        for left in sorted(place.iterdir()):
+            row = Pruned(name_of(left), disk_bytes([folders_of(left)])[0], True)
+            yield row if dry_run else _tried(row, partial(_remove_moved, left, held))
+
+
+def _tried(row: Pruned, remove: Callable[[], None]) -> Pruned:
+    try:
+        remove()
+    except (TraceError, WorkspaceError) as error:
+        return replace(row, removed=False, why=str(error))
+    return row
+
+
+def _last_written(run_dir: Path) -> float | None:
+    """When a run's trace was last written; None where the folder is no run."""
+    try:
+        return (run_dir / TRACE).lstat().st_mtime
+    except OSError:
+        return None
+
+
+def _judged(run_dir: Path, needs: Mapping[str, frozenset[str]]) -> Pruned:
+    why = _not_ours(run_dir)
+    if not why and is_held(run_dir / TRACE):
+        why = "a process is writing it"
+    if not why and (forks := sorted(name for name, parents in needs.items() if run_dir.name in parents)):
+        why = f"what {forks[0]} begins with is in it"
+    return Pruned(name_of(run_dir), disk_bytes([folders_of(run_dir)])[0], not why, why)
+
+
+def _not_ours(run_dir: Path) -> str:
+    """Why a folder that looks like a run is not removed unasked; empty where nothing speaks against it."""
+    for path, kind in ((run_dir, stat.S_ISDIR), (run_dir / TRACE, stat.S_ISREG)):
+        try:
+            status = path.lstat()
+        except OSError as error:
+            return f"{path.name} cannot be looked at ({error.strerror})"
+        if not kind(status.st_mode):
+            return f"{path.name} is a link or a special file"
+        if status.st_uid != os.geteuid():
+            return f"{path.name} belongs to another user"
+    return ""
+
+
+def _forks_first(runs: list[Path], needs: Mapping[str, frozenset[str]]) -> Iterator[Path]:
+    """The runs, each after those of them that need it."""
+    waiting = {run.name: run for run in runs}
+    while waiting:
+        held = frozenset[str]().union(*(needs.get(name, frozenset()) - {name} for name in waiting))
+        free = [name for name in waiting if name not in held] or list(waiting)  # of a ring, no fork made it so: any
+        for name in free:
+            yield waiting.pop(name)
+
+
+def _needs(run_dir: Path) -> frozenset[str]:
+    """The names of runs beside it without which it cannot be read."""
+    needs = set()
+    with suppress(TraceError):  # it has no trace that could be read
+        fork = begun_by(run_dir)
+        needs |= {fork.parent} if fork is not None else set()
+    runs = run_dir.parent.resolve()
+    for place in alternates(run_dir / HISTORY):
+        # Files of its steps are kept only there; so it is from before a fork's first record on.
+        owner = Path(place).resolve()
+        if owner.is_relative_to(runs) and owner != runs:
+            needs.add(owner.relative_to(runs).parts[0])
+    return frozenset(needs - {run_dir.name})
+
+
+def remove_run(run_dir: Path) -> None:
+    """Remove a run's folder, and its workspace where that is still there.
+
+    Raises:
+        UsageError: Forks depend on it; nothing was removed.
+        TraceError: A process is writing it; nothing was removed.
+        WorkspaceError: A part of it cannot be removed (named).
+    """
+    run_dir = run_dir.resolve()
+    forks = sorted(other.name for other in run_dir.parent.iterdir() if run_dir.name in _needs(other))
+    if forks:
+        more = f" and {len(forks) - 5:,} more" if len(forks) > 5 else ""
+        raise UsageError(
+            f"{run_dir.name} holds what its forks begin with: {', '.join(forks[:5])}{more}; remove those first, or "
+            "keep them by stackmem trace pack"
+        )
+    _remove(run_dir)
+
+
+def _remove(run_dir: Path) -> None:
+    lock = Lock(run_dir / TRACE)
+    try:
+        with _removing(run_dir.parent) as (place, held):
+            moved = place / run_dir.name
+            try:
+                run_dir.rename(moved)
+            except OSError as error:
+                raise WorkspaceError(
+                    f"cannot move {run_dir} to {place} ({error.strerror}); remove it by hand"
+                ) from error
+            _remove_moved(moved, held)
+    finally:
+        lock.close()
+
+
+@contextmanager
+def _removing(runs_dir: Path) -> Iterator[tuple[Path, int]]:
+    """The folder of what is being removed, for one process at a time, and the descriptor that holds it."""
+    place = runs_dir / REMOVING
+    held = _taken(place)
+    try:
+        yield place, held
+    finally:
+        with suppress(OSError):  # it is not empty where something could not be removed
+            place.rmdir()
+        os.close(held)
+
+
+def _taken(place: Path) -> int:
+    while True:
+        try:
+            place.mkdir(mode=0o700, exist_ok=True)
+            held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:  # the one before us removed it as it went
+            continue
+        except OSError as error:
+            raise WorkspaceError(f"{place} cannot be used ({error.strerror}); see what it is, and move it") from error
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(held, fcntl.LOCK_EX)
+        if os.fstat(held).st_nlink:
+            return held
+        os.close(held)
+
+
+def _remove_moved(moved: Path, held: int) -> None:
+    """The workspace first: its place stands in the run's folder."""
+    for folder in reversed(folders_of(moved)):
+        remove_tree(folder, held=(held,))
