@@ -32,6 +32,8 @@ Run = Callable[[dict[str, Any], "DebugSession"], int]
 """Runs what the arguments of ``launch`` name; gives its exit code."""
 
 THREAD = 1
+LINGER_SECONDS = 5
+"""How long an editor may take to say goodbye once its program has ended."""
 _CAN = {
     "supportsConfigurationDoneRequest": True,
     "supportsConditionalBreakpoints": True,
@@ -86,7 +88,7 @@ class DebugSession:
             code = error.exit_code
         self._event("exited", {"exitCode": code})
         self._event("terminated", {})
-        reader.join(timeout=5)
+        reader.join(timeout=LINGER_SECONDS)
         return code
 
     def tell(self, text: str, category: str = "stdout") -> None:

@@ -309,3 +309,14 @@ def test_messages_go_there_and_back_and_a_cut_one_is_the_end():
 
 def test_the_adapter_ends_with_the_stream():
     assert DebugSession(io.BytesIO(b"nonsense\n"), io.BytesIO()).serve(lambda *_: 9) == 0
+
+
+def test_the_adapter_ends_while_an_editor_keeps_the_stream_open(files):
+    """Without a goodbye, it waits no longer than it says, and ends with the program's own code."""
+    code = "import stackmem.serve.dap as dap; dap.LINGER_SECONDS = 0; from stackmem.cli.main import main; main()"
+    ran = [sys.executable, "-c", code, "debug"]
+    with subprocess.Popen(ran, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        client = Client(process.stdin, process.stdout)
+        client.request("launch", **files)
+        client.send("configurationDone", {})
+        assert process.wait(timeout=100) == 0, process.stderr.read()

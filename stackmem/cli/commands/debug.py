@@ -25,7 +25,8 @@ def command(
             say(f"{moments.program} is not as it was; lines are those of the run")
         TerminalDebugger(moments.program.parent).walk(moments)
         return
-    session = DebugSession(sys.stdin.buffer, sys.stdout.buffer)
+    # A stream of its own: Python aborts where a thread still reads from sys.stdin when the interpreter ends.
+    session = DebugSession(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), sys.stdout.buffer)
     code = session.serve(lambda arguments, own: debug_launched(arguments, own, os.environ, Path.cwd()))
     sys.stdout = sys.stderr  # nothing but messages may stand on stdout
     sys.exit(code)

@@ -18,6 +18,8 @@ The functions that read a part of a reply raise ``Misfit`` where something in it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -155,6 +157,24 @@ _KNOWN = (
     "reasoning", "confidence", "nextStep", "scratchpad",
 )  # fmt: skip
 _STEP_KNOWN = ("type", "actions", "subAgent", "subAgents", "forEach", "while", "messageIndex", "reason")
+_LOOP_KNOWN = (
+    "action", "subAgent", "itemVariable", "maxIterations", "continueOnError", "delayBetweenIterationsMs",
+)  # fmt: skip
+_ACTION_KNOWN = ("name", "params", "outputMapping")
+_ASK_KNOWN = ("name", "message", "templateParameters", "context", "terminateAfter")
+_PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "nextStep": (_STEP_KNOWN, ("actions", "subAgent", "subAgents", "forEach", "while")),
+    "forEach": (
+        (*_LOOP_KNOWN, "collectionPath", "indexVariable", "executionMode", "maxConcurrency"),
+        ("action", "subAgent"),
+    ),
+    "while": ((*_LOOP_KNOWN, "condition"), ("action", "subAgent")),
+    "action": (_ACTION_KNOWN, ()),
+    "actions": (_ACTION_KNOWN, ()),
+    "subAgent": (_ASK_KNOWN, ()),
+    "subAgents": (_ASK_KNOWN, ()),
+}
+"""A part of a reply to its members, and to those of them that are parts of the same kind."""
 _NOTHING = "it asks for nothing: give a nextStep, or set taskComplete to true"
 
 
@@ -235,12 +255,9 @@ def read_response(text: str) -> Response:
 
 
 def _response(value: dict[str, Any], warnings: list[str]) -> Response:
-    step_value = value.get("nextStep")
-    strange = [name for name in value if name not in _KNOWN]
-    if isinstance(step_value, dict):
-        strange += [f"nextStep.{name}" for name in step_value if name not in _STEP_KNOWN]
+    strange = list(islice(_unknown_members(value), 10))
     if strange:
-        warnings.append(f"not known and passed over: {', '.join(name[:40] for name in strange[:10])}")
+        warnings.append(f"not known and passed over: {', '.join(strange)}")
     message = member(value, "message", str, "", "").strip()
     reasoning = member(value, "reasoning", str, "", "").strip()
     if not isinstance(value.get("confidence", 0), int | float | None):
@@ -269,6 +286,20 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
     if form is not None and not isinstance(step, Chat):
         warnings.append("the form was dropped: it goes with a Chat, or with no step at all")
     return Response(step, message, change, actionable, automatic, value.get("scratchpad"), tuple(warnings))
+
+
+def _unknown_members(value: dict[str, Any]) -> Iterator[str]:
+    """The places of the members that are none of a reply's, its step's, or of what the step carries out."""
+    yield from (name[:40] for name in value if name not in _KNOWN)
+    waiting: list[tuple[str, str, Any]] = [("nextStep", "nextStep", value.get("nextStep"))]
+    while waiting:
+        place, part, found = waiting.pop(0)
+        if isinstance(found, list):
+            waiting += [(f"{place}[{index}]", part, each) for index, each in enumerate(found)]
+        elif isinstance(found, dict):
+            members, parts = _PARTS[part]
+            yield from (f"{place}.{name[:40]}" for name in found if name not in members)
+            waiting += [(f"{place}.{name}", name, found.get(name)) for name in parts]
 
 
 def _chat(message: str, form: ResponseForm | None) -> Step:
