@@ -21,7 +21,7 @@ from .catalog import lookup
 from .connection import Connection
 from .endpoint import Endpoint, without_login
 from .event_stream import server_events
-from .failures import cause, failed, kind_of_status
+from .failures import answered_with, cause, failed
 from .openai_messages import FOREIGN_THOUGHT
 from .tokens import estimated_usage
 
@@ -89,9 +89,7 @@ class AnthropicModel:
                 answer = read_reply(server_events(response.http_response.iter_bytes(), deadline), secret)
             return connection.in_time(answer)
         except anthropic.APIStatusError as error:
-            text = f"{error.message} {error.body}"
-            detail = f"HTTP {error.status_code}: {error.api_message or error.message}"
-            return failed(kind_of_status(error.status_code, text), detail, secret, error.response.headers)
+            return answered_with(error.response, error.response.text, secret)
         except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
         except (anthropic.APIConnectionError, httpx2.HTTPError, OSError) as error:

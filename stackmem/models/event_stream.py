@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 _MOST_BYTES = 64 * 1024 * 1024
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_BEFORE = b"\xef\xbb\xbf \t\r\n"
+"""What may stand before the first event: a byte order mark and blanks."""
 
 
 def server_events(
@@ -17,7 +19,7 @@ def server_events(
     clock: Callable[[], float] = time.monotonic,
     most_bytes: int = _MOST_BYTES,
 ) -> Iterator[str]:
-    """The text of each event's ``data``; comments, names and ids are left out.
+    """The text of each event's ``data``; comments, names and ids are left out. A body that is no stream comes whole.
 
     An event without its closing blank line is no event: the stream broke there. ``deadline`` is the reading of
     ``clock`` at which a stream that still trickles is given up.
@@ -27,6 +29,7 @@ def server_events(
         ValueError: The stream is longer than ``most_bytes``.
     """
     pending = bytearray()
+    is_stream: bool | None = None
     total = 0
     scanned = 0
     for chunk in chunks:
@@ -36,6 +39,11 @@ def server_events(
         if total > most_bytes:
             raise ValueError(f"the reply is longer than {most_bytes // 1024 // 1024} MiB")
         pending += chunk
+        if is_stream is None:
+            pending = pending.lstrip(_BEFORE)
+            is_stream = pending[:1] not in (b"{", b"[", b"<") if pending else None
+        if is_stream is False:
+            continue
         while (blank := _BLANK_LINE.search(pending, scanned)) is not None:
             event = bytes(pending[: blank.start()])
             del pending[: blank.end()]
@@ -43,10 +51,15 @@ def server_events(
             if (text := _text(event)) is not None:
                 yield text
         scanned = max(0, len(pending) - 3)
+    if is_stream is False:
+        yield pending.decode("utf-8", "replace")
 
 
 def _text(event: bytes) -> str | None:
-    lines = [line for line in _LINE_END.split(event) if line.startswith(b"data:")]
-    if not lines:
-        return None
-    return "\n".join(line[5:].removeprefix(b" ").decode("utf-8", "replace") for line in lines)
+    """The data of an event; older servers of llama.cpp name a failure ``error:`` instead."""
+    fields = [line.partition(b":") for line in _LINE_END.split(event)]
+    lines = [value.removeprefix(b" ").decode("utf-8", "replace") for name, _, value in fields if name == b"data"]
+    if lines:
+        return "\n".join(lines)
+    failures = (value.decode("utf-8", "replace") for name, _, value in fields if name == b"error")
+    return next((f'{{"error": {failure}}}' for failure in failures), None)

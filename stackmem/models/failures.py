@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import html
+import json
 import math
 import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
 
 from stackmem.core.facts import FailureKind, ModelFailed
 from stackmem.core.text import whole
+
+from .endpoint import without_login
+
+if TYPE_CHECKING:
+    from httpx2 import Response
 
 _DETAIL_CHARS = 500
 _KEY_CHARS = 8
@@ -23,24 +31,59 @@ _BY_STATUS: dict[int, FailureKind] = {
 }  # fmt: skip
 
 _BY_TYPE: dict[str, FailureKind] = {
-    "overloaded_error": "overloaded", "rate_limit_error": "rate_limited", "api_error": "server_error",
-    "timeout_error": "timeout", "conflict_error": "server_error", "authentication_error": "authentication",
-    "permission_error": "authentication", "billing_error": "spend_limit", "invalid_request_error": "rejected",
-    "not_found_error": "rejected", "request_too_large": "rejected",
+    "overloaded_error": "overloaded", "rate_limit_error": "rate_limited", "rate_limit_exceeded": "rate_limited",
+    "resource_exhausted": "rate_limited", "unavailable": "overloaded", "timeout_error": "timeout",
+    "deadline_exceeded": "timeout", "authentication_error": "authentication", "permission_error": "authentication",
+    "invalid_api_key": "authentication", "unauthenticated": "authentication", "permission_denied": "authentication",
+    "billing_error": "spend_limit", "invalid_request_error": "rejected", "invalid_argument": "rejected",
+    "badrequesterror": "rejected", "not_found_error": "rejected", "model_not_found": "rejected",
+    "not_found": "rejected", "request_too_large": "rejected",
 }  # fmt: skip
+"""In lower case; any other type is a ``server_error``."""
 
 # Both providers answer these with a status that is otherwise worth another try.
 _SPENT = re.compile(r"spend_limit|insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
 _TOO_LONG = re.compile(
-    r"prompt is too long|exceeds? (the )?(model'?s )?(maximum )?context|context_length_exceeded"
-    r"|maximum context length|exceed_context_size|exceeds the available context size",
+    "|".join((
+        r"(prompt|input|request)( text)? (is|was) too (long|large)", r"too many (input |prompt )?tokens",
+        r"context[_ ](length|size|window)[_ ]exceed", r"exceed_context_size", r"maximum (context|prompt|input) length",
+        r"exceed(s|ed|ing)? (the )?((model'?s?|maximum|available|allowed) )*context",
+        r"exceeds? the maximum number of (input )?tokens",
+        r"token count of \d+ exceeds|exceed(s|ed)? (the )?(model )?token limit", r"context window exceeds",
+        r"longer than the (model'?s? |maximum )+(context|model|input)? ?length", r"input token count .{0,40} exceeds",
+        r"n_keep.{0,20}>= ?n_ctx", r"tokens to keep from the initial prompt", r"when context the overflows",
+        r"inputs?`? must have less than \d+ tokens", r"`max_new_tokens` must be <=", r"prompt exceeds max length",
+        r"reduce (the length of the messages|your message size)", r"range of input length should be",
+        r"tokens in the prompt cannot exceed", r"should not exceed max_(num_tokens|seq_len|input_len)",
+    )),
     re.IGNORECASE,
-)
+)  # fmt: skip
+"""As OpenAI, Anthropic, Gemini, Bedrock, Groq, Mistral, xAI, Cohere, Kimi, MiniMax, GLM, Qwen, Copilot and the servers
+llama.cpp, LM Studio, vLLM, SGLang, TGI, TensorRT-LLM and Ollama say it."""
+_WITH_REPLY = re.compile(r"max_(completion_|new_|output_)?tokens|in the completion|output tokens", re.IGNORECASE)
+
+# Where an answer keeps its sentence, the most telling name first.
+_SENTENCES = ("message", "detail", "details", "msg", "error_message", "error_msg", "status_msg", "errors", "base_resp",
+              "error", "title", "description", "reason")  # fmt: skip
+_HEADING = re.compile(r"<(title|h1)\b[^>]*>(.*?)</\1", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
 
 
 def failed(kind: FailureKind, detail: str, secret: str = "", headers: Mapping[str, str] = _NO_WAIT) -> ModelFailed:
     """The fact, with a detail of one line that does not hold ``secret``."""
     return ModelFailed(kind, one_line(detail, secret), retry_after_seconds(headers))
+
+
+def answered_with(response: Response, text: str, secret: str) -> ModelFailed:
+    """An answer that is no reply, by its status; ``text`` is its body."""
+    status = response.status_code
+    elsewhere = response.headers.get("location", "")
+    if 300 <= status < 400 and elsewhere:
+        address = without_login(elsewhere)
+        detail = f"HTTP {status}: the server sends requests on to {address}; give that address if you trust it"
+    else:
+        detail = f"HTTP {status}: {sentence(text) or response.reason_phrase or 'no text'}"
+    return failed(kind_of_status(status, text), detail, secret, response.headers)
 
 
 def kind_of_status(status: int, text: str) -> FailureKind:
@@ -58,7 +101,44 @@ def kind_of_error(error_type: str, text: str) -> FailureKind:
         return "spend_limit"
     if _TOO_LONG.search(text):
         return "window"
-    return _BY_TYPE.get(error_type, "server_error")
+    return _BY_TYPE.get(error_type.lower(), "server_error")
+
+
+def leaves_no_room(text: str) -> bool:
+    """Whether an answer that the prompt is too long speaks of the reply, too: a shorter reply may fit."""
+    return _TOO_LONG.search(text) is not None and _WITH_REPLY.search(text) is not None
+
+
+def sentence(value: Any, depth: int = 6) -> str:
+    """What an error says to people, whatever its shape: nested objects, lists, JSON in text, a web page, plain text."""
+    if depth and isinstance(value, str):
+        return _of_text(value, depth - 1)
+    if depth and isinstance(value, list):
+        return "; ".join(filter(None, (sentence(one, depth - 1) for one in value[:3])))
+    if not depth or not isinstance(value, dict):
+        return ""
+    raw = value["metadata"].get("raw") if isinstance(value.get("metadata"), dict) else None
+    inner = value.get("error") if isinstance(value.get("error"), dict | list) else None
+    known = (raw, inner, *(value.get(name) for name in _SENTENCES))
+    text = next(filter(None, (sentence(one, depth - 1) for one in known)), "")
+    place = value.get("loc")
+    return f"{'.'.join(map(str, place))}: {text}" if isinstance(place, list) and text else text
+
+
+def _of_text(text: str, depth: int) -> str:
+    text = text.strip()
+    if text[:1] in {"{", "["}:
+        try:
+            return sentence(json.loads(text), depth) or text
+        except (ValueError, RecursionError):
+            return text
+    return page_title(text) if text.startswith("<") else text
+
+
+def page_title(text: str) -> str:
+    """What a web page calls itself, else its text."""
+    heading = _HEADING.search(text)
+    return " ".join(html.unescape(_TAG.sub(" ", heading.group(2) if heading else text)).split())
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:

@@ -14,8 +14,8 @@ FOREIGN_THOUGHT = "reasoning_content"
 _NOTHING = "(no text)"
 
 
-def chat_body(view: View, model: str, max_tokens: int) -> dict[str, Any]:
-    """The body, without ``stream``; equal views give equal bytes."""
+def chat_body(view: View, model: str) -> dict[str, Any]:
+    """The body, without ``stream`` and a limit of the reply; equal views give equal bytes."""
     messages: list[dict[str, Any]] = []
     if view.system.strip():
         messages.append({"role": "system", "content": whole(view.system)})
@@ -24,7 +24,6 @@ def chat_body(view: View, model: str, max_tokens: int) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
-        "max_completion_tokens": max_tokens,
         "stream_options": {"include_usage": True},
     }
     if view.tools:

@@ -17,13 +17,14 @@ class Refusal(Struct, frozen=True):
 
 
 def chunks(*deltas: dict[str, Any], finish: str | None = "stop", usage: dict[str, Any] | None = None) -> bytes:
-    """A streamed reply, one chunk per delta, then the finish reason, then the usage."""
+    """A streamed reply, one chunk per delta, then the finish reason, then the usage; without a reason it breaks off."""
     made: list[dict[str, Any]] = [{"id": "c1", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     if finish is not None:
         made.append({"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     if usage is not None:
         made.append({"id": "c1", "choices": [], "usage": usage})
-    return b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in made) + b"data: [DONE]\n\n"
+    done = b"" if finish is None else b"data: [DONE]\n\n"
+    return b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in made) + done
 
 
 def call_piece(arguments: Any, *, index: int | None = 0, **other: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import pytest
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolResult, Usage
 from stackmem.errors import UsageError
-from stackmem.models.openai import read_chat
 from stackmem.models.openai_messages import chat_body
+from stackmem.models.openai_stream import read_chat
 from stackmem.models.registry import open_model
 
 from .chat_server import ChatServer, Refusal, call_piece, chunks
@@ -31,7 +31,7 @@ def replied(stream: bytes) -> ModelReplied:
 
 
 def messages(*given: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = chat_body(view(*given), "m", 100)["messages"]
+    found: list[dict[str, Any]] = chat_body(view(*given), "m")["messages"]
     return found
 
 
@@ -79,7 +79,7 @@ def test_thoughts_are_not_sent_back_and_leave_no_empty_message() -> None:
 
 
 def test_equal_views_are_equal_bodies_in_equal_order() -> None:
-    first, again = (json.dumps(chat_body(view(user("a"), called(1), result(1)), "m", 9)) for _ in range(2))
+    first, again = (json.dumps(chat_body(view(user("a"), called(1), result(1)), "m")) for _ in range(2))
     assert first == again
 
 

@@ -1,0 +1,280 @@
+"""The chunks of one streamed Chat Completions reply, put together as a reply, from whoever sends them.
+
+Rule 1: what clients in the field put up with is read: ids that are numbers, content in parts, calls without an index, a
+whole body where a stream was asked for. What has no reading at all is a failure of the attempt, never a guess.
+Rule 2: a stream is a reply where a finish reason or ``[DONE]`` announced its end. One that broke off is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.facts import ModelFailed, ModelReplied, Stop
+from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
+from stackmem.core.text import whole
+
+from .failures import failed, kind_of_error, kind_of_status, page_title, sentence
+from .json_text import MOST_TOKENS, parse_arguments
+from .openai_messages import FOREIGN_THOUGHT
+
+Json = dict[str, Any]
+
+_DONE = "[DONE]"
+_STOPS: dict[str, Stop] = {
+    "stop": "end", "eos": "end", "eos_token": "end", "end_turn": "end", "stop_sequence": "end", "complete": "end",
+    "tool_calls": "call", "tool_call": "call", "tool_use": "call", "function_call": "call",
+    "length": "truncated", "max_tokens": "truncated", "max_output_tokens": "truncated", "model_length": "truncated",
+    "content_filter": "refused", "safety": "refused", "sensitive": "refused", "recitation": "refused",
+}  # fmt: skip
+_BROKEN_OFF = {"error": "server_error", "insufficient_system_resource": "overloaded", "network_error": "connection"}
+"""Finish reasons that say that the server gave up."""
+_MOST_CALLS = 1_000
+_THOUGHTS = ("reasoning_content", "reasoning")
+
+
+class _Call(Struct):
+    id: str
+    name: str
+    index: int | None
+    arguments: list[str]
+
+    @property
+    def is_whole(self) -> bool:
+        return any(self.arguments) and parse_arguments("".join(self.arguments))[1] is None
+
+
+class _ChatReply(Struct):
+    texts: list[str]
+    thoughts: list[str]
+    refusals: list[str]
+    calls: list[_Call]
+    usage: Usage = Usage()
+    id: str = ""
+    finish_reason: str | None = None
+    ended: bool = False
+    error: ModelFailed | None = None
+
+
+def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelReplied | ModelFailed:
+    """The reply, or the failure where the stream carries an error, is malformed, or ends early.
+
+    A call without an id is named after ``facts``, so that its result can be paired with it.
+    """
+    reply = _ChatReply([], [], [], [])
+    try:
+        for text in events:
+            if text.strip() == _DONE:
+                reply.ended = True
+                break
+            if text.startswith("<"):
+                page = f"the server answered with a web page, {page_title(text)!r:.200}; is the address right?"
+                return failed("rejected", page, secret)
+            for chunk in _values(text):
+                _take(reply, _object(chunk), secret)
+                if reply.error is not None:
+                    return reply.error
+    except (ValueError, RecursionError) as error:
+        return failed("incomplete", f"the reply's stream is malformed: {error}", secret)
+    reason = (reply.finish_reason or "").lower()
+    if reason in _BROKEN_OFF:
+        return failed(kind_of_error(_BROKEN_OFF[reason], ""), f"the server broke its reply off: {reason}")
+    parts = _parts(reply, facts)
+    if not reason and not (reply.ended and parts):
+        return failed("incomplete", "the reply's stream ended before its end was announced")
+    refusal = whole("".join(reply.refusals))
+    known = _STOPS.get(reason)
+    stop: Stop = "call" if reply.calls and known in {None, "end"} else known or "end"
+    return ModelReplied(
+        parts=parts,
+        stop="refused" if refusal else stop,
+        usage=reply.usage,
+        detail=refusal[:500] or ("" if known or not reason else f"finish reason {reply.finish_reason!r:.80}"),
+        reply_id=whole(reply.id)[:200],
+    )
+
+
+def _values(text: str) -> list[Any]:
+    """What an event holds: one object, a list of them, or several, one a line."""
+    try:
+        value = json.loads(text) if text.strip() else []
+    except ValueError:
+        lines = [line.removeprefix("data:").strip() for line in text.splitlines()]
+        if len(lines) < 2:
+            raise
+        return [json.loads(line) for line in lines if line and line != _DONE]
+    return value if isinstance(value, list) else [value]
+
+
+def _take(reply: _ChatReply, chunk: Json, secret: str) -> None:
+    choices = [_object(choice) for choice in _list(chunk.get("choices"))]
+    if (error := _error(chunk, whole_body=not choices)) is not None:
+        reply.error = _failure(error, secret, begun=bool(reply.texts))
+        return
+    reply.id = _scalar(chunk.get("id")) or reply.id
+    groq = _object(chunk.get("x_groq"))
+    for usage in (chunk.get("usage"), groq.get("usage"), *(choice.get("usage") for choice in choices)):
+        if isinstance(usage, dict):
+            reply.usage = _counted(usage)
+    for choice in choices:
+        if _number(choice.get("index")) in {None, 0}:
+            _grow(reply, choice)
+
+
+def _grow(reply: _ChatReply, choice: Json) -> None:
+    """Add a delta, or a whole message where a server sends no deltas."""
+    reply.finish_reason = _scalar(choice.get("finish_reason")) or reply.finish_reason
+    whole_message = not isinstance(choice.get("delta"), dict) and isinstance(choice.get("message"), dict)
+    delta = _object(choice.get("message" if whole_message else "delta"))
+    reply.ended = reply.ended or whole_message
+    _speak(reply, delta.get("content") if delta.get("content") is not None else choice.get("text"))
+    reply.thoughts.append(next((_text(delta[name]) for name in _THOUGHTS if delta.get(name)), ""))
+    reply.refusals.append(_text(delta.get("refusal")))
+    calls = _list(delta.get("tool_calls"))
+    if isinstance(delta.get("function_call"), dict):
+        calls = [{"index": 0, "function": delta["function_call"]}]
+    for position, call in enumerate(calls):
+        _call(reply.calls, _object(call), position if whole_message else None)
+
+
+def _speak(reply: _ChatReply, content: Any) -> None:
+    """Add content, which is a text, or parts of which some are thoughts."""
+    for part in content if isinstance(content, list) else [content]:
+        kind = part.get("type") if isinstance(part, dict) else None
+        into = {"thinking": reply.thoughts, "reasoning": reply.thoughts, "refusal": reply.refusals}.get(str(kind))
+        (reply.texts if into is None else into).append(_text(part))
+
+
+def _call(calls: list[_Call], delta: Json, position: int | None) -> None:
+    """Add a piece of a call to the call that it belongs to."""
+    function = delta["function"] if isinstance(delta.get("function"), dict) else delta
+    name, identity = _text(function.get("name")), _scalar(delta.get("id"))
+    index = _number(delta.get("index"))
+    call = _belonging(calls, position if index is None else index, identity, name)
+    if call is None:
+        if len(calls) >= _MOST_CALLS:
+            raise ValueError(f"more than {_MOST_CALLS:,} calls")
+        call = _Call("", "", position if index is None else index, [])
+        calls.append(call)
+    call.id = call.id or identity
+    call.name = call.name or name
+    given = function.get("arguments")
+    call.arguments.append(json.dumps(given) if isinstance(given, dict | list) else _text(given))
+
+
+def _belonging(calls: list[_Call], index: int | None, identity: str, name: str) -> _Call | None:
+    """The call that a piece goes on with; None where it begins one.
+
+    Some servers number all calls 0, so that a name with another id begins one. Some number none, so that an id does, or
+    a name after whole arguments. Some repeat the id in each piece.
+    """
+    last = next((call for call in reversed(calls) if index is None or call.index == index), None)
+    if last is None:
+        return None
+    if identity and last.id and identity != last.id and (name or index is None):
+        return next((call for call in calls if call.id == identity), None)
+    begins = identity != last.id if identity else name and last.is_whole
+    return None if index is None and last.name and begins else last
+
+
+def _parts(reply: _ChatReply, facts: int) -> tuple[ReplyPart, ...]:
+    parts: list[ReplyPart] = []
+    if thought := whole("".join(reply.thoughts)):
+        parts.append(Thinking({"type": FOREIGN_THOUGHT, "thinking": thought}))
+    if text := whole("".join(reply.texts)):
+        parts.append(Text(text))
+    for number, call in enumerate(reply.calls):
+        arguments = "".join(call.arguments)
+        value, malformed = parse_arguments(arguments)
+        if not arguments.strip() and reply.finish_reason == "length":
+            value, malformed = None, ""
+        if isinstance(value, str) and isinstance(twice := parse_arguments(value)[0], dict):
+            value = twice  # encoded twice
+        parts.append(ToolCall(whole(call.id) or f"call_{facts}_{number}", whole(call.name), value, malformed))
+    return tuple(parts)
+
+
+def _counted(usage: Json) -> Usage:
+    """Tokens as each server reports them: DeepSeek names what was read apart, Gemini leaves thoughts to the total."""
+    details = _object(usage.get("prompt_tokens_details"))
+    prompt = _tokens(usage.get("prompt_tokens"))
+    read = min(_tokens(details.get("cached_tokens")) or _tokens(usage.get("prompt_cache_hit_tokens")), prompt)
+    written = min(_tokens(details.get("cache_write_tokens")), prompt - read)
+    output = max(_tokens(usage.get("completion_tokens")), _tokens(usage.get("total_tokens")) - prompt)
+    return Usage(uncached=prompt - read - written, cache_read=read, cache_write_5m=written, output=output)
+
+
+def _tokens(count: Any) -> int:
+    """The count; 0 where it is none."""
+    number = _number(count) or 0
+    return number if 0 <= number <= MOST_TOKENS else 0
+
+
+def _error(chunk: Json, *, whole_body: bool) -> Any:
+    """What a chunk fails with; None where it is no error."""
+    if (error := chunk.get("error") or chunk.get("errors")) or not whole_body:
+        return error or None
+    if chunk.get("object") == "error" or any(isinstance(chunk.get(name), str | list) for name in ("detail", "message")):
+        return chunk
+    status = _object(chunk.get("base_resp"))
+    return status if status.get("status_code") else None
+
+
+def _failure(error: Any, secret: str, *, begun: bool) -> ModelFailed:
+    fields = error if isinstance(error, dict) else {}
+    text = error if isinstance(error, str) else json.dumps(error)
+    code = fields.get("code")
+    if (status := _number(code)) is not None and 400 <= status < 600:
+        kind = kind_of_status(status, text)
+    else:
+        kind = kind_of_error(_scalar(fields.get("type") or fields.get("status") or code), text)
+    where = "an error in mid-stream" if begun else "an error in place of a reply"
+    return failed(kind, f"{where}: {sentence(error) or text}", secret)
+
+
+def _object(value: Any) -> Json:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"an object was expected, not {value!r:.80}")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    """A list; one object stands for a list of one."""
+    if value is None or isinstance(value, dict):
+        return [] if value is None else [value]
+    if not isinstance(value, list):
+        raise ValueError(f"a list was expected, not {value!r:.80}")
+    return value
+
+
+def _text(value: Any) -> str:
+    """A text, also in parts, each of which may hold parts."""
+    if isinstance(value, str) or value is None:
+        return value or ""
+    if isinstance(value, list):
+        return "".join(map(_text, value))
+    if not isinstance(value, dict):
+        raise ValueError(f"a text was expected, not {value!r:.80}")
+    return next(
+        (_text(value[name]) for name in ("text", "thinking", "reasoning", "refusal", "content") if name in value), ""
+    )
+
+
+def _scalar(value: Any) -> str:
+    """An id or a name, which some servers send as a number."""
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _number(value: Any) -> int | None:
+    """A whole number, also as a float or as digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return int(value) if isinstance(value, int) else int(float(value))
+    except (ValueError, OverflowError):
+        return None
