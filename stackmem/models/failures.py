@@ -109,7 +109,7 @@ def leaves_no_room(text: str) -> bool:
     return _TOO_LONG.search(text) is not None and _WITH_REPLY.search(text) is not None
 
 
-def sentence(value: Any, depth: int = 6) -> str:
+def sentence(value: Any, depth: int = 12) -> str:
     """What an error says to people, whatever its shape: nested objects, lists, JSON in text, a web page, plain text."""
     if depth and isinstance(value, str):
         return _of_text(value, depth - 1)

@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
@@ -22,7 +22,7 @@ from .connection import Connection
 from .endpoint import Endpoint, without_login
 from .event_stream import server_events
 from .failures import answered_with, cause, failed, leaves_no_room
-from .openai_messages import chat_body
+from .openai_messages import Extras, chat_body
 from .openai_stream import read_chat
 from .tokens import estimated_usage
 
@@ -71,20 +71,18 @@ class OpenAIModel:
         self._max_tokens = max_output_tokens or min(_REPLY_TOKENS, self.window_tokens // 4)
         self._seed = seed
         self._refused: frozenset[str] = frozenset()
+        self._extras = Extras()
         self._client: OpenAI | None = None
         self._connection: Connection | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
-        body = chat_body(request.view, self._model)
-        if self._seed is not None:
-            body["seed"] = self._seed
-        answer = self._attempt(body, request.facts)
+        answer = self._attempt(request)
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
 
-    def _attempt(self, body: dict[str, Any], facts: int, *, limited: bool = True) -> ModelReplied | ModelFailed:
+    def _attempt(self, request: AskModel, *, limited: bool = True) -> ModelReplied | ModelFailed:
         """Ask; without a limit of the reply where the server says that prompt and reply together are too long."""
         client, connection = self._connected()
         import httpx2
@@ -94,22 +92,29 @@ class OpenAIModel:
         seconds = self._endpoint.reply_seconds
         deadline = time.monotonic() + seconds
         create = client.chat.completions.with_streaming_response.create
+        body = chat_body(request.view, self._model, self._extras)
+        if self._seed is not None:
+            body["seed"] = self._seed
         sent = {name: value for name, value in body.items() if name not in self._refused}
         limit = next((name for name in _LIMITS if name not in self._refused), None) if limited else None
         if limit is not None:
             sent[limit] = self._max_tokens
         try:
             with connection.within(seconds), create(**sent, stream=True) as response:
-                answer = read_chat(server_events(response.http_response.iter_bytes(), deadline), facts, secret)
+                answer = read_chat(server_events(response.http_response.iter_bytes(), deadline), request.facts, secret)
             return connection.in_time(answer)
         except openai.APIStatusError as error:
             text = error.response.text
             if error.status_code in {400, 413, 422} and limit is not None and leaves_no_room(text):
-                return self._attempt(body, facts, limited=False)
+                return self._attempt(request, limited=False)
             unknown = {name for name in _OPTIONAL if name in sent and name in text}
             if error.status_code in {400, 422} and unknown:
                 self._refused |= {limit} if limit in unknown else unknown
-                return self._attempt(body, facts)
+                return self._attempt(request)
+            extras = self._extras.after(text) if error.status_code in {400, 422} else self._extras
+            if extras != self._extras:
+                self._extras = extras
+                return self._attempt(request)
             return answered_with(error.response, text, secret)
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)

@@ -1,26 +1,62 @@
-"""A view as the body of a Chat Completions request, for any server that speaks it."""
+"""A view as the body of a Chat Completions request, for any server that speaks it.
+
+Rule: what a reply carried beside text and calls goes back as it was, where the strategy left the thought in the view.
+A server that refuses such a field, or misses one that the strategy left out, is given what ``Extras`` says.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from stackmem.core.messages import Message, Text, ToolCall, ToolResult, View
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, View
 from stackmem.core.text import whole, whole_value
 
 FOREIGN_THOUGHT = "reasoning_content"
-"""The type of a thought that came from here: kept in the trace, sent back to no one."""
+"""The type of a thought that came from here; it goes back to no provider of another kind."""
+_NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""What Gemini documents for a call whose signature is not at hand."""
 
 _NOTHING = "(no text)"
+_FIELDS = ("reasoning_details", "reasoning")
+_MISSED = re.compile(r"missing|must be (passed|provided|included)|is required", re.IGNORECASE)
 
 
-def chat_body(view: View, model: str) -> dict[str, Any]:
+class Extras(Struct, frozen=True):
+    """What a server turned out to want of the messages that are sent back.
+
+    Attributes:
+        left_out: Fields that it refuses.
+        filled: Fields that it misses in a message with calls.
+    """
+
+    left_out: frozenset[str] = frozenset()
+    filled: frozenset[str] = frozenset()
+
+    def after(self, refusal: str) -> Extras:
+        """These, and what a refusal says of a field that goes back, or is missing."""
+        named = next((name for name in ("thought_signature", "reasoning_content", *_FIELDS) if name in refusal), None)
+        if named is None:
+            return self
+        if _MISSED.search(refusal):
+            return replace(self, filled=self.filled | {named})
+        return replace(self, left_out=self.left_out | {named})
+
+
+NO_EXTRAS = Extras()
+
+
+def chat_body(view: View, model: str, extras: Extras = NO_EXTRAS) -> dict[str, Any]:
     """The body, without ``stream`` and a limit of the reply; equal views give equal bytes."""
     messages: list[dict[str, Any]] = []
     if view.system.strip():
         messages.append({"role": "system", "content": whole(view.system)})
     for message in view.messages:
-        messages += _user(message) if message.role == "user" else [_assistant(message)]
+        messages += _user(message) if message.role == "user" else [_assistant(message, extras)]
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
@@ -56,12 +92,29 @@ def _user(message: Message) -> list[dict[str, Any]]:
     return found
 
 
-def _assistant(message: Message) -> dict[str, Any]:
-    calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
+def _assistant(message: Message, extras: Extras) -> dict[str, Any]:
+    raw = next((part.raw for part in message.parts if isinstance(part, Thinking)), {})
+    back = raw if raw.get("type") == FOREIGN_THOUGHT else {}
+    more = back.get("calls", {})
+    calls = [{**_call(part), **more.get(part.id, {})} for part in message.parts if isinstance(part, ToolCall)]
     text = "\n\n".join(whole(part.text) for part in message.parts if isinstance(part, Text) and part.text.strip())
-    if not calls:
-        return {"role": "assistant", "content": text or _NOTHING}
-    return {"role": "assistant", "content": text or None, "tool_calls": calls}
+    sent: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else _NOTHING)}
+    if calls:
+        sent["tool_calls"] = calls
+    if thought := back.get("thinking"):
+        field = back.get("field", FOREIGN_THOUGHT)
+        spoken = [{"type": "text", "text": text}] if text else []
+        sent[field] = (
+            [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}, *spoken]
+            if field == "content"
+            else thought
+        )
+    sent |= back.get("message", {})
+    if calls and FOREIGN_THOUGHT in extras.filled:
+        sent.setdefault(FOREIGN_THOUGHT, "")
+    if calls and "thought_signature" in extras.filled:
+        calls[0].setdefault("extra_content", _NO_SIGNATURE)
+    return {name: value for name, value in sent.items() if name not in extras.left_out}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

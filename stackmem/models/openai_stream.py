@@ -8,14 +8,15 @@ Rule 2: a stream is a reply where a finish reason or ``[DONE]`` announced its en
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from stackmem.core.facts import ModelFailed, ModelReplied, Stop
+from stackmem.core.facts import FailureKind, ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
-from stackmem.core.text import whole
+from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, kind_of_status, page_title, sentence
 from .json_text import MOST_TOKENS, parse_arguments
@@ -30,10 +31,15 @@ _STOPS: dict[str, Stop] = {
     "length": "truncated", "max_tokens": "truncated", "max_output_tokens": "truncated", "model_length": "truncated",
     "content_filter": "refused", "safety": "refused", "sensitive": "refused", "recitation": "refused",
 }  # fmt: skip
-_BROKEN_OFF = {"error": "server_error", "insufficient_system_resource": "overloaded", "network_error": "connection"}
+_BROKEN_OFF: dict[str, FailureKind] = {
+    "error": "server_error", "insufficient_system_resource": "overloaded", "network_error": "connection",
+}  # fmt: skip
 """Finish reasons that say that the server gave up."""
 _MOST_CALLS = 1_000
 _THOUGHTS = ("reasoning_content", "reasoning")
+_WANTED_BACK = re.compile(r"(?!(reasoning|reasoning_content)$)(reasoning|thought|thinking|encrypted|extra_content)")
+"""Fields of a message that a provider may want back as they were."""
+_CALL_FIELDS = {"id", "index", "type", "function", "name", "arguments"}
 
 
 class _Call(Struct):
@@ -41,6 +47,7 @@ class _Call(Struct):
     name: str
     index: int | None
     arguments: list[str]
+    more: Json
 
     @property
     def is_whole(self) -> bool:
@@ -52,6 +59,8 @@ class _ChatReply(Struct):
     thoughts: list[str]
     refusals: list[str]
     calls: list[_Call]
+    more: Json
+    thought_field: str = FOREIGN_THOUGHT
     usage: Usage = Usage()
     id: str = ""
     finish_reason: str | None = None
@@ -64,7 +73,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
 
     A call without an id is named after ``facts``, so that its result can be paired with it.
     """
-    reply = _ChatReply([], [], [], [])
+    reply = _ChatReply([], [], [], [], {})
     try:
         for text in events:
             if text.strip() == _DONE:
@@ -81,7 +90,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
         return failed("incomplete", f"the reply's stream is malformed: {error}", secret)
     reason = (reply.finish_reason or "").lower()
     if reason in _BROKEN_OFF:
-        return failed(kind_of_error(_BROKEN_OFF[reason], ""), f"the server broke its reply off: {reason}")
+        return failed(_BROKEN_OFF[reason], f"the server broke its reply off: {reason}")
     parts = _parts(reply, facts)
     if not reason and not (reply.ended and parts):
         return failed("incomplete", "the reply's stream ended before its end was announced")
@@ -131,7 +140,10 @@ def _grow(reply: _ChatReply, choice: Json) -> None:
     delta = _object(choice.get("message" if whole_message else "delta"))
     reply.ended = reply.ended or whole_message
     _speak(reply, delta.get("content") if delta.get("content") is not None else choice.get("text"))
-    reply.thoughts.append(next((_text(delta[name]) for name in _THOUGHTS if delta.get(name)), ""))
+    if (field := next((name for name in _THOUGHTS if delta.get(name)), None)) is not None:
+        reply.thoughts.append(_text(delta[field]))
+        reply.thought_field = field
+    _keep(reply.more, {name: value for name, value in delta.items() if _WANTED_BACK.match(name)})
     reply.refusals.append(_text(delta.get("refusal")))
     calls = _list(delta.get("tool_calls"))
     if isinstance(delta.get("function_call"), dict):
@@ -144,8 +156,33 @@ def _speak(reply: _ChatReply, content: Any) -> None:
     """Add content, which is a text, or parts of which some are thoughts."""
     for part in content if isinstance(content, list) else [content]:
         kind = part.get("type") if isinstance(part, dict) else None
-        into = {"thinking": reply.thoughts, "reasoning": reply.thoughts, "refusal": reply.refusals}.get(str(kind))
-        (reply.texts if into is None else into).append(_text(part))
+        if kind in {"thinking", "reasoning"}:
+            reply.thoughts.append(_text(part))
+            reply.thought_field = "content"
+        else:
+            (reply.refusals if kind == "refusal" else reply.texts).append(_text(part))
+
+
+def _keep(kept: Json, more: Json) -> None:
+    """Add fields that came in pieces: texts and lists grow, and so does the last member of a list that goes on."""
+    for name, value in more.items():
+        old = kept.get(name)
+        if isinstance(old, str) and isinstance(value, str) and name not in {"type", "id", "format"}:
+            kept[name] = old + value
+        elif isinstance(old, dict) and isinstance(value, dict):
+            _keep(old, value)
+        elif isinstance(old, list) and isinstance(value, list):
+            for one in value:
+                if old and isinstance(one, dict) and isinstance(old[-1], dict) and _same_place(old[-1], one):
+                    _keep(old[-1], one)
+                else:
+                    old.append(one)
+        elif value is not None:
+            kept[name] = value
+
+
+def _same_place(old: Json, new: Json) -> bool:
+    return "index" in new and all(old.get(name) == new.get(name) for name in ("type", "index"))
 
 
 def _call(calls: list[_Call], delta: Json, position: int | None) -> None:
@@ -157,10 +194,11 @@ def _call(calls: list[_Call], delta: Json, position: int | None) -> None:
     if call is None:
         if len(calls) >= _MOST_CALLS:
             raise ValueError(f"more than {_MOST_CALLS:,} calls")
-        call = _Call("", "", position if index is None else index, [])
+        call = _Call("", "", position if index is None else index, [], {})
         calls.append(call)
     call.id = call.id or identity
     call.name = call.name or name
+    _keep(call.more, {name: value for name, value in delta.items() if name not in _CALL_FIELDS})
     given = function.get("arguments")
     call.arguments.append(json.dumps(given) if isinstance(given, dict | list) else _text(given))
 
@@ -182,8 +220,9 @@ def _belonging(calls: list[_Call], index: int | None, identity: str, name: str) 
 
 def _parts(reply: _ChatReply, facts: int) -> tuple[ReplyPart, ...]:
     parts: list[ReplyPart] = []
-    if thought := whole("".join(reply.thoughts)):
-        parts.append(Thinking({"type": FOREIGN_THOUGHT, "thinking": thought}))
+    raw = _wanted_back(reply, facts)
+    if len(raw) > 2 or raw["thinking"]:
+        parts.append(Thinking(raw))
     if text := whole("".join(reply.texts)):
         parts.append(Text(text))
     for number, call in enumerate(reply.calls):
@@ -193,8 +232,25 @@ def _parts(reply: _ChatReply, facts: int) -> tuple[ReplyPart, ...]:
             value, malformed = None, ""
         if isinstance(value, str) and isinstance(twice := parse_arguments(value)[0], dict):
             value = twice  # encoded twice
-        parts.append(ToolCall(whole(call.id) or f"call_{facts}_{number}", whole(call.name), value, malformed))
+        parts.append(ToolCall(_identity(call, facts, number), whole(call.name), value, malformed))
     return tuple(parts)
+
+
+def _identity(call: _Call, facts: int, number: int) -> str:
+    return whole(call.id) or f"call_{facts}_{number}"
+
+
+def _wanted_back(reply: _ChatReply, facts: int) -> Json:
+    """The thought, the field it came in, and what else the provider may want back, of the message and of each call."""
+    raw: Json = {"type": FOREIGN_THOUGHT, "thinking": whole("".join(reply.thoughts))}
+    if reply.thought_field != FOREIGN_THOUGHT:
+        raw["field"] = reply.thought_field
+    if reply.more:
+        raw["message"] = whole_value(reply.more)
+    calls = {_identity(call, facts, number): call.more for number, call in enumerate(reply.calls) if call.more}
+    if calls:
+        raw["calls"] = whole_value(calls)
+    return raw
 
 
 def _counted(usage: Json) -> Usage:

@@ -287,7 +287,7 @@ ERRORS = (
     ),
     Odd(
         "fails in mid-stream by a field of that name",
-        events(HI, {"message": WORDS, "code": 500}, before="error: "),
+        http(f"data: {json.dumps(HI)}\n\nerror: {json.dumps({'message': WORDS, 'code': 500})}\n\n"),
         "server_error",
         WORDS,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -40,11 +41,19 @@ class ChatServer:
     Attributes:
         bodies: Every request, parsed.
         unknown: Fields that this server refuses by name.
+        fault: What it refuses of a body; None where it takes it.
     """
 
-    def __init__(self, *answers: bytes | Refusal, unknown: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *answers: bytes | Refusal,
+        unknown: tuple[str, ...] = (),
+        fault: Callable[[dict[str, Any]], str | None] = lambda _: None,
+    ) -> None:
         self.answers = list(answers)
         self.unknown = unknown
+        self.fault = fault
+        self.refused: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Connection)
@@ -69,6 +78,9 @@ class ChatServer:
         for name in self.unknown:
             if name in body:
                 return Refusal(400, f"Unrecognized request argument supplied: {name}")
+        if (fault := self.fault(body)) is not None:
+            self.refused.append(fault)
+            return Refusal(400, fault)
         return self.answers.pop(0)
 
 

@@ -73,8 +73,8 @@ def test_arguments_are_always_sent_as_one_json_object() -> None:
     ]
 
 
-def test_thoughts_are_not_sent_back_and_leave_no_empty_message() -> None:
-    thought = assistant(Thinking({"type": "reasoning_content", "thinking": "hm"}))
+def test_thoughts_of_another_kind_of_provider_are_not_sent_back_and_leave_no_empty_message() -> None:
+    thought = assistant(Thinking({"type": "thinking", "thinking": "hm", "signature": "x"}))
     assert messages(user("go"), thought, user("on"))[2] == {"role": "assistant", "content": "(no text)"}
 
 
@@ -170,7 +170,9 @@ def test_a_call_cut_off_before_its_arguments_is_malformed() -> None:
 def test_thoughts_text_and_refusals_are_told_apart() -> None:
     for field in ("reasoning_content", "reasoning"):
         answer = replied(chunks({field: "so "}, {field: "then"}, {"content": "yes"}))
-        assert answer.parts == (Thinking({"type": "reasoning_content", "thinking": "so then"}), Text("yes"))
+        thought = {"type": "reasoning_content", "thinking": "so then"}
+        came_in = {} if field == "reasoning_content" else {"field": field}
+        assert answer.parts == (Thinking({**thought, **came_in}), Text("yes"))
     refused = replied(chunks({"refusal": "I will not."}))
     assert (refused.stop, refused.detail, refused.parts) == ("refused", "I will not.", ())
 
