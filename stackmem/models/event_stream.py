@@ -41,7 +41,7 @@ def server_events(
         pending += chunk
         if is_stream is None:
             pending = pending.lstrip(_BEFORE)
-            is_stream = pending[:1] not in (b"{", b"[", b"<") if pending else None
+            is_stream = bytes(pending[:1]) not in {b"{", b"[", b"<"} if pending else None
         if is_stream is False:
             continue
         while (blank := _BLANK_LINE.search(pending, scanned)) is not None:
