@@ -20,6 +20,7 @@ import tempfile
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ PACKAGE = ROOT / "stackmem"
 SMALL_LINES = 60
 ADAPTERS = ("workspace", "history", "models", "tasks")
 PROGRAM = '(log-message "begun")\n(read_file (path "note.txt"))\n(log-message "done")\n'
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def modules() -> dict[str, Path]:
@@ -47,7 +53,7 @@ def imports() -> dict[str, set[str]]:
 
 def _imported(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree(path)):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names if alias.name in known)
@@ -59,6 +65,7 @@ def _imported(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
                     yield from (each for each in (inner if inner in known else base,) if each in known)
 
 
+@cache
 def importers() -> dict[str, set[str]]:
     """Module to the modules that import it."""
     found: dict[str, set[str]] = {name: set() for name in modules()}
@@ -88,7 +95,7 @@ def doubled_classes() -> dict[str, list[str]]:
     """Name of a class to the modules that define one, where that is more than one."""
     found: dict[str, list[str]] = defaultdict(list)
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(name)
     return {name: places for name, places in sorted(found.items()) if len(places) > 1}
@@ -123,7 +130,7 @@ def module_map() -> str:
             folder = path.parent
             title = str(folder.relative_to(ROOT))
             text += ["", f"## `{title}/`", "", "| module | says |", "|---|---|"]
-        says = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[0]
+        says = (ast.get_docstring(tree(path)) or "").partition("\n\n")[0]
         says = " ".join(says.split()).replace("|", "\\|")
         text.append(f"| `{_place(path)}` | {says} |")
     return "\n".join(text) + "\n"

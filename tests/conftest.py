@@ -59,14 +59,22 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (root / str(number) for number in itertools.count())
 
 
+@pytest.fixture(scope="session")
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("state")
+
+
 @pytest.fixture(autouse=True)
-def home(_homes: Iterator[Path]) -> Path:
-    """An empty home directory, where HOME, the XDG directories and tiktoken's download cache point during the test."""
+def home(_homes: Iterator[Path], _state: Path) -> Path:
+    """An empty home directory, where HOME, the XDG directories and tiktoken's download cache point during the test.
+
+    The state directory alone is one for all tests: the Python of the sandbox is made there once.
+    """
     place = next(_homes)
     place.mkdir()
     os.environ |= {
         "HOME": str(place),
-        "XDG_STATE_HOME": str(place / "state"),
+        "XDG_STATE_HOME": str(_state),
         "XDG_CONFIG_HOME": str(place / "config"),
         "XDG_CACHE_HOME": str(place / "cache"),
         "TIKTOKEN_CACHE_DIR": str(place / "no-download"),
@@ -83,13 +91,6 @@ def refused_connections() -> Iterator[list[str]]:
         pytest.fail(f"the test reached for the network: {', '.join(network.refused)}")
 
 
-@pytest.fixture(scope="session")
-def _toolchain_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("state")
-
-
 @pytest.fixture
-def stage(home: Path, tmp_path: Path, _toolchain_state: Path) -> Stage:
-    """A stage; the Python of the sandbox is made once for all of them."""
-    os.environ["XDG_STATE_HOME"] = str(_toolchain_state)
+def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)

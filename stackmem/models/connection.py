@@ -7,11 +7,13 @@ Rule 3: nothing is decompressed: a kilobyte could become a gigabyte.
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stackmem.core.facts import ModelFailed, ModelReplied
@@ -19,10 +21,20 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from .failures import failed
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from httpx2 import Client, Request, Response
 
 _MOST_ERROR_BYTES = 64 * 1024
 _OPENED = ("connect_tcp.complete", "start_tls.complete")
+
+
+@cache
+def _trusted(*_places: str | None) -> SSLContext:
+    """The certificates that are trusted, read once: the SDK's client reads them anew for itself and for each proxy."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 class Connection:
@@ -41,6 +53,7 @@ class Connection:
         self.client = make(
             timeout=httpx2.Timeout(silence_seconds, connect=connect_seconds),
             follow_redirects=False,
+            verify=_trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
             headers={"accept-encoding": "identity"},
             event_hooks={"request": [self._watch], "response": [_bound]},
         )

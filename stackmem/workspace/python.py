@@ -146,13 +146,15 @@ def _create(target: Path, interpreter: PythonInstallation, packages: dict[str, m
 
 def _copy(package: metadata.Distribution, site: Path) -> None:
     """Copy a package's files, with their times, so that compiled files stay valid."""
+    compiled: dict[Path, dict[str, list[str]]] = {}  # by folder, then by the module's name
     for file in package.files or ():
-        if ".." in file.parts or file.suffix == ".pth":
+        source, destination = Path(str(package.locate_file(file))), site / file
+        if ".." in file.parts or file.suffix in {".pth", ".pyc"} or not source.is_file():
             continue
-        source = Path(str(package.locate_file(file)))
-        if not source.is_file():
-            continue  # a compiled file that was listed and never made
-        for each in (source, *(source.parent / "__pycache__").glob(f"{source.stem}.*.pyc")):
-            destination = site / file.parent / each.relative_to(source.parent)
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(each, destination)
+        if source.parent not in compiled:
+            (destination.parent / "__pycache__").mkdir(parents=True, exist_ok=True)
+            names = compiled[source.parent] = {}
+            for each in (source.parent / "__pycache__").glob("*.pyc"):
+                names.setdefault(each.name.partition(".")[0], []).append(f"__pycache__/{each.name}")
+        for name in (file.name, *(compiled[source.parent].get(file.stem, ()) if file.suffix == ".py" else ())):
+            shutil.copy2(source.parent / name, destination.parent / name)

@@ -15,7 +15,7 @@ CODES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 130, 143)
 
 
 def test_the_help_names_every_exit_code(stage: Stage):
-    shown = " ".join(stage.run("--help").stdout.split()).partition("Exit codes:")[2]
+    shown = " ".join(stage.call("--help").stdout.split()).partition("Exit codes:")[2]
     assert tuple(map(int, re.findall(r"(?:^|;) (\d+) ", shown))) == CODES
 
 
@@ -34,19 +34,19 @@ def test_the_help_names_every_exit_code(stage: Stage):
 )
 def test_a_runs_ending_is_its_exit_code(stage: Stage, replies, test, flags, code, outcome):
     task = stage.task(*replies, **({"test": test} if test else {}))
-    ran = stage.run("solve", task, "--model", "demo", "--json", "--quiet", *flags)
+    ran = stage.call("solve", task, "--model", "demo", "--json", "--quiet", *flags)
     assert (ran.returncode, json.loads(ran.stdout)["outcome"]) == (code, outcome)
 
 
 def test_finished_without_checks_is_0(stage: Stage):
-    ran = stage.run("solve", ".", "-t", "Do it.", "--model", stage.script(pop()))
+    ran = stage.call("solve", ".", "-t", "Do it.", "--model", stage.script(pop()))
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("finished, not checked (popped)")
 
 
 def test_a_failed_expectation_shows_its_diff_on_stderr(stage: Stage):
     task = stage.task({**pop(), "expect": {"contains": "Build a pocket calculator"}}, text="Build a calculator.\n")
-    ran = stage.run("solve", task, "--model", "demo", "--json", "--quiet")
+    ran = stage.call("solve", task, "--model", "demo", "--json", "--quiet")
     assert ran.returncode == 4
     assert "expected otherwise" in ran.stderr
     assert "contains: the prompt has no 'Build a pocket calculator'" in ran.stderr
@@ -66,7 +66,7 @@ def test_an_isolation_that_cannot_be_had_is_5_and_leaves_nothing(stage: Stage):
 def run(stage: Stage):
     """A finished run's folder, and what ``replay`` says of it with its exit code."""
     result = stage.solve(stage.task(fails("429"), push(), command("echo hi"), pop(), pop()))
-    return stage.only_run(), lambda: stage.run("replay", result.run, "--json")
+    return stage.only_run(), lambda: stage.call("replay", result.run, "--json")
 
 
 @pytest.mark.parametrize(

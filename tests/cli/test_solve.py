@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackmem import replay
-from stackmem.core.facts import ChecksReturned
+from stackmem.core.facts import CallRejected, ChecksReturned, FramePushed
 from tests.stage import TASKS, Stage, call, command, events, fails, pop, push, records
 
 FIELDS = (
@@ -27,11 +27,12 @@ def test_the_calculator_is_solved_by_its_demo_and_json_is_all_of_stdout(stage: S
         "solved", "popped", "calculator", "demo",
     )  # fmt: skip
     assert result["frames"] >= 2
+    assert events(result["run_dir"], CallRejected) == []
     assert result["cost_usd"] is None
     assert "checks: reward 1" in ran.stderr
     assert events(result["run_dir"], ChecksReturned)[0].rewards == {"reward": 1.0}
     assert replay(result["run_dir"]).outcome == "solved"
-    again = stage.run("replay", "last")
+    again = stage.call("replay", "last")
     assert again.returncode == 0, again.stderr
     assert (
         f"{result['run']}: {result['records']} events follow from the rules, {result['steps']} prompts" in again.stdout
@@ -41,7 +42,7 @@ def test_the_calculator_is_solved_by_its_demo_and_json_is_all_of_stdout(stage: S
 def test_a_wrong_calculator_is_found_by_the_hidden_checks_and_exits_1(stage: Stage):
     wrong = "def evaluate(text):\n    return eval(text)\n"
     script = stage.script(push(), call("write_file", path="src/calculator.py", content=wrong), pop(), pop("All done!"))
-    ran = stage.run("solve", TASKS / "calculator", "--model", script, "--json")
+    ran = stage.call("solve", TASKS / "calculator", "--model", script, "--json")
     assert (ran.returncode, json.loads(ran.stdout)["outcome"]) == (1, "unsolved")
 
 
@@ -49,12 +50,14 @@ def test_a_wrong_calculator_is_found_by_the_hidden_checks_and_exits_1(stage: Sta
 def test_every_other_task_is_solved_by_its_demo(stage: Stage, task):
     result = stage.solve(TASKS / task)
     assert (result.outcome, result.exit_code, result.check_error) == ("solved", 0, "")
+    assert (result.ending, events(result.run_dir, CallRejected)) == ("popped", [])
+    assert len(events(result.run_dir, FramePushed)) >= 2
     replay(result.run_dir)
 
 
 def test_without_a_model_and_a_key_the_demo_plays_and_one_line_says_so(stage: Stage):
     task = stage.task(pop())
-    ran = stage.run("solve", task)
+    ran = stage.call("solve", task)
     assert ran.returncode == 0
     assert ran.stdout.startswith("solved (popped) in 1 steps")
     (said,) = [line for line in ran.stderr.splitlines() if "no model was named" in line]
@@ -64,7 +67,7 @@ def test_without_a_model_and_a_key_the_demo_plays_and_one_line_says_so(stage: St
 
 def test_plain_progress_names_every_step_indented_by_depth(stage: Stage):
     task = stage.task(push(), command("exit 3"), fails("529"), command("true"), pop("inner"), pop("outer"))
-    ran = stage.run("solve", task, "--model", "demo")
+    ran = stage.call("solve", task, "--model", "demo")
     lines = [line.rstrip() for line in ran.stderr.splitlines()]
     assert "   1  push_frame child -> frame-1" in lines
     assert "   2    run_command exit 3 -> exit 3" in lines
@@ -76,7 +79,7 @@ def test_plain_progress_names_every_step_indented_by_depth(stage: Stage):
 
 
 def test_quiet_shows_no_progress(stage: Stage):
-    ran = stage.run("solve", stage.task(pop()), "--model", "demo", "--quiet")
+    ran = stage.call("solve", stage.task(pop()), "--model", "demo", "--quiet")
     assert ran.stderr == ""
     assert ran.stdout.startswith("solved")
 
@@ -90,7 +93,7 @@ def test_four_runs_at_once_in_one_folder_are_four_whole_runs_and_last_is_the_new
     for result in results:
         assert replay(result["run_dir"]).events == result["records"]
     newest = max(results, key=lambda result: (result["run"][:16], records(result["run_dir"])[0].at))
-    told = json.loads(stage.run("replay", "last", "--json").stdout)
+    told = json.loads(stage.call("replay", "last", "--json").stdout)
     assert told["run"] == newest["run"]
 
 
@@ -125,7 +128,7 @@ def test_hostile_text_of_tools_and_models_reaches_neither_screen_nor_report_raw(
         pop(hostile + "done"),
         test=f"printf '{hostile}'; printf '{hostile}' > \"$VERIFIER_DIR/reward.txt\"\n",
     )
-    ran = stage.run("solve", task, "--model", "demo")
+    ran = stage.call("solve", task, "--model", "demo")
     assert ran.returncode == 1
     for shown in (ran.stdout, ran.stderr):
         assert not set(shown) & set("\x1b\x07\u202e\r\x9b")

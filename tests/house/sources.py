@@ -1,6 +1,5 @@
 """The files of this repository, as the whole-house tests look at them."""
 
-import ast
 import os
 from fnmatch import fnmatchcase
 from functools import cache
@@ -38,10 +37,6 @@ def _made(relative: Path) -> bool:
 def modules() -> list[Path]:
     """The modules of the package that hold code."""
     return [path for path in files("*.py", ROOT / "stackmem") if path.read_text(encoding="utf-8").strip()]
-
-
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def name(path: Path) -> str:

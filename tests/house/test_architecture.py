@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.sources import ROOT, files, name, tree
+from scripts.structure import tree
+from tests.house.sources import ROOT, files, name
 
 PURE = ("core", "memory", "languages", "measure")
 WORLD = {

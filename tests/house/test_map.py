@@ -42,11 +42,7 @@ def rows(title: str) -> list[str]:
 
 def class_names(room: str = "") -> dict[str, list[str]]:
     """Class name to its words in lower case, of a room or of the whole package."""
-    trees = [
-        ast.parse(path.read_text(encoding="utf-8"))
-        for path in modules()
-        if path.is_relative_to(ROOT / "stackmem" / room)
-    ]
+    trees = [structure.tree(path) for path in modules() if path.is_relative_to(ROOT / "stackmem" / room)]
     names = [node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     return {name: [word.lower() for word in re.findall(r"[A-Z][a-z0-9]*", name)] for name in names}
 

@@ -4,7 +4,8 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.house.sources import modules, name, tree
+from scripts.structure import tree
+from tests.house.sources import modules, name
 
 FILE_CAP, FUNCTION_CAP, FOLDER_CAP = 400, 60, 25
 # Folder to the files it may show.

@@ -11,12 +11,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec import json
 
-from stackmem.core.facts import FramePushed
 from stackmem.tasks.find import list_tasks, shipped_tasks
 from stackmem.tasks.judge import Judgment, judge
 from stackmem.tasks.reader import Task, read_task
-
-from .demo import play_demo
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "harbor_task.schema.json"
 TASKS = [read_task(path) for path in list_tasks(Path(os.devnull))]
@@ -106,17 +103,6 @@ def test_an_emptied_workspace_fails(task, tmp_path):
     (tmp_path / "workspace").mkdir()
     verdict, printed = checked(task, tmp_path / "workspace")
     assert verdict == Judgment({"reward": 0.0}), printed
-
-
-@BY_NAME
-def test_the_demo_passes_twice_with_the_same_verdict(task, tmp_path):
-    workspace = workspace_of(task, tmp_path)
-    played = play_demo(task, workspace, environ())
-    assert played.end is not None
-    assert (played.end.ending, played.rejected) == ("popped", []), played.end.result
-    assert sum(isinstance(event, FramePushed) for event in played.events) >= 2
-    verdicts = [checked(task, workspace) for _ in range(2)]
-    assert [verdict for verdict, _ in verdicts] == [Judgment({"reward": 1.0})] * 2, verdicts[0][1]
 
 
 def test_the_calculator_has_forty_hidden_cases_and_more():

@@ -10,10 +10,11 @@ import signal
 import time
 from pathlib import Path
 
+from tests.conftest import CAMPAIGN
 from tests.workspace.people import for_everyone
 from tests.workspace.scenes import SECRET, each_opener, flipping, scene
 
-READS, WRITES, SECONDS = 40_000, 10_000, 3.0
+READS, WRITES, SECONDS = (40_000, 10_000, 3.0) if CAMPAIGN else (6_000, 1_500, 3.0)
 
 
 def rounds(count):
