@@ -3,9 +3,9 @@
     python scripts/mutation.py --count 200 --seed 1 -o mutants.jsonl    a sample; runs on where it was stopped
     python scripts/mutation.py --show mutants.jsonl                     the rate, and each survivor with its change
 
-A mutant is one changed operator, constant or condition. Its nearest tests run first: those of its module, then those of
-its room, then every other pure test. The first failure kills it. A mutant whose tests do not end in 15
-minutes counts as a time-out, apart from the others. The code is copied to a folder of its own first.
+A mutant is one changed operator, constant or condition. All pure tests run once, to see which of them call its
+function; those run against it, the shortest first, and the first failure kills it. A mutant whose tests do not end in
+5 minutes counts as a time-out, apart from the others. The code is copied to a folder of its own first.
 """
 
 from __future__ import annotations
@@ -13,25 +13,32 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import multiprocessing
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from types import CodeType, FrameType
 from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("core", "memory", "trace", "measure")
 NET = ("core", "memory", "golden", "properties", "measure", "trace", "contracts/test_strategies.py")
-SECONDS = 900.0
+SECONDS = 300.0
 """A mutant that takes longer over all its tests counts as a time-out."""
+FIRST = 60
+"""So many tests run by themselves first: most mutants are seen by one of them."""
 
 SWAPS: dict[type[ast.AST], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in",
@@ -136,40 +143,103 @@ def sample(count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(every, min(count, len(every)))  # noqa: S311 - a sample, and no secret
 
 
-def nearest(path: str) -> list[list[str]]:
-    """The tests of a module in the order in which they are tried: its own, those of its room, all the others."""
-    module = Path(path)
-    room = module.parts[1]
-    dotted = ".".join(module.with_suffix("").parts)
-    own = ROOT / "tests" / room / f"test_{module.stem}.py"
-    beside = sorted((ROOT / "tests" / room).rglob("test_*.py"))
-    near = [test for test in beside if test == own or dotted in test.read_text("utf-8")]
-    stages = [near, [ROOT / "tests" / room], [ROOT / "tests" / part for part in NET if part != room]]
-    return [[str(test.relative_to(ROOT)) for test in stage if test.exists()] for stage in stages if stage]
+class Reach:
+    """A plug-in of pytest that notes which functions of ours each test calls, and how long the test takes.
+
+    Attributes:
+        tests: The mutants that each test may see: those in functions that it calls. Those under "" are called while
+            tests are collected, so that any test may see them.
+    """
+
+    def __init__(self, sought: list[Mutant]) -> None:
+        self.sought = sought
+        self.tests: dict[str, tuple[float, set[str]]] = {"": (0.0, set())}
+        self._test = ""
+        self._keys: dict[CodeType, set[str]] = {}
+
+    def begin(self) -> None:
+        threading.settrace(self._called)
+        sys.settrace(self._called)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._test, begun = item.nodeid, time.monotonic()
+        self.tests[self._test] = (0.0, set())
+        self.begin()  # what ran before may have taken it away
+        try:
+            return (yield)
+        finally:
+            self.tests[self._test] = (round(time.monotonic() - begun, 3), self.tests[self._test][1])
+            self._test = ""
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> None:
+        keys = self._keys.get(frame.f_code)
+        if keys is None:
+            keys = self._keys[frame.f_code] = set(self._of(frame.f_code))
+        if keys:
+            self.tests[self._test][1].update(keys)
+
+    def _of(self, code: CodeType) -> Iterator[str]:
+        last = max((line for _, _, line in code.co_lines() if line), default=0)
+        for mutant in self.sought:
+            if code.co_filename.endswith(f"/{mutant.path}") and code.co_firstlineno <= mutant.line <= last:
+                yield mutant.key
 
 
-def fate(mutant: Mutant, folder: Path) -> dict[str, object]:
+def reaching(sought: list[Mutant], folder: Path) -> dict[str, list[str]]:
+    """The tests that can see each mutant, the shortest first."""
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+
+    def look() -> None:
+        os.chdir(folder)
+        sys.path.insert(0, str(folder))
+        reach = Reach(sought)
+        reach.begin()
+        code = pytest.main(["-q", "-p", "no:cacheprovider", *_net(folder)], plugins=[reach])
+        answers.put((int(code), reach.tests))
+
+    process = context.Process(target=look)
+    process.start()
+    code, tests = answers.get()
+    process.join()
+    if code:
+        raise SystemExit("the tests have to pass before anything is broken")
+    everywhere = tests.pop("")[1]
+    ordered = sorted(tests, key=lambda test: tests[test][0])
+    return {one.key: [test for test in ordered if one.key in everywhere or one.key in tests[test][1]] for one in sought}
+
+
+def _net(folder: Path) -> list[str]:
+    return [f"tests/{part}" for part in NET if (folder / "tests" / part).exists()]
+
+
+def fate(mutant: Mutant, folder: Path, tests: list[str]) -> dict[str, object]:
     """What became of one mutant, whose code is put into ``folder`` for as long as its tests run."""
     target = folder / mutant.path
     sound = target.read_bytes()
     target.write_bytes(sound[: mutant.start] + mutant.now.encode() + sound[mutant.end :])
     begun = time.monotonic()
     row: dict[str, object] = {"key": mutant.key, "was": mutant.was, "now": mutant.now, "fate": "survived"}
-    environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    row["tests"] = len(tests)
+    environ = {**os.environ, "PYTHONPATH": str(folder)}
     try:
-        for tests in nearest(mutant.path):
+        for stage in filter(None, (tests[:FIRST], tests[FIRST:])):
             left = SECONDS - (time.monotonic() - begun)
-            command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+            command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *stage]
             done = subprocess.run(
                 command, cwd=folder, env=environ, capture_output=True, timeout=max(1.0, left), check=False
             )
-            if done.returncode not in (0, 5):  # 5: none of them is a test
-                row |= {"fate": "killed", "by": tests[0]}
+            if done.returncode:
+                failed = [line for line in done.stdout.decode().splitlines() if line.startswith(("FAILED", "ERROR"))]
+                row |= {"fate": "killed", "by": failed[0] if failed else done.returncode}
                 break
     except subprocess.TimeoutExpired:
         row["fate"] = "timed out"
     finally:
         target.write_bytes(sound)
+        for kept in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
+            kept.unlink()  # made in the same second it would stand for the sound module
     return {**row, "seconds": round(time.monotonic() - begun, 1)}
 
 
@@ -183,11 +253,12 @@ def run(count: int, seed: int, kept: Path, workers: int) -> None:
             left_out = shutil.ignore_patterns(".git", ".venv", "node_modules", "runs", "__pycache__", ".*_cache")
             shutil.copytree(ROOT, folder, ignore=left_out, symlinks=True)
             folders.put(folder)
+        tests = reaching(waiting, Path(place) / "0")
 
         def take(mutant: Mutant) -> dict[str, object]:
             folder = folders.get()
             try:
-                return fate(mutant, folder)
+                return fate(mutant, folder, tests[mutant.key])
             finally:
                 folders.put(folder)
 
