@@ -18,10 +18,9 @@ from stackmem.formats.recordings.facts import TimedFact, facts
 from stackmem.formats.recordings.session import RecordedReply, RecordedSession
 from stackmem.models.catalog import lookup
 from stackmem.run.result import RunResult, write_result
-from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
+from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
 from stackmem.trace.private import write_json
 from stackmem.trace.store import TraceWriter
-from stackmem.workspace.tree import remove_tree
 
 IMPORTED = "imported.json"
 
@@ -70,11 +69,8 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> ImportedRun:
     try:
         named, session = _session(file, content, spelled)
         run_dir = new_run(runs_dir, session.name or session.id, named)
-        try:
+        with removed_on_failure(run_dir):
             return _keep(session, file, hashlib.sha256(content).hexdigest(), run_dir)
-        except BaseException:
-            remove_tree(run_dir)
-            raise
     except RecursionError as error:
         raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
 

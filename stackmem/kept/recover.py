@@ -14,7 +14,7 @@ from stackmem.core.state import State
 from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.run.checks import copy_folder
 from stackmem.run.request import read_request, write_request
-from stackmem.run.run_folder import HISTORY, RUN, TRACE, new_run
+from stackmem.run.run_folder import HISTORY, RUN, TRACE, new_run, removed_on_failure
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock
 from stackmem.trace.open_run import Run
@@ -56,18 +56,12 @@ def recover_run(run_dir: Path) -> Recovered:
     try:
         start = Run(run_dir).start
         target = new_run(run_dir.parent, start.task_name, start.strategy)
-        try:
+        with removed_on_failure(target):
             saved = recover(run_dir / TRACE, target / TRACE)
             count, state = 0, State()
             for record in RunReader(target):
                 count, state = record.seq, evolve(state, record.event)
             write_json(target / RUN, state.begun)
-        except OSError as error:
-            remove_tree(target)
-            raise TraceError(f"the run cannot be saved to {target} ({error.strerror}); make room there") from error
-        except BaseException:
-            remove_tree(target)
-            raise
         return Recovered(
             run=target.name,
             run_dir=str(target),

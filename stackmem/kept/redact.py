@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import Redaction
 from stackmem.core.state import State
-from stackmem.errors import RulesDiffer, TraceError, UsageError
+from stackmem.errors import RulesDiffer, UsageError
 from stackmem.run.result import read_result, result_fields, write_result
-from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
+from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
@@ -22,7 +22,6 @@ from stackmem.trace.program import keep_source, sources_of
 from stackmem.trace.redact import Mask, mask_of, mask_value, matching_records, redact
 from stackmem.trace.store import TraceWriter
 from stackmem.trace.verify import verify
-from stackmem.workspace.tree import remove_tree
 
 
 class Redacted(Struct, frozen=True):
@@ -65,14 +64,8 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
     redaction = Redaction(reader.digest, found)
     start = Run(run_dir).start
     target = new_run(run_dir.parent, mask(start.task_name), start.strategy)
-    try:
+    with removed_on_failure(target):
         _write(run_dir, target, mask, redaction)
-    except OSError as error:
-        remove_tree(target)
-        raise TraceError(f"the copy cannot be written to {target} ({error.strerror}); make room there") from error
-    except BaseException:
-        remove_tree(target)
-        raise
     return Redacted(target.name, str(target), run_dir.name, redaction.digest, found)
 
 

@@ -55,7 +55,17 @@ class Resumed(Struct, frozen=True):
     lock: Lock
 
 
-class Forked(Struct, frozen=True):
+class _FromState(Struct, frozen=True):
+    """What begins in a state of another run."""
+
+    prepared: Prepared
+    plan: RunPlan
+    request: RunRequest
+    run: Run
+    state: State
+
+
+class Forked(_FromState, frozen=True):
     """A new run from a state of another one, whose records up to there are its own, too.
 
     Attributes:
@@ -63,11 +73,6 @@ class Forked(Struct, frozen=True):
         digest: That record's digest.
     """
 
-    prepared: Prepared
-    plan: RunPlan
-    request: RunRequest
-    run: Run
-    state: State
     at: int
     digest: str
 
@@ -76,32 +81,21 @@ class Forked(Struct, frozen=True):
         return self.state.begun.task_name, self.plan.strategy.name
 
 
-class Edited(Struct, frozen=True):
+class Edited(_FromState, frozen=True):
     """A new run of an edited program, from where it asks something else than the program did in another run."""
-
-    prepared: Prepared
-    plan: RunPlan
-    request: RunRequest
-    run: Run
-    state: State
 
     @property
     def named(self) -> tuple[str, str]:
         return self.state.begun.task_name, self.request.program.language if self.request.program else ""
 
 
-class Rehearsed(Struct, frozen=True):
+class Rehearsed(_FromState, frozen=True):
     """A state of a run once more, for as long as it is looked at; nothing of it is kept.
 
     Attributes:
         at: Number of the last record that the state holds.
     """
 
-    prepared: Prepared
-    plan: RunPlan
-    request: RunRequest
-    run: Run
-    state: State
     at: int
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.errors import TraceError, UsageError
+from stackmem.workspace.tree import remove_tree
 
 TRACE = "trace.jsonl"
 RUN = "run.json"
@@ -34,6 +37,23 @@ def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
             f"the runs directory {runs_dir} cannot be written ({error.strerror}); choose one with --runs-dir"
         ) from error
     return folder
+
+
+@contextmanager
+def removed_on_failure(folder: Path) -> Iterator[None]:
+    """A run's new folder, which is removed again where it cannot be filled.
+
+    Raises:
+        TraceError: There is no room for it.
+    """
+    try:
+        yield
+    except OSError as error:
+        remove_tree(folder)
+        raise TraceError(f"the run cannot be written to {folder} ({error.strerror}); make room there") from error
+    except BaseException:
+        remove_tree(folder)
+        raise
 
 
 def _plain(text: str) -> str:

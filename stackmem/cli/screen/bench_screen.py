@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -15,10 +14,8 @@ from stackmem.bench.plan import BenchPlan
 from stackmem.bench.runner import BenchProgress
 from stackmem.bench.trial import Row
 
+from .live import LiveLines, PlainLines
 from .text import plain
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 _LINE_SECONDS = 2.0
 _BY = " by "
@@ -100,13 +97,9 @@ def _error_line(row: Row) -> str:
     return f"error in {plain(row['id'])}: {plain(str(row['error']))[:200]}"
 
 
-class BenchScreen(Protocol):
+class BenchScreen(AbstractContextManager["BenchScreen"], Protocol):
     def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None: ...
     def __call__(self, progress: BenchProgress) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
 
 
 class _Counts:
@@ -143,11 +136,11 @@ class _Counts:
         return f"{gone:.0f} s, about {left:.0f} s to go"
 
 
-class PlainBench:
+class PlainBench(PlainLines):
     """A line on stderr at most every two seconds; nothing at all where ``quiet``."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+        super().__init__(quiet=quiet)
         self._counts = _Counts()
         self._said = 0.0
 
@@ -165,26 +158,12 @@ class PlainBench:
             self._said = now
             self._say(self._counts.line(progress))
 
-    def _say(self, text: str) -> None:
-        with suppress(OSError):
-            print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the screen
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        pass
-
-
-class LiveBench:
+class LiveBench(LiveLines):
     """A table of running means, and below it where the bench stands."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._console = Console(stderr=True, highlight=False, markup=False)
-        self._live: Live = Live(console=self._console, refresh_per_second=4, transient=True)
+        super().__init__(a_second=4, soft_wrap=False)
         self._counts = _Counts()
 
     def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
@@ -198,22 +177,13 @@ class LiveBench:
         if progress.row is not None:
             self._counts.add(progress.row)
             if progress.row["outcome"] == "error":
-                self._console.print(
-                    Text(f"error in {plain(progress.row['id'])}: {plain(str(progress.row['error']))[:200]}")
-                )
+                self._console.print(Text(_error_line(progress.row)))
         table = Table(box=None, pad_edge=False)
         for head in HEADS:
             table.add_column(head, justify="left" if head == "strategy" else "right")
         for name, sums in short_names(self._counts.sums).items():
             table.add_row(Text(plain(name)), *sums.cells)
         self._live.update(Group(table, Text(self._counts.line(progress), style="bold")))
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._live.stop()
 
 
 def open_bench_screen(*, quiet: bool) -> BenchScreen:

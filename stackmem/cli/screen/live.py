@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Any, Protocol, Self
 
 from stackmem.core.facts import Event
 from stackmem.core.state import State
@@ -16,47 +15,61 @@ from stackmem.run.request import read_request
 
 from .progress import Progress, status
 
-if TYPE_CHECKING:
-    from rich.live import Live
 
-
-class Screen(Protocol):
+class Screen(AbstractContextManager["Screen"], Protocol):
     def __call__(self, event: Event, state: State) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
 
 
-class PlainScreen:
-    """Lines on stderr; nothing at all where ``quiet``. A run goes on where they cannot be written."""
+class PlainLines(AbstractContextManager[Any]):
+    """Lines on stderr; nothing at all where ``quiet``. What is shown goes on where they cannot be written."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._progress = Progress()
 
-    def __call__(self, event: Event, state: State) -> None:
+    def _say(self, line: str) -> None:
         if not self._quiet:
-            for line in self._progress.lines(event, state):
-                with suppress(OSError):
-                    print(line, file=sys.stderr, flush=True)  # noqa: T201 - this is the screen
+            with suppress(OSError):
+                print(line, file=sys.stderr, flush=True)  # noqa: T201 - this is the screen
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
 
-class LiveScreen:
-    """Lines, and below them where the run stands."""
+class LiveLines(AbstractContextManager[Any]):
+    """Lines on a terminal, and below them what stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, a_second: int, soft_wrap: bool) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-        self._live: Live = Live(console=self._console, refresh_per_second=8, transient=True)
+        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=soft_wrap)
+        self._live = Live(console=self._console, refresh_per_second=a_second, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+
+class PlainScreen(PlainLines):
+    """A line for each step."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._progress = Progress()
+
+    def __call__(self, event: Event, state: State) -> None:
+        for line in self._progress.lines(event, state):
+            self._say(line)
+
+
+class LiveScreen(LiveLines):
+    """Lines, and below them where the run stands."""
+
+    def __init__(self) -> None:
+        super().__init__(a_second=8, soft_wrap=True)
         self._progress = Progress()
 
     def __call__(self, event: Event, state: State) -> None:
@@ -66,13 +79,6 @@ class LiveScreen:
             self._console.print(Text(line))
         if state.start is not None:
             self._live.update(Text(status(state), style="bold"))
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._live.stop()
 
 
 def open_screen(*, quiet: bool, asks: bool) -> Screen:

@@ -17,7 +17,7 @@ from stackmem.core.state import Notice, State
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .slices import AttemptSlice, CallSlice, FrameSlice, call_ids, new_texts, slices, walk
+from .slices import AttemptSlice, CallSlice, FrameSlice, call_ids, new_texts, write_slices
 from .spelling import (
     arguments,
     compact,
@@ -41,38 +41,26 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
         TraceError: A record is broken, or the run's strategy is not installed here.
     """
     book = _Trajectories(run)
-    for piece in slices(_noted(records, book)):
-        match piece:
-            case AttemptSlice():
-                book.attempt(piece)
-            case CallSlice():
-                book.call(piece)
-            case FrameSlice():
-                book.scope(piece)
-            case Moment():
-                book.moment(piece)
+    write_slices(records, book)
     yield compact(book.finished()) + "\n"
-
-
-def _noted(records: Iterable[Record], book: _Trajectories) -> Iterator[Moment]:
-    """The moments; what must stand in a frame before its first reply is written on the way."""
-    for moment in walk(records):
-        if len(moment.after.stack) > len(moment.before.stack):
-            book.opened(moment)
-        book.state = moment.after
-        yield moment
 
 
 class _Trajectories:
     """The trajectories under way, by frame id."""
 
     def __init__(self, run: str) -> None:
-        self.state = State()
+        self._state = State()
         self._run = run
         self._trajectories: dict[str, Json] = {}
         self._replies: dict[int, Json] = {}
 
-    def opened(self, moment: Moment) -> None:
+    def noted(self, moment: Moment) -> None:
+        """What must stand in a frame before its first reply."""
+        if len(moment.after.stack) > len(moment.before.stack):
+            self._opened(moment)
+        self._state = moment.after
+
+    def _opened(self, moment: Moment) -> None:
         """Begin the trajectory of a frame with what its first prompt says."""
         state = moment.after
         frame, start = state.running, state.begun
@@ -189,7 +177,7 @@ class _Trajectories:
         Its total_steps counts the steps of all trajectories, as its other totals count their tokens.
         """
         root = self._trajectories["frame-0"]
-        state, usage = self.state, self.state.usage
+        state, usage = self._state, self._state.usage
         totals: Json = {"total_prompt_tokens": usage.prompt, "total_completion_tokens": usage.output}
         totals["total_cached_tokens"] = usage.cache_read
         if state.cost_usd is not None:

@@ -7,7 +7,7 @@ Source: inspect_ai 0.3, its public models of logs and events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
@@ -23,7 +23,7 @@ from stackmem.errors import UsageError
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .slices import AttemptSlice, CallSlice, FrameSlice, new_texts, slices, walk
+from .slices import AttemptSlice, CallSlice, FrameSlice, new_texts, write_slices
 from .spelling import arguments, model_of, stamp, view_of
 
 if TYPE_CHECKING:
@@ -67,23 +67,8 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
             "--format inspect needs inspect_ai; install it with pip install 'stackmem[inspect]'"
         ) from error
     book = _SampleEvents(run)
-    for piece in slices(_noted(records, book)):
-        match piece:
-            case AttemptSlice():
-                book.attempt(piece)
-            case CallSlice():
-                book.call(piece)
-            case FrameSlice():
-                book.scope(piece)
-            case Moment():
-                book.moment(piece)
+    write_slices(records, book)
     return book.log()
-
-
-def _noted(records: Iterable[Record], book: _SampleEvents) -> Iterator[Moment]:
-    for moment in walk(records):
-        book.noted(moment)
-        yield moment
 
 
 class _SampleEvents:

@@ -7,6 +7,7 @@ during a run, a record counts as written at the time of the one before it, so th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -107,6 +108,38 @@ def _forward(records: Iterable[Record]) -> Iterator[tuple[float, facts.Event]]:
 def new_texts(moment: Moment) -> tuple[Result | Notice, ...]:
     """What the moment told the model of the frame that runs after it."""
     return tuple(turn for turn in moment.new_turns if isinstance(turn, Result | Notice))
+
+
+class SliceBook(Protocol):
+    """What writes down each kind of slice."""
+
+    def attempt(self, piece: AttemptSlice) -> None: ...
+    def call(self, piece: CallSlice) -> None: ...
+    def scope(self, piece: FrameSlice) -> None: ...
+    def moment(self, piece: Moment) -> None: ...
+    def noted(self, moment: Moment) -> None:
+        """Told of each moment before what it ends."""
+        ...
+
+
+def write_slices(records: Iterable[Record], book: SliceBook) -> None:
+    """Tell a book of a whole run."""
+
+    def noted() -> Iterator[Moment]:
+        for moment in walk(records):
+            book.noted(moment)
+            yield moment
+
+    for piece in slices(noted()):
+        match piece:
+            case AttemptSlice():
+                book.attempt(piece)
+            case CallSlice():
+                book.call(piece)
+            case FrameSlice():
+                book.scope(piece)
+            case Moment():
+                book.moment(piece)
 
 
 def slices(run: Iterable[Moment]) -> Iterator[Slice]:

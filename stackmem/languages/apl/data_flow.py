@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.requests import LoadSource
+from stackmem.languages.frame.values import texts
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.operations import Source
 
@@ -49,7 +50,6 @@ from .tree import (
     conditions,
     names_set,
     own_mentions,
-    texts,
 )
 
 _UNKNOWN_VARIABLE = "Unresolved Template Variable"

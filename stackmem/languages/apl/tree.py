@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from stackmem.languages.frame.values import texts
 from stackmem.languages.frame.yaml_tree import Place
 
 from .templates import Mention, literal_stretches, mentions
@@ -215,21 +216,6 @@ def conditions(step: Step) -> Iterator[str]:
             yield step.test
         case Switch():
             yield step.value
-        case _:
-            pass
-
-
-def texts(value: Any) -> Iterator[str]:
-    """Every text in a value."""
-    match value:
-        case str():
-            yield value
-        case list() | tuple():
-            for item in value:
-                yield from texts(item)
-        case dict():
-            for item in value.values():
-                yield from texts(item)
         case _:
             pass
 

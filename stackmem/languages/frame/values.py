@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from json import dumps
 from typing import Any
 
@@ -71,6 +72,21 @@ def as_text(value: Any) -> str:
         return "(a value that is nested too deeply to be shown)"
     except UnicodeEncodeError:  # half a character, which JSON can only escape
         return dumps(value, default=str)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a value."""
+    match value:
+        case str():
+            yield value
+        case list() | tuple():
+            for item in value:
+                yield from texts(item)
+        case dict():
+            for item in value.values():
+                yield from texts(item)
+        case _:
+            pass
 
 
 def brief(value: Any, depth: int = 0) -> str:

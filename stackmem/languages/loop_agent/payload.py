@@ -16,6 +16,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.languages.frame.values import texts
+
 from .paths import MISSING, Draft, Operation, Path, Rule, denial, look_up, path_text
 from .reply_json import json_kind
 
@@ -295,7 +297,7 @@ def _flags(edit: PayloadEdit) -> Iterator[str]:
         yield from _shrinkage(place, edit.before, edit.after)
         if edit.before is not None and edit.after is not None and json_kind(edit.before) != json_kind(edit.after):
             yield f"'{place}' was {json_kind(edit.before)} and is {json_kind(edit.after)}"
-    for text in _texts(edit.after):
+    for text in texts(edit.after):
         if _PLACEHOLDER.fullmatch(text.strip()) or text.rstrip().endswith(_ENDS):
             yield f"'{place}' holds what looks like a placeholder: {text[-40:]!r}"
             return
@@ -306,17 +308,3 @@ def _shrinkage(place: str, before: Any, after: Any) -> Iterator[str]:
         lost = 1 - len(after) / len(before)
         if lost > 1 - _CUT:
             yield f"'{place}' lost {lost:.0%} of its {len(before):,} characters"
-
-
-def _texts(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case list():
-            for each in value:
-                yield from _texts(each)
-        case dict():
-            for each in value.values():
-                yield from _texts(each)
-        case _:
-            return

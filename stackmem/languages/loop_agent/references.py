@@ -15,6 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.languages.frame.values import texts
+
 from .paths import MISSING, look_up, parse_path
 
 MOST_CHARS = 2_000_000
@@ -100,23 +102,14 @@ def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callab
 
 def heads(value: Any) -> Iterator[tuple[str, bool]]:
     """The names that what looks like references in a value begin with, and whether each stands in braces."""
-    match value:
-        case str():
-            for found in _BRACES.finditer(value):
-                path = parse_path(found[1])
-                if path:
-                    yield str(path[0]), True
-            bare = value.strip()
-            if _WORD.fullmatch(bare) and ("." in bare or "[" in bare):
-                yield re.split(r"[.\[]", bare)[0], False
-        case list():
-            for each in value:
-                yield from heads(each)
-        case dict():
-            for each in value.values():
-                yield from heads(each)
-        case _:
-            return
+    for text in texts(value):
+        for found in _BRACES.finditer(text):
+            path = parse_path(found[1])
+            if path:
+                yield str(path[0]), True
+        bare = text.strip()
+        if _WORD.fullmatch(bare) and ("." in bare or "[" in bare):
+            yield re.split(r"[.\[]", bare)[0], False
 
 
 def _text(text: str, names: ReferenceNames, warnings: list[str]) -> Any:
