@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import json
 import multiprocessing
 import os
@@ -180,6 +181,8 @@ class Reach:
             self.tests[self._test][1].update(keys)
 
     def _of(self, code: CodeType) -> Iterator[str]:
+        if not code.co_flags & inspect.CO_OPTIMIZED:
+            return  # the body of a module or class runs whenever it is imported, and holds no mutant itself
         last = max((line for _, _, line in code.co_lines() if line), default=0)
         for mutant in self.sought:
             if code.co_filename.endswith(f"/{mutant.path}") and code.co_firstlineno <= mutant.line <= last:
