@@ -39,7 +39,9 @@ from stackmem.settings.options import OPTIONS, suggestion
 
 from .plan import Keep, Variant
 
-_NOT_OURS = frozenset({"model", "strategy", "runs_dir", "sandbox_dir", "apply", "yes", "include", "check", "seed"})
+_NOT_OURS = frozenset(
+    {"model", "strategy", "runs_dir", "sandbox_dir", "apply", "yes", "include", "git", "check", "seed"}
+)
 
 SETTINGS = tuple(name for name in OPTIONS if name not in _NOT_OURS)
 """The options of a run that a bench may set; the others it sets itself, or they are for folders of one's own."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
@@ -105,6 +109,32 @@ def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str
     except WorkspaceError:
         place.unlink()
         raise
+
+
+@contextmanager
+def git_stream(
+    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes, seconds: float = ANSWER_SECONDS
+) -> Iterator[BinaryIO]:
+    """What git prints, as it prints it; raises ``WorkspaceError`` at the end where git failed or took too long."""
+    with tempfile.TemporaryFile() as questions:
+        questions.write(stdin)
+        questions.seek(0)
+        process = subprocess.Popen(
+            git_command(*arguments), cwd=cwd, env=environment, process_group=0,
+            stdin=questions, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        timer = threading.Timer(seconds, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            with process.stdout or questions as answers:
+                yield answers
+            if process.wait():
+                raise failure(arguments[0], cwd, b"")
+        finally:
+            timer.cancel()
+            process.kill()
+            process.wait()
 
 
 def git_and_warnings(

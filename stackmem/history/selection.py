@@ -69,6 +69,12 @@ def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Se
     return Selection(picked.files, picked.folders, picked.dependencies(), sorted(picked.skipped))
 
 
+def never_copied(name: bytes) -> bool:
+    """Whether nothing of this name, at any depth, is part of a copy."""
+    lower = name.lower()
+    return lower == b".git" or lower.startswith(b".env") or name == _STAGE
+
+
 class _Picked:
     def __init__(self, root: bytes, own: Iterable[Path]) -> None:
         self.files: dict[bytes, os.stat_result] = {}
@@ -192,13 +198,10 @@ class _Picked:
     def _is_closed(self, path: bytes, name: bytes) -> bool:
         if name[:1] != b"." and not self._own:
             return False  # most names
-        lower = name.lower()
-        if lower == b".git" or name == _STAGE:
-            return True
-        if lower.startswith(b".env") or path in self._own:
+        if path in self._own or name.lower().startswith(b".env"):
             self.skipped.add(path)
             return True
-        return False
+        return never_copied(name)
 
     def _note_tracked(self, path: bytes) -> None:
         above = path.rpartition(b"/")[0]

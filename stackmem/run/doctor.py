@@ -16,6 +16,7 @@ from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
+from .git_inside import history_told
 from .prepare import profile_of
 from .run_folder import TRACE
 
@@ -34,6 +35,7 @@ class Examined(Struct, frozen=True):
     warnings: tuple[str, ...]
     project: Project | None = None
     instructions: str = ""
+    git: str = ""
 
 
 def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined:
@@ -66,4 +68,5 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         tuple(warnings),
         find_project(folder, settings.include, os.environ.get("PATH", ""), granted) if folder else None,
         find_instructions(folder) if folder else "",
+        history_told(folder, settings) if folder else "",
     )

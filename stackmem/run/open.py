@@ -37,6 +37,7 @@ from stackmem.workspace.workspace import Workspace
 from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed
 from .checks import copy_folder
+from .git_inside import GIT, bring, bring_again, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .perform import ProgramWorld
@@ -174,6 +175,8 @@ def _opened(
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
         missing = _fill(beginning, places)
+        request, gone = _with_repository(beginning, request, places.work, scrubber.held_in)
+        missing += gone
         history = History(places.run / HISTORY, places.work, request.leave_out)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
     stack.callback(parts.workspace.close)
@@ -241,6 +244,22 @@ def _fill(beginning: Beginning, places: RunPlaces) -> tuple[str, ...]:
             missing = _refill(beginning, places)
             share(beginning.run.folder / HISTORY, places.run / HISTORY, beginning.state.tree)
             return missing
+
+
+def _with_repository(
+    beginning: Beginning, request: RunRequest, work: Path, holds_secret: Callable[[bytes], bool]
+) -> tuple[RunRequest, tuple[str, ...]]:
+    """The request with the repository that a new workspace was given; of a workspace made again, what it is without."""
+    match beginning:
+        case Fresh(prepared):
+            git = bring(prepared.origin, work, holds_secret) if prepared.origin else None
+            return replace(request, git=git), ()
+        case Resumed():
+            remove_stale_locks(work)
+        case Forked() | Edited() | Rehearsed():
+            if request.git and not bring_again(request.subject, request.git, work, holds_secret):
+                return request, (GIT,)
+    return request, ()
 
 
 def _copy_subject(prepared: Prepared, places: RunPlaces) -> None:

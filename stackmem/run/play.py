@@ -19,6 +19,7 @@ from stackmem.trace.private import write_json
 from stackmem.workspace.memory import MemoryWorkspace
 
 from .assemble import RunParts, RunPlaces
+from .git_inside import commits_made
 from .in_memory import NoHistory
 from .loop import run
 from .open import Opened
@@ -85,7 +86,7 @@ def _keep(result: RunResult, before: str, opened: Opened) -> RunResult:
         _save(result)
         return result
     try:
-        kept = keep_patch(result, opened.folder, opened.history, before)
+        kept = keep_patch(_with_commits(result, opened), opened.folder, opened.history, before)
     except WorkspaceError:
         _save(result)
         raise
@@ -93,6 +94,15 @@ def _keep(result: RunResult, before: str, opened: Opened) -> RunResult:
         raise _unwritten(result, error) from error
     _save(kept)
     return kept
+
+
+def _with_commits(result: RunResult, opened: Opened) -> RunResult:
+    """The result with what the agent committed, and how much of the history it could read."""
+    given, workspace = opened.request.git, opened.parts.workspace
+    if given is None or isinstance(workspace, MemoryWorkspace):
+        return result
+    shortened = f"the last {given.commits:,} commits" if given.shortened else ""
+    return replace(result, commits=commits_made(workspace, given, opened.parts.scrubber.scrub), history=shortened)
 
 
 def _apply(result: RunResult, opened: Opened) -> RunResult:

@@ -13,6 +13,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.state import State
 from stackmem.core.tools import OPTIONAL_TOOLS
 from stackmem.errors import UsageError
+from stackmem.history.origin import Origin
 from stackmem.history.repository import CopyPlan, plan_copy
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import NOBODY, default_model
@@ -26,6 +27,7 @@ from stackmem.workspace.profile import Profile, read_profile
 from stackmem.workspace.project.instructions import find_instructions, read_instructions
 from stackmem.workspace.project.project import Project, find_project
 
+from .git_inside import origin_of
 from .request import ProgramRequest, RunRequest
 
 TASK_PLACE = "/workspace"
@@ -62,6 +64,7 @@ class Prepared(Struct, frozen=True):
         project: What a folder of one's own brings to work with; nothing for a task.
         tools: Names of the optional tools that the model is offered.
         instructions: The project's own, as frames are told them.
+        origin: The repository of a folder of one's own, which the workspace gets a reading of; None where it has none.
     """
 
     subject: Subject
@@ -75,6 +78,7 @@ class Prepared(Struct, frozen=True):
     project: Project = Project()
     tools: tuple[str, ...] = ()
     instructions: str = ""
+    origin: Origin | None = None
 
     @property
     def checked(self) -> bool:
@@ -138,8 +142,9 @@ def place_run(
     project = _project(subject, resolved.settings, cwd, environ)
     resolved, more = _with_check(subject, resolved, project)
     tools = optional_tools(resolved.settings.extra_tools)
-    told = (*warnings, *project.missing, *more)
-    return Prepared(subject, resolved, cwd, folders, model, None, told, project=project, tools=tools)
+    origin, why_none = origin_of(subject.folder, resolved.settings) if subject.folder else (None, ())
+    told = (*warnings, *project.missing, *more, *why_none)
+    return Prepared(subject, resolved, cwd, folders, model, None, told, project=project, tools=tools, origin=origin)
 
 
 def with_copy(prepared: Prepared) -> Prepared:

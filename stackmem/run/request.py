@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import TraceError
+from stackmem.history.inner import InnerRepository
 from stackmem.models.endpoint import without_login
 from stackmem.trace.private import read_regular, write_json
 
@@ -64,6 +65,7 @@ class RunRequest(Struct, frozen=True):
         workspace: The run's workspace.
         leave_out: Dependency folders of the copy that the history never looks into.
         program: Of a program's run; None elsewhere.
+        git: The repository that the workspace began with; None where it had none.
     """
 
     subject: str
@@ -73,6 +75,7 @@ class RunRequest(Struct, frozen=True):
     workspace: str
     leave_out: tuple[str, ...] = ()
     program: ProgramRequest | None = None
+    git: InnerRepository | None = None
 
 
 def write_request(request: RunRequest, run_dir: Path) -> None:

@@ -40,6 +40,8 @@ class RunResult(Struct, frozen=True):
         chunks: The names of what stood on the heap at the end.
         not_kept: Files that the patch leaves out, as they are too large, unreadable, or hold a secret.
         executed_by_host: Those of them that the host may run later: look before you use them.
+        commits: Those that the agent made, the newest first; they stay in the workspace, the patch holds their changes.
+        history: How much of the folder's git history could be read, where not all of it.
         steps_with_secrets: Steps whose reply holds a secret of the caller's environment.
         records, digest: Length of the trace, and the digest of its last line.
         signal: The signal that interrupted the run, 0 without one.
@@ -67,6 +69,8 @@ class RunResult(Struct, frozen=True):
     chunks: tuple[str, ...] = ()
     not_kept: tuple[str, ...] = ()
     executed_by_host: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    history: str = ""
     steps_with_secrets: tuple[int, ...] = ()
     applied_to: str = ""
     records: int = 0

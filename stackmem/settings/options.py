@@ -106,6 +106,11 @@ _TABLE = (
         none_means="nothing more",
     ),
     Option(
+        "git", "choice", "read",
+        "What a run on a folder of your own sees of its git repository: what HEAD reaches, or no repository.",
+        choices=("read", "none"),
+    ),
+    Option(
         "instructions", "text", "auto", "The project's own instructions for agents: auto, or a FILE.",
         none_means="no instructions", rule="AGENTS.md, else CLAUDE.md, from the root of the work tree to the folder",
     ),

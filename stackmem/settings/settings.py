@@ -34,6 +34,7 @@ class Settings(Struct, frozen=True):
     network: Literal["none", "host"] = "none"
     check: str | None = None
     include: tuple[str, ...] = ()
+    git: str = "read"
     instructions: str | None = "auto"
     extra_tools: tuple[str, ...] = ()
     runs_dir: Path | None = None

@@ -17,7 +17,7 @@ from stackmem.run.doctor import examine
 from stackmem.workspace.project.project import Project
 
 
-@takes("flags", settings("profile", "include", "runs_dir", "sandbox_dir"))
+@takes("flags", settings("profile", "include", "git", "runs_dir", "sandbox_dir"))
 def command(
     folder: Annotated[
         Path | None, typer.Argument(metavar="FOLDER", help="A folder to work on: what it brings, what is missing.")
@@ -46,6 +46,7 @@ def command(
             typer.echo(f"\n{readable(str(folder))}")
             for label, text in _rows(report.project):
                 _say(label, text)
+            _say("git", readable(report.git))
             _say("agents", readable(report.instructions.partition("\n")[0]))
         for warning in report.warnings:
             typer.echo(f"\nwarning: {warning}")

@@ -26,7 +26,7 @@ from stackmem.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(
-    "model", "strategy", "isolation", "network", "include", "runs_dir", "sandbox_dir", "max_steps", "max_usd",
+    "model", "strategy", "isolation", "network", "include", "git", "runs_dir", "sandbox_dir", "max_steps", "max_usd",
     "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "heap_chars",
     "heap_chunks", "depth", "literal_mib", "fsync", "apply", "yes",
 ))  # fmt: skip

@@ -83,6 +83,12 @@ def say_kept(result: RunResult) -> None:
 
 
 def show_patch(result: RunResult) -> None:
+    if result.history:
+        typer.echo(f"git: the run could read {result.history} of the folder")
+    if result.commits:
+        typer.echo("commits that the agent made; they stay in its copy, and the patch holds their changes:")
+        for commit in result.commits:
+            typer.echo(f"  {readable(commit)}")
     if result.not_kept:
         typer.echo("left out of the patch:")
         for path in result.not_kept:

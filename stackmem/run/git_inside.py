@@ -1,0 +1,97 @@
+"""The repository in a run's workspace: made when the workspace is, and asked at the end what the agent committed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.history.inner import MOST_COMMITS, InnerRepository, make_repository
+from stackmem.history.origin import Origin, find_origin, work_tree_of
+from stackmem.settings.settings import Settings
+from stackmem.workspace.clip import clean
+from stackmem.workspace.refusals import ToolRefused
+from stackmem.workspace.workspace import Workspace
+
+GIT = ".git"
+_MOST_COMMITS = 50  # that are named
+_SECONDS, _BYTES = 20.0, 16_384
+
+
+def origin_of(folder: Path, settings: Settings) -> tuple[Origin | None, tuple[str, ...]]:
+    """The repository that a folder of one's own brings, and why it brings none where the person would expect it."""
+    if settings.git != "read" or settings.isolation == "memory" or not folder.is_dir():
+        return None, ()
+    try:
+        return (find_origin(folder) if work_tree_of(folder) == folder else None), ()
+    except UsageError as error:
+        return None, (str(error),)
+
+
+def history_told(folder: Path, settings: Settings) -> str:
+    """What a run on this folder could read of its history, in a sentence; empty where there is none."""
+    origin, why_none = origin_of(folder.resolve(), settings)
+    if origin is None:
+        return " ".join(why_none)
+    if not origin.head:
+        return "the repository has no commit yet"
+    count = int(origin.ask("rev-list", "--count", f"--max-count={MOST_COMMITS + 1}", origin.head))
+    number = f"the last {MOST_COMMITS:,} commits" if count > MOST_COMMITS else f"{count:,} commits"
+    return f"a run can read {number} from HEAD, so old versions of files too; --git none keeps them out"
+
+
+def bring(origin: Origin, work: Path, holds_secret: Callable[[bytes], bool]) -> InnerRepository:
+    """Put the repository into a new workspace.
+
+    Raises:
+        WorkspaceError: It cannot be made.
+    """
+    try:
+        return make_repository(origin, work / GIT, holds_secret)
+    except WorkspaceError as error:
+        raise WorkspaceError(
+            f"the history of {origin.root} cannot be brought into the run: {error}; say --git none to go on without it"
+        ) from error
+
+
+def bring_again(folder: str, given: InnerRepository, work: Path, holds_secret: Callable[[bytes], bool]) -> bool:
+    """Put the repository into a workspace that is made again, as the run first had it; whether that could be done."""
+    try:
+        bring(replace(find_origin(Path(folder)), head=given.head), work, holds_secret)
+    except StackmemError:  # the folder has another history by now
+        return False
+    return True
+
+
+def remove_stale_locks(work: Path) -> None:
+    """Remove what a git that was killed with its run left behind: every later one would wait for it."""
+    try:
+        folder = os.open(work / GIT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        for name in ("index.lock", "HEAD.lock", "packed-refs.lock"):
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def commits_made(workspace: Workspace, given: InnerRepository, scrub: Callable[[str], str]) -> tuple[str, ...]:
+    """The commits that the agent made, the newest first, as the sandbox's git tells them: it alone reads what is there.
+
+    Where git is broken by now, none.
+    """
+    try:
+        os.stat(f"{GIT}/logs", dir_fd=workspace.files.fd, follow_symlinks=False)
+        command = f"git log --format='%h %s' --max-count={_MOST_COMMITS} --branches HEAD"
+        ended = workspace.run_apart(f"{command} --not {given.head}" if given.head else command, _SECONDS, _BYTES)
+    except (OSError, ToolRefused, WorkspaceError):
+        return ()
+    if ended.exit_code != 0:
+        return ()
+    return tuple(scrub(clean(b"".join(ended.capture.parts()))).splitlines())

@@ -1,0 +1,66 @@
+"""Git in a run on a person's own folder: what the agent reads, what becomes of its commits, and of the repository later."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stackmem.core.facts import ToolReturned
+from tests.history.folders import repository, run_git
+from tests.stage import Stage, command, events, pop
+
+WORK = [
+    command("git status --porcelain; git log --format=%s; git blame -s app.py; git show HEAD:.env"),
+    command("echo 2 > app.py; git diff | tail -2; git commit -qam 'the second'; git status --porcelain; ls .git/hooks"),
+    pop("Committed."),
+]
+
+
+@pytest.fixture
+def hers(stage: Stage) -> Path:
+    return repository(stage.root / "hers", {"app.py": "1\n", ".env": "PASSWORD=1\n"})
+
+
+def solve(stage: Stage, hers: Path, *flags: object) -> dict[str, object]:
+    flags = ("--model", stage.script(*WORK), "--fsync", "none", "--json", *flags)
+    ran = stage.call("solve", ".", "-t", "Set it to 2.", *flags, cwd=hers)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def answers(stage: Stage, run: str) -> list[str]:
+    return [fact.text for fact in events(stage.runs / run, ToolReturned)]
+
+
+def test_history_is_read_and_commits_are_named_and_stay_in_the_copy(stage: Stage, hers: Path):
+    head = run_git(hers, "rev-parse", "HEAD")
+    result = solve(stage, hers)
+    read, changed = answers(stage, str(result["run"]))
+    assert read.splitlines()[0] == "start"
+    assert read.splitlines()[1].endswith(" 1) 1")
+    assert read.splitlines()[2:] == ["(withheld)", "[exit 0]"]
+    assert changed == "-1\n+2\n[exit 0]"
+    (commit,) = result["commits"]
+    assert commit.endswith(" the second")
+    assert (result["changed"], result["history"]) == (["app.py"], "")
+    assert run_git(hers, "rev-parse", "HEAD") == head
+    assert run_git(hers, "status", "--porcelain") == ""
+    forked = stage.call("fork", "last", "--at", "2", "--model", stage.script(command("git diff"), pop()), cwd=hers)
+    assert forked.returncode == 0, forked.stderr
+    last = max(stage.runs.iterdir(), key=lambda run: run.stat().st_mtime_ns).name
+    assert answers(stage, last)[-1].endswith("-1\n+2\n[exit 0]")  # the agent's commit is changes there
+    replayed = stage.call("replay", str(result["run"]), "--tools", "live", cwd=hers)
+    assert replayed.returncode == 0, replayed.stdout
+
+
+def test_without_git_there_is_none_and_what_cannot_be_read_is_told(stage: Stage, hers: Path):
+    result = solve(stage, hers, "--git", "none")
+    assert "not a git repository" in answers(stage, str(result["run"]))[0]
+    assert result["commits"] == []
+    told = stage.call("doctor", str(hers)).stdout
+    assert "git:        a run can read 1 commits from HEAD, so old versions of files too" in told
+    (hers / ".git").rename(stage.root / "elsewhere.git")
+    (hers / ".git").symlink_to(stage.root / "elsewhere.git")
+    ran = stage.call("solve", ".", "-t", "Nothing.", "--model", stage.script(pop()), cwd=hers)
+    assert ran.returncode == 0
+    assert f"the .git of {hers} is no repository, so its history stays outside" in ran.stderr
