@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from stackmem.errors import UsageError, WorkspaceError
 
@@ -114,7 +114,7 @@ def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str
 @contextmanager
 def git_stream(
     *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes, seconds: float = ANSWER_SECONDS
-) -> Iterator[BinaryIO]:
+) -> Iterator[IO[bytes]]:
     """What git prints, as it prints it; raises ``WorkspaceError`` at the end where git failed or took too long."""
     with tempfile.TemporaryFile() as questions:
         questions.write(stdin)

@@ -40,7 +40,7 @@ def history_told(folder: Path, settings: Settings) -> str:
     if not origin.head:
         return "the repository has no commit yet"
     count = int(origin.ask("rev-list", "--count", f"--max-count={MOST_COMMITS + 1}", origin.head))
-    number = f"the last {MOST_COMMITS:,} commits" if count > MOST_COMMITS else f"{count:,} commits"
+    number = f"the last {MOST_COMMITS:,} commits" if count > MOST_COMMITS else f"{count:,} commit{'s' * (count != 1)}"
     return f"a run can read {number} from HEAD, so old versions of files too; --git none keeps them out"
 
 

@@ -1,4 +1,4 @@
-"""Git in a run on a person's own folder: what the agent reads, what becomes of its commits, and of the repository later."""
+"""Git in a run on a person's own folder: what the agent reads, and what becomes of its commits and the repository."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_without_git_there_is_none_and_what_cannot_be_read_is_told(stage: Stage,
     assert "not a git repository" in answers(stage, str(result["run"]))[0]
     assert result["commits"] == []
     told = stage.call("doctor", str(hers)).stdout
-    assert "git:        a run can read 1 commits from HEAD, so old versions of files too" in told
+    assert "git:        a run can read 1 commit from HEAD, so old versions of files too" in told
     (hers / ".git").rename(stage.root / "elsewhere.git")
     (hers / ".git").symlink_to(stage.root / "elsewhere.git")
     ran = stage.call("solve", ".", "-t", "Nothing.", "--model", stage.script(pop()), cwd=hers)
