@@ -119,7 +119,9 @@ def _entry(fd: int, name: bytes) -> DirectoryEntry:
 
 
 def _below(fd: int, name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
-    """A directory's entries, why they cannot be had, and whether there are more."""
+    """A directory's entries, why they cannot be had, and whether there are more; of a repository none, as git shows it."""
+    if name == b".git":
+        return [], "", False
     try:
         child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
     except OSError as error:
