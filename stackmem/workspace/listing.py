@@ -119,7 +119,7 @@ def _entry(fd: int, name: bytes) -> DirectoryEntry:
 
 
 def _below(fd: int, name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
-    """A directory's entries, why they cannot be had, and whether there are more; of a repository none, as git shows it."""
+    """A directory's entries, why they cannot be had, and whether there are more; of ``.git`` none."""
     if name == b".git":
         return [], "", False
     try:
