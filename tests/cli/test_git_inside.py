@@ -45,7 +45,8 @@ def test_history_is_read_and_commits_are_named_and_stay_in_the_copy(stage: Stage
     assert (result["changed"], result["history"]) == (["app.py"], "")
     assert run_git(hers, "rev-parse", "HEAD") == head
     assert run_git(hers, "status", "--porcelain") == ""
-    forked = stage.call("fork", "last", "--at", "2", "--model", stage.script(command("git diff"), pop()), cwd=hers)
+    other = stage.script(*WORK[:2], command("git diff"), pop(), name="other.yaml")
+    forked = stage.call("fork", "last", "--at", "2", "--model", other, cwd=hers)
     assert forked.returncode == 0, forked.stderr
     last = max(stage.runs.iterdir(), key=lambda run: run.stat().st_mtime_ns).name
     assert answers(stage, last)[-1].endswith("-1\n+2\n[exit 0]")  # the agent's commit is changes there
