@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import msgspec
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.trace.lock import Lock
 from stackmem.trace.store import append_line
@@ -98,14 +99,14 @@ def read_plan(folder: Path) -> BenchPlan | None:
         TraceError: It cannot be read.
     """
     try:
-        plan = msgspec.json.decode((folder / PLAN).read_bytes(), type=BenchPlan)
+        plan = decode_json((folder / PLAN).read_bytes(), BenchPlan)
         for subject in plan.subjects:
             if subject.family and not (subject.task == subject.family and subject.family.isidentifier()):
                 raise msgspec.ValidationError(f"{subject.task[:60]!a} is no world")  # it would name a folder elsewhere
         return plan
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.DecodeError) as error:
         raise TraceError(
             f"the plan {folder / PLAN} cannot be read ({error}); write the same command again with another -o DIR"
         ) from error

@@ -33,6 +33,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS, suggestion
@@ -98,7 +99,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
         raw = path.read_bytes()
         if len(raw) > LARGEST_BYTES:
             raise UsageError(f"{path} has {len(raw):,} bytes; a suite has at most {LARGEST_BYTES:,}")
-        table = tomllib.loads(raw.decode())
+        table = parse_toml(raw.decode())
     except OSError as error:
         raise UsageError(f"the suite {path} cannot be read ({error.strerror}); name a TOML file") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

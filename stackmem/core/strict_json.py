@@ -1,4 +1,4 @@
-"""JSON as its standard has it, and the place of what is not.
+"""JSON as its standard has it, and the place of what is not; strangers' JSON and TOML, with one kind of error each.
 
 Rule 1: what Python's reader takes and others do not is refused: NaN, Infinity, and numbers that no float can hold. So
         is what is nested deeper than later readers bear.
@@ -11,11 +11,14 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+import msgspec
 from msgspec import Struct
 
+T = TypeVar("T")
 MOST_DEPTH = 100
 _SHORT_DIGITS = 300
 _TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
@@ -160,3 +163,30 @@ def _int(digits: str) -> int:
     if len(digits) > _SHORT_DIGITS:
         _float(digits)
     return int(digits)
+
+
+def decode_json(raw: bytes | str, kind: type[T]) -> T:
+    """The value, as the kind asks for it.
+
+    Raises:
+        msgspec.DecodeError: It is no JSON, nested too deeply, no text, or of another kind.
+    """
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The table.
+
+    Raises:
+        tomllib.TOMLDecodeError: It is no TOML, or a number has more digits than can be read.
+        RecursionError: It is nested too deeply.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:
+        raise tomllib.TOMLDecodeError("a number in it has too many digits") from error

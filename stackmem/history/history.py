@@ -23,6 +23,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
@@ -174,7 +175,7 @@ class History:
     def _remembered(self) -> _State:
         path = self._git_dir / STATE
         try:
-            return msgspec.json.decode(path.read_bytes(), type=_State)
+            return decode_json(path.read_bytes(), _State)
         except FileNotFoundError:
             return _State("", ())
         except (OSError, msgspec.MsgspecError) as error:
@@ -236,7 +237,7 @@ def share(parent: Path, child: Path, tree: str) -> None:
         WorkspaceError: The parent has no history, or the child cannot be written.
     """
     try:
-        state = msgspec.json.decode((parent / STATE).read_bytes(), type=dict[str, object])
+        state = decode_json((parent / STATE).read_bytes(), dict[str, object])
     except (OSError, msgspec.DecodeError) as error:
         raise WorkspaceError(
             f"the history {parent} cannot be read ({error}); bring back the run's history.git"

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import UsageError
-from stackmem.run.run_folder import TRACE
+from stackmem.run.run_folder import TRACE, is_run
 from stackmem.settings.directories import runs_folder
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
+from stackmem.trace.store import LONGEST_BYTES
 
 
 def open_run(run: str | os.PathLike[str]) -> Run:
@@ -54,7 +56,7 @@ def find_run(named: str, runs_dir: Path) -> Path:
 
 def _folders(runs_dir: Path) -> list[Path]:
     try:
-        return [path for path in runs_dir.iterdir() if _is_file(path / TRACE)]
+        return [path for path in runs_dir.iterdir() if is_run(path)]
     except OSError:
         return []
 
@@ -70,8 +72,8 @@ def _started(folder: Path) -> float:
     """When the first record of a run was written, which tells runs of one second apart; 0 where there is none."""
     try:
         with (folder / TRACE).open("rb") as trace:
-            return msgspec.json.decode(trace.readline(), type=_First).at
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return decode_json(trace.readline(LONGEST_BYTES), _First).at
+    except (OSError, msgspec.DecodeError):
         return 0.0
 
 

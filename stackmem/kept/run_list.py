@@ -18,16 +18,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.run.request import read_request
 from stackmem.run.result import read_result
-from stackmem.run.run_folder import RESULT, RUN, TRACE
+from stackmem.run.run_folder import RESULT, RUN, TRACE, is_run
 from stackmem.trace.lineage import came_from
 from stackmem.trace.lock import is_held
 from stackmem.trace.private import read_regular
 from stackmem.workspace.tree import disk_bytes
 
-RUNNING, INTERRUPTED = "running", "interrupted"
+RUNNING, INTERRUPTED, UNBEGUN = "running", "interrupted", "never began"
 REMOVING = ".removing"
 """The folder beside the runs where one is while it is removed: nobody lists it."""
 
@@ -38,7 +39,7 @@ class RunRow(Struct, frozen=True):
     Attributes:
         started: When its folder was made, in UTC, as ISO 8601; empty where the folder has another name than runs have.
         outcome: As ``RunResult.outcome``; ``running`` while a process writes it; ``interrupted`` where none does and
-            there is no result: it was killed.
+            there is no result: it was killed; ``never began`` where it was killed before its first record.
         frames: Frames pushed.
         cost_usd: None where it is unknown.
         parent: The run that it was forked from, or that an edited program went on from; else empty.
@@ -80,13 +81,13 @@ class _Start(Struct):
 
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
-    """A row for every folder with a trace, by name: the oldest first.
+    """A row for every folder of a run, by name: the oldest first.
 
     Raises:
         UsageError: ``runs_dir`` cannot be read.
     """
     try:
-        folders = sorted(path for path in runs_dir.iterdir() if (path / TRACE).is_file())
+        folders = sorted(path for path in runs_dir.iterdir() if is_run(path))
     except OSError as error:
         raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with --runs-dir") from error
     return [_row(folder) for folder in folders]
@@ -158,14 +159,21 @@ def _row(folder: Path) -> RunRow:
             wall_seconds=result.wall_seconds,
             parent=result.parent,
         )
-    row = RunRow(name, _start_time(name), RUNNING if held else INTERRUPTED)
+    row = RunRow(name, _start_time(name), RUNNING if held else INTERRUPTED if _has_begun(folder) else UNBEGUN)
     with suppress(TraceError):
         row = replace(row, parent=came_from(folder))
     try:
-        start = msgspec.json.decode(read_regular(folder / RUN), type=_Start)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        start = decode_json(read_regular(folder / RUN), _Start)
+    except (OSError, msgspec.DecodeError):
         return row
     return replace(row, task=start.task_name, model=start.model, strategy=start.strategy)
+
+
+def _has_begun(folder: Path) -> bool:
+    try:
+        return (folder / TRACE).stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _start_time(name: str) -> str:

@@ -94,14 +94,20 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
     """The page of one run or of two, whole or not at all; a file that was there is replaced.
 
     Args:
-        output: The file; where it is None, ``view.html`` in the first run's folder, which names the second run.
+        output: The file; where it is None, ``view.html`` in the first run's folder, which names the second run. Where
+            nothing can be written there, as on media that are only read, it is put where the person stands.
 
     Raises:
         UsageError: It cannot be written.
         TraceError: A trace is broken.
     """
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
-    path = folders[0] / name if output is None else Path(os.path.expanduser(output))  # noqa: PTH111 - ~nobody is a name
+    if output is not None:
+        path = Path(os.path.expanduser(output))  # noqa: PTH111 - ~nobody is a name
+    elif os.access(folders[0], os.W_OK):
+        path = folders[0] / name
+    else:
+        path = Path(f"{folders[0].resolve().name}-{name}")
     write_whole(path, page(read_runs(folders)))
     return path
 

@@ -171,6 +171,7 @@ def _opened(
     writer = _new_writer(beginning, places)
     if writer is not None:
         stack.callback(writer.close)
+        write_request(request, places.run)  # before anything else is made: whoever removes the run reads there what was
     missing: tuple[str, ...] = ()
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
@@ -184,12 +185,11 @@ def _opened(
     if isinstance(history, NoHistory):
         _recall(beginning, parts)
     if isinstance(beginning, Resumed):  # the last thing that can fail: it cuts off a torn record
-        writer = TraceWriter(places.run / TRACE, held=(beginning.lock, beginning.stopped.end))
+        writer = TraceWriter(places.run / TRACE, held=(beginning.lock, beginning.stopped.end), reserves=True)
         stack.callback(writer.close)
-    elif not isinstance(beginning, Rehearsed):
-        write_request(request, places.run)
     if writer is not None:
         parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
+        parts.world.must_have_room = writer.must_have_room
     if request.program is not None:
         parts.world.program = _program_world(parts, places, request.program, person.ask)
     opened = Opened(
@@ -223,9 +223,9 @@ def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str
 def _new_writer(beginning: Beginning, places: RunPlaces) -> TraceWriter | None:
     match beginning:
         case Fresh() | Edited():
-            return TraceWriter(places.run / TRACE)
+            return TraceWriter(places.run / TRACE, reserves=True)
         case Forked():
-            return TraceWriter(places.run / TRACE, after=beginning.at, digest=beginning.digest)
+            return TraceWriter(places.run / TRACE, after=beginning.at, digest=beginning.digest, reserves=True)
         case Resumed() | Rehearsed():
             return None
 

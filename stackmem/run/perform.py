@@ -36,6 +36,10 @@ _LONGEST_WAIT = 10_000_000.0
 """Seconds; the system takes no endless wait."""
 
 
+def _there_is_room() -> None:
+    """Nobody has said otherwise."""
+
+
 def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     return f"the tool {name} is not here any more", True
 
@@ -74,6 +78,7 @@ class World(Struct):
         scrub: Takes secrets out of text before it becomes a fact.
         sync: Makes the trace durable; called before each request.
         own_tool: Calls one of the person's own tools; its result as text, and whether it failed.
+        must_have_room: Raises ``WorkspaceError`` where the disk has room for the run's end alone.
         snapshot: Keeps the workspace as it is now, and names it; empty where none is kept.
         started: ``clock()`` at the start of the run.
         program: Of a program's run, what its own effects need.
@@ -87,6 +92,7 @@ class World(Struct):
     sync: Callable[[], None]
     command_seconds: float
     snapshot: Callable[[], str] = str
+    must_have_room: Callable[[], None] = _there_is_room
     own_tool: Callable[[str, dict[str, Any]], tuple[str, bool]] = _no_own_tool
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -106,6 +112,8 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
     Raises:
         WorkspaceError: The sandbox failed; the run stays resumable.
     """
+    if not isinstance(effect, requests.RunChecks):
+        world.must_have_room()
     match effect:
         case requests.AskModel():
             world.sync()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,19 +14,18 @@ from stackmem.core.machine import evolve
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.errors import TraceError
 from stackmem.trace.lineage import came_from
 from stackmem.trace.private import write_json
 from stackmem.workspace.memory import MemoryWorkspace
 
 from .assemble import RunParts, RunPlaces
+from .ending import keep_end
 from .git_inside import commits_made
-from .in_memory import NoHistory
 from .loop import run
 from .open import Opened
-from .patch import apply_run, keep_patch
-from .result import RunResult, failure_of, holds_secret, result_fields, write_result
-from .run_folder import RESULT, RUN
+from .result import RunResult, failure_of, holds_secret, result_fields
+from .run_folder import RUN
 
 
 def play(first: Event | Effect | None, state: State, opened: Opened, known: tuple[Event, ...] = ()) -> RunResult:
@@ -77,66 +77,19 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         signal=opened.interrupts.signal,
         parent=came_from(places.run),
     )
-    return _apply(_keep(result, state.begun.tree, opened), opened)
+    return keep_end(
+        result, opened.history, opened.folder, (state.begun.tree, ""), apply=opened.apply, release=writer.release,
+        complete=partial(_with_commits, opened),
+    )  # fmt: skip
 
 
-def _keep(result: RunResult, before: str, opened: Opened) -> RunResult:
-    """The result, in the run's folder beside its patch; a patch that cannot be made takes no result away."""
-    if isinstance(opened.history, NoHistory):
-        _save(result)
-        return result
-    try:
-        kept = keep_patch(_with_commits(result, opened), opened.folder, opened.history, before)
-    except WorkspaceError:
-        _save(result)
-        raise
-    except OSError as error:
-        raise _unwritten(result, error) from error
-    _save(kept)
-    return kept
-
-
-def _with_commits(result: RunResult, opened: Opened) -> RunResult:
+def _with_commits(opened: Opened, result: RunResult) -> RunResult:
     """The result with what the agent committed, and how much of the history it could read."""
     given, workspace = opened.request.git, opened.parts.workspace
     if given is None or isinstance(workspace, MemoryWorkspace):
         return result
     shortened = f"the last {given.commits:,} commits" if given.shortened else ""
     return replace(result, commits=commits_made(workspace, given, opened.parts.scrubber.scrub), history=shortened)
-
-
-def _apply(result: RunResult, opened: Opened) -> RunResult:
-    """The result, its patch brought into the person's folder where that was asked for and the work was done.
-
-    Raises:
-        UsageError: A file of the folder has changed since; nothing was changed there.
-        WorkspaceError: The folder cannot be changed, and is as it was.
-    """
-    if not (opened.apply and opened.folder and result.outcome in ("solved", "finished")):
-        return result
-    try:
-        apply_run(Path(result.run_dir))
-    except (UsageError, WorkspaceError) as error:
-        raise type(error)(
-            f"{result.run} is {result.outcome} and kept, but its patch is not applied: {error}"
-        ) from error
-    done = replace(result, applied_to=opened.folder)
-    _save(done)
-    return done
-
-
-def _save(result: RunResult) -> None:
-    try:
-        write_result(result, Path(result.run_dir) / RESULT)
-    except OSError as error:
-        raise _unwritten(result, error) from error
-
-
-def _unwritten(result: RunResult, error: OSError) -> TraceError:
-    return TraceError(
-        f"the run ended ({result.outcome}) and its trace is whole, but its result cannot be written to "
-        f"{result.run_dir} ({error.strerror}); make room there"
-    )
 
 
 def _write_start(start: RunStarted, run_dir: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,17 @@ from stackmem.settings.settings import Resolved, Settings, Value, resolve
 from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import Task, read_task
 from stackmem.tools.plugins import load_plugins
+from stackmem.workspace.clip import shown_name
 from stackmem.workspace.profile import Profile, read_profile
 from stackmem.workspace.project.instructions import find_instructions, read_instructions
 from stackmem.workspace.project.project import Project, find_project
+from stackmem.workspace.tree import sockets_below
 
 from .git_inside import origin_of
 from .request import ProgramRequest, RunRequest
 
 TASK_PLACE = "/workspace"
+_SOCKETS_NAMED = 5
 PAYING_TOOLS = ("edit_file",)
 """Offered in a folder of one's own where nothing else is said: what they cost is less than they save."""
 
@@ -143,7 +147,7 @@ def place_run(
     resolved, more = _with_check(subject, resolved, project)
     tools = optional_tools(resolved.settings.extra_tools)
     origin, why_none = origin_of(subject.folder, resolved.settings) if subject.folder else (None, ())
-    told = (*warnings, *project.missing, *more, *why_none)
+    told = (*warnings, *project.missing, *more, *why_none, *_shown_sockets(profile_of(resolved.settings, cwd)))
     return Prepared(subject, resolved, cwd, folders, model, None, told, project=project, tools=tools, origin=origin)
 
 
@@ -192,6 +196,15 @@ def _with_check(subject: Subject, resolved: Resolved, project: Project) -> tuple
     values = tuple(replace(value, value=suite.command) if value.name == "check" else value for value in resolved.values)
     settings = replace(resolved.settings, check=suite.command)
     return Resolved(settings, values), (f"the check is `{suite.command}`, as {suite.reason} suggests{more}",)
+
+
+def _shown_sockets(profile: Profile) -> list[str]:
+    """What the person is told of sockets that her mounts show: read-only or not, whoever listens there can be asked."""
+    sockets = [shown_name(os.fspath(one)) for mount in profile.mounts for one in sockets_below(Path(mount.host))]
+    return [
+        f"commands can talk to whatever listens at {name}, which a mount of the profile shows them"
+        for name in sockets[:_SOCKETS_NAMED]
+    ]
 
 
 def profile_of(settings: Settings, cwd: Path) -> Profile:

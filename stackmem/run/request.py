@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 from stackmem.history.inner import InnerRepository
 from stackmem.models.endpoint import without_login
@@ -88,6 +89,6 @@ def write_request(request: RunRequest, run_dir: Path) -> None:
 def read_request(run_dir: Path) -> RunRequest:
     """Raises ``TraceError`` where the run has none, or it is broken."""
     try:
-        return msgspec.json.decode(read_regular(run_dir / REQUEST), type=RunRequest)
+        return decode_json(read_regular(run_dir / REQUEST), RunRequest)
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be taken up again") from error

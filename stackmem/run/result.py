@@ -12,6 +12,7 @@ from msgspec import Struct
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.state import State
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.private import read_regular, write_json
@@ -111,7 +112,7 @@ def write_result(result: RunResult, path: Path) -> None:
 def read_result(path: Path) -> RunResult | None:
     """The result of a finished run; None where the run has none, or another version wrote it."""
     try:
-        return msgspec.json.decode(read_regular(path), type=RunResult)
+        return decode_json(read_regular(path), RunResult)
     except (OSError, msgspec.DecodeError, RecursionError):
         return None
 

@@ -29,6 +29,7 @@ from stackmem.version import VERSION
 
 from .assemble import scrubber_of
 from .begin import Resumed, plan_kept
+from .ending import make_missing, missing_of_end
 from .in_memory import stays_in_memory
 from .interrupts import Interrupts
 from .limits import later_limits, refuse_spent
@@ -38,8 +39,8 @@ from .prepare import prepare_kept, with_model
 from .programs.run import ProgramResult, program_result
 from .repeats import changes_files, put_back, refuse_unsafe, result_of_interrupted
 from .request import RunRequest, read_request
-from .result import RunResult, read_result
-from .run_folder import HISTORY, RESULT, TRACE
+from .result import RunResult
+from .run_folder import HISTORY, TRACE
 from .stopped import Stopped, read_stopped
 
 _JUDGED = ("popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds")
@@ -55,6 +56,7 @@ class ResumeResult(Struct, frozen=True):
         torn_bytes: Length of the last record that a crash had cut short, and that was cut off.
         folder: The folder of one's own that the workspace is a copy of; empty for a task.
         checked: Whether checks decide the outcome.
+        missing: Files of the run's end that were not there, and now are.
         program: Of a program's run: what it returned and said; None elsewhere, and where it did not go on.
     """
 
@@ -64,6 +66,7 @@ class ResumeResult(Struct, frozen=True):
     torn_bytes: int = 0
     folder: str = ""
     checked: bool = False
+    missing: tuple[str, ...] = ()
     program: ProgramResult | None = None
 
 
@@ -100,8 +103,13 @@ def resume(
         stack.callback(lock.close)
         with interrupts.setting_up("run", run_dir):
             stopped = read_stopped(run_dir, scrubber_of(environ))
-            if _is_over(stopped.state) and read_result(run_dir / RESULT) is not None:
+            missing = missing_of_end(run_dir, stopped.end.digest) if stopped.state.begun.redacted is UNSET else ()
+            if _is_over(stopped.state) and not missing:
                 return ResumeResult(None, stopped.state.outcome, played=False)
+            if missing and _lacks_only_files(stopped.state, wanted):
+                result, folder = make_missing(run_dir, stopped, scrubber_of(environ))
+                checked = stopped.state.begun.checked
+                return ResumeResult(result, result.outcome, False, folder=folder, checked=checked, missing=missing)
             beginning = _beginning(run_dir, stopped, wanted, environ, lock)
             tell_stopped(stopped)
             _must_be_there(beginning)
@@ -115,7 +123,7 @@ def resume(
         result = play(first, stopped.state, opened, known)
         return ResumeResult(
             result, result.outcome, first is not None, stopped.torn_bytes, opened.folder,
-            stopped.state.begun.checked, program_result(result, opened) if talks else None,
+            stopped.state.begun.checked, program=program_result(result, opened) if talks else None,
         )  # fmt: skip
 
 
@@ -184,6 +192,14 @@ def _is_over(state: State) -> bool:
         return False
     checks = state.checks
     return not state.begun.checked or (checks is not None and bool(checks.rewards or not checks.error))
+
+
+def _lacks_only_files(state: State, wanted: Mapping[str, str | None]) -> bool:
+    """Whether the run has its end, and nobody raises the limit that was it; a verdict that is due is not there yet."""
+    by_limit = state.end is not None and state.end.ending.startswith("limit:")
+    judged = state.checks is not None or not state.begun.checked
+    raised = any(value is not None for name, value in wanted.items() if name.startswith("max_"))
+    return _is_over(state) or (by_limit and judged and not raised)
 
 
 def _only_judged(state: State, reopening: RunResumed) -> bool:

@@ -20,6 +20,18 @@ CHANGES = "changes.json"
 HISTORY = "history.git"
 
 
+_NAME = re.compile(r"\d{8}T\d{6}Z-.+-[0-9a-f]{6}")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether it is the folder of a run: one with a trace, or one that ``new_run`` named and whose run never began."""
+    try:
+        named = _NAME.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink()
+        return bool(named) or (folder / TRACE).is_file()
+    except (OSError, ValueError):  # too long for a name, or in a folder that is closed to us
+        return False
+
+
 def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
     """A new, empty folder ``<utc>-<task>-<strategy>-<hash>``.
 

@@ -49,10 +49,13 @@ def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: 
 def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """The folder of the runs that a command looks at: the one she names, else the one in her settings.
 
+    It need not be there, and no right to write is needed.
+
     Raises:
-        UsageError: A setting cannot be; or as ``runs_dir``.
+        UsageError: A setting cannot be.
     """
-    return runs_dir(resolve({"runs_dir": named}, environ, cwd).settings, cwd, environ)
+    settings = resolve({"runs_dir": named}, environ, cwd).settings
+    return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
 
 
 def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
@@ -80,11 +83,7 @@ def _can_mount(settings: Settings) -> bool:
 def _make_folder(
     name: str, asked: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
 ) -> Path:
-    flag = OPTIONS[name].flag
-    own = asked or (root / in_checkout if root else None)
-    place = own or user_folder(environ, "XDG_STATE_HOME", ".local/state", in_state)
-    if place is None:
-        raise UsageError(f"neither XDG_STATE_HOME nor HOME says where {in_state} go; use {flag} DIR")
+    place, own = _place(name, asked, in_checkout, in_state, root, environ)
     try:
         # What a run saw is nobody else's business; a folder that she names herself, or a checkout, is as open as hers.
         place.mkdir(mode=0o777 if own else 0o700, parents=True, exist_ok=True)
@@ -93,5 +92,17 @@ def _make_folder(
             tried.flush()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
+        flag = OPTIONS[name].flag
         raise UsageError(f"{place} cannot be written to ({reason}); use {flag} DIR with another one") from error
     return place
+
+
+def _place(
+    name: str, asked: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
+) -> tuple[Path, bool]:
+    """Where a folder is, and whether it is one that she names herself, or a checkout's."""
+    own = asked or (root / in_checkout if root else None)
+    place = own or user_folder(environ, "XDG_STATE_HOME", ".local/state", in_state)
+    if place is None:
+        raise UsageError(f"neither XDG_STATE_HOME nor HOME says where {in_state} go; use {OPTIONS[name].flag} DIR")
+    return place, own is not None

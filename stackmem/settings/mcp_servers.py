@@ -29,6 +29,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
 
 from .settings_files import user_folder
@@ -91,7 +92,7 @@ def read_servers(path: Path) -> dict[str, Server]:
         raw = path.read_bytes()
         if len(raw) > _MOST_BYTES:
             raise UsageError(f"{path} is over {_MOST_BYTES:,} bytes; no list of servers is")
-        tables: dict[str, Any] = tomllib.loads(raw.decode())
+        tables: dict[str, Any] = parse_toml(raw.decode())
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); give yourself the right, or remove it") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

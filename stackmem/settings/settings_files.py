@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
 
 from .options import ELSEWHERE, OPTIONS, suggestion
@@ -183,7 +184,7 @@ def _parse(text: str, spelled: str) -> dict[str, Any]:
         if line.count(".") > _MAX_DOTS:
             raise UsageError(f"{spelled}:{number}: more than {_MAX_DOTS} dots; break the line up")
     try:
-        return tomllib.loads(text)
+        return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         what, place = str(error), ""
         if match := re.search(r" ?\(at line (\d+), column (\d+)\)", what):

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
 
 Keys: TypeAlias = "Mapping[str, Keys | None]"
@@ -274,7 +275,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _table_in(text: str) -> dict[str, Any]:
     """The table in a text; kept, as many trials of one task read the same one."""
-    return tomllib.loads(text)
+    return parse_toml(text)
 
 
 def _read(path: Path, what: str) -> str:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from stackmem.core.facts import RunForked
+from stackmem.core.facts import RunForked, RunStarted
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.errors import TraceError
 
 from .private import regular
 from .record import Record, origin
-from .store import TraceReader
+from .store import LONGEST_BYTES, TraceReader, unbegun
 
 TRACE = "trace.jsonl"
 HISTORY = "history.git"
@@ -44,10 +44,16 @@ class RunReader:
         """The records in order, the shared ones too.
 
         Raises:
-            TraceError: A line is broken, or a parent is missing or has changed (named).
+            TraceError: A line is broken, a parent is missing or has changed (named), or the first record starts no run.
         """
-        for folder, at, digest in sources(self.folder):
-            yield from self._up_to(folder, at, digest)
+        for number, (folder, at, digest) in enumerate(sources(self.folder)):
+            records = self._up_to(folder, at, digest)
+            if number == 0:
+                first = next(records)
+                if not isinstance(first.event, RunStarted):
+                    raise TraceError("the first record is not RunStarted; this is no trace of a run")
+                yield first
+            yield from records
 
     def _up_to(self, folder: Path, at: int, digest: str) -> Iterator[Record]:
         """A file's records up to number ``at``, whose digest must be the one that the fork names."""
@@ -87,7 +93,9 @@ def begun_by(run_dir: Path) -> RunForked | None:
     """The fork that a run's file begins with; None for a run that stands alone."""
     try:
         with open(run_dir / TRACE, "rb", opener=regular) as file:
-            return origin(file.readline())
+            return origin(file.readline(LONGEST_BYTES))
+    except FileNotFoundError as error:
+        raise unbegun(run_dir) from error
     except OSError as error:
         raise TraceError(f"the trace {run_dir / TRACE} cannot be read: {error.strerror}") from error
 

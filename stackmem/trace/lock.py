@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -137,8 +138,8 @@ def _refusal(holder: Holder | None, what: str) -> TraceError:
 def _named(file: int) -> Holder | None:
     """The holder that a lock file names; None where it is not written yet, or garbage."""
     try:
-        return msgspec.json.decode(os.pread(file, 4096, 0), type=Holder)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return decode_json(os.pread(file, 4096, 0), Holder)
+    except (OSError, msgspec.DecodeError):
         return None
 
 

@@ -14,6 +14,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.heap import Heap
 from stackmem.core.messages import View
 from stackmem.core.state import State
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 
 from .lineage import HISTORY, RunReader
@@ -73,10 +74,10 @@ class Run:
         """
         path = self.folder / "result.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            return decode_json(path.read_bytes(), dict[str, Any])
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.DecodeError) as error:
             raise TraceError(f"{path} cannot be read ({error}); the trace beside it holds the same and more") from error
 
     @property

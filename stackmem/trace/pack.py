@@ -7,6 +7,7 @@ chain, as it stood, so every digest still holds. Unpacked into any folder, it is
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import zipfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.core.facts import RunForked, RunStarted, ToolReturned, VerifyReturned
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 
 from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
@@ -28,6 +30,9 @@ _REQUEST = "request.json"
 _STORE_FILES = ("HEAD", "config", "stackmem.json")
 _MOST_BYTES = 16 << 30
 _MOST_FILES = 5_000_000
+_SMALL_BYTES = 64 << 20
+_MOST_RATIO = 100
+"""What traces and texts come to, many times over; files of the history are compressed before they are packed."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same run gives the same bytes
 
 
@@ -123,7 +128,7 @@ def _write_rest(archive: zipfile.ZipFile, run_dir: Path) -> None:
     for path in sorted(verifier.rglob("*")) if verifier.is_dir() and not verifier.is_symlink() else ():
         _add(archive, run_dir, path.relative_to(run_dir).as_posix())
     try:
-        asked = msgspec.json.decode((run_dir / _REQUEST).read_bytes(), type=dict[str, object])
+        asked = decode_json((run_dir / _REQUEST).read_bytes(), dict[str, object])
     except (OSError, msgspec.DecodeError):
         return  # without it the run can be looked at, and not be gone on from
     flags = asked.get("flags")
@@ -182,32 +187,65 @@ def _entry(run_dir: Path, name: str, method: int = zipfile.ZIP_DEFLATED) -> zipf
 def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
     """The run's folder, made below ``into`` from an archive that may come from anybody.
 
-    Args:
-        most_bytes: What it may hold unpacked; more is refused before anything is written.
+    What it writes is bounded before anything is written: by ``most_bytes``, by what so small an archive can honestly
+    hold, and by the room there is.
 
     Raises:
-        UsageError: The file is no packed run, or holds what no run does; what was written below ``into`` is no run.
+        UsageError: The file is no packed run, holds what no run does, or does not fit; what was written below ``into``
+            is no run.
     """
     try:
         with zipfile.ZipFile(archive) as opened:
-            entries = [entry for entry in opened.infolist() if not entry.is_dir()]
-            names = {PurePosixPath(entry.filename).parts[0] for entry in entries if entry.filename.strip("/")}
-            if len(names) != 1 or f"{min(names)}/{TRACE}" not in opened.namelist():
-                raise _no_pack(archive, f"it does not hold one folder with a {TRACE}")
-            if len(entries) > _MOST_FILES or sum(entry.file_size for entry in entries) > most_bytes:
-                raise _no_pack(archive, f"it would hold more than {most_bytes:,} bytes")
+            entries = [entry for entry in opened.infolist() if not entry.filename.endswith("/")]
+            run = _judge(entries, archive, most_bytes)
+            _must_fit(sum(entry.file_size for entry in entries), archive, into)
             for entry in entries:
-                _extract(opened, entry, into, archive)
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
-        raise _no_pack(archive, str(error)) from error
-    return into / min(names)
+                _extract(opened, entry, into)
+    except UsageError:
+        raise
+    except OSError as error:
+        raise _no_pack(archive, error.strerror or str(error)) from error
+    except Exception as error:  # zipfile and zlib give up in a dozen ways on what somebody has damaged
+        raise _no_pack(archive, f"it is damaged: {error}") from error
+    return into / run
 
 
-def _extract(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path, archive: Path) -> None:
-    path = PurePosixPath(entry.filename)
-    if path.is_absolute() or ".." in path.parts or "\\" in entry.filename:
-        raise _no_pack(archive, f"it holds the name {entry.filename[:60]!a}")
-    target = into / path
+def _judge(entries: list[zipfile.ZipInfo], archive: Path, most_bytes: int) -> str:
+    """The name of the one run that an archive lists.
+
+    Raises:
+        UsageError: It lists what no run holds, or more than it can hold.
+    """
+    total = sum(entry.file_size for entry in entries)
+    if len(entries) > _MOST_FILES or total > most_bytes:
+        raise _no_pack(archive, f"it would hold more than {most_bytes:,} bytes")
+    if total > max(_SMALL_BYTES, _MOST_RATIO * archive.stat().st_size):
+        raise _no_pack(archive, f"it would unfold to {total:,} bytes, more than {_MOST_RATIO} times its size")
+    for entry in entries:
+        path = PurePosixPath(entry.filename)
+        if path.is_absolute() or {"..", "."} & set(path.parts) or not path.parts or "\\" in entry.filename:
+            raise _no_pack(archive, f"it holds the name {entry.filename[:60]!a}")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise _no_pack(archive, f"{entry.filename[:60]!a} is compressed in a way that no pack is")
+    names = {PurePosixPath(entry.filename).parts[0] for entry in entries}
+    if len(names) != 1 or f"{min(names)}/{TRACE}" not in {entry.filename for entry in entries}:
+        raise _no_pack(archive, f"it does not hold one folder with a {TRACE}")
+    return min(names)
+
+
+def _must_fit(total: int, archive: Path, into: Path) -> None:
+    """Raises ``UsageError`` where the disk has less room than the archive would take."""
+    place = next(folder for folder in (into, *into.absolute().parents) if folder.is_dir())
+    if total > (free := shutil.disk_usage(place).free):
+        raise UsageError(
+            f"{archive} would unfold to {total:,} bytes, and {place} has room for {free:,}; make room there, or set "
+            "TMPDIR to another place"
+        )
+
+
+def _extract(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path) -> None:
+    """Write one entry, of which no more is read than the list says."""
+    target = into / entry.filename
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with opened.open(entry) as source, open(target, "xb", opener=owners) as file:
         while part := source.read(1 << 20):

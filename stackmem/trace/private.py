@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,13 @@ def read_regular(path: Path) -> bytes:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value in lines that people can read; raises ``OSError``."""
-    with open(path, "wb", opener=owners) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2) + b"\n")
+    """Write a value in lines that people can read, whole or not at all; raises ``OSError``."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        with open(fresh, "wb", opener=owners) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2) + b"\n")
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        raise

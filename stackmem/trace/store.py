@@ -19,10 +19,14 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.core.facts import Event, FramePopped, FramePushed, RunEnded
-from stackmem.errors import TraceError
+from stackmem.errors import TraceError, WorkspaceError
 
 from .lock import Lock
 from .record import DIGEST_MARK, Record, is_followed, origin, read_line
+from .reserve import NO_ROOM, Reserve
+
+LONGEST_BYTES = 256 * 1024 * 1024
+"""Of a line; who reads one that somebody else wrote holds no more of it."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -78,6 +82,7 @@ class TraceWriter:
         after: int = 0,
         digest: str = "",
         held: tuple[Lock, End] | None = None,
+        reserves: bool = False,
     ) -> None:
         """Begin the run's file, or go on with it.
 
@@ -86,6 +91,7 @@ class TraceWriter:
             digest: That record's digest.
             held: Go on behind this end, under a lock that was taken before the trace was read and is the writer's from
                 here on; what stands behind the end, a torn record, is cut off.
+            reserves: Set room aside, and give it back where the disk takes no more: a run's end can be written then.
 
         Raises:
             TraceError: The file is there already, cannot be made or not be written, or another process writes it.
@@ -95,6 +101,7 @@ class TraceWriter:
         self._lock, end = held or (Lock(path), End(after, digest, 0))
         self._path = path
         self._now = now
+        self._reserve: Reserve | None = None
         self._seq = self._synced = end.count
         self._size = end.whole_bytes
         self._boundary = False
@@ -108,6 +115,13 @@ class TraceWriter:
             doing = "written" if held else "made"
             raise TraceError(
                 f"the trace {path} cannot be {doing}: {error.strerror}; choose another --runs-dir"
+            ) from error
+        try:
+            self._reserve = Reserve(path.parent) if reserves else None
+        except OSError as error:
+            self.close()
+            raise TraceError(
+                f"the disk of {path.parent} has no room for a run's end ({error.strerror}); make room there"
             ) from error
         if held:
             self._cut(end)
@@ -140,12 +154,21 @@ class TraceWriter:
         record = Record(self._seq + 1, round(self._now(), 3), event)
         line, digest = write_line(record, self.digest)
         try:
-            self._size = append_line(self._file, line, self._size)
+            self._append(line)
         except OSError as error:
             raise self._unwritable(error.strerror) from error
         self._seq, self.digest = record.seq, digest
         self._boundary = self._boundary or isinstance(event, FramePushed | FramePopped | RunEnded)
         return record
+
+    def _append(self, line: bytes) -> None:
+        try:
+            self._size = append_line(self._file, line, self._size)
+        except OSError as error:
+            if error.errno not in NO_ROOM or self._reserve is None or self._reserve.released:
+                raise
+            self.release()
+            self._size = append_line(self._file, line, self._size)
 
     def sync(self) -> None:
         """Make every record so far survive a power loss."""
@@ -157,6 +180,18 @@ class TraceWriter:
             raise self._unwritable(error.strerror) from error
         self._synced = self._seq
         self._boundary = False
+
+    def must_have_room(self) -> None:
+        """Raises ``WorkspaceError`` where the disk was full: what room there is now is for the end."""
+        if self._reserve is not None and self._reserve.released:
+            raise WorkspaceError(
+                f"the disk of {self._path.parent} is full; make room there, then go on with stackmem resume"
+            )
+
+    def release(self) -> None:
+        """Give back the room that was set aside."""
+        if self._reserve is not None:
+            self._reserve.release()
 
     def settle(self) -> None:
         """Make every record survive a power loss at the end of a run, unless its policy leaves that to the system."""
@@ -185,6 +220,7 @@ class TraceWriter:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+        self.release()
         self._lock.close()
 
     def _unwritable(self, why: str | None) -> TraceError:
@@ -192,6 +228,12 @@ class TraceWriter:
             f"the trace {self._path} cannot be written ({why}); its first {self._seq} records are whole: "
             "make room, then go on with stackmem resume"
         )
+
+
+def unbegun(run_dir: Path) -> TraceError:
+    """What a run is answered with that was killed before its first record."""
+    name = run_dir.resolve().name
+    return TraceError(f"the run {name} never began: no record of it was written; stackmem runs rm {name} removes it")
 
 
 class TraceReader:
@@ -221,7 +263,7 @@ class TraceReader:
         except OSError as error:
             raise TraceError(f"the trace {self._path} cannot be read: {error.strerror}") from error
         with file:
-            fork = origin(file.readline())
+            fork = origin(file.readline(LONGEST_BYTES))
             number, self.digest = (fork.at, fork.digest) if fork else (0, "")
             file.seek(0)
             first = number + 1
@@ -235,14 +277,19 @@ class TraceReader:
                         if is_followed(line, self.digest, number):
                             raise
                         self.torn_bytes = len(line)
-                        return
+                        break
                 yield record
-            if number < first:
-                raise TraceError(f"the trace {self._path} is empty; the run ended before its first record")
+            if number - bool(self.torn_bytes) < first:
+                raise unbegun(self._path.parent)
 
     def _lines(self, file: BinaryIO) -> Iterator[bytes]:
+        number = 0
         try:
-            yield from file
+            while line := file.readline(LONGEST_BYTES):
+                number += 1
+                if len(line) == LONGEST_BYTES and not line.endswith(b"\n"):
+                    raise TraceError(f"line {number:,} of the file is longer than any record; it is no trace of a run")
+                yield line
         except OSError as error:
             raise TraceError(
                 f"the trace {self._path} cannot be read further: {error.strerror}; copy what is left elsewhere"

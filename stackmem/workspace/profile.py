@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
 
 from .environment import refusal
@@ -97,10 +98,10 @@ def read_profile(path: Path) -> Profile:
         UsageError: The file cannot be read, or a key is unknown, of the wrong type or out of range.
     """
     try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), Profile)
+        return msgspec.convert(parse_toml(path.read_text("utf-8")), Profile)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a readable profile with --profile FILE") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not TOML ({error}); correct the file") from error
     except msgspec.ValidationError as error:
         known = ", ".join(Profile.__struct_fields__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,26 @@ def disk_bytes(groups: Sequence[Sequence[Path]]) -> list[int | None]:
     sizes = {path: int(size) for size, _, path in rows}
     measured = ([sizes.get(os.fsencode(path)) for path in group] for group in groups)
     return [sum(size for size in group if size is not None) if any(group) else None for group in measured]
+
+
+def sockets_below(place: Path, most: int = 10_000) -> list[Path]:
+    """The unix sockets among the first so many entries at or below a place; no link is followed."""
+    if place.is_socket():
+        return [place]
+    found, left = [], most
+    for folder, _, files in os.walk(place):
+        found += [path for name in files[: max(0, left)] if stat.S_ISSOCK(_mode(path := Path(folder, name)))]
+        left -= len(files) + 1
+        if left < 0:
+            break
+    return found
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return 0
 
 
 def _run(*command: str, held: tuple[int, ...]) -> subprocess.CompletedProcess[bytes]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +19,7 @@ LOOK_SECONDS = 0.25
 _MIB = 1 << 20
 _RESERVE_BYTES = 256 * _MIB
 _RESERVE_FILES = 1000
+_OCTAL = re.compile(rb"\\(\d{3})")
 
 
 class _Sysinfo(ctypes.Structure):
@@ -50,10 +53,20 @@ class Watchdog:
             return "processes"
         if sum(process.resident_bytes for process in family) > self._memory_limit:
             return "memory"
-        # Memory files that are written and not mapped belong to no process; only the machine's sum shows them.
-        if _shared_bytes() - self._shared > self._shared_limit:
+        if self._shared_is_too_much({process.pid for process in family}):
             return "memory"
         return "disk" if self._disk_is_short() else ""
+
+    def _shared_is_too_much(self, family: set[int]) -> bool:
+        """Whether the command holds too much shared memory.
+
+        Memory files that are written and not mapped belong to no process; only the machine's sum shows them. Of that,
+        what stands in file systems that are not the command's own is its neighbors'.
+        """
+        now = _shared_bytes()
+        if now - self._shared <= self._shared_limit:
+            return False
+        return now - _neighbors_bytes(family) > self._shared_limit
 
     def _disk_is_short(self) -> bool:
         now = os.fstatvfs(self._workspace)
@@ -72,6 +85,47 @@ def _machine_bytes() -> int:
     """As a container is told of it, which ``sysinfo`` does not know."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text("utf-8").splitlines())
     return next(int(words[1]) * 1024 for words in lines if words[0] == "MemTotal:")
+
+
+def _neighbors_bytes(family: set[int]) -> int:
+    """What file systems in memory hold that can be seen from here and are none of the family's own.
+
+    Each mount namespace is looked at once, by its first process that may be looked at: also other sandboxes' are there.
+    """
+    sizes: dict[str, int] = {}
+    namespaces = {_namespace(pid) for pid in family} - {_namespace(os.getpid())}
+    for pid in (os.getpid(), *(int(name) for name in os.listdir("/proc") if name.isdigit())):
+        namespace = _namespace(pid)
+        if namespace and namespace not in namespaces and pid not in family:
+            namespaces.add(namespace)
+            sizes |= _memory_mounts(pid)
+    return sum(sizes.values())
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/ns/mnt").readlink())
+    except OSError:
+        return ""
+
+
+def _memory_mounts(pid: int) -> dict[str, int]:
+    """What each file system in memory holds that a process sees, by its device."""
+    found: dict[str, int] = {}
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/mountinfo").read_bytes().splitlines():
+            seen, _, described = line.partition(b" - ")
+            _, _, device, _, place, *_ = seen.split(b" ")
+            if not described.startswith(b"tmpfs "):
+                continue
+            path = Path(f"/proc/{pid}/root{os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), place))}")
+            with suppress(OSError):
+                number = path.stat().st_dev
+                name = f"{os.major(number)}:{os.minor(number)}"
+                if name == device.decode():  # else something else is mounted over it
+                    room = os.statvfs(path)
+                    found[name] = (room.f_blocks - room.f_bfree) * room.f_frsize
+    return found
 
 
 def _shared_bytes() -> int:

@@ -89,7 +89,7 @@ def test_a_model_that_the_table_lacks_is_named(tmp_path):
 
 
 def test_a_run_without_a_first_record_has_no_bill(tmp_path):
-    with pytest.raises(TraceError, match="is empty"):
+    with pytest.raises(TraceError, match="never began"):
         cache_bill(kept(tmp_path / "run", []), "claude-sonnet-5-5")
     with pytest.raises(TraceError, match="not RunStarted"):
         cache_bill(kept(tmp_path / "other", play(pop()).events[1:]), "claude-sonnet-5-5")

@@ -24,7 +24,7 @@ ROWS = [
 ]
 
 
-def folder(runs: Path, name: str, trace: bytes = b"") -> Path:
+def folder(runs: Path, name: str, trace: bytes = b"a line\n") -> Path:
     made = runs / name
     made.mkdir(parents=True)
     (made / "trace.jsonl").write_bytes(trace)

@@ -1,6 +1,7 @@
 """From what a person typed to what can be run, before anything is made."""
 
 import os
+import socket
 
 import pytest
 
@@ -84,3 +85,17 @@ def test_no_name_that_the_trace_could_not_hold_is_taken(stage: Stage):
     for flags in ({"model": f"script:{broken}"}, {"model": "human", "runs_dir": str(stage.root / broken)}):
         with pytest.raises(UsageError, match="UTF-8"):
             prepared(stage, stage.elsewhere, "Do it.", **flags)
+
+
+def test_a_socket_that_a_mount_shows_is_named_at_the_start(stage: Stage):
+    shown = stage.root / "shown" / "deep"
+    shown.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(shown / "agent.sock"))
+        (shown / "link").symlink_to(shown / "agent.sock")
+        profile = stage.root / "profile.toml"
+        profile.write_text(f'[[mounts]]\nhost = "{shown.parent}"\ninside = "/opt/shown"\n', encoding="utf-8")
+        warnings = prepared(stage, stage.task(pop()), profile=str(profile)).warnings
+    assert [one for one in warnings if "sock" in one] == [
+        f"commands can talk to whatever listens at {shown}/agent.sock, which a mount of the profile shows them"
+    ]

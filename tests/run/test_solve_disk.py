@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from stackmem import TraceError, UsageError, WorkspaceError, replay
+from stackmem.core.facts import Event
+from stackmem.core.state import State
 from stackmem.kept.find import find_run
+from stackmem.run.result import read_result
+from stackmem.trace.reserve import RESERVE_BYTES
+from stackmem.trace.store import TraceWriter
+from stackmem.workspace.tree import remove_tree
+from tests.run.killed import resumed, told
 from tests.stage import Stage, call, command, pop
 
 LIMITED = """
@@ -71,26 +78,72 @@ def test_a_full_disk_in_mid_run_is_told_and_the_records_before_are_whole(stage: 
             (small_disk / "filler").write_bytes(b"x" * (left.f_bavail * left.f_frsize))
 
     task = stage.task(*[call("heap_alloc", name=f"c{number}", content="x" * 900) for number in range(9)], pop())
-    with pytest.raises(TraceError, match=r"No space left on device|bytes were taken"):
-        stage.solve(task, runs_dir=str(small_disk), observe=fill)
-    (run,) = (path for path in small_disk.iterdir() if path.is_dir())
-    found = replay(run)
-    assert found.outcome == "running"
-    assert found.steps >= 3
+    result = stage.solve(task, runs_dir=str(small_disk), observe=fill)
+    assert (result.ending, result.exit_code) == ("workspace_error", 5)
+    assert result.failure.endswith("is full; make room there, then go on with stackmem resume")
+    run = Path(result.run_dir)
+    assert read_result(run / "result.json") == result
+    assert replay(run).steps == result.steps >= 3
+    with pytest.raises(TraceError, match="has no room for a run's end"):
+        resumed(run)
+    (small_disk / "filler").unlink()
+    assert resumed(run).result.outcome == "solved"
 
 
 @needs_root
-def test_a_result_that_cannot_be_written_loses_no_trace(stage: Stage, small_disk: Path):
+def test_a_patch_that_cannot_be_written_takes_no_result_away_and_resume_makes_it(stage: Stage, small_disk: Path):
     def fill(event, state) -> None:
         if state.checks is not None:
             left = os.statvfs(small_disk)
             with (small_disk / "filler").open("ab") as filler:
                 filler.write(b"x" * (left.f_bavail * left.f_frsize))
 
-    with pytest.raises((TraceError, WorkspaceError), match=r"No space left on device|make room"):
+    with pytest.raises(WorkspaceError, match="its result is kept, but its patch cannot be written"):
         stage.solve(stage.task(command("echo made > made"), pop()), runs_dir=str(small_disk), observe=fill)
     (run,) = (path for path in small_disk.iterdir() if path.is_dir())
-    assert replay(run).outcome == "solved"
+    assert replay(run).outcome == read_result(run / "result.json").outcome == "solved"
+    (small_disk / "filler").unlink()
+    assert resumed(run).missing == ("changes.patch",)
+    assert "+made" in (run / "changes.patch").read_text("utf-8")
+    assert read_result(run / "result.json").changed == ("made",)
+    assert resumed(run).result is None
+
+
+@pytest.mark.parametrize("ends", [{}, {"max_steps": 2}], ids=["popped", "by a limit"])
+def test_an_end_that_could_not_be_written_is_made_by_resume_without_a_sandbox(stage: Stage, ends: dict[str, int]):
+    def block(event: Event, state: State) -> None:
+        if state.checks is not None:
+            (stage.only_run() / "result.json.new").mkdir()
+
+    task = stage.task(command("echo made > made"), command("true"), pop())
+    with pytest.raises(TraceError, match=r"its trace is whole, .* and stackmem resume \S+ writes it"):
+        stage.solve(task, observe=block, **ends)
+    run = stage.only_run()
+    (run / "result.json.new").rmdir()
+    remove_tree(stage.work)
+    before = (run / "trace.jsonl").read_bytes()
+    ran = stage.call("resume", run.name)
+    assert (ran.returncode, ran.stderr) == (0, f"made what the end of {run.name} lacked: changes.patch, result.json\n")
+    assert read_result(run / "result.json").changed == ("made",)
+    assert (run / "trace.jsonl").read_bytes() == before
+    assert replay(run).outcome == read_result(run / "result.json").outcome
+
+
+def test_a_result_of_an_earlier_end_is_none_of_this_one(stage: Stage):
+    run = Path(stage.solve(stage.task(command("echo made > made"), pop()), max_steps=1).run_dir)
+    earlier = (run / "result.json").read_bytes()
+    whole = resumed(run, max_steps="+5").result
+    (run / "result.json").write_bytes(earlier)  # killed after the last record
+    assert told(resumed(run).result) == told(whole)
+
+
+def test_room_that_is_set_aside_is_never_left_over(tmp_path: Path):
+    writer = TraceWriter(tmp_path / "trace.jsonl", reserves=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace.jsonl", "trace.lock"]
+    reserve = next(fd for fd in Path("/proc/self/fd").iterdir() if fd.exists() and fd.stat().st_size == RESERVE_BYTES)
+    assert reserve.stat().st_nlink == 0
+    writer.close()
+    assert not reserve.is_symlink()
 
 
 @needs_root

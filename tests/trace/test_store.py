@@ -117,7 +117,7 @@ def test_a_cut_line_that_others_follow_is_broken_not_torn(path):
 def test_an_empty_trace_and_one_that_is_not_there_are_told_apart(path):
     assert "cannot be read: No such file" in refusal(path)
     path.touch()
-    assert "is empty" in refusal(path)
+    assert "never began: no record of it was written" in refusal(path)
 
 
 @pytest.mark.parametrize("garbage", [b"\n", b"\n\n\n", b"garbage\n", b"\0" * 4096 + b"\n", b"{}\n", b"\x80\xff\n"])

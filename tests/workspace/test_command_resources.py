@@ -2,10 +2,12 @@
 
 import ctypes
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
 
+from stackmem.workspace.tree import remove_tree
 from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, MOUNTED, hostile, py, quiet_disk, sh
 
 
@@ -43,6 +45,24 @@ time.sleep(3)
 """
     with opened(place, level, memory_mib=100, tmp_mib=1, shm_mib=1) as workspace:
         assert py(workspace, program).reason == "memory"
+
+
+@hostile(*BUBBLEWRAP)
+def test_shared_memory_that_a_neighbor_fills_is_not_the_commands(place, level, opened):
+    fill = "head -c 150M /dev/zero > {}/fill; sleep 1"
+    neighbor = Path("/dev/shm", f"stackmem-test-{os.getpid()}")
+    neighbor.mkdir()
+    try:
+        small = opened(place, level, memory_mib=60, tmp_mib=1, shm_mib=1)
+        with small as workspace, opened(place, level, tmp_mib=300) as other:
+            beside = threading.Thread(target=sh, args=(other, fill.format("/tmp")))
+            beside.start()
+            host = subprocess.Popen(["bash", "-c", fill.format(neighbor)])
+            assert sh(workspace, "sleep 1; echo well").text == "well\n[exit 0]"
+            host.wait()
+            beside.join()
+    finally:
+        remove_tree(neighbor)
 
 
 @hostile(*MOUNTED)

@@ -138,7 +138,9 @@ def _show(resumed: ResumeResult, run: str, *, as_json: bool) -> None:
     if as_json:
         echo_json(result if result is not None else {"run": run, "outcome": resumed.outcome, "resumed": False})
         return
-    if not resumed.played:
+    if resumed.missing:
+        say(f"made what the end of {run} lacked: {', '.join(resumed.missing)}")
+    elif not resumed.played:
         typer.echo(f"nothing to resume: {run} is over ({resumed.outcome})")
     if result is not None:
         show_result(result, folder=bool(resumed.folder), checked=resumed.checked)

@@ -12,7 +12,7 @@ from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, 
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
 from stackmem.errors import UsageError
 from stackmem.kept.removal import prune, read_age, remove_run
-from stackmem.kept.run_list import INTERRUPTED, RunRow, find_runs
+from stackmem.kept.run_list import INTERRUPTED, UNBEGUN, RunRow, choose_runs, find_runs
 
 _HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "size", "model", "from")
 _SPARED = ("model", "frames", "seconds", "size", "tokens", "from")  # on a terminal without room, the first one first
@@ -33,12 +33,13 @@ def list_command(
     if context.invoked_subcommand is not None:
         return
     folder = runs_folder(runs_dir)
-    rows = find_runs(folder, filters or (), sort, limit)
+    there = runs_dir is not None or folder.is_dir()
+    rows = find_runs(folder, filters or (), sort, limit) if there else choose_runs((), filters or (), sort, limit)
     if json:
         echo_json(rows)
         return
     typer.echo("\n".join(table(rows, terminal_width())) if rows else f"{folder} holds no such runs")
-    if hint := how_to_resume(rows):
+    for hint in filter(None, (how_to_resume(rows), how_to_remove(rows))):
         typer.echo(hint, err=True)
 
 
@@ -123,6 +124,14 @@ def how_to_resume(rows: Sequence[RunRow]) -> str:
     stopped = sorted(row.run for row in rows if row.outcome == INTERRUPTED)
     return (
         f"interrupted runs go on with stackmem resume, as: stackmem resume {one_line(stopped[-1])}" if stopped else ""
+    )
+
+
+def how_to_remove(rows: Sequence[RunRow]) -> str:
+    """How a folder goes away whose run never began: the newest is named; empty where none is."""
+    unbegun = sorted(row.run for row in rows if row.outcome == UNBEGUN)
+    return (
+        f"what never began goes with stackmem runs rm, as: stackmem runs rm {one_line(unbegun[-1])}" if unbegun else ""
     )
 
 

@@ -1,0 +1,143 @@
+"""What a run's end leaves in its folder: its patch, and its result behind it; and what of them is missing.
+
+Rule 1: a result tells of the trace by its digest, so one that was written after another end is none of this end.
+Rule 2: a patch is there once ``changes.json`` is, which is written last and removed first.
+Rule 3: a patch that cannot be written takes no result away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.history.history import History
+from stackmem.trace.lineage import came_from
+from stackmem.workspace.secrets import Scrubber
+
+from .in_memory import MEMORY, NoHistory
+from .patch import apply_run, has_patch, keep_patch
+from .request import read_request
+from .result import RunResult, failure_of, read_result, result_fields, write_result
+from .run_folder import HISTORY, PATCH, RESULT
+from .stopped import Stopped
+
+
+def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
+    """The files that a run with an end should have in its folder and has not.
+
+    Args:
+        digest: Of the trace's last record.
+    """
+    result = read_result(run_dir / RESULT)
+    keeps_files = (run_dir / HISTORY).is_dir()
+    if result is None or (result.digest and result.digest != digest):
+        return (PATCH, RESULT) if keeps_files else (RESULT,)
+    return (PATCH,) if keeps_files and not has_patch(run_dir) else ()
+
+
+def make_missing(run_dir: Path, stopped: Stopped, scrubber: Scrubber) -> tuple[RunResult, str]:
+    """The result of a run whose end is in its trace, kept with its patch, and the folder that the patch is for.
+
+    No model and no sandbox is needed.
+
+    Raises:
+        TraceError: The request cannot be read, or the result not be written.
+        WorkspaceError: The patch cannot be made or applied; the result is kept.
+        UsageError: As ``keep_end``.
+    """
+    request, state = read_request(run_dir), stopped.state
+    result = RunResult(
+        run=run_dir.name,
+        run_dir=str(run_dir),
+        wall_seconds=stopped.seconds,
+        isolation=stopped.isolation,
+        workspace="" if stopped.isolation == MEMORY else request.workspace,
+        chunks=tuple(state.heap.chunks),
+        failure=failure_of(state),
+        steps_with_secrets=stopped.steps_with_secrets,
+        records=stopped.end.count,
+        digest=stopped.end.digest,
+        parent=came_from(run_dir),
+        **result_fields(state),
+    )
+    history: History | NoHistory = NoHistory()
+    if (run_dir / HISTORY).is_dir():
+        work = Path(request.workspace)
+        history = History(run_dir / HISTORY, work, request.leave_out)
+        history.withhold(scrubber.held_in)
+        if work.is_dir() and work.parent.name == run_dir.name:
+            history.snapshot()  # for what it leaves out: what was judged is the tree that the trace names
+    folder = request.subject if request.text is not None else ""
+    trees = (state.begun.tree, state.tree)
+    return keep_end(result, history, folder, trees, apply=bool(request.flags.get("apply"))), folder
+
+
+def keep_end(
+    result: RunResult,
+    history: History | NoHistory,
+    folder: str,
+    trees: tuple[str, str],
+    *,
+    apply: bool,
+    release: Callable[[], None] = lambda: None,
+    complete: Callable[[RunResult], RunResult] = lambda result: result,
+) -> RunResult:
+    """The result, in the run's folder beside its patch.
+
+    Args:
+        folder: The folder of one's own that the workspace is a copy of; empty for a task.
+        trees: What the run began with, and what it left; empty is the workspace as it is now.
+        apply: Whether the patch is brought into the folder where the work is done.
+        release: Gives back the room that was set aside for the end.
+        complete: The result with what only the workspace tells.
+
+    Raises:
+        TraceError: The result cannot be written.
+        WorkspaceError: The patch cannot be made or applied; the result is kept.
+        UsageError: A file of the folder has changed since; nothing was changed there.
+    """
+    if isinstance(history, NoHistory):
+        release()
+        _save(result)
+        return result
+    try:
+        result = keep_patch(complete(result), folder, history, trees)
+    except (WorkspaceError, OSError) as error:
+        release()
+        _save(result)
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WorkspaceError(
+            f"the run ended ({result.outcome}) and its result is kept, but its patch cannot be written to "
+            f"{result.run_dir} ({why}); make room there, and stackmem resume {result.run} makes it"
+        ) from error
+    release()
+    _save(result)
+    return _apply(result, folder) if apply else result
+
+
+def _apply(result: RunResult, folder: str) -> RunResult:
+    """The result, its patch brought into the person's folder where the work was done."""
+    if not (folder and result.outcome in ("solved", "finished")):
+        return result
+    try:
+        apply_run(Path(result.run_dir))
+    except (UsageError, WorkspaceError) as error:
+        raise type(error)(
+            f"{result.run} is {result.outcome} and kept, but its patch is not applied: {error}"
+        ) from error
+    done = replace(result, applied_to=folder)
+    _save(done)
+    return done
+
+
+def _save(result: RunResult) -> None:
+    try:
+        write_result(result, Path(result.run_dir) / RESULT)
+    except OSError as error:
+        raise TraceError(
+            f"the run ended ({result.outcome}) and its trace is whole, but its result cannot be written to "
+            f"{result.run_dir} ({error.strerror}); make room there, and stackmem resume {result.run} writes it"
+        ) from error
