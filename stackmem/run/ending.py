@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError, WorkspaceError
-from stackmem.history.history import History
+from stackmem.history.apply import apply_patch, executed_by_host
+from stackmem.history.history import History, PathChange
 from stackmem.trace.lineage import came_from
+from stackmem.trace.private import write_json
 from stackmem.workspace.secrets import Scrubber
 
 from .in_memory import MEMORY, NoHistory
-from .patch import apply_run, has_patch, keep_patch
 from .request import read_request
 from .result import RunResult, failure_of, read_result, result_fields, write_result
-from .run_folder import HISTORY, PATCH, RESULT
+from .run_folder import CHANGES, HISTORY, PATCH, RESULT
 from .stopped import Stopped
 
 
@@ -35,7 +38,7 @@ def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
     keeps_files = (run_dir / HISTORY).is_dir()
     if result is None or (result.digest and result.digest != digest):
         return (PATCH, RESULT) if keeps_files else (RESULT,)
-    return (PATCH,) if keeps_files and not has_patch(run_dir) else ()
+    return (PATCH,) if keeps_files and not _has_patch(run_dir) else ()
 
 
 def make_missing(run_dir: Path, stopped: Stopped, scrubber: Scrubber) -> tuple[RunResult, str]:
@@ -104,7 +107,7 @@ def keep_end(
         _save(result)
         return result
     try:
-        result = keep_patch(complete(result), folder, history, trees)
+        result = _keep_patch(complete(result), folder, history, trees)
     except (WorkspaceError, OSError) as error:
         release()
         _save(result)
@@ -141,3 +144,66 @@ def _save(result: RunResult) -> None:
             f"the run ended ({result.outcome}) and its trace is whole, but its result cannot be written to "
             f"{result.run_dir} ({error.strerror}); make room there, and stackmem resume {result.run} writes it"
         ) from error
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What ``stackmem apply`` reads back: where the copy came from, and what became of it."""
+
+    folder: str
+    changes: tuple[PathChange, ...]
+
+
+def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[str, str]) -> RunResult:
+    """The result with the patch kept in the run's folder; of an earlier end's nothing is left.
+
+    Args:
+        trees: What the run began with, and what it left; empty is the workspace as it is now.
+    """
+    run_dir, before, after = Path(result.run_dir), trees[0], trees[1] or history.snapshot()
+    (run_dir / CHANGES).unlink(missing_ok=True)
+    changes = tuple(history.changed(before, after))
+    history.write_patch(before, after, run_dir / PATCH)
+    write_json(run_dir / CHANGES, Kept(folder, changes))
+    return replace(
+        result,
+        changed=tuple(change.path for change in changes),
+        not_kept=tuple(f"{left.path} ({left.reason})" for left in history.left_out),
+        executed_by_host=tuple(executed_by_host(list(changes))),
+    )
+
+
+def _has_patch(run_dir: Path) -> bool:
+    """Whether the patch is there, whole."""
+    try:
+        changes = _kept(run_dir).changes
+        return (run_dir / PATCH).stat().st_size > 0 or not changes
+    except (OSError, msgspec.DecodeError):
+        return False
+
+
+def _kept(run_dir: Path) -> Kept:
+    return decode_json((run_dir / CHANGES).read_bytes(), Kept)
+
+
+def apply_run(run_dir: Path) -> tuple[Path, tuple[str, ...]]:
+    """Apply a finished run's patch to the folder it was copied from; the folder, and the files that changed.
+
+    Raises:
+        UsageError: The run has no patch for a folder, or a file has changed since; nothing was changed.
+    """
+    try:
+        kept = _kept(run_dir)
+        patch = (run_dir / PATCH).read_bytes()
+    except (OSError, msgspec.DecodeError) as error:
+        result = read_result(run_dir / RESULT)
+        if result is not None and result.isolation == MEMORY:
+            why = "its files were in memory; runs in a sandbox leave one"
+        elif result is not None and (run_dir / HISTORY).is_dir():
+            why = f"it could not be written; stackmem resume {run_dir.name} makes it"
+        else:
+            why = "only finished runs have one"
+        raise UsageError(f"the run {run_dir.name} has no patch to apply; {why}") from error
+    if not kept.folder:
+        raise UsageError(f"the run {run_dir.name} solved a task, not a folder of yours; its patch is {run_dir / PATCH}")
+    apply_patch(patch, list(kept.changes), Path(kept.folder))
+    return Path(kept.folder), tuple(change.path for change in kept.changes)

@@ -221,7 +221,7 @@ def test_a_task_that_is_gone_is_named(stage: Stage, story):
 
 
 def test_a_folder_of_ones_own_gets_the_whole_change_from_the_forks_patch(stage: Stage):
-    from stackmem.run.patch import apply_run
+    from stackmem.run.ending import apply_run
 
     folder = stage.root / "project"
     (folder / ".venv").mkdir(parents=True)

@@ -6,7 +6,7 @@ import typer
 
 from stackmem.cli.options import RunName, flag, run_folder
 from stackmem.cli.screen.text import readable
-from stackmem.run.patch import apply_run
+from stackmem.run.ending import apply_run
 
 
 def command(run: RunName, runs_dir: str | None = flag("runs_dir")) -> None:
