@@ -1,0 +1,302 @@
+"""Every sequence of a few model facts over a small alphabet, each with every answer of the world, explored to the end.
+
+Two histories that leave the machine in the same place are merged: the same stack, heap, limits and counts, whatever was
+said on the way. From there on the rules decide the same for both, so that one of them is gone on with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.facts import (
+    CallRejected,
+    ChecksReturned,
+    ClockRead,
+    ContextCompacted,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    ReplyNudged,
+    RunEnded,
+    SourcesDigested,
+    ToolReturned,
+    VerifyReturned,
+)
+from stackmem.core.limits import closing_refusal
+from stackmem.core.log import Log
+from stackmem.core.machine import advance, evolve
+from stackmem.core.messages import Usage, View
+from stackmem.core.requests import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
+from stackmem.core.state import PoppedFrame, Reply, Result, State
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.memory import open_strategy
+from tests.build import PRICE, alloc, call, do, failed, named, pop, push, reply, started, stored
+from tests.properties import prompt_rules
+
+BUDGETS = Budgets(
+    intent_chars=12, return_chars=12, constraint_chars=12, context_chars=12, result_chars=60, root_result_chars=60,
+    depth=2, heap_chars=6, heap_chunks=2, description_chars=8, source_chars=8,
+)  # fmt: skip
+FACTS_IN_A_ROW = 8
+HEAVY = Usage(uncached=34_500, output=20)
+"""A reply after which a window of 40,000 tokens is closed."""
+
+
+def child(**more: object) -> ModelReplied:
+    return push(**{"name": "c", "objective": "Do it.", "context": "None.", "return_spec": "What.", **more})
+
+
+STACK: dict[str, ModelReplied] = {
+    "push": child(),
+    "push closed": child(constraint="steps=1"),
+    "push verified": child(verify="v", store=[stored("a", "xy")]),
+    "push with a typo": child(objective="heap 'ab'"),
+    "push over budget": child(context="c" * 13),
+}
+HEAP: dict[str, ModelReplied] = {
+    "alloc": alloc("a", "xyz"),
+    "alloc of a source": alloc("abc", "xyz", source="f.py"),
+    "rewrite": do("heap_write", name="a", content="xyzxyz"),
+    "read": do("heap_read", name="a"),
+    "free": do("heap_free", name="a"),
+}
+ANY: dict[str, ModelReplied | ModelFailed] = {
+    "pop": pop("Done."),
+    "pop over budget": pop("r" * 61),
+    "command": do("run_command", command="true"),
+    "command in a full window": replace(do("run_command", command="true"), usage=HEAVY),
+    "words": reply("Hm.", stop="end"),
+    "two calls": reply(call("list_files"), call("pop_frame", result="ok")),
+    "unknown": do("fly"),
+    "window": failed("window"),
+    "busy": failed("overloaded"),
+    "no key": failed("authentication"),
+}
+PROMPTED: dict[str, dict[str, ModelReplied]] = {
+    "stack": {name: given for name, given in STACK.items() if name != "push verified"},
+    "isolated": {"delegate": do("delegate", name="c", prompt="Do it.")},
+    "fold": {"branch": do("branch", name="c", prompt="Do it."), "return": do("return", result="ok")},
+}
+
+
+def alphabet(strategy: MemoryStrategy) -> dict[str, ModelReplied | ModelFailed]:
+    """What the model may do under a strategy: its own tools' calls, and what any model does."""
+    tools = {tool.__struct_config__.tag for tool in strategy.tools}
+    own: dict[str, ModelReplied | ModelFailed] = {}
+    if "push_frame" in tools and "heap_alloc" in tools:
+        own |= STACK
+    if "heap_alloc" in tools:
+        own |= HEAP
+    return own | PROMPTED.get(strategy.name.partition(":")[0], {}) | ANY
+
+
+class Found(Struct):
+    """What an exploration came over.
+
+    Attributes:
+        states: Different ones, merged, in which the model was asked or the run was over.
+        facts: Facts folded on the way.
+        endings: Each ending that was met, with one shortest way to it.
+        codes: Codes of refusals and nudges.
+    """
+
+    states: int = 0
+    facts: int = 0
+    endings: dict[str, tuple[str, ...]] = {}
+    codes: set[str] = set()
+
+
+class Place(Struct, frozen=True):
+    """A state in which the model is asked, or the run is over; ``view`` is the prompt."""
+
+    state: State
+    view: View | None
+    way: tuple[str, ...]
+
+
+class Exploration:
+    """All that can happen under one strategy within so many model facts; what must hold is checked at every fact."""
+
+    def __init__(self, spelled: str, most: int, *, limits: Limits | None = None, checked: bool = False) -> None:
+        self.strategy = open_strategy(spelled)
+        self.alphabet = alphabet(self.strategy)
+        self.most = most
+        self.found = Found()
+        self._seen: set[bytes] = set()
+        start = started(
+            spelled, system="SYSTEM", budgets=BUDGETS, limits=limits or Limits(), price=PRICE, window_tokens=40_000,
+            checked=checked,
+        )  # fmt: skip
+        self._begin = evolve(State(), start)
+
+    def explore(self) -> Found:
+        waiting = list(self._places(self._begin, ()))
+        while waiting:
+            place = waiting.pop()
+            if place.view is None or place.state.facts >= self.most:
+                continue
+            for name, given in self.alphabet.items():
+                asked = self._asked(place.state)
+                fact = named(given, asked)
+                for after in self._places(self._after(place.state, fact), (*place.way, name)):
+                    if after.view is not None:
+                        self._prompt_goes_on(place, after)
+                    waiting.append(after)
+        return self.found
+
+    def _asked(self, state: State) -> Effect:
+        upcoming = advance(state, self.strategy)
+        assert isinstance(upcoming, AskModel)
+        return upcoming
+
+    def _places(self, state: State, way: tuple[str, ...]) -> Iterator[Place]:
+        """Where a state leads by each answer of the world; of those that were met before, none."""
+        waiting = [state]
+        while waiting:
+            state, upcoming = self._derived(waiting.pop())
+            if isinstance(upcoming, Effect) and not isinstance(upcoming, AskModel):
+                waiting += [self._after(state, answer) for answer in answers(upcoming)]
+                continue
+            key = merged(state)
+            if key in self._seen:
+                continue
+            self._seen.add(key)
+            self.found.states += 1
+            if upcoming is None:
+                assert state.end is not None, way
+                self.found.endings.setdefault(state.end.ending, way)
+                yield Place(state, None, way)
+            else:
+                self._prompt_holds(state, upcoming.view)
+                yield Place(state, upcoming.view, way)
+
+    def _derived(self, state: State) -> tuple[State, Effect | None]:
+        """The state once every fact that follows is folded, and what is then asked."""
+        for _ in range(FACTS_IN_A_ROW):
+            upcoming = advance(state, self.strategy)
+            if upcoming is None or isinstance(upcoming, Effect):
+                return state, upcoming
+            state = self._after(state, upcoming)
+        raise AssertionError("facts follow without end")
+
+    def _after(self, state: State, event: Event) -> State:
+        after = evolve(state, event)
+        self.found.facts += 1
+        if isinstance(event, CallRejected | ReplyNudged):
+            self.found.codes.add(event.code)
+        holds(state, event, after)
+        return after
+
+    def _prompt_holds(self, state: State, view: View) -> None:
+        assert state.idle < 3
+        assert len(state.failures) < 6
+        prompt_rules.well_formed(view)
+        prompt_rules.well_marked(view)
+        if self.strategy.prompt == "stackheap":
+            assert prompt_rules.derived_index(view) == prompt_rules.true_index(state.heap)
+
+    def _prompt_goes_on(self, before: Place, after: Place) -> None:
+        """The cache finds what was marked for it, where the same frame is asked again."""
+        if before.view is None or after.view is None or before.state.running.id != after.state.running.id:
+            return
+        assert after.view.tools == before.view.tools
+        if self.strategy.prefix_stable:
+            assert after.view.system == before.view.system
+            assert prompt_rules.begins_with_kept(after.view, before.view)
+        if after.state.failures:
+            assert after.view.digest == before.view.digest
+
+
+def answers(effect: Effect) -> Iterable[Event]:
+    """Every answer of the world that may make a difference."""
+    match effect:
+        case UseTool(sources=sources):
+            yield ToolReturned("fine", exit_code=0, digests=dict.fromkeys(sources, "1" * 64))
+            yield ToolReturned("no", failed=True, digests=dict.fromkeys(sources, "2" * 64))
+        case Verify(sources=sources):
+            yield VerifyReturned("exit 0", "fine", dict.fromkeys(sources, "1" * 64))
+            yield VerifyReturned("timeout", "", dict.fromkeys(sources, "missing"))
+        case DigestSources(sources=sources):
+            yield from (SourcesDigested(dict.fromkeys(sources, each)) for each in ("1" * 64, "2" * 64, "missing"))
+        case ReadClock():
+            yield ClockRead(1.0)
+            yield ClockRead(100.0)
+        case RunChecks():
+            yield ChecksReturned({"reward": 1.0})
+            yield ChecksReturned({}, error="no verdict")
+        case Compact(ask=ask, frame=frame, up_to_step=step):
+            yield ContextCompacted(frame, step, "a summary", Usage(10, output=2), prompt_digest=ask.view.digest)
+        case _:
+            raise AssertionError(f"nobody answers {effect}")
+
+
+def merged(state: State) -> bytes:
+    """What the rules go by, without what was said on the way."""
+    stack = tuple(replace(frame, turns=Log(), opened=frame.opened) for frame in state.stack)
+    kinds = tuple("".join(type(turn).__name__[2] for turn in frame.turns) for frame in state.stack)
+    plain = replace(state, start=None, stack=stack, popped=Log(), failures=())
+    failures = tuple(failure.kind for failure in state.failures)
+    ends = [(done.frame.name, done.forced, done.verified) for done in state.popped]
+    return hashlib.blake2b(json.encode((plain, kinds, failures, ends), enc_hook=_plain), digest_size=12).digest()
+
+
+def _plain(value: object) -> object:
+    return sorted(value) if isinstance(value, frozenset) else list(value)  # type: ignore[call-overload]
+
+
+def holds(before: State, event: Event, after: State) -> None:
+    """What docs/machine.md promises of one fact."""
+    heap, budgets = after.heap, BUDGETS
+    assert heap.chars == sum(len(chunk.content) for chunk in heap.chunks.values()) <= budgets.heap_chars
+    assert len(heap.chunks) <= budgets.heap_chunks
+    assert len(after.stack) <= budgets.depth + 1
+    assert after.idle <= 3
+    assert len(after.failures) <= 6
+    assert after.step - before.step == isinstance(event, ModelReplied)
+    for one, other in zip(before.stack, after.stack, strict=False):
+        assert (one.id, one.registers, one.context, one.opened) == (
+            other.id,
+            other.registers,
+            other.context,
+            other.opened,
+        )
+    match event:
+        case CallRejected() | ReplyNudged():
+            assert (after.heap, after.popped, len(after.stack)) == (before.heap, before.popped, len(before.stack))
+            assert after.pending is None
+        case FramePushed():
+            assert after.running.id == event.frame == f"frame-{before.pushes + 1}"
+            assert len(after.running.turns) == 0
+            assert len(after.stack) == len(before.stack) + 1
+            assert closing_refusal(before) is None
+        case FramePopped():
+            _popped(before, event, after)
+        case ToolReturned(digests=digests) | VerifyReturned(digests=digests):
+            assert digests.items() <= heap.current.items()
+        case RunEnded():
+            assert after.end == event
+        case _:
+            pass
+    assert before.end is None or isinstance(event, ChecksReturned)
+
+
+def _popped(before: State, event: FramePopped, after: State) -> None:
+    done: PoppedFrame = after.popped[-1]
+    most = BUDGETS.result_chars if done.frame.depth else BUDGETS.root_result_chars
+    assert done.frame.id == before.running.id == event.frame
+    assert 0 < len(done.result) <= most
+    assert len(after.stack) == len(before.stack) - 1
+    kept = {name: chunk for name, chunk in before.heap.chunks.items() if name not in event.stored}
+    assert kept.items() <= after.heap.chunks.items()
+    if after.stack:
+        answer = next(turn for turn in reversed(after.running.turns) if isinstance(turn, Result))
+        asked = next(turn for turn in reversed(after.running.turns) if isinstance(turn, Reply))
+        assert answer.call_id == done.frame.call_id
+        assert done.frame.call_id in {getattr(part, "id", None) for part in asked.parts}
