@@ -66,6 +66,8 @@ class RunStarted(Struct, frozen=True, tag=True):
         own_tools: Those of ``tools`` that are the person's own; not written where there are none.
         texts: The strategy's other prompts, such as the request for a summary; not written where there are none.
         project: What was seen of the folder's own environment, as frames are told; not written where there is nothing.
+        place: The folder in the workspace where commands begin and from which relative paths count; not written where
+            that is the workspace itself.
         instructions: The project's own, as frames are told them; not written where there are none.
         several_calls: Of replies in a row with several calls the second and later have their first performed; not
             written in runs that refuse them all.
@@ -94,6 +96,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     own_tools: tuple[str, ...] | UnsetType = UNSET
     texts: tuple[PromptText, ...] | UnsetType = UNSET
     project: str | UnsetType = UNSET
+    place: str | UnsetType = UNSET
     instructions: str | UnsetType = UNSET
     several_calls: Literal["first"] | UnsetType = UNSET
 

@@ -207,6 +207,7 @@ def assemble(
         instructions=scrubber.scrub(prepared.instructions) or UNSET,
         several_calls="first",
         project=scrubber.scrub(prepared.project.text) or UNSET,
+        place=subject.place or UNSET,
     )
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
 
@@ -227,7 +228,7 @@ def _opened(
     def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(
             settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden,
-            project=prepared.project,
+            project=prepared.project, place=subject.place,
         )  # fmt: skip
 
     workspace = open_at(places.work, (), {})

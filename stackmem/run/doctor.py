@@ -16,7 +16,7 @@ from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
-from .git_inside import history_told
+from .git_inside import history_told, place_of
 from .prepare import profile_of
 from .run_folder import TRACE
 
@@ -50,6 +50,8 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     cwd = Path.cwd()
     settings = resolve(flags, os.environ, cwd).settings
     profile = profile_of(settings, cwd)
+    root, place, why = place_of(folder.resolve(), settings) if folder else (None, "", ())
+    warnings += why
     granted = tuple(mount.host for mount in profile.mounts)
     levels = tuple(survey(profile))
     active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
@@ -66,7 +68,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         str(sandbox_dir(settings, cwd, os.environ)),
         levels,
         tuple(warnings),
-        find_project(folder, settings.include, os.environ.get("PATH", ""), granted) if folder else None,
+        find_project(root, settings.include, os.environ.get("PATH", ""), granted, place) if root else None,
         find_instructions(folder) if folder else "",
-        history_told(folder, settings) if folder else "",
+        history_told(root, settings) if root else "",
     )

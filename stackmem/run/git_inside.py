@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.history.git import HER_SECONDS, git, her_environment
 from stackmem.history.inner import MOST_COMMITS, InnerRepository, make_repository
 from stackmem.history.origin import Origin, find_origin, work_tree_of
 from stackmem.settings.settings import Settings
@@ -30,6 +31,32 @@ def origin_of(folder: Path, settings: Settings) -> tuple[Origin | None, tuple[st
         return (find_origin(folder) if work_tree_of(folder) == folder else None), ()
     except UsageError as error:
         return None, (str(error),)
+
+
+def place_of(folder: Path, settings: Settings) -> tuple[Path, str, tuple[str, ...]]:
+    """The work tree that is worked on where a folder in it is named, the folder's path in it, and what to say of that.
+
+    A folder stays by itself that holds nothing tracked, that lies in a home folder kept in git, or whose work tree is
+    somebody else's: there the person means the folder.
+    """
+    root = (
+        work_tree_of(folder) if settings.git == "read" and settings.isolation != "memory" and folder.is_dir() else None
+    )
+    if root is None or root in (folder, Path.home().resolve(), Path("/")):
+        return folder, "", ()
+    if (root / GIT).lstat().st_uid != folder.stat().st_uid:
+        return folder, "", ()
+    try:
+        find_origin(root)
+        if not git("ls-files", "-z", cwd=folder, environment=her_environment(), seconds=HER_SECONDS):
+            return folder, "", ()
+    except StackmemError as error:
+        return folder, "", (str(error),)
+    place = str(folder.relative_to(root))
+    told = (
+        f"{place} lies in the work tree {root}: all of it is worked on, from {place}; --git none takes the folder alone"
+    )
+    return root, place, (told,)
 
 
 def history_told(folder: Path, settings: Settings) -> str:

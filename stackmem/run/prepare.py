@@ -30,7 +30,7 @@ from stackmem.workspace.project.instructions import find_instructions, read_inst
 from stackmem.workspace.project.project import Project, find_project
 from stackmem.workspace.tree import sockets_below
 
-from .git_inside import origin_of
+from .git_inside import origin_of, place_of
 from .request import ProgramRequest, RunRequest
 
 TASK_PLACE = "/workspace"
@@ -46,6 +46,7 @@ class Subject(Struct, frozen=True):
         inside: The absolute path of the workspace as commands see it, where the level can mount.
         task: The task folder; None for a folder of one's own.
         folder: The folder that is copied and may be patched; None for a task.
+        place: The folder in it that the person named, relative; empty for the folder itself.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Subject(Struct, frozen=True):
     inside: str
     task: Task | None = None
     folder: Path | None = None
+    place: str = ""
 
 
 class Prepared(Struct, frozen=True):
@@ -101,7 +103,8 @@ def prepare(
     subject = find_subject(named, text, cwd)
     resolved = resolve(flags, environ, cwd, task_settings(subject))
     settings = resolved.settings
-    warnings = [*plugin_warnings, *(subject.task.warnings if subject.task else ())]
+    subject, why = _in_work_tree(subject, settings)
+    warnings = [*plugin_warnings, *(subject.task.warnings if subject.task else ()), *why]
     model = settings.model
     if model is None:
         model = default_model(environ)
@@ -117,12 +120,27 @@ def prepare(
     return replace(prepared, instructions=_instructions(subject, settings, cwd))
 
 
+def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[str, ...]]:
+    """A folder of one's own as a place in its work tree, where it is one, and what the person is told of that."""
+    if subject.folder is None:
+        return subject, ()
+    root, place, told = place_of(subject.folder, settings)
+    if not place:
+        return subject, told
+    inside = must_be_text(str(root), "the folder's path")
+    return replace(subject, folder=root, inside=inside, place=must_be_text(place, "the folder's path")), told
+
+
+def _included(subject: Subject, settings: Settings) -> tuple[str, ...]:
+    return tuple(str(Path(subject.place, name)) for name in settings.include) if subject.place else settings.include
+
+
 def _instructions(subject: Subject, settings: Settings, cwd: Path) -> str:
     match settings.instructions:
         case None:
             return ""
         case "auto":
-            return find_instructions(subject.folder) if subject.folder else ""
+            return find_instructions(subject.folder / subject.place) if subject.folder else ""
         case named:
             return read_instructions(cwd / Path(named).expanduser())
 
@@ -160,7 +178,8 @@ def with_copy(prepared: Prepared) -> Prepared:
     folder = prepared.subject.folder
     if folder is None:
         return prepared
-    return replace(prepared, copy=plan_copy(folder, prepared.resolved.settings.include, prepared.folders))
+    include = _included(prepared.subject, prepared.resolved.settings)
+    return replace(prepared, copy=plan_copy(folder, include, prepared.folders))
 
 
 def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -179,7 +198,8 @@ def _project(subject: Subject, settings: Settings, cwd: Path, environ: Mapping[s
     if subject.folder is None or not subject.folder.is_dir():
         return Project()
     granted = tuple(mount.host for mount in profile_of(settings, cwd).mounts)
-    return find_project(subject.folder, settings.include, environ.get("PATH", ""), granted)
+    include = _included(subject, settings)
+    return find_project(subject.folder, include, environ.get("PATH", ""), granted, subject.place)
 
 
 def _with_check(subject: Subject, resolved: Resolved, project: Project) -> tuple[Resolved, tuple[str, ...]]:
@@ -319,7 +339,7 @@ def _kept_subject(request: RunRequest, cwd: Path) -> Subject:
         raise UsageError(
             f"the task of the run is gone from {request.subject}; bring it back, as its checks judge what is made"
         )
-    return find_subject(request.subject, request.text, cwd)
+    return replace(find_subject(request.subject, request.text, cwd), place=request.place)
 
 
 def with_model(request: RunRequest, state: State, named: str | None) -> RunRequest:
@@ -359,4 +379,5 @@ def first_request(prepared: Prepared, work: Path, program: ProgramRequest | None
         workspace=str(work),
         leave_out=prepared.copy.folders if prepared.copy else (),
         program=program,
+        place=subject.place,
     )

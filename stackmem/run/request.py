@@ -66,6 +66,7 @@ class RunRequest(Struct, frozen=True):
         workspace: The run's workspace.
         leave_out: Dependency folders of the copy that the history never looks into.
         program: Of a program's run; None elsewhere.
+        place: As in ``Subject``.
         git: The repository that the workspace began with; None where it had none.
     """
 
@@ -76,6 +77,7 @@ class RunRequest(Struct, frozen=True):
     workspace: str
     leave_out: tuple[str, ...] = ()
     program: ProgramRequest | None = None
+    place: str = ""
     git: InnerRepository | None = None
 
 

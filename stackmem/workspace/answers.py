@@ -36,9 +36,9 @@ def relative(path: str, inside: str) -> bytes:
     return rest + b"/" if raw.endswith((b"/", b"/.")) else rest
 
 
-def parted(path: str, inside: str) -> tuple[bytes, bytes]:
-    """The directory and the name of a file that is to be written."""
-    directory, _, last = relative(path, inside).rpartition(b"/")
+def parted(path: str, raw: bytes) -> tuple[bytes, bytes]:
+    """The directory and the name of a file that is to be written; ``raw`` is the path from the root."""
+    directory, _, last = raw.rpartition(b"/")
     if last in {b"", b".", b".."}:
         raise ToolRefused(f"{named(path)} names a directory; end the path with a file name")
     return directory or b".", last

@@ -55,12 +55,13 @@ class Files:
     """
 
     def __init__(
-        self, root: Path, inside: str, opener: Opener | None = None, scrub: Callable[[str], str] = str
+        self, root: Path, inside: str, opener: Opener | None = None, scrub: Callable[[str], str] = str, place: str = ""
     ) -> None:
         """Open the root, which commands and the model know as ``inside``, an absolute path.
 
         ``opener`` is how paths are resolved; None is the best way that this kernel allows. ``scrub`` takes secrets out
         of a line before it is cut, since half a secret is no longer recognised; other text is left to the caller.
+        Relative paths count from ``place``, a folder below the root; empty is the root.
 
         Raises:
             WorkspaceError: ``root`` is no directory, or a symlink to one.
@@ -73,6 +74,7 @@ class Files:
                 f" ({error.strerror}); start the run with another one"
             ) from error
         self._inside = inside
+        self._place = os.fsencode(place)
         self._scrub = scrub
         self.rules: Callable[[], IgnoreAnswers] | None = None
         self._open: Opener = opener or opener_for(self.fd)
@@ -101,7 +103,7 @@ class Files:
             Refused: It is not there, or leads out.
         """
         try:
-            raw = self._spelled(relative(path, self._inside))
+            raw = self._spelled(self._relative(path))
             os.close(self._open(self.fd, raw, os.O_PATH))
             return os.fsdecode(os.path.normpath(raw))
         except OSError as error:
@@ -118,7 +120,7 @@ class Files:
             Refused: It cannot be read, and why.
         """
         try:
-            fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
+            fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
             try:
                 status = os.fstat(fd)
                 if not stat.S_ISREG(status.st_mode):
@@ -136,7 +138,7 @@ class Files:
             Refused: It cannot be listed, and why.
         """
         try:
-            fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_DIRECTORY)
+            fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_DIRECTORY)
             try:
                 with os.scandir(fd) as entries:
                     found = [shown_name(each.name) + "/" * each.is_dir(follow_symlinks=False) for each in entries]
@@ -153,14 +155,14 @@ class Files:
             Refused: It cannot be made, and why.
         """
         try:
-            self._make(path, relative(path, self._inside))
+            self._make(path, self._relative(path))
         except OSError as error:
             raise ToolRefused(refusal(error, "write", named(path), shown_name(self._inside))) from error
 
     def digest(self, path: str) -> str:
         """SHA-256 in hex; ``unknown``, ``missing`` or ``outside`` where there is none to be had."""
         try:
-            fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
+            fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
         except ToolRefused:
             return "missing"  # no file can have such a name
         except OSError as error:
@@ -183,6 +185,11 @@ class Files:
         except OSError as error:
             return ToolOutcome(refusal(error, asked, named(path), shown_name(self._inside)), failed=True)
 
+    def _relative(self, path: str) -> bytes:
+        """A path of the model's from the root: a relative one counts from the place."""
+        raw = relative(path, self._inside)
+        return self._place + b"/" + raw if self._place and not path.startswith("/") else raw
+
     def _spelled(self, path: bytes) -> bytes:
         """The path, or the one that a listing shows so, where only that one exists."""
         meant = meant_name(path.decode("utf-8", "surrogateescape"))
@@ -197,7 +204,7 @@ class Files:
 
     def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         start = first_line(start_line, end_line)
-        fd = self._open(self.fd, self._spelled(relative(path, self._inside)), _OPEN_FILE)
+        fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
@@ -211,14 +218,14 @@ class Files:
 
     def _write(self, path: str, content: str) -> ToolOutcome:
         raw = encoded(content)
-        directory, last = parted(path, self._inside)
+        directory, last = parted(path, self._relative(path))
         try:
             parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
         except FileNotFoundError:
             self._make(path, directory)
             parent = self._open(self.fd, directory, os.O_PATH | os.O_DIRECTORY)
         try:
-            name, before = self._place(path, parent, last)
+            name, before = self._target(path, parent, last)
             replace(parent, name, raw, before)
         finally:
             os.close(parent)
@@ -241,16 +248,16 @@ class Files:
     def _edit(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
         raw = self.read_whole(path, EDITED_BYTES)
         content, outcome = edited(path, raw, old, new, every=every, scrub=self._scrub)
-        directory, last = parted(path, self._inside)
+        directory, last = parted(path, self._relative(path))
         parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
         try:
-            name, before = self._place(path, parent, last)
+            name, before = self._target(path, parent, last)
             replace(parent, name, content, before)
         finally:
             os.close(parent)
         return outcome
 
-    def _place(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
+    def _target(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
         """The name to write in the parent, and the regular file that has it now."""
         name, before = last, _status(parent, last)
         if before is None and (meant := meant_name(last.decode("utf-8", "surrogateescape"))):
@@ -281,20 +288,27 @@ class Files:
         return False
 
     def _list(self, path: str, shown_bytes: int) -> ToolOutcome:
-        spelled = self._spelled(relative(path, self._inside))
+        spelled = self._spelled(self._relative(path))
         fd = self._open(self.fd, spelled, _OPEN_DIRECTORY)
         try:
-            prefix = b"".join(part + b"/" for part in path_parts(spelled))
+            prefix = shown = b"".join(part + b"/" for part in path_parts(spelled))
+            if self._place:
+                prefix = _folder_prefix(os.path.normpath(spelled))
+                shown = _folder_prefix(os.path.relpath(spelled, self._place))
             rules = None if self.rules is None else self.rules()
             try:
-                return ToolOutcome(listing(fd, prefix, shown_bytes, rules))
+                return ToolOutcome(listing(fd, (prefix, shown), shown_bytes, rules))
             except (TimeoutError, WorkspaceError):  # git refuses to ask beyond a link; what it ignores is listed then
-                return ToolOutcome(listing(fd, prefix, shown_bytes))
+                return ToolOutcome(listing(fd, (prefix, shown), shown_bytes))
             finally:
                 if rules is not None:
                     rules.close()
         finally:
             os.close(fd)
+
+
+def _folder_prefix(path: bytes) -> bytes:
+    return b"" if path == b"." else path + b"/"
 
 
 def _status(directory: int, name: bytes) -> os.stat_result | None:

@@ -36,20 +36,22 @@ class IgnoreAnswers(Protocol):
     def close(self) -> None: ...
 
 
-def listing(fd: int, prefix: bytes, shown_bytes: int, rules: IgnoreAnswers | None = None) -> str:
+def listing(fd: int, prefixes: tuple[bytes, bytes], shown_bytes: int, rules: IgnoreAnswers | None = None) -> str:
     """One line for each entry, spelled so that the file tools take it: directories with ``/``, files with their size.
 
-    ``fd`` is open for reading; ``prefix`` stands before each name, and is empty or ends in ``/``. What ``rules`` ignore
-    is left out and named at the end, but for a folder that is ignored itself: who asks for that wants to see it.
+    ``fd`` is open for reading. Prefixes stand before each name, empty or ending in ``/``: one from the root, for the
+    rules, and one as it is shown. What ``rules`` ignore is left out and named at the end, but for a folder that is
+    ignored itself: who asks for that wants to see it.
     """
+    prefix, shown = prefixes
     if rules is None or (prefix and rules.ignored([prefix])):
-        return arranged(_entries(fd, ENTRIES), lambda name, most: _below(fd, name, most), prefix, shown_bytes)
+        return arranged(_entries(fd, ENTRIES), lambda name, most: _below(fd, name, most), shown, shown_bytes)
     unseen: list[bytes] = []
 
     def seen(entries: list[DirectoryEntry], at: bytes) -> list[DirectoryEntry]:
         paths = {entry.name: at + entry.name + b"/" * (entry.kind == stat.S_IFDIR) for entry in entries}
         ignored = rules.ignored(list(paths.values())) if paths else set()
-        unseen.extend(path for path in paths.values() if path in ignored)
+        unseen.extend(shown + path[len(prefix) :] for path in paths.values() if path in ignored)
         return [entry for entry in entries if paths[entry.name] not in ignored]
 
     def below(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
@@ -57,7 +59,7 @@ def listing(fd: int, prefix: bytes, shown_bytes: int, rules: IgnoreAnswers | Non
         return seen(entries, prefix + name + b"/"), why, more
 
     entries, more = _entries(fd, ENTRIES)
-    text = arranged((seen(entries, prefix), more), below, prefix, shown_bytes - _NOTE_BYTES)
+    text = arranged((seen(entries, prefix), more), below, shown, shown_bytes - _NOTE_BYTES)
     if not unseen:
         return text
     named = ", ".join(shown_name(path) for path in unseen[:_NAMED])

@@ -140,7 +140,7 @@ class MemoryWorkspace:
 
     def _write(self, path: str, content: str) -> ToolOutcome:
         raw = encoded(content)
-        directory, last = parted(path, self.path)
+        directory, last = parted(path, relative(path, self.path))
         try:
             parent = self._found(self._spelled(directory))
         except FileNotFoundError:

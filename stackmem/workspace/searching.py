@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -59,8 +60,14 @@ def search_command(python: str, pattern: str, path: str, glob: str, context: int
     return f"{shlex.quote(python)} -I -S -c {shlex.quote(_PROGRAM)} {shlex.quote(msgspec.json.encode(order).decode())}"
 
 
-def shown_matches(ended: CommandEnd, path: str, shown_bytes: int, scrub: Callable[[str], str]) -> ToolOutcome:
-    """The answer as a model reads it, one line a line: ``path:12:text`` for a match, ``path-12-text`` beside one."""
+def shown_matches(
+    ended: CommandEnd, path: str, shown_bytes: int, scrub: Callable[[str], str], place: str = ""
+) -> ToolOutcome:
+    """The answer as a model reads it, one line a line: ``path:12:text`` for a match, ``path-12-text`` beside one.
+
+    Args:
+        place: The folder that paths are shown from.
+    """
     if ended.reason == "timeout":
         return ToolOutcome(f"the search took over {SECONDS:g} s; search a smaller folder, or a simpler pattern", True)
     try:
@@ -75,9 +82,10 @@ def shown_matches(ended: CommandEnd, path: str, shown_bytes: int, scrub: Callabl
     apart = any(not match for _, rows in answer.groups for _, match, _ in rows)
     for name, rows in answer.groups:
         lines += ["--"] if lines and apart else []
+        shown = shown_name(os.path.relpath(name, place) if place else name)
         for number, match, text in rows:
             mark = ":" if match else "-"
-            lines.append(f"{shown_name(name)}{mark}{number}{mark}{cut(visible(scrub(text)), _LINE_BYTES)}")
+            lines.append(f"{shown}{mark}{number}{mark}{cut(visible(scrub(text)), _LINE_BYTES)}")
     return ToolOutcome(_within(lines, answer.more, shown_bytes))
 
 

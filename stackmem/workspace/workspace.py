@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import threading
@@ -44,6 +45,7 @@ def open_workspace(
     toolchain: Toolchain | None = None,
     hidden: tuple[Path, ...] = (),
     project: Project | None = None,
+    place: str = "",
 ) -> Workspace:
     """Open a folder as a workspace.
 
@@ -55,6 +57,7 @@ def open_workspace(
         toolchain: The Python that commands find; None builds or finds the one in the state folder.
         hidden: Folders of the host that commands find empty where they lie in one that they see, beside the tasks that
             ship; not at ``landlock`` and ``none``, which cannot mount.
+        place: A folder below, relative: commands begin there, and relative paths count from there.
         project: What the folder brings: its programs stand first on PATH, its interpreters are seen.
 
     Raises:
@@ -73,13 +76,13 @@ def open_workspace(
     level = choose(isolation, profile, tools) if isinstance(isolation, str) else isolation
     folder = root.resolve()
     path = inside if level.mounts else str(folder)
-    files = Files(folder, path, scrub=scrub)
+    files = Files(folder, path, scrub=scrub, place=place)
     skeleton = build_skeleton(network=profile.network == "host")
     brought = project or Project()
     seat = Seat(
         folder, files.fd, path, profile, (*mounts, *brought.mounts(profile, tools)),
         {**brought.variables(path), **(env or {})}, tools, skeleton, (OWN_TASKS, *hidden),
-        first=brought.path(path),
+        first=brought.path(path), place=place,
     )  # fmt: skip
     return Workspace(level, files, seat, scrub)
 
@@ -127,10 +130,11 @@ class Workspace:
         try:
             where = self._files.spelled(path)
             command = search_command(f"{inside}/bin/python", pattern, where, glob, context)
+            command = f"cd {shlex.quote(self.path)} && {command}" if self._seat.place else command
             ended = self.run_apart(command, SECONDS, MOST_BYTES)
         except ToolRefused as refused:
             return ToolOutcome(str(refused), failed=True)
-        return shown_matches(ended, path, shown_bytes, self._scrub)
+        return shown_matches(ended, path, shown_bytes, self._scrub, self._seat.place)
 
     def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
         return self._files.list(path, shown_bytes)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.core.facts import ToolReturned
-from tests.history.folders import repository, run_git
-from tests.stage import Stage, command, events, pop
+from stackmem.core.facts import RunStarted, ToolReturned
+from tests.history.folders import folder, repository, run_git
+from tests.stage import Stage, call, command, events, pop
 
 WORK = [
     command("git status --porcelain; git log --format=%s; git blame -s app.py; git show HEAD:.env"),
@@ -52,6 +52,35 @@ def test_history_is_read_and_commits_are_named_and_stay_in_the_copy(stage: Stage
     assert answers(stage, last)[-1].endswith("-1\n+2\n[exit 0]")  # the agent's commit is changes there
     replayed = stage.call("replay", str(result["run"]), "--tools", "live", cwd=hers)
     assert replayed.returncode == 0, replayed.stdout
+
+
+def test_a_folder_in_a_work_tree_is_the_place_from_which_all_of_it_is_worked_on(stage: Stage, hers: Path):
+    folder(hers, {"AGENTS.md": "Of all.", "parts/one/AGENTS.md": "Of one.", "parts/one/one.py": "VALUE = 1\n"})
+    run_git(hers, "add", "-A")
+    run_git(hers, "commit", "-qm", "parts")
+    replies = [
+        call("list_files"), call("list_files", path="../.."), call("search_files", pattern="^(VALUE|1)", path="../.."),
+        call("edit_file", path="one.py", old_string="1", new_string="2"),
+        call("write_file", path="../two/two.py", content="VALUE = 2\n"), command("pwd; git status --short"), pop(),
+    ]  # fmt: skip
+    more = ("--extra-tools", "search_files", "--extra-tools", "edit_file", "--check", "grep 2 one.py ../two/two.py")
+    place = hers / "parts" / "one"
+    ran = stage.call("solve", ".", "-t", "Set it.", "--model", stage.script(*replies), "--json", *more, cwd=place)
+    assert (ran.returncode, json.loads(ran.stdout)["outcome"]) == (0, "solved"), ran.stderr
+    assert f"parts/one lies in the work tree {hers}: all of it is worked on, from parts/one" in ran.stderr
+    run = stage.only_run()
+    (start,) = events(run, RunStarted)
+    assert (start.workspace, start.place) == (str(hers), "parts/one")
+    assert "(AGENTS.md, parts/one/AGENTS.md)" in start.instructions
+    listed, above, matches, _, _, status = answers(stage, run.name)
+    assert listed.splitlines() == ["AGENTS.md  (7 bytes)", "one.py  (10 bytes)"]
+    assert above.splitlines()[:3] == ["../../.git/", "../../AGENTS.md  (7 bytes)", "../../app.py  (2 bytes)"]
+    assert matches.splitlines() == ["../../app.py:1:1", "one.py:1:VALUE = 1"]
+    assert status.splitlines() == [str(place), " M one.py", "?? ../two/", "[exit 0]"]
+    live = stage.call("replay", "last", "--tools", "live", cwd=hers)
+    assert live.returncode == 0, live.stdout
+    assert stage.call("apply", "last", cwd=hers).returncode == 0
+    assert ((place / "one.py").read_text(), (hers / "parts/two/two.py").read_text()) == ("VALUE = 2\n", "VALUE = 2\n")
 
 
 def test_without_git_there_is_none_and_what_cannot_be_read_is_told(stage: Stage, hers: Path):

@@ -28,10 +28,11 @@ def run_constants(start: RunStarted) -> str:
     ]
     level = start.isolation.split(" ", 1)[0]
     network = "there is no network" if start.network == "none" else "the network can be reached"
+    place = f"; commands begin in {start.place}, and relative paths count from there" if start.place else ""
     return "\n".join(
         (
             "RUN",
-            f"workspace: {start.workspace}",
+            f"workspace: {start.workspace}{place}",
             f"isolation: {start.isolation}; {_LEVELS.get(level, 'commands run in memory')}; {network}",
             f"limits of the run: {', '.join(limits) or 'none'}; {start.command_seconds:g} s per command",
             *([start.project] if start.project else []),

@@ -122,7 +122,7 @@ class Bubblewrap:
         life = line_of_life(stack)
         # It has the read end of its own reports, too: else it would die of them where the harness has died meanwhile,
         # and the process that waits to become the sandbox would wait for good.
-        inner = limited(command, seat.profile, count_processes=True, life=life, drop=status_read)
+        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=status_read)
         environ = build_environment(
             path=(*seat.first, f"{INSIDE}/bin", *seat.profile.path),
             home=_HOME,

@@ -122,7 +122,7 @@ class Landlock:
         tmp = private_tmp(stack)
         network = (AF_INET, AF_INET6, AF_NETLINK) if seat.profile.network == "host" else ()
         return CommandLaunch(
-            argv=limited(command, seat.profile, count_processes=False),
+            argv=limited(command, seat.profile, place=seat.place, count_processes=False),
             environ=host_environment(seat, tmp) | dict(seat.environ),  # its first program is confined already
             cwd=f"/proc/self/fd/{seat.fd}",
             fds=(),

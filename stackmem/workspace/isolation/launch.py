@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,6 +32,7 @@ class Seat(Struct, frozen=True):
         skeleton: The folder that stands as ``/etc``.
         hidden: Folders of the host that commands never see into, where the level can mount.
         binds_git: A ``.git`` is mounted onto itself, so that a command can neither move it nor plant hooks in it.
+        place: The folder in it where commands begin, relative; empty for the workspace itself.
         first: Folders that stand before all others on PATH, as commands see them.
     """
 
@@ -45,6 +47,7 @@ class Seat(Struct, frozen=True):
     hidden: tuple[Path, ...] = ()
     binds_git: bool = True
     first: tuple[str, ...] = ()
+    place: str = ""
 
 
 class CommandLaunch(Struct, frozen=True):
@@ -102,7 +105,7 @@ def line_of_life(stack: ExitStack) -> int:
 
 
 def limited(
-    command: str, profile: Profile, *, count_processes: bool, life: int = -1, drop: int = -1
+    command: str, profile: Profile, *, count_processes: bool, life: int = -1, drop: int = -1, place: str = ""
 ) -> tuple[str, ...]:
     """Wrap a command into its per-process limits.
 
@@ -113,6 +116,7 @@ def limited(
         life: Where this pipe has ended the harness is dead, and the command does not begin. From then on all that make
             the sandbox die with their parents, which a harness that was dead before would not have set off.
         drop: Closed before the command begins, as ``life`` is.
+        place: As in ``Seat``.
     """
     limits = [
         "ulimit -c 0",
@@ -124,6 +128,7 @@ def limited(
         limits.append(f"ulimit -u {profile.process_limit}")
     alive = f"read -t 0 -u {life} && exit 1; exec {life}<&-; " if life >= 0 else ""  # readable: it has ended
     alive += f"exec {drop}<&-; " if drop >= 0 else ""
+    alive += f"cd -- {shlex.quote(place)}; " if place else ""  # where it is gone, from the workspace itself
     script = "{ " + "; ".join(limits) + f'; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; exec "$@"'
     return ("/bin/bash", "-c", script, "sh", "/bin/bash", "-c", command)
 

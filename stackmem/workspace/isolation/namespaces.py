@@ -45,7 +45,7 @@ class Namespaces:
             argv=(
                 setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
                 seat.toolchain.python(), "-I", "-S", "-c", _HELPER, str(order), str(started_write),
-                *limited(command, seat.profile, count_processes=True, life=life),
+                *limited(command, seat.profile, place=seat.place, count_processes=True, life=life),
             ),
             environ=host_environment(seat, tmp),
             cwd=f"/proc/self/fd/{seat.fd}",

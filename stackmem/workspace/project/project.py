@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec import Struct
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
 
-from .installations import Interpreter, find_interpreter, find_node
+from .installations import Interpreter, find_interpreter, find_node, is_file
 from .suites import SuiteCommand, find_suites, lock_files
 
 _ENVIRONMENTS = (".venv", "venv")
@@ -27,6 +28,7 @@ class Project(Struct, frozen=True):
         suites: Commands that run its tests, the likeliest first.
         locks: Names of its lock files.
         missing: What is missing and how to grant it, one sentence each.
+        place: The folder in it where commands begin, relative; empty for the folder itself.
     """
 
     environment: str = ""
@@ -36,6 +38,7 @@ class Project(Struct, frozen=True):
     suites: tuple[SuiteCommand, ...] = ()
     locks: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    place: str = ""
 
     def path(self, workspace: str) -> tuple[str, ...]:
         """What stands first on PATH of commands that see the folder there."""
@@ -54,8 +57,9 @@ class Project(Struct, frozen=True):
     def text(self) -> str:
         """What the model is told: two lines at most; empty where there is nothing to tell."""
         version = f" ({self.version})" if self.version else ""
-        tools = [f"python is {self.environment}/bin/python{version}"] if self.environment else []
-        tools += ["node_modules/.bin is on PATH"] if _PROGRAMS in self.programs else []
+        python = os.path.relpath(f"{self.environment}/bin/python", self.place or ".")
+        tools = [f"python is {python}{version}"] if self.environment else []
+        tools += [f"{_PROGRAMS} is on PATH"] if any(name.endswith(_PROGRAMS) for name in self.programs) else []
         tools += [f"lock files: {', '.join(self.locks)}"] if self.locks else []
         lines = [f"project: {'; '.join(tools)}"] if tools else []
         lines += [f"tests: {' or '.join(suite.command for suite in self.suites)}"] if self.suites else []
@@ -63,7 +67,7 @@ class Project(Struct, frozen=True):
 
 
 def find_project(
-    folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = ()
+    folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = (), place: str = ""
 ) -> Project:
     """Look at a folder.
 
@@ -71,20 +75,25 @@ def find_project(
         include: Ignored paths that are copied along all the same; an environment may be among them.
         search: The person's PATH.
         granted: Folders of the host that she lets commands see.
+        place: Where commands begin, relative to the folder; what lies there comes first.
     """
     root = folder.resolve()
-    names = (*_ENVIRONMENTS, *(name.rstrip("/") for name in include))
+    here = root / place
+    own = (f"{place}/{name}" for name in _ENVIRONMENTS if place)
+    names = (*own, *_ENVIRONMENTS, *(name.rstrip("/") for name in include))
     interpreter = find_interpreter(root, names, granted) or Interpreter("", works=False)
     environment = interpreter.environment if interpreter.works else ""
-    node, no_node = find_node(root, search, granted)
+    node, no_node = find_node(here if is_file(here / "package.json") else root, search, granted)
     programs = [f"{environment}/bin"] if environment else []
-    programs += [_PROGRAMS] if (root / _PROGRAMS).is_dir() else []
+    packages = dict.fromkeys(os.path.normpath(f"{at}/{_PROGRAMS}") for at in (place or ".", "."))
+    programs += [name for name in packages if (root / name).is_dir()]
     return Project(
         environment=environment,
         version=interpreter.version,
         programs=tuple(programs),
         installations=tuple(dict.fromkeys((*interpreter.installations, *node))),
-        suites=find_suites(root, environment),
-        locks=lock_files(root),
+        suites=find_suites(here, environment and os.path.relpath(root / environment, here)),
+        locks=lock_files(here) or lock_files(root),
         missing=(*interpreter.missing, *no_node),
+        place=place,
     )
