@@ -8,6 +8,7 @@ Rule 3: it has no remote, no hook, and none of the person's configuration but ho
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -20,10 +21,12 @@ from subprocess import TimeoutExpired
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.workspace.secrets import Scrubber
 
 from .git import HER_SECONDS, git, git_stream, her_environment, store_environment
 from .ignored import IgnoreRules
 from .origin import Origin
+from .pack_cache import PackCache
 from .selection import never_copied
 
 MOST_COMMITS = 20_000
@@ -33,6 +36,8 @@ LIST_SECONDS = 20.0
 _MOST_SEARCHED_BYTES = 64 * 1024 * 1024  # of one blob; what cannot be searched for secrets is absent
 _MOST_INDEX_BYTES = 256 * 1024 * 1024
 _BATCH_BYTES = 1024 * 1024
+_MISSING = "?"
+"""Stands before the name of an object that the other repository does not have."""
 _WITHHELD = b"(withheld)\n"
 _LINK = b"160000"  # the mode of a submodule
 _KEPT_SETTINGS = {
@@ -65,7 +70,8 @@ class InnerRepository(Struct, frozen=True):
 def make_repository(
     origin: Origin,
     into: Path,
-    holds_secret: Callable[[bytes], bool],
+    secrets: Scrubber,
+    cache: PackCache,
     most_commits: int = MOST_COMMITS,
     seconds: float = LIST_SECONDS,
 ) -> InnerRepository:
@@ -85,7 +91,7 @@ def make_repository(
         (into / "HEAD").write_bytes(os.fsencode(head) + b"\n")
         if not origin.head:
             return InnerRepository("")
-        return _filled(_Inner(origin, into), holds_secret, most_commits, seconds)
+        return _filled(_Inner(origin, into), (secrets, cache), most_commits, seconds)
     except OSError as error:
         raise WorkspaceError(f"the repository {into} cannot be made ({error.strerror}); make room there") from error
 
@@ -109,7 +115,8 @@ class _Inner(Struct, frozen=True):
         return store_environment(self.path) | {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"'}
 
 
-def _filled(inner: _Inner, holds_secret: Callable[[bytes], bool], most_commits: int, seconds: float) -> InnerRepository:
+def _filled(inner: _Inner, given: tuple[Scrubber, PackCache], most_commits: int, seconds: float) -> InnerRepository:
+    secrets, cache = given
     origin, into = inner.origin, inner.path
     ends = origin.shallow()
     _write_lines(into / "shallow", ends)
@@ -123,13 +130,16 @@ def _filled(inner: _Inner, holds_secret: Callable[[bytes], bool], most_commits: 
         objects = _objects(inner, commits | cut, HER_SECONDS)
     _write_lines(into / "shallow", (ends | cut) & (commits | cut))
     tree = _tree(inner)
-    absent = {name for name in objects if name.startswith("?")}
-    withheld = {name[1:] for name in absent} | _withheld(inner, objects, tree, holds_secret)
-    kept = [name for name in objects if name not in withheld and name not in absent]
-    inner.ask(
-        "pack-objects", "-q", "--window=0", "--delta-base-offset", str(into / "objects" / "pack" / "pack"),
-        stdin="\n".join(kept).encode() + b"\n",
-    )  # fmt: skip
+    unseen = _unseen(inner, objects, tree)
+    key = _key(origin, objects, unseen, secrets)
+    packs = into / "objects" / "pack"
+    withheld = cache.take(key, packs)
+    if withheld is None:
+        withheld = _withheld(inner, objects, unseen, secrets)
+        kept = (name for name in objects if name not in withheld and not name.startswith(_MISSING))
+        arguments = ("pack-objects", "-q", "--window=0", "--delta-base-offset", str(packs / "pack"))
+        inner.ask(*arguments, stdin="\n".join(kept).encode() + b"\n")
+        cache.keep(key, packs, withheld)
     _write_refs(inner, withheld)
     for name in withheld.intersection(name for _, _, name in tree):
         _write_stand_in(into / "objects" / name[:2] / name[2:])
@@ -174,7 +184,7 @@ def _commits(inner: _Inner, most: int) -> tuple[set[str], set[str]]:
 def _objects(inner: _Inner, commits: set[str], seconds: float) -> dict[str, bytes]:
     """Every object of these commits and a path that it has, commits none; what is missing by ``?`` before its name."""
     arguments = ("rev-list", "--objects", "--no-walk", "--missing=print", "--stdin")
-    listed = inner.ask(*arguments, stdin="\n".join(commits).encode() + b"\n", seconds=seconds)
+    listed = inner.ask(*arguments, stdin="\n".join(sorted(commits)).encode() + b"\n", seconds=seconds)
     found = {}
     for line in listed.splitlines():
         name, _, path = line.partition(b" ")
@@ -191,20 +201,27 @@ def _tree(inner: _Inner) -> _Tree:
     return found
 
 
-def _withheld(
-    inner: _Inner,
-    objects: dict[str, bytes],
-    tree: _Tree,
-    holds_secret: Callable[[bytes], bool],
-) -> set[str]:
-    """The blobs that a run may not see."""
+def _unseen(inner: _Inner, objects: dict[str, bytes], tree: _Tree) -> set[str]:
+    """The objects that a copy of the folder would leave out by their paths."""
     tracked = {path for path, _, _ in tree}
     seen = {name for path, _, name in tree if not _hidden(path)}  # an empty .env is the same blob as any empty file
     older = {name: path for name, path in objects.items() if path and name not in seen}
     ignored = _ignored(inner, {path for path in older.values() if path not in tracked and not _hidden(path)})
-    unseen = {name for name, path in older.items() if _hidden(path) or path in ignored}
-    blobs = _with_secrets(inner, [name for name, path in objects.items() if path and name[0] != "?"], holds_secret)
-    return {name for name in unseen if name in blobs} | {name for name, secret in blobs.items() if secret}
+    return {name for name, path in older.items() if _hidden(path) or path in ignored}
+
+
+def _key(origin: Origin, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> str:
+    """What the pack follows from."""
+    parts = (os.fspath(origin.common), secrets.fingerprint, *sorted(unseen), "", *sorted(objects))
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _withheld(inner: _Inner, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> set[str]:
+    """The blobs that a run may not see, and those that are missing."""
+    there = [name for name, path in objects.items() if path and not name.startswith(_MISSING)]
+    blobs = _with_secrets(inner, there, secrets.held_in)
+    missing = {name.removeprefix(_MISSING) for name in objects if name.startswith(_MISSING)}
+    return missing | unseen.intersection(blobs) | {name for name, secret in blobs.items() if secret}
 
 
 def _with_secrets(inner: _Inner, names: list[str], holds_secret: Callable[[bytes], bool]) -> dict[str, bool]:

@@ -13,9 +13,12 @@ from stackmem.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.history.git import HER_SECONDS, git, her_environment
 from stackmem.history.inner import MOST_COMMITS, InnerRepository, make_repository
 from stackmem.history.origin import Origin, find_origin, work_tree_of
+from stackmem.history.pack_cache import PackCache
 from stackmem.settings.settings import Settings
 from stackmem.workspace.clip import clean
+from stackmem.workspace.isolation.levels import state_folder
 from stackmem.workspace.refusals import ToolRefused
+from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import Workspace
 
 GIT = ".git"
@@ -71,24 +74,24 @@ def history_told(folder: Path, settings: Settings) -> str:
     return f"a run can read {number} from HEAD, so old versions of files too; --git none keeps them out"
 
 
-def bring(origin: Origin, work: Path, holds_secret: Callable[[bytes], bool]) -> InnerRepository:
+def bring(origin: Origin, work: Path, secrets: Scrubber) -> InnerRepository:
     """Put the repository into a new workspace.
 
     Raises:
         WorkspaceError: It cannot be made.
     """
     try:
-        return make_repository(origin, work / GIT, holds_secret)
+        return make_repository(origin, work / GIT, secrets, PackCache(state_folder() / "packs"))
     except WorkspaceError as error:
         raise WorkspaceError(
             f"the history of {origin.root} cannot be brought into the run: {error}; say --git none to go on without it"
         ) from error
 
 
-def bring_again(folder: str, given: InnerRepository, work: Path, holds_secret: Callable[[bytes], bool]) -> bool:
+def bring_again(folder: str, given: InnerRepository, work: Path, secrets: Scrubber) -> bool:
     """Put the repository into a workspace that is made again, as the run first had it; whether that could be done."""
     try:
-        bring(replace(find_origin(Path(folder)), head=given.head), work, holds_secret)
+        bring(replace(find_origin(Path(folder)), head=given.head), work, secrets)
     except StackmemError:  # the folder has another history by now
         return False
     return True

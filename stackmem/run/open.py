@@ -30,7 +30,7 @@ from stackmem.tools.own_tools import TOOLS
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import keep_source
 from stackmem.trace.store import TraceWriter
-from stackmem.workspace.secrets import scrub_value
+from stackmem.workspace.secrets import Scrubber, scrub_value
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
@@ -176,7 +176,7 @@ def _opened(
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
         missing = _fill(beginning, places)
-        request, gone = _with_repository(beginning, request, places.work, scrubber.held_in)
+        request, gone = _with_repository(beginning, request, places.work, scrubber)
         missing += gone
         history = History(places.run / HISTORY, places.work, request.leave_out)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
@@ -247,17 +247,17 @@ def _fill(beginning: Beginning, places: RunPlaces) -> tuple[str, ...]:
 
 
 def _with_repository(
-    beginning: Beginning, request: RunRequest, work: Path, holds_secret: Callable[[bytes], bool]
+    beginning: Beginning, request: RunRequest, work: Path, secrets: Scrubber
 ) -> tuple[RunRequest, tuple[str, ...]]:
     """The request with the repository that a new workspace was given; of a workspace made again, what it is without."""
     match beginning:
         case Fresh(prepared):
-            git = bring(prepared.origin, work, holds_secret) if prepared.origin else None
+            git = bring(prepared.origin, work, secrets) if prepared.origin else None
             return replace(request, git=git), ()
         case Resumed():
             remove_stale_locks(work)
         case Forked() | Edited() | Rehearsed():
-            if request.git and not bring_again(request.subject, request.git, work, holds_secret):
+            if request.git and not bring_again(request.subject, request.git, work, secrets):
                 return request, (GIT,)
     return request, ()
 

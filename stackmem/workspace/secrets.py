@@ -6,6 +6,7 @@ Rule 2: what takes a secret's place is ``[secret NAME]``, so that reader and mod
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -74,6 +75,11 @@ class Scrubber:
         self._raw = re.compile(b"|".join([*(re.escape(_bytes(value)) for value in values), *map(_bytes, shapes)]))
         self._marks = tuple({*values, *_STARTS})
         self._starts = sorted({_bytes(start) for start in (*values, *_STARTS)})
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for two that find the same, and nothing that tells a secret."""
+        return hashlib.sha256(self._raw.pattern).hexdigest()
 
     def scrub(self, text: str) -> str:
         """The text with ``[secret NAME]`` in place of each secret."""

@@ -11,6 +11,7 @@ import pytest
 from stackmem.errors import UsageError
 from stackmem.history.inner import InnerRepository, make_repository
 from stackmem.history.origin import find_origin, work_tree_of
+from stackmem.history.pack_cache import PackCache
 from stackmem.history.repository import copy_planned, plan_copy
 from stackmem.workspace.secrets import Scrubber
 
@@ -29,7 +30,7 @@ def inside(root: Path, tmp_path: Path, **limits: float) -> tuple[Path, InnerRepo
     """A copy of the folder with its repository, as a run has it."""
     work = tmp_path / "work"
     copy_planned(root, work, plan_copy(root, ()))
-    made = make_repository(find_origin(root), work / ".git", Scrubber({}).held_in, **limits)
+    made = make_repository(find_origin(root), work / ".git", Scrubber({}), PackCache(tmp_path / "packs"), **limits)
     return work, made
 
 
@@ -82,6 +83,31 @@ def test_what_the_copy_leaves_out_and_what_holds_a_secret_is_absent_and_git_work
     assert "-1\n+2\n" in run_git(work, "diff")
     run_git(work, "commit", "-qam", "the agent's")
     assert run_git(work, "show", "--name-only", "--format=%an") == "Test\n\napp.py\n"
+
+
+def test_a_pack_is_made_once_and_again_where_something_else_is_withheld(tmp_path: Path):
+    hers = repository(tmp_path / "hers", {"app.py": "1\n", "word.txt": "swordfish-and-more\n"})
+    packs = tmp_path / "packs"
+
+    def made(name: str, environ: dict[str, str]) -> tuple[str, int, set[str]]:
+        into = tmp_path / name
+        inner = make_repository(find_origin(hers), into, Scrubber(environ), PackCache(packs))
+        (pack,) = (into / "objects" / "pack").glob("*.pack")
+        pack.chmod(0o600)
+        pack.write_bytes(b"")  # as a command might; the next run has its own
+        return pack.name, inner.withheld, {path.name for path in packs.iterdir()} - {"lock"}
+
+    first, again = made("one", {}), made("two", {})
+    assert first == again
+    other = made("three", {"MY_PASSWORD": "swordfish-and-more"})
+    assert (other[1], len(other[2])) == (1, 2)
+    assert other[0] != first[0]
+    (folder,) = (packs / name for name in first[2])
+    (folder / "withheld.json").write_text("broken")
+    assert made("four", {})[:2] == first[:2]
+    for number in range(4):
+        commit(hers, app_py=f"{number}\n")
+        assert len(made(f"more{number}", {})[2]) <= 4
 
 
 def detached(hers: Path) -> Path:
