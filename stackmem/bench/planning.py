@@ -10,6 +10,7 @@ from pathlib import Path
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.models.endpoint import without_login
 from stackmem.models.registry import open_model
 from stackmem.run.in_memory import MEMORY, is_world
 from stackmem.settings.options import suggestion
@@ -82,6 +83,8 @@ def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price
             found[model] = None
             continue
         base_url = plan.settings.get("base_url")
+        if base_url is not None and without_login(base_url) != base_url:
+            raise UsageError("a bench keeps its plan, and a login has no place there; give --base-url without it")
         found[model] = open_model(model, environ, base_url=None if base_url == "none" else base_url).price
     return found
 

@@ -29,6 +29,7 @@ def model_request(state: State, view: View) -> AskModel:
         depth=state.running.depth,
         chunks=tuple(state.heap.chunks),
         model=state.running.model,
+        left_seconds=limits.left_seconds(state),
     )
 
 

@@ -56,6 +56,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         workspace: The workspace's path as commands see it.
         isolation: The level in force.
         window_tokens: The model's context window.
+        window_source: Who says so, where a server was asked.
         price: None where the price of the model is unknown; the cost then is, too.
         checked: True where checks decide the outcome.
         command_seconds: Limit of each command.
@@ -99,6 +100,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     place: str | UnsetType = UNSET
     instructions: str | UnsetType = UNSET
     several_calls: Literal["first"] | UnsetType = UNSET
+    window_source: str | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

@@ -71,6 +71,11 @@ def _used(state: State) -> list[tuple[str, Ending, float, float]]:
     return [(word, ending, used, allowed) for word, ending, used, allowed in rows if allowed is not None]
 
 
+def left_seconds(state: State) -> float | None:
+    """What the run may still take; None without a limit in seconds."""
+    return None if state.limits.seconds is None else max(0.0, state.limits.seconds - state.seconds)
+
+
 def spent_limit(state: State, wait_seconds: float = 0.0) -> Ending | None:
     """The limit of the run that is spent, if any; a wait that would outlast the run's seconds has spent them."""
     seconds = state.limits.seconds

@@ -12,6 +12,7 @@ class Price(Struct, frozen=True):
 
     Attributes:
         tier_above_tokens: Prompts longer than this cost ``tier_factor`` times as much, output included.
+        tier_output_factor: Of the output there, where it is another one.
         source: Where and when the figures were read.
     """
 
@@ -23,6 +24,7 @@ class Price(Struct, frozen=True):
     source: str
     tier_above_tokens: int | None = None
     tier_factor: float = 1.0
+    tier_output_factor: float | UnsetType = UNSET
 
 
 class Answerer(Struct, frozen=True):
@@ -53,12 +55,15 @@ def reply_usd(usage: Usage, own: Price | None, answerer: Answerer | UnsetType) -
 
 def cost_usd(usage: Usage, price: Price) -> float:
     """USD of one reply."""
-    millionths = (
+    prompt = (
         usage.uncached * price.input
         + usage.cache_read * price.cache_read
         + usage.cache_write_5m * price.cache_write_5m
         + usage.cache_write_1h * price.cache_write_1h
-        + usage.output * price.output
     )
-    dear = price.tier_above_tokens is not None and usage.prompt > price.tier_above_tokens
-    return millionths * (price.tier_factor if dear else 1.0) / 1_000_000
+    output = usage.output * price.output
+    if price.tier_above_tokens is None or usage.prompt <= price.tier_above_tokens:
+        return (prompt + output) / 1_000_000
+    if price.tier_output_factor is UNSET:
+        return (prompt + output) * price.tier_factor / 1_000_000
+    return (prompt * price.tier_factor + output * price.tier_output_factor) / 1_000_000

@@ -38,6 +38,7 @@ class AskModel(Struct, frozen=True):
         depth: Its depth; the root is 0.
         chunks: Names of the chunks on the heap.
         model: The name of another model than the run's own; empty where its own is asked.
+        left_seconds: What the run may still take, the wait before the request included; None where nothing bounds it.
     """
 
     view: View
@@ -49,6 +50,7 @@ class AskModel(Struct, frozen=True):
     depth: int = 0
     chunks: tuple[str, ...] = ()
     model: str = ""
+    left_seconds: float | None = None
 
 
 class Compact(Struct, frozen=True):

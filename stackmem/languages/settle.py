@@ -249,6 +249,7 @@ def _request(question: Question, asked: Complete, state: State, rank: int) -> As
         depth=frame.depth,
         chunks=tuple(state.heap.chunks),
         model=asked.model,
+        left_seconds=limits.left_seconds(state),
     )
 
 

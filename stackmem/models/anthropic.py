@@ -49,6 +49,7 @@ class AnthropicModel:
         *,
         window_tokens: int | None = None,
         max_output_tokens: int | None = None,
+        price: Price | None = None,
     ) -> None:
         """The SDK is imported, and the address looked up, only by the first request.
 
@@ -58,7 +59,7 @@ class AnthropicModel:
         row = lookup(model)
         self.name = f"anthropic/{model}"
         self.window_tokens = window_tokens or (row.window_tokens if row else WINDOW_TOKENS)
-        self.price: Price | None = row.price if row else None
+        self.price = price or (row.price if row else None)
         self._model = model
         self._endpoint = endpoint
         self._thinking = row.thinking if row else None
@@ -70,22 +71,22 @@ class AnthropicModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
         body = request_body(request.view, self._model, self._max_tokens, self._thinking)
-        answer = self._attempt(body)
+        answer = self._attempt(body, self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
 
-    def _attempt(self, body: dict[str, Any]) -> ModelReplied | ModelFailed:
+    def _attempt(self, body: dict[str, Any], seconds: float) -> ModelReplied | ModelFailed:
         import anthropic  # more than a second
         import httpx2
 
         secret = self._endpoint.secret
         client, connection = self._connected()
-        seconds = self._endpoint.reply_seconds
+        timeout = connection.timeout(seconds)
         deadline = time.monotonic() + seconds
         create = client.messages.with_streaming_response.create
         try:
-            with connection.within(seconds), create(**body, stream=True) as response:
+            with connection.within(seconds), create(**body, stream=True, timeout=timeout) as response:
                 answer = read_reply(server_events(response.http_response.iter_bytes(), deadline), secret)
             return connection.in_time(answer)
         except anthropic.APIStatusError as error:

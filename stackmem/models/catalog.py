@@ -8,13 +8,15 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from msgspec import Struct, convert
+from msgspec import UNSET, Struct, convert
 from msgspec.structs import replace
 
 from stackmem.core.pricing import Price
+from stackmem.errors import UsageError
 
+_MOST_USD = 1_000_000.0
 _PRICES = ("input", "output", "cache_write_5m", "cache_write_1h", "cache_read")
-_PROVIDER = re.compile(r"^anthropic/")
+_TIERS = ("tier_above", "tier_factor", "tier_output_factor")
 _DAY = re.compile(r"-20\d{6}$")
 
 
@@ -27,21 +29,53 @@ class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda na
         min_cache_tokens: A shorter prefix is not cached.
         thinking: ``adaptive`` is asked for; ``manual`` is not.
         price: None where no source names one.
+        provider: Whose model it is; any but Anthropic's is asked as ``openai/NAME``.
     """
 
     name: str
     window_tokens: int
     max_output_tokens: int
-    min_cache_tokens: int
-    forced_tool_use: bool
-    thinking: Literal["adaptive", "manual"]
     source: str
+    min_cache_tokens: int = 1_024
+    forced_tool_use: bool = True
+    thinking: Literal["adaptive", "manual"] = "manual"
     price: Price | None = None
+    provider: Literal["anthropic", "openai", "google", "deepseek"] = "anthropic"
 
 
 def lookup(name: str) -> ModelRow | None:
-    """The row of ``name``, which may carry ``anthropic/`` before it and a release day (``-20251001``) after it."""
-    return _table().get(_DAY.sub("", _PROVIDER.sub("", name)))
+    """The row of ``name``, which may carry its prefix (``openai/``) before it and a day (``-20251001``) after it."""
+    prefix, slash, rest = name.partition("/")
+    row = _table().get(_DAY.sub("", rest if slash else name))
+    if row is None or (slash and prefix != ("anthropic" if row.provider == "anthropic" else "openai")):
+        return None
+    return row
+
+
+def read_price(text: str) -> Price:
+    """The price that ``--price`` gives: ``IN,OUT[,READ[,WRITE]]``, or the name of a known model.
+
+    What is not given of the cache costs as much as a prompt.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    row = lookup(text.strip())
+    if row is not None and row.price is not None:
+        return row.price
+    try:
+        figures = [float(figure) for figure in text.split(",")]
+    except ValueError:
+        figures = []
+    if not 2 <= len(figures) <= 4 or not all(0 <= figure <= _MOST_USD for figure in figures):
+        raise UsageError(
+            f"--price {text[:80]!r} is no price; write IN,OUT[,READ[,WRITE]] in USD per million tokens, or the name of "
+            "a model whose price stackmem models shows"
+        )
+    paid, output = figures[:2]
+    read = figures[2] if len(figures) > 2 else paid
+    write = figures[3] if len(figures) > 3 else paid
+    return Price(paid, output, write, write, read, f"given by --price {text.strip()}")
 
 
 def rows() -> tuple[ModelRow, ...]:
@@ -59,7 +93,7 @@ def _table() -> dict[str, ModelRow]:
 def _row(entry: dict[str, Any], sources: dict[str, str], read: str) -> ModelRow:
     source = f"{sources[entry['source']]}; read {read}"
     figures = {name: entry[name] for name in _PRICES if name in entry}
-    sizes = {name: value for name, value in entry.items() if name not in (*_PRICES, "tier_above", "tier_factor")}
+    sizes = {name: value for name, value in entry.items() if name not in (*_PRICES, *_TIERS)}
     price = None
     if figures:
         price = Price(
@@ -67,5 +101,6 @@ def _row(entry: dict[str, Any], sources: dict[str, str], read: str) -> ModelRow:
             source=source,
             tier_above_tokens=entry.get("tier_above"),
             tier_factor=entry.get("tier_factor", 1.0),
+            tier_output_factor=entry.get("tier_output_factor", UNSET),
         )
     return replace(convert({**sizes, "source": source}, ModelRow), price=price)

@@ -23,7 +23,7 @@ from .failures import failed
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from httpx2 import Client, Request, Response
+    from httpx2 import Client, Request, Response, Timeout
 
 _MOST_ERROR_BYTES = 64 * 1024
 _OPENED = ("connect_tcp.complete", "start_tls.complete")
@@ -69,6 +69,11 @@ class Connection:
             yield
         finally:
             timer.cancel()
+
+    def timeout(self, seconds: float) -> Timeout:
+        """The client's own, where an attempt has only so many seconds."""
+        own = {name: min(value, seconds) for name, value in self.client.timeout.as_dict().items() if value is not None}
+        return type(self.client.timeout)(**own)
 
     def in_time(self, answer: ModelReplied | ModelFailed) -> ModelReplied | ModelFailed:
         """What came of the attempt; a failure after the cut is a time-out, however it looks."""

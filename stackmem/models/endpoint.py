@@ -11,6 +11,7 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 
 NO_KEY = "unused"
+_AFTER_SECONDS = 0.02
 
 
 class Endpoint(Struct, frozen=True):
@@ -32,6 +33,18 @@ class Endpoint(Struct, frozen=True):
     def secret(self) -> str:
         """The key where it is one; what stands for none may be told to everyone."""
         return "" if self.key == NO_KEY else self.key
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine, where nobody is paid and a model may have any name."""
+        return _is_loopback(urlsplit(self.url).hostname or "")
+
+    def attempt_seconds(self, left: float | None) -> float:
+        """How long one attempt may take where the run has only so much ``left``.
+
+        It is a little more than that, so that the run's clock has passed its limit once the attempt is over.
+        """
+        return self.reply_seconds if left is None else min(self.reply_seconds, left + _AFTER_SECONDS)
 
     def __repr__(self) -> str:
         return f"Endpoint(url={self.url!r}, key=...)"

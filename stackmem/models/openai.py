@@ -18,12 +18,14 @@ from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 
+from .catalog import lookup
 from .connection import Connection
-from .endpoint import Endpoint, without_login
+from .endpoint import OPENAI, Endpoint, without_login
 from .event_stream import server_events
 from .failures import answered_with, cause, failed, leaves_no_room
 from .openai_messages import Extras, chat_body
 from .openai_stream import read_chat
+from .served import ask_server
 from .tokens import estimated_usage
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 
 WINDOW_TOKENS = 32_768
+LEAST_WINDOW_TOKENS = 1_000
 _REPLY_TOKENS = 32_000
 _LIMITS = ("max_completion_tokens", "max_tokens")
 """What the longest reply is called, by the newer servers first; the next is tried where one is refused."""
@@ -43,7 +46,8 @@ class OpenAIModel:
     Attributes:
         name: With the provider before it, as the trace records it.
         window_tokens: Prompt and reply together.
-        price: None, always: who runs the server knows.
+        window_source: Who says so, as a person reads it.
+        price: None where neither the person, the server nor the table says it.
     """
 
     def __init__(
@@ -54,8 +58,12 @@ class OpenAIModel:
         window_tokens: int | None = None,
         max_output_tokens: int | None = None,
         seed: int | None = None,
+        price: Price | None = None,
     ) -> None:
-        """The default window is 32,768 tokens, the longest reply a quarter of the window, at most 32,000.
+        """What is not given is the table's, unless the server is on this machine, where a name says nothing.
+
+        A window of which nobody says anything is 32,768 tokens; the longest reply is a quarter of the window, at most
+        32,000 tokens, or what the table knows.
 
         Raises:
             UsageError: The SDK is not installed.
@@ -64,33 +72,60 @@ class OpenAIModel:
             install = f"{shlex.quote(sys.executable)} -m pip install 'openai>=3,<4'"
             raise UsageError(f"openai/NAME needs the openai package; install it with: {install}")
         self.name = f"openai/{model}"
-        self.window_tokens = window_tokens or WINDOW_TOKENS
-        self.price: Price | None = None
+        row = None if endpoint.is_local else lookup(self.name)
+        if window_tokens is not None:
+            self.window_tokens, self.window_source = window_tokens, "given by --window-tokens"
+        elif row is not None:
+            self.window_tokens, self.window_source = row.window_tokens, f"the table of models: {row.source}"
+        else:
+            self.window_tokens, self.window_source = WINDOW_TOKENS, "a cautious guess; give --window-tokens"
+        self.price = price or (row.price if row else None)
+        self._given = (window_tokens is not None, price is not None)
         self._model = model
         self._endpoint = endpoint
-        self._max_tokens = max_output_tokens or min(_REPLY_TOKENS, self.window_tokens // 4)
+        self._most_output = max_output_tokens or min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
         self._seed = seed
         self._refused: frozenset[str] = frozenset()
         self._extras = Extras()
         self._client: OpenAI | None = None
         self._connection: Connection | None = None
 
+    def ask_server(self) -> None:
+        """Take from the server's list of models what the person did not give; OpenAI's own says nothing there.
+
+        Raises:
+            UsageError: Nobody answers at the address, or the window that the server has holds no prompt.
+        """
+        if self._endpoint.url == OPENAI.default_url + OPENAI.path:
+            return
+        served = ask_server(self._endpoint, self._model)
+        window_given, price_given = self._given
+        if served.window_tokens is not None and not window_given:
+            self.window_tokens, self.window_source = served.window_tokens, "said by the server"
+        if served.price is not None and not price_given:
+            self.price = served.price
+        if self.window_tokens < LEAST_WINDOW_TOKENS:
+            raise UsageError(
+                f"the window of {self.window_tokens:,} tokens that {without_login(self._endpoint.url)} has for "
+                f"{self._model} leaves no room for a reply; start it with a larger one"
+            )
+
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
-        answer = self._attempt(request)
+        answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
 
-    def _attempt(self, request: AskModel, *, limited: bool = True) -> ModelReplied | ModelFailed:
+    def _attempt(self, request: AskModel, deadline: float, *, limited: bool = True) -> ModelReplied | ModelFailed:
         """Ask; without a limit of the reply where the server says that prompt and reply together are too long."""
         client, connection = self._connected()
         import httpx2
         import openai
 
         secret = self._endpoint.secret
-        seconds = self._endpoint.reply_seconds
-        deadline = time.monotonic() + seconds
+        seconds = max(0.0, deadline - time.monotonic())
+        timeout = connection.timeout(seconds)
         create = client.chat.completions.with_streaming_response.create
         body = chat_body(request.view, self._model, self._extras)
         if self._seed is not None:
@@ -98,23 +133,23 @@ class OpenAIModel:
         sent = {name: value for name, value in body.items() if name not in self._refused}
         limit = next((name for name in _LIMITS if name not in self._refused), None) if limited else None
         if limit is not None:
-            sent[limit] = self._max_tokens
+            sent[limit] = min(self._most_output, self.window_tokens // 4)
         try:
-            with connection.within(seconds), create(**sent, stream=True) as response:
+            with connection.within(seconds), create(**sent, stream=True, timeout=timeout) as response:
                 answer = read_chat(server_events(response.http_response.iter_bytes(), deadline), request.facts, secret)
             return connection.in_time(answer)
         except openai.APIStatusError as error:
             text = error.response.text
             if error.status_code in {400, 413, 422} and limit is not None and leaves_no_room(text):
-                return self._attempt(request, limited=False)
+                return self._attempt(request, deadline, limited=False)
             unknown = {name for name in _OPTIONAL if name in sent and name in text}
             if error.status_code in {400, 422} and unknown:
                 self._refused |= {limit} if limit in unknown else unknown
-                return self._attempt(request)
+                return self._attempt(request, deadline)
             extras = self._extras.after(text) if error.status_code in {400, 422} else self._extras
             if extras != self._extras:
                 self._extras = extras
-                return self._attempt(request)
+                return self._attempt(request, deadline)
             return answered_with(error.response, text, secret)
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)

@@ -15,10 +15,10 @@ from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 
 from .anthropic import AnthropicModel
-from .catalog import rows
+from .catalog import read_price, rows
 from .endpoint import ANTHROPIC, OPENAI, endpoint
 from .human import HumanModel
-from .openai import OpenAIModel
+from .openai import LEAST_WINDOW_TOKENS, OpenAIModel
 from .scripted import ScriptedModel
 from .simulated import VARIANTS, BoundedReader
 
@@ -53,6 +53,7 @@ class ModelRequest(Struct, frozen=True):
         rest: The name without its prefix.
         demo: The task's own script.
         seed: For a model that takes one; the others ignore it.
+        price: Given by the person; those of whom nobody is paid ignore it.
     """
 
     rest: str
@@ -61,6 +62,7 @@ class ModelRequest(Struct, frozen=True):
     window_tokens: int | None = None
     demo: Path | None = None
     seed: int | None = None
+    price: Price | None = None
 
 
 class Scripted(Struct, frozen=True):
@@ -83,8 +85,9 @@ def open_model(
     window_tokens: int | None = None,
     demo: Path | None = None,
     seed: int | None = None,
+    price: str | None = None,
 ) -> Model:
-    """The model that ``--model`` names; nothing is asked of anyone yet.
+    """The model that ``--model`` names; nothing is asked of anyone yet (see ``introduced``).
 
     Raises:
         UsageError: There is no such kind of model, its key is missing, its address or its script is none.
@@ -96,9 +99,21 @@ def open_model(
     if base_url is not None and prefix != "openai/":
         way_out = f"set {ANTHROPIC.url_variable}" if prefix == "anthropic/" else "leave it out"
         raise UsageError(f"a base URL goes with openai/NAME, not with {name[:80]}; {way_out}, or give --base-url none")
-    if window_tokens is not None and window_tokens < 1_000:
+    if window_tokens is not None and window_tokens < LEAST_WINDOW_TOKENS:
         raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
-    return MODELS[prefix](ModelRequest(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed))
+    paid = read_price(price) if price is not None else None
+    return MODELS[prefix](ModelRequest(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed, paid))
+
+
+def introduced(model: Model) -> Model:
+    """The model, once its server was asked how long its window is, where it has one of its own.
+
+    Raises:
+        UsageError: Nobody answers at the server's address.
+    """
+    if isinstance(model, OpenAIModel):
+        model.ask_server()
+    return model
 
 
 def default_model(environ: Mapping[str, str]) -> str:
@@ -113,12 +128,14 @@ def is_free(name: str) -> bool:
 
 def _anthropic(wanted: ModelRequest) -> Model:
     found = endpoint(ANTHROPIC, wanted.environ)
-    return AnthropicModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens)
+    return AnthropicModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens, price=wanted.price)
 
 
 def _openai(wanted: ModelRequest) -> Model:
     found = endpoint(OPENAI, wanted.environ, wanted.base_url)
-    return OpenAIModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens, seed=wanted.seed)
+    return OpenAIModel(
+        _provider_name(wanted), found, window_tokens=wanted.window_tokens, seed=wanted.seed, price=wanted.price
+    )
 
 
 def _human(wanted: ModelRequest) -> Model:

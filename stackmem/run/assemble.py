@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import RunStarted
@@ -20,7 +20,7 @@ from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
 from stackmem.memory import open_strategy
-from stackmem.models.registry import NOBODY, Model, open_model
+from stackmem.models.registry import NOBODY, Model, introduced, open_model
 from stackmem.prompts import prompt_text
 from stackmem.settings.options import PREFIX
 from stackmem.settings.settings import Settings
@@ -119,14 +119,21 @@ def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) ->
     settings = prepared.resolved.settings
     if prepared.model == NOBODY:
         return Nobody()
-    return open_model(
+    model = open_model(
         prepared.model,
         environ,
         base_url=settings.base_url,
         window_tokens=settings.window_tokens,
         seed=settings.seed,
         demo=demo,
+        price=settings.price,
     )
+    return introduced(model)
+
+
+def window_source(model: Model) -> str | UnsetType:
+    """Who says how long the window is, where that was looked for."""
+    return getattr(model, "window_source", "") or UNSET
 
 
 @lru_cache(maxsize=64)
@@ -138,9 +145,12 @@ def _specs(tools: tuple[Tool, ...], slots: tuple[tuple[str, str], ...]) -> tuple
 def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...], task: str) -> None:
     chars = len(system) + len(task) + sum(len(tool.description) + len(tool.schema) for tool in tools)
     if chars / 2.5 > model.window_tokens / 2:
+        source = getattr(model, "window_source", "")
+        told = f" ({source})" if source else ""
         raise UsageError(
-            f"the prompt and the task take about {chars / 2.5:,.0f} tokens, more than half of the window of "
-            f"{model.name} ({model.window_tokens:,}); use a larger model, --strategy full, or a shorter --prompt"
+            f"the window of {model.window_tokens:,} tokens{told} leaves no room for a reply; "
+            f"the prompt and the task take about {chars / 2.5:,.0f} of it, more than half: give {model.name} a larger "
+            "window (--window-tokens says what it has), or use --strategy full or a shorter --prompt"
         )
 
 
@@ -208,6 +218,7 @@ def assemble(
         several_calls="first",
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET,
+        window_source=window_source(plan.model),
     )
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
 

@@ -37,7 +37,7 @@ from stackmem.trace.verify import verify
 from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
 
-from .assemble import RunParts, RunPlan, scrubber_of
+from .assemble import RunParts, RunPlan, scrubber_of, window_source
 from .begin import Forked, must_be_original, plan_kept
 from .in_memory import stays_in_memory
 from .interrupts import Interrupts
@@ -64,6 +64,7 @@ class ForkChanges(Struct, frozen=True):
     model: str | None = None
     base_url: str | None = None
     window_tokens: int | None = None
+    price: str | None = None
     prompt: Path | None = None
     isolation: str | None = None
     chunks: Mapping[str, str] = {}
@@ -77,6 +78,7 @@ class ForkChanges(Struct, frozen=True):
             "model": self.model,
             "base_url": self.base_url,
             "window_tokens": self.window_tokens,
+            "price": self.price,
             "prompt": self.prompt,
             "isolation": self.isolation,
         }
@@ -85,7 +87,7 @@ class ForkChanges(Struct, frozen=True):
         return {name: value for name, value in given.items() if value is not None}
 
 
-_OF_A_MODEL = ("base_url", "window_tokens")
+_OF_A_MODEL = ("base_url", "window_tokens", "price")
 
 
 class ForkResult(Struct, frozen=True):
@@ -200,6 +202,7 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         model=model.name if other else base.model,
         window_tokens=model.window_tokens if other else base.window_tokens,
         price=model.price if other else base.price,
+        window_source=window_source(model) if other else base.window_source,
         strategy=plan.strategy.name,
         system=parts.start.system,
         tools=plan.tools if changes.strategy is None else (*plan.tools, *_own(base)),
@@ -258,7 +261,7 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
         UsageError: One of them is not accepted, or a file cannot be read.
     """
     known = {}
-    for name in ("strategy", "model", "base_url", "window_tokens", "prompt", "isolation"):
+    for name in ("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation"):
         text = flags.get(name)
         if text is not None:
             place = ValuePlace(OPTIONS[name].flag, folder=cwd, home=os.environ.get("HOME", ""))

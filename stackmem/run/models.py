@@ -14,7 +14,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.pricing import Answerer, Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
-from stackmem.models.registry import NOBODY, Model, open_model
+from stackmem.models.registry import NOBODY, Model, introduced, open_model
 from stackmem.settings.settings import Settings
 
 from .limits import check_usd
@@ -49,7 +49,7 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
     if colon and kind == "script":
         name = f"script:{cwd / script}"
     url = settings.base_url if name.startswith("openai/") else None
-    model = open_model(name, environ, base_url=url, seed=settings.seed)
+    model = introduced(open_model(name, environ, base_url=url, seed=settings.seed))
     check_usd(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program asks,")
     return model
 

@@ -150,8 +150,12 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
 
 
 def _ask(effect: requests.AskModel, world: World) -> facts.ModelReplied | facts.ModelFailed:
-    if effect.wait_seconds:
-        world.sleep(effect.wait_seconds * random.uniform(1, 1 + JITTER))  # noqa: S311 - spreads retries, guards nothing
+    waited = effect.wait_seconds * random.uniform(1, 1 + JITTER)  # noqa: S311 - spreads retries, guards nothing
+    if effect.left_seconds is not None:
+        waited = min(waited, effect.left_seconds)
+        effect = replace(effect, left_seconds=effect.left_seconds - waited)
+    if waited:
+        world.sleep(waited)
     answer = world.model.reply(effect)
     if isinstance(answer, facts.ModelFailed):
         answer = replace(answer, detail=world.scrub(answer.detail))

@@ -161,6 +161,11 @@ _TABLE = (
         none_means="what is known of the model", project=True, low=1_000, high=100_000_000,
     ),
     Option(
+        "price", "text", None,
+        "What the model costs, in USD per million tokens: IN,OUT[,READ[,WRITE]], or the name of a known model.",
+        none_means="what is known of the model",
+    ),
+    Option(
         "seed", "count", None,
         "Given to models that take one (openai/NAME); the others have no use for it, and no provider promises the same "
         "reply for the same seed.",

@@ -48,6 +48,7 @@ class Settings(Struct, frozen=True):
     profile: Path | None = None
     base_url: str | None = None
     window_tokens: int | None = None
+    price: str | None = None
     seed: int | None = None
     apply: bool = False
     yes: bool = False

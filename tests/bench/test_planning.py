@@ -32,6 +32,7 @@ def asked(**more) -> SuiteRequest:
         ({"models": ("nobody/x",)}, "no model 'nobody/x'"),
         ({"models": ("script:none.yaml",)}, "none.yaml"),
         ({"models": ("claude-sonnet-5-5",)}, "ANTHROPIC_API_KEY is not set"),
+        ({"models": ("openai/q",), "settings": {"base_url": "http://me:x@127.0.0.1:9"}}, "a login has no place there"),
         ({"trials": 0}, "0 trials are none"),
         ({"trials": 10**9}, "at most 1,000,000 are run"),
         ({"price": "gpt"}, "--price: no model 'gpt'"),

@@ -42,6 +42,7 @@ class ChatServer:
         bodies: Every request, parsed.
         unknown: Fields that this server refuses by name.
         fault: What it refuses of a body; None where it takes it.
+        models: Its list of models, where it has one.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ChatServer:
         self.unknown = unknown
         self.fault = fault
         self.refused: list[str] = []
+        self.models: object = None
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Connection)
@@ -85,6 +87,11 @@ class ChatServer:
 
 
 class _Connection(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        owner: ChatServer = self.server.owner  # type: ignore[attr-defined]
+        listed = owner.models if self.path == "/v1/models" else None
+        self._send(404 if listed is None else 200, json.dumps(listed).encode())
+
     def do_POST(self) -> None:
         owner: ChatServer = self.server.owner  # type: ignore[attr-defined]
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))

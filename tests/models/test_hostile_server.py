@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import socket
 import threading
 import time
@@ -10,11 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from msgspec.structs import replace
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
 from stackmem.models.openai import OpenAIModel
+from tests.stage import events, pop
 
 from .views import asking
 
@@ -102,6 +105,31 @@ def test_an_attempt_after_one_that_was_cut_has_its_whole_time(kind):
         second = model.reply(asking())
     assert (first.kind, second.kind) == ("timeout", "timeout")
     assert time.monotonic() - begun >= LIMIT * 0.9
+
+
+@each_model
+@pytest.mark.parametrize("head", [b"", CHUNKED % (b"200", b"")], ids=["silence", "a reply"])
+def test_what_is_left_of_the_run_bounds_an_attempt(kind, head):
+    with serving(trickling(head, b"1\r\n:\r\n" if head else b"")) as url:
+        answer = kind("any", Endpoint(url, KEY)).reply(replace(asking(), left_seconds=LIMIT))
+    assert isinstance(answer, ModelFailed)
+    assert answer.kind == "timeout"
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        trickling(CHUNKED % (b"200", b""), b"1\r\n:\r\n"),
+        lambda connection: connection.sendall(b"HTTP/1.1 429 No\r\nretry-after: 60\r\ncontent-length: 0\r\n\r\n"),
+    ],
+    ids=["trickles", "asks to wait"],
+)
+def test_a_run_ends_by_its_limit_in_seconds_while_its_server_keeps_it_waiting(talk, stage):
+    with serving(talk) as url:
+        environ = {**os.environ, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}
+        result = stage.solve(stage.task(pop()), model="claude-sonnet-5-5", max_seconds=1, environ=environ)
+    assert result.ending == "limit:seconds"
+    assert len(events(result.run_dir, ModelFailed)) == 1
 
 
 @each_model

@@ -22,6 +22,7 @@ from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from stackmem.worlds import make_task
 from tests.languages import tiny
+from tests.models.chat_server import ChatServer
 from tests.run.programs.test_run import Desk, folder_of
 from tests.run.settings_places import Places
 from tests.stage import Stage, command, events, pop
@@ -128,9 +129,9 @@ def test_a_program_that_ended_without_a_model_goes_on_with_one_and_with_a_limit_
 
 def test_a_limit_of_cost_is_judged_by_the_model_that_is_named_and_not_by_nobody(desk: Desk) -> None:
     _, folder = without_a_model(desk, max_usd="none")
-    environ = dict(os.environ) | {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    with pytest.raises(UsageError, match="a limit of 2 USD cannot be kept, as no price of the model is known"):
-        resume(folder, {"model": "openai/x", "max_usd": "2"}, environ)
+    says = "a limit of 2 USD cannot be kept, as no price of the model is known"
+    with ChatServer() as server, pytest.raises(UsageError, match=says):
+        resume(folder, {"model": "openai/x", "max_usd": "2"}, dict(os.environ) | {"OPENAI_BASE_URL": server.url})
     assert not events(folder, RunResumed)
 
 

@@ -33,6 +33,7 @@ from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record
 from stackmem.trace.steps import total_usd
 from tests.build import PRICE, SPENT, started
+from tests.models.chat_server import ChatServer
 from tests.run.programs.test_run import Desk, desk, folder_of, language  # noqa: F401 - fixtures
 from tests.stage import command, pop, push
 
@@ -145,10 +146,9 @@ def test_a_run_that_has_a_model_is_not_given_another_one(desk: Desk) -> None:  #
 
 
 def test_a_model_without_a_price_is_refused_on_resume_where_a_limit_of_cost_is_to_hold(desk: Desk) -> None:  # noqa: F811
-    environ = dict(os.environ) | {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     first = desk.run("ask what?")
-    with pytest.raises(UsageError, match="5 USD cannot be kept"):
-        resume(folder_of(first), {"model": "openai/x"}, environ)
+    with ChatServer() as server, pytest.raises(UsageError, match="5 USD cannot be kept"):
+        resume(folder_of(first), {"model": "openai/x"}, dict(os.environ) | {"OPENAI_BASE_URL": server.url})
 
 
 def test_a_language_that_says_which_models_it_asks_has_them_opened_before_the_run(desk: Desk) -> None:  # noqa: F811

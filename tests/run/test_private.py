@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 
+from tests.models.chat_server import ChatServer, Refusal
 from tests.stage import Stage, command, pop
 
 
@@ -30,11 +31,11 @@ def test_a_run_is_its_owners_alone_whatever_the_mask_and_doctor_names_one_that_i
 
 
 def test_a_login_in_an_address_is_neither_kept_nor_shown(stage: Stage):
-    address = "http://somebody:hidden-word@127.0.0.1:9/v1"
-    ran = stage.run(
-        "solve", stage.task(pop("Done.")), "--model", "openai/none", "--base-url", address, "--max-seconds", "1"
-    )
-    assert "http://127.0.0.1:9/v1" in ran.stderr
-    assert "hidden-word" not in ran.stdout + ran.stderr
+    with ChatServer(Refusal(400, "no")) as server:
+        address = server.url.replace("http://", "http://somebody:hidden-word@")
+        ran = stage.run("solve", stage.task(pop("Done.")), "--model", "openai/none", "--base-url", address)
+    gone = stage.call("solve", stage.task(name="other"), "--model", "openai/none", "--base-url", address)
+    assert f"nothing answers at {server.url}/v1" in gone.stderr
+    assert "hidden-word" not in ran.stdout + ran.stderr + gone.stdout + gone.stderr
     for path in stage.only_run().iterdir():
         assert not path.is_file() or b"hidden-word" not in path.read_bytes(), path.name

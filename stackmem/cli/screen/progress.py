@@ -31,10 +31,7 @@ class Progress(Struct):
         """What is to be said of ``event``; ``state`` is the state it made."""
         match event:
             case facts.RunStarted():
-                return [
-                    f"task {one_line(event.task_name)} | model {one_line(event.model)} | strategy {event.strategy} | "
-                    f"isolation {event.isolation} | network {event.network}"
-                ]
+                return _beginning(event)
             case facts.ModelReplied():
                 self.step, self.depth = state.step, state.running.depth
                 calls = [_call(part) for part in event.parts if isinstance(part, ToolCall)]
@@ -98,6 +95,17 @@ def status(state: State) -> str:
     context = f"{state.running.context_tokens:,} of {state.window_tokens:,}" if state.stack else "-"
     heap = f"{state.heap.chars:,} of {start.budgets.heap_chars:,} chars in {len(state.heap.chunks)}"
     return f"{stack} | step {state.step} | context {context} | {usage} | {cost} | heap {heap}"
+
+
+def _beginning(start: facts.RunStarted) -> list[str]:
+    lines = [
+        f"task {one_line(start.task_name)} | model {one_line(start.model)} | strategy {start.strategy} | "
+        f"isolation {start.isolation} | network {start.network}"
+    ]
+    if start.window_source is not UNSET:
+        price = one_line(start.price.source) if start.price else "unknown"
+        lines.append(f"window {start.window_tokens:,} tokens ({one_line(start.window_source)}) | price: {price}")
+    return lines
 
 
 def _call(call: ToolCall) -> str:

@@ -1,0 +1,112 @@
+"""What a server of Chat Completions says of the model that it serves, and whether anybody is there at all.
+
+Nobody says it in the same words: vLLM and SGLang by ``max_model_len``, llama.cpp by ``meta.n_ctx``, LM Studio, Groq and
+OpenRouter in ways of their own; OpenRouter says the price, too. Whoever says nothing is taken at nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.pricing import Price
+from stackmem.errors import UsageError
+
+from .connection import Connection
+from .endpoint import Endpoint, without_login
+from .failures import cause, one_line
+from .json_text import MOST_TOKENS
+
+ASK_SECONDS = 3.0
+_MOST_BYTES = 8 * 1024 * 1024
+_WINDOWS = (
+    ("loaded_context_length",), ("max_model_len",), ("meta", "n_ctx"), ("top_provider", "context_length"),
+    ("context_length",), ("context_window",), ("max_context_length",),
+)  # fmt: skip
+"""Where a server says it, the most telling first: what is loaded, before what the model could take."""
+
+
+class ServedModel(Struct, frozen=True):
+    """What the server says; None where it does not.
+
+    Attributes:
+        price: Of a server that sells replies.
+    """
+
+    window_tokens: int | None = None
+    price: Price | None = None
+
+
+def ask_server(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> ServedModel:
+    """One look at the server's list of models, bounded in time and size.
+
+    Raises:
+        UsageError: Nobody answers at the address.
+    """
+    import httpx2
+    import openai
+
+    connection = Connection(openai.DefaultHttpxClient, seconds, seconds)
+    key = {"authorization": f"Bearer {endpoint.key}"}
+    text = bytearray()
+    try:
+        with (
+            connection.within(seconds),
+            connection.client.stream("GET", f"{endpoint.url}/models", headers=key) as answer,
+        ):
+            for piece in answer.iter_bytes() if answer.status_code == 200 else ():
+                text += piece
+                if len(text) > _MOST_BYTES:
+                    return ServedModel()
+    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        address, why = without_login(endpoint.url), one_line(cause(error), endpoint.secret)
+        raise UsageError(
+            f"nothing answers at {address} ({why}); start the server there, or name another with --base-url"
+        ) from error
+    except (httpx2.HTTPError, OSError):
+        return ServedModel()
+    finally:
+        connection.client.close()
+    return _read(bytes(text), model, without_login(endpoint.url))
+
+
+def _read(text: bytes, model: str, address: str) -> ServedModel:
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return ServedModel()
+    listed = answer.get("data") or answer.get("models") if isinstance(answer, dict) else answer
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    named = [entry for entry in entries if model in (entry.get("id"), entry.get("name"), entry.get("root"))]
+    entry = next(iter(named or (entries if len(entries) == 1 else [])), {})
+    window = next(filter(None, (_window(entry, path) for path in _WINDOWS)), None)
+    return ServedModel(window, _price(entry.get("pricing"), address))
+
+
+def _window(entry: dict[str, Any], path: tuple[str, ...]) -> int | None:
+    value: Any = entry
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS else None
+
+
+def _price(pricing: Any, address: str) -> Price | None:
+    """USD a token, in text or numbers, as USD per million; None where a figure is none."""
+    if not isinstance(pricing, dict):
+        return None
+    told = [pricing.get(name) for name in ("prompt", "completion", "input_cache_read", "input_cache_write")]
+    figures = [_per_million(told[0] if figure is None else figure) for figure in told]
+    if told[1] is None or not all(0 <= figure < 1_000_000 for figure in figures):
+        return None
+    paid, output, read, write = figures
+    return Price(paid, output, write, write, read, f"said by the server at {address}")
+
+
+def _per_million(figure: Any) -> float:
+    """Below 0 where it is no figure."""
+    try:
+        return round(float(figure) * 1_000_000, 9)
+    except (TypeError, ValueError):
+        return -1.0

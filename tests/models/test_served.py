@@ -1,0 +1,113 @@
+"""What a server says of its model before a run begins, and what a run makes of it."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from stackmem.core.facts import RunStarted
+from stackmem.errors import UsageError
+from stackmem.models.endpoint import Endpoint
+from stackmem.models.openai import OpenAIModel
+from stackmem.models.served import ask_server
+from tests.stage import Stage, events, pop
+
+from .chat_server import ChatServer, call_piece, chunks
+
+POP = chunks(call_piece('{"result": "Done."}', id="c", name="pop_frame"), finish="tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("entry", "window"),
+    [
+        ({"max_model_len": 4_096}, 4_096),
+        ({"meta": {"n_ctx": 8_192, "n_ctx_train": 131_072}}, 8_192),
+        ({"context_length": 200_000, "top_provider": {"context_length": 65_536}}, 65_536),
+        ({"max_context_length": 131_072, "loaded_context_length": 4_096}, 4_096),
+        ({"context_window": 131_072}, 131_072),
+        ({"context_length": "4096"}, None),
+        ({"context_length": True, "meta": []}, None),
+        ({"max_model_len": -1}, None),
+        ({}, None),
+    ],
+)
+def test_a_window_is_found_where_each_server_says_it(entry: dict[str, Any], window: int | None) -> None:
+    with ChatServer() as server:
+        server.models = {"data": [{"id": "other", "max_model_len": 1}, {"id": "m", **entry}]}
+        assert ask_server(Endpoint(f"{server.url}/v1", "k"), "m").window_tokens == window
+
+
+def test_the_only_model_is_taken_under_any_name_and_one_of_several_is_not() -> None:
+    with ChatServer() as server:
+        server.models = [{"id": "a.gguf", "max_model_len": 4_096}]
+        assert ask_server(Endpoint(f"{server.url}/v1", "k"), "m").window_tokens == 4_096
+        server.models = {"data": [{"id": "a", "max_model_len": 4_096}, {"id": "b", "max_model_len": 4_096}]}
+        assert ask_server(Endpoint(f"{server.url}/v1", "k"), "m").window_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("pricing", "figures"),
+    [
+        ({"prompt": "0.000002", "completion": "0.00001", "input_cache_read": "0.0000001"}, (2, 10, 0.1, 2)),
+        ({"prompt": 0, "completion": 0}, (0, 0, 0, 0)),
+        ({"prompt": "free", "completion": "0"}, None),
+        ({"prompt": "-1", "completion": "-1"}, None),
+        ({"prompt": "0.1"}, None),
+        ("free", None),
+    ],
+)
+def test_a_price_per_token_becomes_one_per_million(pricing: Any, figures: tuple[float, ...] | None) -> None:
+    with ChatServer() as server:
+        server.models = {"data": [{"id": "m", "pricing": pricing}]}
+        price = ask_server(Endpoint(f"{server.url}/v1", "k"), "m").price
+    found = None if price is None else (price.input, price.output, price.cache_read, price.cache_write_5m)
+    assert found == (None if figures is None else pytest.approx(figures))
+
+
+@pytest.mark.parametrize("listed", [None, "text", {"data": 7}, {"data": ["m"]}, [[]], {"data": [{"id": ["m"]}] * 2}])
+def test_a_server_that_says_nothing_of_use_changes_nothing(listed: object) -> None:
+    with ChatServer() as server:
+        server.models = listed
+        model = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"))
+        model.ask_server()
+    assert (model.window_tokens, model.price) == (32_768, None)
+    assert "--window-tokens" in model.window_source
+
+
+def test_a_server_that_is_silent_is_given_up_and_one_that_is_not_there_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://me:secret-word@127.0.0.1:{silent.getsockname()[1]}/v1"
+        assert ask_server(Endpoint(url, "k"), "m", 0.2).window_tokens is None
+    with pytest.raises(UsageError, match=r"nothing answers at http://127\.0\.0\.1:\d+/v1 .*--base-url") as refused:
+        ask_server(Endpoint(url, "k"), "m")
+    assert "secret-word" not in str(refused.value)
+
+
+def test_a_name_says_nothing_on_this_machine_and_what_is_given_outranks_all() -> None:
+    assert OpenAIModel("gpt-6-luna", Endpoint("http://127.0.0.1:1/v1", "k")).price is None
+    far = OpenAIModel("gpt-6-luna", Endpoint("https://example.com/v1", "k"))
+    assert (far.window_tokens, far.price is not None) == (1_050_000, True)
+    with ChatServer() as server:
+        server.models = {"data": [{"id": "m", "max_model_len": 4_096}]}
+        model = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"), window_tokens=50_000)
+        model.ask_server()
+    assert (model.window_tokens, model.window_source) == (50_000, "given by --window-tokens")
+
+
+def test_a_run_says_which_window_and_price_it_used_and_its_replies_fit(stage: Stage) -> None:
+    with ChatServer(POP) as server:
+        server.models = {"data": [{"id": "m", "max_model_len": 20_000}]}
+        address = ("--model", "openai/m", "--base-url", server.url, "--price", "1,2")
+        task = stage.task(pop())
+        ran = stage.call("solve", task, *address)
+        assert server.bodies[0]["max_completion_tokens"] == 5_000
+        server.models = {"data": [{"id": "m", "max_model_len": 2_048}]}
+        refused = stage.call("solve", task, *address)
+    assert "window 20,000 tokens (said by the server) | price: given by --price 1,2" in ran.stderr
+    (started,) = events(stage.only_run(), RunStarted)
+    assert (started.window_tokens, started.window_source) == (20_000, "said by the server")
+    assert started.price.output == 2
+    assert refused.returncode == 2
+    assert "the window of 2,048 tokens (said by the server) leaves no room for a reply; " in refused.stderr
