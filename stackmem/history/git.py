@@ -113,7 +113,7 @@ def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str
 
 @contextmanager
 def git_stream(
-    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes, seconds: float = ANSWER_SECONDS
+    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes, seconds: float
 ) -> Iterator[IO[bytes]]:
     """What git prints, as it prints it; raises ``WorkspaceError`` at the end where git failed or took too long."""
     with tempfile.TemporaryFile() as questions:

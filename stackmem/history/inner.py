@@ -236,7 +236,13 @@ def _with_secrets(inner: _Inner, names: list[str], holds_secret: Callable[[bytes
         batch.clear()
 
     with git_stream(
-        "cat-file", "--batch", "--buffer", cwd=inner.path, environment=inner.seeing(), stdin="\n".join(names).encode()
+        "cat-file",
+        "--batch",
+        "--buffer",
+        cwd=inner.path,
+        environment=inner.seeing(),
+        stdin="\n".join(names).encode(),
+        seconds=HER_SECONDS,
     ) as answers:
         while line := answers.readline():
             name, kind, size = line.decode().split()

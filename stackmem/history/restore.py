@@ -180,7 +180,8 @@ def _changed_since(root: int, wanted: dict[bytes, Node], since: float) -> tuple[
                     found += [path] if later and path not in wanted else []
                 elif name not in CACHES:
                     todo.append(path)
-                    fresh += [path] if later and path not in folders else []
+                    own = b".git" in path.split(b"/")  # a repository needs its empty folders
+                    fresh += [path] if later and path not in folders and not own else []
         finally:
             os.close(folder)
     return found, fresh

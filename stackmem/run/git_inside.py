@@ -31,7 +31,8 @@ def origin_of(folder: Path, settings: Settings) -> tuple[Origin | None, tuple[st
     if settings.git != "read" or settings.isolation == "memory" or not folder.is_dir():
         return None, ()
     try:
-        return (find_origin(folder) if work_tree_of(folder) == folder else None), ()
+        root = work_tree_of(folder)
+        return (find_origin(root) if root == folder.resolve() else None), ()
     except UsageError as error:
         return None, (str(error),)
 

@@ -144,7 +144,7 @@ def test_what_git_ignores_stays_behind_unless_included_and_env_files_always(stag
     ]
     solved = json.loads(solve(stage, hers, "--json", "--include", "build", replies=look).stdout)
     seen = (Path(solved["workspace"]) / "seen").read_text("utf-8")
-    assert seen.split() == [".gitignore", "README.md", "app.py", "build", "fresh.py", "seen", "out"]
+    assert seen.split() == [".git", ".gitignore", "README.md", "app.py", "build", "fresh.py", "seen", "out"]
 
 
 def test_the_copy_stands_at_the_folders_own_path(stage: Stage, hers: Path):
@@ -153,9 +153,10 @@ def test_the_copy_stands_at_the_folders_own_path(stage: Stage, hers: Path):
     assert solved["isolation"] == "bubblewrap" or (Path(solved["workspace"]) / "where").exists()
 
 
-def test_a_part_of_a_repository_is_worked_on_and_patched_as_such(stage: Stage):
+def test_a_part_of_a_repository_is_worked_on_alone_and_patched_as_such_where_its_history_is_not_wanted(stage: Stage):
     whole = repository(stage.root / "whole", {"part/app.py": "VALUE = 1\n", "other.py": "OTHER = 1\n"})
-    ran = solve(stage, whole / "part", "--apply", replies=[EDITS[0], command("ls -A .. > seen"), pop()])
+    replies = [EDITS[0], command("ls -A .. > seen"), pop()]
+    ran = solve(stage, whole / "part", "--apply", "--git", "none", replies=replies)
     assert ran.returncode == 0, ran.stderr
     assert (whole / "part" / "app.py").read_text("utf-8") == "VALUE = 2\n"
     assert "other.py" not in (whole / "part" / "seen").read_text("utf-8")

@@ -92,6 +92,13 @@ def test_empty_folders_that_were_made_since_are_gone_and_older_ones_stay(work, k
     assert not (work / "newer").exists()
 
 
+def test_the_empty_folders_of_a_repository_stay(work, kept):
+    tree = kept.snapshot()
+    (work / ".git" / "refs" / "heads").mkdir(parents=True)
+    assert back(kept, work, tree, since=time.time() - 60) == ()
+    assert (work / ".git" / "refs" / "heads").is_dir()
+
+
 def test_a_link_to_a_folder_outside_is_never_followed(work, kept, tmp_path):
     outside = folder(tmp_path / "outside", {"in": b"precious", "deep/er": b"precious"})
     tree, before = kept.snapshot(), holds(work)
