@@ -176,7 +176,7 @@ def _opened(
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
         missing = _fill(beginning, places)
-        request, gone = _with_repository(beginning, request, places.work, scrubber)
+        request, gone = _with_repository(beginning, request, places, scrubber)
         missing += gone
         history = History(places.run / HISTORY, places.work, request.leave_out)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
@@ -247,17 +247,18 @@ def _fill(beginning: Beginning, places: RunPlaces) -> tuple[str, ...]:
 
 
 def _with_repository(
-    beginning: Beginning, request: RunRequest, work: Path, secrets: Scrubber
+    beginning: Beginning, request: RunRequest, places: RunPlaces, secrets: Scrubber
 ) -> tuple[RunRequest, tuple[str, ...]]:
     """The request with the repository that a new workspace was given; of a workspace made again, what it is without."""
     match beginning:
         case Fresh(prepared):
-            git = bring(prepared.origin, work, secrets) if prepared.origin else None
-            return replace(request, git=git), ()
+            if prepared.origin:
+                request = replace(request, git=bring(prepared.origin, places.work, secrets))
+                write_request(request, places.run)
         case Resumed():
-            remove_stale_locks(work)
+            remove_stale_locks(places.work)
         case Forked() | Edited() | Rehearsed():
-            if request.git and not bring_again(request.subject, request.git, work, secrets):
+            if request.git and not bring_again(request.subject, request.git, places.work, secrets):
                 return request, (GIT,)
     return request, ()
 
