@@ -5,7 +5,8 @@ Rule 1: a row is written with one call when its trial has ended, so that kill -9
 Rule 2: a line that a crash cut short is no row, and is cut off when the bench goes on. Any other broken line is an
     error.
 Rule 3: one process runs a bench at a time.
-Rule 4: a trial that ended with an error may be made again, when that is asked for; of its rows the last one holds.
+Rule 4: the bench's log has a row before the ledger has it, so that every row of the ledger is in the log.
+Rule 5: a trial that ended with an error may be made again, when that is asked for; of its rows the last one holds.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import msgspec
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.trace.lock import Lock
-from stackmem.trace.store import append_line
+from stackmem.trace.store import append_line, cut_torn_line
 from stackmem.version import VERSION
 
+from .log import BenchLog, entry_of_row
 from .plan import BenchPlan, trials
 from .results import COLUMNS
 
@@ -45,12 +47,22 @@ def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
     Raises:
         TraceError: The ledger cannot be read, or a line in it is broken (named).
     """
+    for number, line in enumerate(read_lines(folder), 1):
+        yield _row(line, number, folder)
+
+
+def read_lines(folder: Path) -> Iterator[bytes]:
+    """The lines of a bench's ledger as they stand; a torn last line is none.
+
+    Raises:
+        TraceError: The ledger cannot be read.
+    """
     try:
         with (folder / LEDGER).open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for line in file:
                 if not line.endswith(b"\n"):
                     return
-                yield _row(line, number, folder)
+                yield line
     except FileNotFoundError:
         return
     except OSError as error:
@@ -169,8 +181,9 @@ class Ledger:
             kept = latest_rows(folder)
             self.rows = {name: row for name, row in kept.items() if not (without_errors and row["outcome"] == "error")}
             _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
+            self.log = BenchLog(folder)
             self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            self._size = _cut(self._file)
+            self._size = cut_torn_line(self._file)
         except OSError as error:
             self.close()
             raise UsageError(f"{folder} cannot be written ({error.strerror}); choose another -o DIR") from error
@@ -188,6 +201,7 @@ class Ledger:
             return
         line = msgspec.json.encode(row) + b"\n"
         try:
+            self.log.add(entry_of_row(row, line))
             self._size = append_line(self._file, line, self._size)
         except OSError as error:
             raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room and go on") from error
@@ -230,19 +244,3 @@ def _write(path: Path, content: bytes) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_bytes(content)
     os.replace(fresh, path)  # noqa: PTH105
-
-
-def _cut(file: int) -> int:
-    """Take away what a crash left of a last line; the length that stays."""
-    size = os.fstat(file).st_size
-    end, step = size, 65_536
-    while end > 0:
-        start = max(0, end - step)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            end = start + found + 1
-            break
-        end = start
-    if end < size:
-        os.ftruncate(file, end)
-    return end

@@ -21,7 +21,7 @@ _WHO = {
 }  # fmt: skip
 _WHAT = {
     "outcome": "TEXT", "ending": "TEXT", "solved": "INTEGER", "error": "TEXT", "run": "TEXT", "fingerprint": "TEXT",
-    "prompts_digest": "TEXT",
+    "prompts_digest": "TEXT", "digest": "TEXT",
 }  # fmt: skip
 _BILL = {
     "bill_uncached": "INTEGER", "bill_read": "INTEGER", "bill_write_5m": "INTEGER", "bill_write_1h": "INTEGER",
@@ -33,8 +33,8 @@ _BILL = {
 COLUMNS = {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
 """Name to type, in their order; docs/bench.md tells what each holds."""
 
-TIMES = ("model_seconds", "tools_seconds", "harness_seconds", "wall_seconds", "started", "finished", "run")
-"""Columns in which two runs of one plan differ: times, and the run's own name, which begins with one."""
+TIMES = ("model_seconds", "tools_seconds", "harness_seconds", "wall_seconds", "started", "finished", "run", "digest")
+"""Columns in which two runs of one plan differ: times, the run's own name, which begins with one, and its digest."""
 
 _MEANS = ", ".join((
     "count(*) AS trials",

@@ -181,7 +181,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
     kept = job.keep_traces == "all" or (job.keep_traces == "failed" and row["outcome"] != "solved")
     if not kept:
         remove_leftover(runs)
-    return {**row, "run": str(Path(result.run_dir).relative_to(root)) if kept else ""}
+    return {**row, "digest": result.digest, "run": str(Path(result.run_dir).relative_to(root)) if kept else ""}
 
 
 def _outcome(result: RunResult) -> Row:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -18,6 +20,7 @@ from stackmem.kept.find import find_run
 from stackmem.settings import directories
 from stackmem.settings.options import OPTIONS
 from stackmem.tools.plugins import load_plugins
+from stackmem.trace.pack import unpack
 
 R = TypeVar("R")
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")]
@@ -112,6 +115,22 @@ def run_folder(named: str, runs_dir: str | None) -> Path:
     """Raises ``UsageError`` where no run, or several, are named so."""
     warn_of_plugins()
     return find_run(named, runs_folder(runs_dir))
+
+
+@contextmanager
+def kept_or_packed(named: str, runs_dir: str | None = None) -> Iterator[Path]:
+    """The folder of a run, or of one in an archive that ``trace pack`` made, unpacked for as long as it is looked at.
+
+    Raises:
+        UsageError: No run is named so, or the archive is none.
+    """
+    path = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
+    if path.suffix == ".zip" and path.is_file():
+        load_plugins()  # the run's strategy may be one of theirs
+        with TemporaryDirectory(prefix="stackmem-") as place:
+            yield unpack(path, Path(place))
+        return
+    yield run_folder(named, runs_dir)
 
 
 def runs_folder(runs_dir: str | None) -> Path:

@@ -14,6 +14,7 @@ from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
+from stackmem.trace.signatures import SignedRecords, Vouched
 from stackmem.trace.verify import verify
 
 from .recorded_world import Recorded, rehearse
@@ -27,6 +28,7 @@ class Replayed(Struct, frozen=True):
         outcome: ``running`` where the run was cut short.
         torn_bytes: Bytes after the last whole record.
         redacted_of: Of a redacted copy, the digest of the original's last record; else empty.
+        signed: Whose signatures vouch for it; None where nobody asked.
     """
 
     run: str
@@ -38,19 +40,26 @@ class Replayed(Struct, frozen=True):
     frames: int
     torn_bytes: int
     redacted_of: str = ""
+    signed: Vouched | None = None
 
 
-def replay_run(run_dir: Path) -> Replayed:
+def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Replayed:
     """Verify every event and prompt of a run.
 
+    Args:
+        trusted: Keys that may have signed it, by name; None does not look at signatures.
+
     Raises:
-        TraceError: A line is broken, or the run's result was written after another trace than this one.
+        TraceError: A line is broken, or the run's result was written after another trace than this one, or it is not
+            signed.
         RulesDiffer: The rules derive something else today.
     """
     load_plugins()
     reader = RunReader(run_dir)
     end = TraceEnd(run_dir)
-    found = verify(end.passing(reader), sources_of(run_dir))
+    records = end.passing(reader)
+    signed = None if trusted is None else SignedRecords(run_dir, trusted)
+    found = verify(records if signed is None else signed.passing(records, reader), sources_of(run_dir))
     end.refuse_other(found.state)
     state = found.state
     redacted = state.begun.redacted
@@ -64,6 +73,7 @@ def replay_run(run_dir: Path) -> Replayed:
         frames=state.pushes,
         torn_bytes=reader.torn_bytes,
         redacted_of=redacted.digest if redacted is not UNSET else "",
+        signed=None if signed is None else signed.vouched(),
     )
 
 

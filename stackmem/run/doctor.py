@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 from stackmem.settings.directories import runs_dir, sandbox_dir
+from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import resolve
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.isolation.probe import LevelReport, survey
@@ -56,6 +57,8 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     levels = tuple(survey(profile))
     active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
     runs = runs_dir(settings, cwd, os.environ)
+    if problem := key_problem(os.environ):
+        warnings.append(f"runs are not signed: {problem}")
     if wide := sum(run.stat().st_mode & 0o077 > 0 for run in runs.glob("*") if (run / TRACE).exists()):
         warnings.append(
             f"other users of this machine can look into {wide} of the runs in {runs}; chmod -R go= closes them"

@@ -7,7 +7,8 @@ Rule 3: a patch that cannot be written takes no result away.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,8 +18,10 @@ from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.apply import apply_patch, executed_by_host
 from stackmem.history.history import History, PathChange
+from stackmem.settings.keys import signing_key
 from stackmem.trace.lineage import came_from
 from stackmem.trace.private import write_json
+from stackmem.trace.signatures import Signer
 from stackmem.workspace.secrets import Scrubber
 
 from .in_memory import MEMORY, NoHistory
@@ -41,7 +44,9 @@ def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
     return (PATCH,) if keeps_files and not _has_patch(run_dir) else ()
 
 
-def make_missing(run_dir: Path, stopped: Stopped, scrubber: Scrubber) -> tuple[RunResult, str]:
+def make_missing(
+    run_dir: Path, stopped: Stopped, scrubber: Scrubber, environ: Mapping[str, str]
+) -> tuple[RunResult, str]:
     """The result of a run whose end is in its trace, kept with its patch, and the folder that the patch is for.
 
     No model and no sandbox is needed.
@@ -75,7 +80,8 @@ def make_missing(run_dir: Path, stopped: Stopped, scrubber: Scrubber) -> tuple[R
             history.snapshot()  # for what it leaves out: what was judged is the tree that the trace names
     folder = request.subject if request.text is not None else ""
     trees = (state.begun.tree, state.tree)
-    return keep_end(result, history, folder, trees, apply=bool(request.flags.get("apply"))), folder
+    signer = Signer(run_dir, partial(signing_key, environ), stopped.end.count, stopped.end.digest)
+    return keep_end(result, history, folder, trees, signer, apply=bool(request.flags.get("apply"))), folder
 
 
 def keep_end(
@@ -83,6 +89,7 @@ def keep_end(
     history: History | NoHistory,
     folder: str,
     trees: tuple[str, str],
+    signer: Signer,
     *,
     apply: bool,
     release: Callable[[], None] = lambda: None,
@@ -104,24 +111,23 @@ def keep_end(
     """
     if isinstance(history, NoHistory):
         release()
-        _save(result)
-        return result
+        return _save(result, signer)
     try:
         result = _keep_patch(complete(result), folder, history, trees)
     except (WorkspaceError, OSError) as error:
         release()
-        _save(result)
+        _save(result, signer)
         why = error.strerror if isinstance(error, OSError) else error
         raise WorkspaceError(
             f"the run ended ({result.outcome}) and its result is kept, but its patch cannot be written to "
             f"{result.run_dir} ({why}); make room there, and stackmem resume {result.run} makes it"
         ) from error
     release()
-    _save(result)
-    return _apply(result, folder) if apply else result
+    result = _save(result, signer)
+    return _apply(result, folder, signer) if apply else result
 
 
-def _apply(result: RunResult, folder: str) -> RunResult:
+def _apply(result: RunResult, folder: str, signer: Signer) -> RunResult:
     """The result, its patch brought into the person's folder where the work was done."""
     if not (folder and result.outcome in ("solved", "finished")):
         return result
@@ -131,12 +137,13 @@ def _apply(result: RunResult, folder: str) -> RunResult:
         raise type(error)(
             f"{result.run} is {result.outcome} and kept, but its patch is not applied: {error}"
         ) from error
-    done = replace(result, applied_to=folder)
-    _save(done)
-    return done
+    return _save(replace(result, applied_to=folder), signer)
 
 
-def _save(result: RunResult) -> None:
+def _save(result: RunResult, signer: Signer) -> RunResult:
+    """Write the result, and sign it with the run's end."""
+    signer.open()
+    result = replace(result, unsigned=signer.reason)
     try:
         write_result(result, Path(result.run_dir) / RESULT)
     except OSError as error:
@@ -144,6 +151,8 @@ def _save(result: RunResult) -> None:
             f"the run ended ({result.outcome}) and its trace is whole, but its result cannot be written to "
             f"{result.run_dir} ({error.strerror}); make room there, and stackmem resume {result.run} writes it"
         ) from error
+    signer.sign_end(result.records, result.digest)
+    return replace(result, unsigned=signer.reason)
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -26,9 +26,11 @@ from stackmem.history.walk import path_bytes
 from stackmem.languages.debugger import Watcher
 from stackmem.languages.language import Happening
 from stackmem.languages.program import ProgramDecider, Tell
+from stackmem.settings.keys import signing_key
 from stackmem.tools.own_tools import TOOLS
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import keep_source
+from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.secrets import Scrubber, scrub_value
 from stackmem.workspace.tree import remove_tree
@@ -91,7 +93,7 @@ class Opened(Struct):
     """A run with everything open that it needs.
 
     Attributes:
-        writer: None where nothing is recorded.
+        writer, signer: None where nothing is recorded.
         folder: The folder of one's own that the workspace is a copy of; empty for a task.
         apply: Whether the patch is to be brought there once the work is done.
         seconds_before: Wall time of the run before this process took it up.
@@ -107,6 +109,7 @@ class Opened(Struct):
     interrupts: Interrupts
     person: Person
     writer: TraceWriter | None = None
+    signer: Signer | None = None
     folder: str = ""
     apply: bool = False
     seconds_before: float = 0.0
@@ -187,13 +190,15 @@ def _opened(
     if isinstance(beginning, Resumed):  # the last thing that can fail: it cuts off a torn record
         writer = TraceWriter(places.run / TRACE, held=(beginning.lock, beginning.stopped.end), reserves=True)
         stack.callback(writer.close)
+    signer = None
     if writer is not None:
-        parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
+        signer = Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
+        parts.world.sync = _sync_and_sign(writer, signer, writer.syncs(prepared.resolved.settings.fsync, history.sync))
         parts.world.must_have_room = writer.must_have_room
     if request.program is not None:
         parts.world.program = _program_world(parts, places, request.program, person.ask)
     opened = Opened(
-        parts, places, history, request, interrupts, person, writer,
+        parts, places, history, request, interrupts, person, writer, signer,
         folder=request.subject if request.text is not None else "",
         apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
         missing=missing,
@@ -207,6 +212,16 @@ def _opened(
         case Fresh():
             pass
     return opened
+
+
+def _sync_and_sign(writer: TraceWriter, signer: Signer, sync: Callable[[], None]) -> Callable[[], None]:
+    """A signature is made of what is on the disk already: a power loss leaves none of records that are lost."""
+
+    def sync_and_sign() -> None:
+        sync()
+        signer.sign_frame(writer.count, writer.digest)
+
+    return sync_and_sign
 
 
 def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str]) -> RunRequest:

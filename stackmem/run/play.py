@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.core.decider import AgentDecider
-from stackmem.core.facts import Event, ModelReplied, RunForked, RunStarted
+from stackmem.core.facts import Event, FramePopped, ModelReplied, RunForked, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.core.requests import Effect
@@ -41,7 +41,8 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         WorkspaceError: The patch cannot be made; the result is kept.
     """
     parts, places, writer, world = opened.parts, opened.places, opened.writer, opened.parts.world
-    if writer is None:
+    signer = opened.signer
+    if writer is None or signer is None:
         raise TypeError("a run without a trace is looked at, not played")
     secret_steps = list(opened.steps_with_secrets)
 
@@ -51,6 +52,8 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
             _write_start(after.begun, places.run)
         if isinstance(event, ModelReplied) and holds_secret(event, parts.scrubber):
             secret_steps.append(after.step)
+        if isinstance(event, FramePopped):
+            signer.frame_ended()
         if isinstance(event, PhaseEnded):
             world.sync()
 
@@ -78,8 +81,8 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         parent=came_from(places.run),
     )
     return keep_end(
-        result, opened.history, opened.folder, (state.begun.tree, ""), apply=opened.apply, release=writer.release,
-        complete=partial(_with_commits, opened),
+        result, opened.history, opened.folder, (state.begun.tree, ""), signer, apply=opened.apply,
+        release=writer.release, complete=partial(_with_commits, opened),
     )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ class RunResult(Struct, frozen=True):
         records, digest: Length of the trace, and the digest of its last line.
         signal: The signal that interrupted the run, 0 without one.
         parent: The run that it was forked from, or that an edited program went on from; else empty.
+        unsigned: Why the run is not signed; empty where it is, and where the extra for it is not installed.
     """
 
     run: str
@@ -78,6 +79,7 @@ class RunResult(Struct, frozen=True):
     digest: str = ""
     signal: int = 0
     parent: str = ""
+    unsigned: str = ""
 
     @property
     def exit_code(self) -> int:

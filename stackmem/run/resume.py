@@ -107,7 +107,7 @@ def resume(
             if _is_over(stopped.state) and not missing:
                 return ResumeResult(None, stopped.state.outcome, played=False)
             if missing and _lacks_only_files(stopped.state, wanted):
-                result, folder = make_missing(run_dir, stopped, scrubber_of(environ))
+                result, folder = make_missing(run_dir, stopped, scrubber_of(environ), environ)
                 checked = stopped.state.begun.checked
                 return ResumeResult(result, result.outcome, False, folder=folder, checked=checked, missing=missing)
             beginning = _beginning(run_dir, stopped, wanted, environ, lock)

@@ -24,8 +24,9 @@ from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
 from .objects import FOLDER, Objects
 from .private import owners
 from .program import SOURCES
+from .signatures import SIGNATURES
 
-_FILES = ("run.json", "result.json", "changes.patch", "changes.json")
+_FILES = ("run.json", "result.json", "changes.patch", "changes.json", SIGNATURES)
 _REQUEST = "request.json"
 _STORE_FILES = ("HEAD", "config", "stackmem.json")
 _MOST_BYTES = 16 << 30

@@ -55,6 +55,22 @@ def append_line(file: int, line: bytes, size: int) -> int:
     return size + written
 
 
+def cut_torn_line(file: int) -> int:
+    """Take away what a crash left of a last line; the length that stays. Raises ``OSError``."""
+    size = os.fstat(file).st_size
+    end, step = size, 65_536
+    while end > 0:
+        start = max(0, end - step)
+        found = os.pread(file, end - start, start).rfind(b"\n")
+        if found >= 0:
+            end = start + found + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(file, end)
+    return end
+
+
 class End(Struct, frozen=True):
     """Where a trace ends.
 

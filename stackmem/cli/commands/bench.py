@@ -22,7 +22,7 @@ from stackmem.bench.suite import SETTINGS, SuiteRequest, over, read_setting, rea
 from stackmem.bench.trial import Row
 from stackmem.cli.options import Flags, Json, Quiet, argument, option, settings, switch, takes
 from stackmem.cli.screen.bench_screen import open_bench_screen, strategy_lines
-from stackmem.cli.screen.text import echo_json, readable
+from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.errors import UsageError
 from stackmem.models.endpoint import ANTHROPIC, NO_KEY, OPENAI
 from stackmem.settings.option_values import ValuePlace
@@ -246,6 +246,8 @@ def _show(came: Came, plan: BenchPlan, output: str, *, as_json: bool) -> None:
         f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, "
         f"${came.paid_usd:,.4f} paid"
     )
+    if came.unsigned:
+        say(f"the bench's log is not signed: {readable(came.unsigned)}")
     typer.echo(f"results: {came.results}")
     if errors:
         typer.echo(f"make those with errors again: stackmem bench -o {shlex.quote(output)} --retry-errors")

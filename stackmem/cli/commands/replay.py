@@ -6,15 +6,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 import typer
 
-from stackmem.cli.options import Json, argument, flag, option, run_folder, switch
+from stackmem.cli.options import Json, argument, flag, kept_or_packed, option, switch
 from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import left_out_of_comparison, say_missing
@@ -27,9 +26,8 @@ from stackmem.replays.live import WorkspaceCall, brief_call, replay_live
 from stackmem.replays.model import replay_model
 from stackmem.replays.replay import replay_checks, replay_run
 from stackmem.run.interrupts import Interrupts
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.keys import trusted_keys
 from stackmem.trace.open_run import Run
-from stackmem.trace.pack import unpack
 from stackmem.trace.step_view import last_step_of, view_step
 from stackmem.trace.walk import state_after
 
@@ -45,14 +43,17 @@ def command(
     speed: float | None = option("--speed", "With --play: X times as fast as it was. Default: 1.", "X"),
     tools: str | None = option("--tools", "Execute the calls again, and compare their results.", "live"),
     checks: bool = switch("--checks", "Verify, then judge the last files again, and compare the verdicts."),
+    signed: bool = switch("--signed", "Verify, and that keys you trust signed the run to its end."),
     model: str | None = option("--model", "With --from: play again with the recorded replies.", "recorded"),
     first: int | None = option("--from", "With --tools or --model: begin at this step.", "N"),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
     """Verify every event and prompt of a run against today's rules, or look at one step, or do it again."""
-    with _kept_or_packed(run, runs_dir) as folder:
-        _refuse_contradictions(step, frame, tools, model, checks=checks, play=play, speed=speed, as_json=json)
+    with kept_or_packed(run, runs_dir) as folder:
+        _refuse_contradictions(
+            step, frame, tools, model, checks=checks, signed=signed, play=play, speed=speed, as_json=json
+        )
         _refuse_repeats(tools, model, first)
         if play:
             walk(Run(folder), speed or 1.0)
@@ -65,23 +66,7 @@ def command(
         elif model is not None:
             _repeat_replies(Run(folder), first or 1, as_json=json)
         else:
-            _verify(folder, as_json=json)
-
-
-@contextmanager
-def _kept_or_packed(named: str, runs_dir: str | None) -> Iterator[Path]:
-    """The folder of a run, or of one in an archive that ``trace pack`` made, unpacked for as long as it is looked at.
-
-    Raises:
-        UsageError: No run is named so, or the archive is none.
-    """
-    path = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
-    if path.suffix == ".zip" and path.is_file():
-        load_plugins()  # the run's strategy may be one of theirs
-        with TemporaryDirectory(prefix="stackmem-") as place:
-            yield unpack(path, Path(place))
-        return
-    yield run_folder(named, runs_dir)
+            _verify(folder, signed=signed, as_json=json)
 
 
 def _refuse_contradictions(
@@ -91,6 +76,7 @@ def _refuse_contradictions(
     model: str | None,
     *,
     checks: bool,
+    signed: bool,
     play: bool,
     speed: float | None,
     as_json: bool,
@@ -103,6 +89,7 @@ def _refuse_contradictions(
             ("--play", play),
             ("--tools", tools is not None),
             ("--checks", checks),
+            ("--signed", signed),
             ("--model", model is not None),
         )
         if given
@@ -141,8 +128,8 @@ def _show_step(run: Run, step: int | None, frame: str | None, *, as_json: bool) 
         typer.echo(readable(step_text(view)))
 
 
-def _verify(folder: Path, *, as_json: bool) -> None:
-    done = replay_run(folder)
+def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
+    done = replay_run(folder, trusted_keys(os.environ) if signed else None)
     if as_json:
         echo_json(done)
         return
@@ -154,6 +141,10 @@ def _verify(folder: Path, *, as_json: bool) -> None:
     if done.torn_bytes:
         typer.echo(f"its last {done.torn_bytes:,} bytes were cut short by a crash and are no part of the trace")
     typer.echo(f"outcome {done.outcome}, step {done.steps}, {done.frames} frames pushed")
+    if done.signed is not None:
+        typer.echo(f"signed to its end by {one_line(', '.join(done.signed.keys))}")
+        for first, last in done.signed.found:
+            typer.echo(f"records {first:,} to {last:,} were not signed yet when a process took the run up, and now are")
 
 
 def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) -> None:

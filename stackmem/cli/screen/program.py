@@ -27,7 +27,7 @@ from stackmem.trace.program import open_language
 
 from .live import stop_at_once
 from .progress import Progress
-from .result import say_kept, show_patch
+from .result import say_kept, say_unsigned, show_patch
 from .text import echo_json, readable, say
 
 FOLDED_LINES = 40
@@ -162,6 +162,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
             typer.echo(readable(run.result))
     elif run.outcome == "input_needed":
         say(f"input is needed: {readable(run.result)}; answer with stackmem resume {run.run} --say TEXT")
+    say_unsigned(run)
     if not screen.quiet:
         cost = f"${run.cost_usd:.4f}" if run.cost_usd is not None else "cost unknown"
         say(f"{run.outcome}, {run.steps} model replies, {cost}, {run.wall_seconds:.1f} s; run: {readable(run.run_dir)}")

@@ -65,6 +65,7 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
             typer.echo(f"{label}: {readable(text)}")
     if result.steps_with_secrets:
         typer.echo(f"warning: replies of steps {result.steps_with_secrets} hold a secret of your environment")
+    say_unsigned(result)
     typer.echo(f"run: {readable(result.run_dir)}")
     if result.ending not in ("popped", "stalled"):
         field = result.ending.removeprefix("limit:")
@@ -72,6 +73,11 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
         typer.echo(f"go on with: stackmem resume {result.run}{more}")
     if folder:
         show_patch(result)
+
+
+def say_unsigned(result: RunResult) -> None:
+    if result.unsigned:
+        say(f"the run is not signed: {readable(result.unsigned)}")
 
 
 def say_kept(result: RunResult) -> None:

@@ -1,0 +1,152 @@
+"""The key that signs this machine's runs, and the keys of others that a person trusts.
+
+They stand in her state directory, which no sandbox shows: ``keys/signing.pem`` (PKCS #8) and ``keys/trusted.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from stackmem.errors import UsageError
+from stackmem.trace.private import owners, write_json
+from stackmem.trace.signatures import NoPackage, SigningKey, Unsigned
+
+from .settings_files import user_folder
+
+OWN = "this machine"
+"""What the machine's own key is called."""
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_MOST_BYTES = 1 << 20
+
+
+def signing_key(environ: Mapping[str, str]) -> SigningKey:
+    """The machine's own key, made at its first use.
+
+    Raises:
+        Unsigned: It cannot be had; says why, and the way out.
+    """
+    path = _folder(environ) / "signing.pem"
+    if (key := _read_key(path)) is not None:
+        return key
+    made = SigningKey()
+    fresh = path.with_name(f".{secrets.token_hex(6)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with open(fresh, "xb", opener=owners) as file:
+                file.write(made.pem())
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(FileExistsError):  # another process was first; its key holds
+                os.link(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unsigned(f"the key {path} cannot be made ({error.strerror}); make room or rights there") from error
+    return _read_key(path) or made
+
+
+def key_problem(environ: Mapping[str, str]) -> str:
+    """Why runs are not signed here; empty where they are. Makes no key."""
+    try:
+        if _read_key(_folder(environ) / "signing.pem") is None:
+            SigningKey()
+    except Unsigned as error:
+        return str(error)
+    return ""
+
+
+def _read_key(path: Path) -> SigningKey | None:
+    """The key in a file that is its owner's alone; None where there is no file."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unsigned(f"the key {path} cannot be read ({error.strerror}); give yourself the right") from error
+    try:
+        about = os.fstat(file)
+        pem = os.read(file, _MOST_BYTES) if stat.S_ISREG(about.st_mode) else b""
+    finally:
+        os.close(file)
+    if about.st_mode & 0o077 or about.st_uid != os.geteuid():
+        raise Unsigned(f"the key {path} is not yours alone, others may have read it; remove it for a new one")
+    try:
+        return SigningKey(pem)
+    except ValueError as error:
+        raise Unsigned(f"{path} is no Ed25519 key; bring it back, or remove it for a new one") from error
+
+
+def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """Public key to name: the machine's own, where there is one that can be used, and those of others.
+
+    Raises:
+        UsageError: What is trusted cannot be read.
+        NoPackage: The package is not there.
+    """
+    try:
+        folder = _folder(environ)
+        own = _read_key(folder / "signing.pem")
+    except NoPackage:
+        raise
+    except Unsigned:
+        own = None
+    known = _read_trusted(_trusted_file(environ))
+    return {**known, own.public: OWN} if own is not None else known
+
+
+def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
+    """Trust a key under a name; without a name, trust it no more.
+
+    Raises:
+        UsageError: It is no key, or what is trusted cannot be written.
+    """
+    if not _KEY.fullmatch(key):
+        raise UsageError(f"{key[:80]!a} is no key; stackmem keys export prints one: 64 hex digits")
+    path = _trusted_file(environ)
+    known = _read_trusted(path)
+    if name is None and known.pop(key, None) is None:
+        raise UsageError(f"the key {key} is not among those that you trust; stackmem keys list shows them")
+    if name is not None:
+        known[key] = name
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = path.with_name(f".{secrets.token_hex(6)}")
+        write_json(fresh, known)
+        fresh.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}); make room or rights there") from error
+
+
+def _read_trusted(path: Path) -> dict[str, str]:
+    try:
+        known = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); mend or remove it, then trust keys anew") from error
+    if not isinstance(known, dict) or not all(_KEY.fullmatch(key) and isinstance(known[key], str) for key in known):
+        raise UsageError(f"{path} is no list of keys; remove it, then trust keys anew")
+    return known
+
+
+def _trusted_file(environ: Mapping[str, str]) -> Path:
+    try:
+        return _folder(environ) / "trusted.json"
+    except Unsigned as error:
+        raise UsageError(str(error)) from error
+
+
+def _folder(environ: Mapping[str, str]) -> Path:
+    folder = user_folder(environ, "XDG_STATE_HOME", ".local/state", "keys")
+    if folder is None:
+        raise Unsigned("neither XDG_STATE_HOME nor HOME is an absolute path; set one, keys are kept there")
+    return folder

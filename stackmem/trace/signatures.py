@@ -1,0 +1,343 @@
+"""Signatures of a run: a file beside its trace that only grows, so that the trace keeps its bytes.
+
+Rule 1: a signature vouches for all records up to its own, by that record's digest; the last one for the result too.
+Rule 2: it is written with one call, after the records that it vouches for: what a crash leaves is no signature more.
+Rule 3: a run that cannot be signed goes on unsigned, and its result says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.errors import StackmemError, TraceError
+
+from .lineage import RunReader
+from .private import owners
+from .record import Record
+from .store import append_line
+
+SIGNATURES = "signatures.jsonl"
+_FILES = ("result.json", "changes.patch", "changes.json")
+"""What is made of a run beside its trace, and is signed with its end."""
+
+_CONTEXT = b"stackmem run signature 1\n"
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class Unsigned(StackmemError):  # noqa: N818 - why there is no signature; the run goes on
+    """Nothing can be signed; says why."""
+
+    exit_code = 2
+
+
+class NoPackage(Unsigned):
+    """The extra ``trust`` is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("signatures need the extra trust; install it: pip install 'stackmem[trust]'")
+
+
+class Signature(Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of the file.
+
+    Attributes:
+        kind: ``frame`` where one ended, ``end`` of the run, ``found`` for records that stood there, signed or not, when
+            a process took the run up.
+        records, digest: The last record that it vouches for.
+        files: Name to SHA-256, at an end.
+        key: The public key, 64 hex digits.
+        signature: Over all the other fields, 128 hex digits.
+    """
+
+    kind: Literal["frame", "found", "end"]
+    records: int
+    digest: str
+    key: str
+    files: dict[str, str] = {}
+    signature: str = ""
+
+    def message(self) -> bytes:
+        return _CONTEXT + _encoder.encode(replace(self, signature=""))
+
+
+class SigningKey:
+    """An Ed25519 key that signs."""
+
+    def __init__(self, pem: bytes | None = None) -> None:
+        """Read a key, or make one.
+
+        Raises:
+            NoPackage: The package is not there.
+            ValueError: ``pem`` is no such key.
+        """
+        try:
+            from cryptography.exceptions import UnsupportedAlgorithm
+            from cryptography.hazmat.primitives import serialization
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        except ImportError as error:
+            raise NoPackage from error
+        self._forms = serialization
+        if pem is None:
+            self._private = Ed25519PrivateKey.generate()
+        else:
+            try:
+                private = serialization.load_pem_private_key(pem, password=None)
+            except (TypeError, UnsupportedAlgorithm) as error:  # encrypted, or of a kind that nobody knows
+                raise ValueError(str(error)) from error
+            if not isinstance(private, Ed25519PrivateKey):
+                raise ValueError("it is of another kind")
+            self._private = private
+        self.public = self._private.public_key().public_bytes_raw().hex()
+
+    def pem(self) -> bytes:
+        forms = self._forms
+        return self._private.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+
+    def sign(self, message: bytes) -> str:
+        return self._private.sign(message).hex()
+
+
+def is_signed(key: str, signature: str, message: bytes) -> bool:
+    """Whether the key's owner signed the message.
+
+    Raises:
+        NoPackage: The package is not there.
+    """
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError as error:
+        raise NoPackage from error
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+class Signer:
+    """Signs one run as it is written.
+
+    Attributes:
+        problem: Why the run is not signed; None as long as it is.
+    """
+
+    def __init__(self, run_dir: Path, open_key: Callable[[], SigningKey], found: int = 0, digest: str = "") -> None:
+        """Begin, or go on behind a record that is there already: signatures of later ones are void and cut off.
+
+        Args:
+            open_key: Called at the first signature; raises ``Unsigned``.
+            found, digest: That record's number and digest.
+        """
+        self._run_dir, self._open_key = run_dir, open_key
+        self._key: SigningKey | None = None
+        self._found = Signature("found", found, digest, "") if found else None
+        self._due = False
+        self._size = -1
+        self.problem: Unsigned | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why the run is not signed; empty where it is, and without the extra, as nobody asked for it."""
+        return "" if self.problem is None or isinstance(self.problem, NoPackage) else str(self.problem)
+
+    def frame_ended(self) -> None:
+        """The next ``sign_frame`` has something to sign."""
+        self._due = True
+
+    def sign_frame(self, records: int, digest: str) -> None:
+        """Sign these records, where a frame ended among them since the last time."""
+        if self._due:
+            self._write(Signature("frame", records, digest, ""))
+
+    def sign_end(self, records: int, digest: str) -> None:
+        """Sign the run's end, with what was made of it."""
+        self._write(Signature("end", records, digest, "", _digests(self._run_dir)))
+
+    def open(self) -> None:
+        """Have the key and the file ready; what is in the way is the ``problem``."""
+        if self._key is None and self.problem is None:
+            try:
+                self._key = self._open_key()
+                if self._size < 0:
+                    self._size = _cut(self._run_dir / SIGNATURES, self._found.records if self._found else 0)
+                if self._found:
+                    self._append(self._found)
+            except Unsigned as error:
+                self.problem = error
+            except (OSError, TraceError) as error:
+                self.problem = _unwritable(self._run_dir, error)
+
+    def _write(self, signature: Signature) -> None:
+        self.open()
+        self._due = False
+        if self.problem is None:
+            try:
+                self._append(signature)
+            except OSError as error:
+                self.problem = _unwritable(self._run_dir, error)
+
+    def _append(self, signature: Signature) -> None:
+        if self._key is None:
+            return
+        ours = replace(signature, key=self._key.public)
+        line = _encoder.encode(replace(ours, signature=self._key.sign(ours.message()))) + b"\n"
+        file = os.open(self._run_dir / SIGNATURES, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            self._size = append_line(file, line, self._size)
+        finally:
+            os.close(file)
+
+
+def _unwritable(run_dir: Path, error: Exception) -> Unsigned:
+    why = error.strerror if isinstance(error, OSError) else error
+    return Unsigned(f"{run_dir / SIGNATURES} cannot be written ({why}); make room or rights there")
+
+
+def _digests(run_dir: Path) -> dict[str, str]:
+    found = {}
+    for name in _FILES:
+        with suppress(FileNotFoundError), (run_dir / name).open("rb") as file:
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _cut(path: Path, records: int) -> int:
+    """Make the file, or cut off what a crash left of a line and what is about later records; its length."""
+    with open(path, "ab", opener=owners) as file:
+        size = 0
+        for signature, length in _lines(path):
+            if signature.records > records:
+                break
+            size += length
+        file.truncate(size)
+    return size
+
+
+def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
+    """The signatures, each with the length of its line; a torn last line is none.
+
+    Raises:
+        TraceError: The file cannot be read, or a line is broken (named).
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield msgspec.json.decode(line, type=Signature), len(line)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise TraceError(
+                        f"line {number} of {path} is no signature; take the run from where it was copied from"
+                    ) from error
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TraceError(f"the signatures {path} cannot be read: {error.strerror}") from error
+
+
+class Vouched(Struct, frozen=True):
+    """What signatures say of a whole run.
+
+    Attributes:
+        keys: Those that signed, by name.
+        signatures: How many there are.
+        found: First and last record of each stretch that no earlier signature covered when a process took the run up.
+    """
+
+    keys: tuple[str, ...]
+    signatures: int
+    found: tuple[tuple[int, int], ...] = ()
+
+
+class SignedRecords:
+    """A run's records held against its signatures."""
+
+    def __init__(self, run_dir: Path, trusted: Mapping[str, str]) -> None:
+        """Read the signatures.
+
+        Args:
+            trusted: Public key to the name that it is known by.
+
+        Raises:
+            TraceError: A line is broken.
+        """
+        self._run_dir, self._trusted = run_dir, trusted
+        self._signatures = [signature for signature, _ in _lines(run_dir / SIGNATURES)]
+        self._wanted = {signature.records for signature in self._signatures}
+        self._digests: dict[int, str] = {}
+        self._count = 0
+
+    def passing(self, records: Iterator[Record], reader: RunReader) -> Iterator[Record]:
+        """The records; of those that are signed, the digests are kept."""
+        for record in records:
+            self._count = record.seq
+            if record.seq in self._wanted:
+                self._digests[record.seq] = reader.digest
+            yield record
+
+    def vouched(self) -> Vouched:
+        """What is signed, once all records have passed.
+
+        Raises:
+            TraceError: The run is not signed, not to its end, not by a trusted key, or is not what was signed.
+            UsageError: The package is not there.
+        """
+        run, signatures = self._run_dir.name, self._signatures
+        if not signatures:
+            raise TraceError(f"{run} is not signed; without --signed, stackmem replay holds it against itself alone")
+        for signature in signatures:
+            self._refuse_other(signature)
+        last = signatures[-1]
+        if last.kind != "end" or last.records < self._count:
+            raise TraceError(
+                f"{run} is unfinished: record {last.records:,} of {self._count:,} is the last that is signed, and its "
+                "end is not; it was stopped or cut short: finish it with stackmem resume where it was made"
+            )
+        files = _digests(self._run_dir)
+        for name in _FILES:
+            if files.get(name) != last.files.get(name):
+                raise TraceError(
+                    f"{name} of {run} is not the one that was signed; take the run from where it was copied from"
+                )
+        keys = dict.fromkeys(self._trusted[signature.key] for signature in signatures)
+        return Vouched(tuple(keys), len(signatures), tuple(_found(signatures)))
+
+    def _refuse_other(self, signature: Signature) -> None:
+        run, key = self._run_dir.name, signature.key
+        if key not in self._trusted:
+            raise TraceError(
+                f"{run} is signed by the key {ascii(key)[1:65]}, which you do not trust; ask whose it is, then say "
+                "stackmem keys trust KEY NAME"
+            )
+        if not is_signed(key, signature.signature, signature.message()):
+            raise TraceError(f"the signature of record {signature.records:,} of {run} was not made by its key")
+        if signature.records > self._count:
+            raise TraceError(
+                f"{run} is unfinished: record {signature.records:,} is signed, and its trace ends at record "
+                f"{self._count:,}; the lines between are lost"
+            )
+        digest = self._digests.get(signature.records, "")
+        if signature.digest != digest:
+            raise TraceError(
+                f"record {signature.records:,} of {run} has the digest {digest[:16]}… and was signed as "
+                f"{ascii(signature.digest)[1:17]}…: the trace was changed, or is another run's"
+            )
+
+
+def _found(signatures: list[Signature]) -> Iterator[tuple[int, int]]:
+    covered = 0
+    for signature in signatures:
+        if signature.kind == "found" and signature.records > covered:
+            yield covered + 1, signature.records
+        covered = max(covered, signature.records)
