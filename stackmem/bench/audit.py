@@ -15,7 +15,7 @@ from stackmem.trace.lock import Lock
 from stackmem.trace.signatures import SigningKey
 
 from .ledger import LEDGER, read_lines
-from .log import LOG, BenchLog, LogEntry, LogProof, row_digest, signer_of
+from .log import LOG, BenchEntry, BenchLog, LogProof, row_digest, signer_of
 
 
 class AuditedLog(Struct, frozen=True):
@@ -71,7 +71,7 @@ def prove(folder: Path, named: str) -> LogProof:
     raise UsageError(f"no trial, run or digest {named[:80]!a} is in {folder / LOG}; its column id names the trials")
 
 
-def hand_in(folder: Path, run_dir: Path, trusted: Mapping[str, str], open_key: Callable[[], SigningKey]) -> LogEntry:
+def hand_in(folder: Path, run_dir: Path, trusted: Mapping[str, str], open_key: Callable[[], SigningKey]) -> BenchEntry:
     """Take a signed run from elsewhere into a bench's log.
 
     Raises:
@@ -79,8 +79,8 @@ def hand_in(folder: Path, run_dir: Path, trusted: Mapping[str, str], open_key: C
         TraceError: The run is not signed to its end by a trusted key; or another process runs the bench.
         Unsigned: The entry stands, and the log cannot be signed.
     """
-    replayed = replay_run(run_dir, trusted)
     _open(folder)  # before there is a lock file
+    replayed = replay_run(run_dir, trusted)
     with closing(Lock(folder / LEDGER, "bench")):
         log = _open(folder)
         known = {entry.digest: number for number, entry in enumerate(log.entries, 1) if entry.digest}
@@ -91,7 +91,7 @@ def hand_in(folder: Path, run_dir: Path, trusted: Mapping[str, str], open_key: C
                     f"{run_dir.name} is refused: entry {known[reader.digest]:,} of {folder / LOG} is that run, or one "
                     "that it goes on from; a run counts once"
                 )
-        entry = LogEntry(reader.digest, replayed.outcome, run=run_dir.name)
+        entry = BenchEntry(reader.digest, replayed.outcome, run=run_dir.name)
         try:
             log.add(entry)
         except OSError as error:

@@ -27,7 +27,7 @@ _CONTEXT = b"stackmem bench head 1\n"
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class LogEntry(Struct, frozen=True, forbid_unknown_fields=True):
+class BenchEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """A run that counts, once.
 
     Attributes:
@@ -62,7 +62,7 @@ class LogProof(Struct, frozen=True, forbid_unknown_fields=True):
         path: Hashes beside the way from the line to the root, lowest first.
     """
 
-    entry: LogEntry
+    entry: BenchEntry
     index: int
     path: tuple[str, ...]
     head: LogHead
@@ -128,8 +128,8 @@ class BenchLog:
         """Raises ``TraceError`` where it is broken, or not what was signed."""
         self._folder = folder
         self._leaves: list[bytes] = []
-        self.entries: list[LogEntry] = []
-        for line, entry in _read(folder / LOG, LogEntry):
+        self.entries: list[BenchEntry] = []
+        for line, entry in _read(folder / LOG, BenchEntry):
             self._leaves.append(leaf_hash(line))
             self.entries.append(entry)
         self.heads = [head for _, head in _read(folder / HEADS, LogHead)]
@@ -144,7 +144,7 @@ class BenchLog:
     def root(self) -> str:
         return tree_root(self._leaves).hex()
 
-    def add(self, entry: LogEntry) -> None:
+    def add(self, entry: BenchEntry) -> None:
         """Write an entry behind the others; raises ``OSError``."""
         line = _encoder.encode(entry)
         _append(self._folder / LOG, line)
@@ -214,7 +214,7 @@ def signer_of(head: LogHead, trusted: Mapping[str, str]) -> str:
     return trusted[head.key]
 
 
-_Line = TypeVar("_Line", LogEntry, LogHead)
+_Line = TypeVar("_Line", BenchEntry, LogHead)
 
 
 def _read(path: Path, kind: type[_Line]) -> list[tuple[bytes, _Line]]:
@@ -242,5 +242,5 @@ def _append(path: Path, line: bytes) -> None:
         os.close(file)
 
 
-def entry_of_row(row: Mapping[str, Any], line: bytes) -> LogEntry:
-    return LogEntry(str(row.get("digest") or ""), row["outcome"], row["id"], row_digest(line))
+def entry_of_row(row: Mapping[str, Any], line: bytes) -> BenchEntry:
+    return BenchEntry(str(row.get("digest") or ""), row["outcome"], row["id"], row_digest(line))

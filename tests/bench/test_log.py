@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.bench.log import BenchLog, LogEntry, audit_path, leaf_hash, root_of_path, tree_root
+from stackmem.bench.log import BenchEntry, BenchLog, audit_path, leaf_hash, root_of_path, tree_root
 from stackmem.errors import TraceError
 from stackmem.trace.pack import pack
 from stackmem.trace.signatures import SigningKey
@@ -50,7 +50,7 @@ def test_each_entry_has_a_path_to_the_root_and_no_other_has(size):
 def log(tmp_path: Path) -> BenchLog:
     log = BenchLog(tmp_path)
     for number in range(3):
-        log.add(LogEntry(f"{number:064x}", "solved", trial=f"trial-{number}"))
+        log.add(BenchEntry(f"{number:064x}", "solved", trial=f"trial-{number}"))
     log.sign(SigningKey)
     return log
 
@@ -58,7 +58,7 @@ def log(tmp_path: Path) -> BenchLog:
 def test_a_line_that_a_crash_cut_short_is_none(log, tmp_path):
     with (tmp_path / "log.jsonl").open("ab") as file:
         file.write(b'{"digest":')
-    BenchLog(tmp_path).add(LogEntry("f" * 64, "solved", run="late"))
+    BenchLog(tmp_path).add(BenchEntry("f" * 64, "solved", run="late"))
     assert [entry.trial or entry.run for entry in BenchLog(tmp_path).entries] == [
         "trial-0", "trial-1", "trial-2", "late",
     ]  # fmt: skip
