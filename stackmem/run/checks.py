@@ -5,6 +5,7 @@ The agent never sees the checks, and nothing it left running can touch them.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,12 +17,14 @@ from stackmem.core.facts import ChecksReturned
 from stackmem.core.text import tail
 from stackmem.errors import WorkspaceError
 from stackmem.tasks.judge import judge
+from stackmem.workspace.isolation import confine
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
 _SHOWN_BYTES = 16_384
-_TESTS, _VERIFIER = "/tests", "/logs/verifier"
+_HOLD = ("python", "-I", "-S")
+_TESTS, _VERIFIER, _APART = "/tests", "/logs/verifier", "/apart"
 
 
 class CheckRoom(Struct, frozen=True):
@@ -54,9 +57,11 @@ class TaskChecks:
         _empty(self._verifier)
         tests = Mount(str(self._tests), _TESTS)
         verifier = Mount(str(self._verifier), _VERIFIER, writable=True)
+        apart = Mount(confine.__file__, f"{_APART}/confine.py")
         places = {"TESTS_DIR": self._room.place(tests), "VERIFIER_DIR": self._room.place(verifier)}
-        env = {**self._env, **places}
-        code, text, why = _run(self._room, 'bash "$TESTS_DIR/test.sh"', self._seconds, (tests, verifier), env)
+        hold = shlex.join([*_HOLD, self._room.place(apart), "apart", *places.values(), "--"])
+        env = {**self._env, **places, "APART": hold}
+        code, text, why = _run(self._room, 'bash "$TESTS_DIR/test.sh"', self._seconds, (tests, verifier, apart), env)
         if why:
             return ChecksReturned({}, f"the checks did not end by themselves: {why}", text)
         verdict = judge(self._verifier)

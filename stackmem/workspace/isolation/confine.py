@@ -1,8 +1,9 @@
 """Restrictions a thread or process takes upon itself: no capabilities, Landlock, the system call filter.
 
-Used in two ways: imported, by the thread that starts a command; and run as a script by an interpreter without
-packages (``python -I -S confine.py ORDER_FD STARTED_FD COMMAND…``), as the first process of a namespace. So it imports
-nothing but the standard library.
+Used in three ways: imported, by the thread that starts a command; run as a script by an interpreter without packages
+(``python -I -S confine.py ORDER_FD STARTED_FD COMMAND…``), as the first process of a namespace; and by a task's tests
+around the code that they judge (``python -I -S confine.py apart FOLDER… -- COMMAND…``). So it imports nothing but the
+standard library.
 
 An order is JSON: ``abi``, ``grants`` (pairs of a path and ``read``, ``write`` or ``device``), ``tcp`` and ``scope``
 (whether these are restricted), ``loopback`` (whether to switch it on, in a network namespace of one's own), ``cover``
@@ -109,12 +110,13 @@ def _grant(ruleset: int, path: str, mode: str, handled: int) -> None:
     rights = {
         "read": _EXECUTE | _READ_FILE | _READ_DIR,
         "write": handled & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV),
+        "all": handled,
         "device": _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV,
     }[mode]
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # what is not there needs no grant
+    except (FileNotFoundError, PermissionError):
+        return  # what is not there, or out of reach, needs no grant
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= _ON_FILES
@@ -130,7 +132,54 @@ def _load_filter(program: bytes) -> None:
     _check("seccomp", _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(whole), 0, 0))
 
 
+def hold_apart(folders: list[str], files: list[str]) -> None:
+    """Take from this process what the judge has for itself: its tests, its verdict, its processes.
+
+    The folders are closed, but for ``files`` in them, and no process can be traced or (from Linux 6.12 on) signalled
+    but those that are held as this one. Where the kernel has no Landlock nothing is held, and stderr says so.
+    """
+    abi = landlock_abi()
+    if not abi:
+        os.write(2, b"the kernel has no Landlock: the code that is judged is not held apart\n")
+        return
+    closed = {os.path.realpath(folder) for folder in folders}
+    try:
+        open_trees = _beside(closed, "/")
+    except PermissionError:  # a level that allows by list: what it does not is closed already
+        open_trees = _known()
+    ours = [path for path in files if os.path.isfile(path)]  # noqa: PTH113 - pathlib takes longer to import than this runs
+    grants = [(path, "all") for path in open_trees] + [(path, "read") for path in ours]
+    _check("no_new_privs", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _restrict_files({"abi": abi, "grants": grants, "tcp": False, "scope": True})
+
+
+def _beside(closed: set[str], folder: str) -> list[str]:
+    """The largest trees below a folder that hold none of those that are closed."""
+    trees = []
+    for entry in os.scandir(folder):
+        path = entry.path
+        if any(each.startswith(f"{path}/") for each in closed):
+            trees += _beside(closed, path)
+        elif path not in closed and not entry.is_symlink():
+            trees.append(path)
+    return trees
+
+
+def _known() -> list[str]:
+    """Where programs and the files that they work on lie, as the environment says."""
+    programs = [path.rpartition("/")[0] for path in os.environ.get("PATH", "").split(":")]
+    work = [".", *os.environ.get("PYTHONPATH", "").split(":")]
+    work += [os.environ.get(name, "") for name in ("WORKSPACE", "TMPDIR")]
+    system = ["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/dev", "/proc"]
+    return [path for path in (*system, sys.base_prefix, *programs, *work) if path.strip("/")]
+
+
 def main(arguments: list[str]) -> None:
+    if arguments[1] == "apart":
+        split = arguments.index("--")
+        command = arguments[split + 1 :]
+        hold_apart(arguments[2:split], command)
+        os.execvp(command[0], command)  # noqa: S606 - the command line is the caller's
     order_fd, started_fd = int(arguments[1]), int(arguments[2])
     order = os.pread(order_fd, os.fstat(order_fd).st_size, 0)
     apply(order)

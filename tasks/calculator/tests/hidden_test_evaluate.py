@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tokenize
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 WORKSPACE = Path(os.environ["WORKSPACE"])
+APART = shlex.split(os.environ.get("APART", ""))  # holds the code under test apart from this folder and the verdict
 PROBE = Path(__file__).with_name("probe.py")
 
 VALUES = {
@@ -86,7 +88,7 @@ def answers():
     asked = [*VALUES, *MALFORMED, *NOT_TEXTS, *BY_ZERO]
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-B", str(PROBE), str(WORKSPACE / "src")],
+            [*APART, sys.executable, "-P", "-B", str(PROBE), str(WORKSPACE / "src")],
             input="".join(json.dumps(expression) + "\n" for expression in asked),
             capture_output=True,
             text=True,

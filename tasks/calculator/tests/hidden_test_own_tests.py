@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 WORKSPACE = Path(os.environ["WORKSPACE"])
+APART = shlex.split(os.environ.get("APART", ""))  # holds the code under test apart from this folder and the verdict
 REFERENCE = Path(__file__).with_name("reference_calculator.txt").read_text(encoding="utf-8")
 
 # Name of the broken rule: what to replace in the reference, and by what.
@@ -50,7 +52,10 @@ def exit_codes(tmp_path_factory):
     folders = {name: str(prepared(tmp_path_factory.mktemp("own"), module)) for name, module in modules.items()}
     runner = Path(__file__).with_name("run_own_tests.py")
     done = subprocess.run(
-        [sys.executable, "-P", "-B", str(runner), *folders.values()], stdout=subprocess.PIPE, text=True, check=False
+        [*APART, sys.executable, "-P", "-B", str(runner), *folders.values()],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     codes = json.loads(done.stdout or "{}")
     return {name: codes.get(folder) for name, folder in folders.items()}

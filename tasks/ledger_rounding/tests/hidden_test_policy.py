@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 from fractions import Fraction
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 WORKSPACE = Path(os.environ["WORKSPACE"])
+APART = shlex.split(os.environ.get("APART", ""))  # holds the code under test apart from this folder and the verdict
 PROBE = Path(__file__).with_name("probe.py")
 
 ROUNDED = {
@@ -99,7 +101,7 @@ def ask():
         *(["statement", INVOICES[:50] + NOTES[:25], month] for month in MONTHS),
     ]
     done = subprocess.run(
-        [sys.executable, "-P", "-B", str(PROBE), str(WORKSPACE / "src")],
+        [*APART, sys.executable, "-P", "-B", str(PROBE), str(WORKSPACE / "src")],
         input="".join(json.dumps(question) + "\n" for question in questions),
         capture_output=True,
         text=True,

@@ -1,6 +1,7 @@
 """The project's own check, run as CONTRIBUTING.md says on a copy, with the code as it is and with each old cause."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 HERE = Path(__file__).parent
 WORKSPACE = Path(os.environ["WORKSPACE"])
+APART = shlex.split(os.environ.get("APART", ""))  # holds the code under test apart from this folder and the verdict
 CAUSES = ["money", "allocation", "statement"]
 
 STATEMENT = """\
@@ -42,7 +44,7 @@ def check(folder, tests, cause=None):
     if cause:
         shutil.copyfile(HERE / "old" / f"{cause}.py.txt", folder / "src" / "ledger" / f"{cause}.py")
     done = subprocess.run(
-        [sys.executable, "-B", "tools/check.py", "-p", "no:cacheprovider", "-x", "--tb=short"],
+        [*APART, sys.executable, "-B", "tools/check.py", "-p", "no:cacheprovider", "-x", "--tb=short"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -77,7 +79,17 @@ def test_the_tests_that_were_there_still_pass(tmp_path):
 
 def test_the_statement_of_march_prints_as_before():
     done = subprocess.run(
-        [sys.executable, "-P", "-B", "-m", "ledger", "statement", str(HERE / "project/data/2026-q1.csv"), "2026-03"],
+        [
+            *APART,
+            sys.executable,
+            "-P",
+            "-B",
+            "-m",
+            "ledger",
+            "statement",
+            str(HERE / "project/data/2026-q1.csv"),
+            "2026-03",
+        ],
         env={**os.environ, "PYTHONPATH": str(WORKSPACE / "src")},
         cwd=WORKSPACE,
         capture_output=True,

@@ -128,7 +128,7 @@ def test_summary(answer):
 
 def parcels(*arguments):
     return subprocess.run(
-        [sys.executable, "-P", "-B", "-m", "parcels", *map(str, arguments)],
+        [*asking.APART, sys.executable, "-P", "-B", "-m", "parcels", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(asking.WORKSPACE / "src")},
         capture_output=True,
         text=True,

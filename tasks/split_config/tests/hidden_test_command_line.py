@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 WORKSPACE = Path(os.environ["WORKSPACE"])
+APART = shlex.split(os.environ.get("APART", ""))  # holds the code under test apart from this folder and the verdict
 
 FEEDS = {
     "a.json": json.dumps(
@@ -83,7 +85,7 @@ def play(package, folder, case):
         (folder / "relay.ini").write_text(ini, encoding="utf-8")
     rounds = [
         subprocess.run(
-            [sys.executable, "-P", "-B", "-m", "relay", *arguments],
+            [*(APART if package == WORKSPACE else ()), sys.executable, "-P", "-B", "-m", "relay", *arguments],
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(package), **variables},
             cwd=folder,
             capture_output=True,
@@ -118,7 +120,7 @@ def test_the_tests_that_were_there_still_pass(tmp_path):
     shutil.copytree(WORKSPACE / "relay", tmp_path / "relay", symlinks=True)
     shutil.copytree(HERE / "project" / "tests", tmp_path / "tests")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # and pytest looks no further up
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini"]
+    command = [*APART, sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini"]
     done = subprocess.run(
         [*command, "tests"],
         cwd=tmp_path,

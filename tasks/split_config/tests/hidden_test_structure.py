@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 WORKSPACE = Path(os.environ["WORKSPACE"])
+APART = shlex.split(os.environ.get("APART", ""))  # holds the code under test apart from this folder and the verdict
 PROBE = Path(__file__).with_name("probe.py")
 PARTS = [
     "settings/__init__",
@@ -125,7 +127,7 @@ def probed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("probed")
     (folder / "relay.ini").write_text("this is no settings file", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-P", "-B", str(PROBE), str(WORKSPACE)],
+        [*APART, sys.executable, "-P", "-B", str(PROBE), str(WORKSPACE)],
         env={**os.environ, "RELAY_STORE_KEEP": "garbage", "RELAY_CONFIG": "/no/such/file"},
         cwd=folder,
         capture_output=True,
