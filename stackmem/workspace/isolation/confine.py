@@ -177,9 +177,9 @@ def _known() -> list[str]:
 def main(arguments: list[str]) -> None:
     if arguments[1] == "apart":
         split = arguments.index("--")
-        command = arguments[split + 1 :]
-        hold_apart(arguments[2:split], command)
-        os.execvp(command[0], command)  # noqa: S606 - the command line is the caller's
+        judged = arguments[split + 1 :]
+        hold_apart(arguments[2:split], judged)
+        os.execvp(judged[0], judged)  # noqa: S606 - the command line is the caller's
     order_fd, started_fd = int(arguments[1]), int(arguments[2])
     order = os.pread(order_fd, os.fstat(order_fd).st_size, 0)
     apply(order)
