@@ -86,4 +86,4 @@ def turn_chars(turn: Turn) -> int:
 
 
 def reply_chars(parts: tuple[ReplyPart, ...]) -> int:
-    return sum(len(part.text) if isinstance(part, Text) else len(repr(part)) for part in parts)
+    return sum([len(part.text) if isinstance(part, Text) else len(repr(part)) for part in parts])

@@ -191,21 +191,21 @@ def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
 def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, every fact
     """The state once ``event`` is true."""
     match event:
+        case ModelReplied():  # this and the next are most of a run
+            return _take_reply(state, event)
+        case ToolReturned():
+            after = replace(state, tree=event.tree) if event.tree else state
+            return _answer(after, event.text, event.digests, failed=event.failed)
         case RunStarted():
             return State(start=event, stack=(frames.root(event),), limits=event.limits, tree=event.tree)
         case RunResumed():
             return apply_resume(state, event)
         case RunForked():
             return apply_fork(state, event)
-        case ModelReplied():
-            return _take_reply(state, event)
         case ModelFailed():
             return replace(state, facts=state.facts + 1, failures=(*state.failures, event), clock_fresh=False)
         case ContextCompacted():
             return apply_compaction(state, event)
-        case ToolReturned():
-            after = replace(state, tree=event.tree or state.tree)
-            return _answer(after, event.text, event.digests, failed=event.failed)
         case VerifyReturned():
             heap = state.heap.with_digests(event.digests)
             pending = replace(state.pending, verified=event) if state.pending else None
@@ -267,7 +267,7 @@ def _take_reply(state: State, event: ModelReplied) -> State:
         chars=reply_chars(event.parts),
         window_tokens=0 if event.answerer is UNSET else event.answerer.window_tokens,
     )
-    calls = tuple(part for part in event.parts if isinstance(part, ToolCall))
+    calls = tuple([part for part in event.parts if isinstance(part, ToolCall)])
     return replace(
         state.with_cost(event),
         stack=(*state.stack[:-1], grown),
@@ -290,7 +290,8 @@ def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = 
     heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
-    return _without_others(state, frames.tell(answered, Result(call_id, text, failed, heap, state.step, read)))
+    told = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
+    return _without_others(state, told) if state.several else told
 
 
 def _change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:

@@ -52,13 +52,14 @@ def read(call: ToolCall) -> Call | None:
     if kind is None or call.malformed is not None or not isinstance(given, dict):
         return None
     # Every fold reads every call: what has plain fields alone is built without looking for words for its faults.
-    plain, required, blank = _plain(kind)
-    values: dict[str, Any] = dict(blank)
+    plain, blank = _plain(kind)
     for name, value in given.items():
         if type(value) is not plain.get(name):
             return None if _faults(_widest(kind), given, "") else _build(kind, given)
-        values[name] = value
-    return kind(**values) if required <= values.keys() else None
+    try:
+        return kind(**{**blank, **given}) if blank else kind(**given)
+    except TypeError:  # one that is required is missing
+        return None
 
 
 def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) -> Call | Refusal:
@@ -122,16 +123,14 @@ def _form(tool: Tool) -> dict[str, _Parameter]:
 
 
 @lru_cache(maxsize=256)
-def _plain(kind: type[Call]) -> tuple[dict[str, type[object]], frozenset[str], dict[str, str]]:
-    """The fields that are text or a number, with the type of each; the required ones; those that may be left blank."""
-    fields_of = _widest(kind)
+def _plain(kind: type[Call]) -> tuple[dict[str, type[object]], dict[str, str]]:
+    """The fields that are text or a number, with the type of each; those that may be left blank."""
     types: dict[str, type[object]] = {
         name: str if field.hint in _TEXT else bool if field.hint is bool else int
-        for name, field in fields_of.items()
+        for name, field in _widest(kind).items()
         if field.hint in _SCALARS
     }
-    required = frozenset(name for name, field in fields_of.items() if field.required)
-    return types, required, dict.fromkeys(kind.behavior.blank, "")
+    return types, dict.fromkeys(kind.behavior.blank, "")
 
 
 @lru_cache(maxsize=256)
