@@ -177,6 +177,11 @@ def test_a_command_that_cannot_be_done_changes_nothing_and_says_what_can(command
     assert played.state.directory.files == {"/memories/a": "one one\ntwo"}
 
 
+def test_a_directory_may_be_filled_to_its_last_character():
+    played = memory({"command": "create", "path": "/memories/x", "file_text": "x" * TOTAL_CHARS})
+    assert "created /memories/x" in played.answer
+
+
 def test_a_folder_is_moved_with_all_that_is_in_it_but_not_past_the_longest_path():
     long = "/memories/" + "f" * 60
     deep = {"command": "create", "path": f"{long}/{'g' * 100}", "file_text": "x"}

@@ -3,7 +3,10 @@
 import pytest
 
 from stackmem.core.budgets import PROMPT_CHARS, Budgets
-from stackmem.core.facts import CallRejected, FramePopped, FramePushed, RunEnded
+from stackmem.core.facts import CallRejected, FramePopped, FramePushed, ProgramFrame, RunEnded
+from stackmem.core.frames import start_prompted
+from stackmem.core.machine import evolve
+from stackmem.core.tools import Delegate
 from tests.build import do, play, pop, reply, shown_text, started
 
 STARTS = {"isolated": "delegate", "fold": "branch"}
@@ -88,3 +91,10 @@ def test_a_full_window_tells_how_to_end_and_then_ends_the_frame(strategy):
     told = [event.reason for event in played.of(CallRejected)]
     assert told[0].endswith("only return works: return with what you have.") is (strategy == "fold")
     assert [event.forced for event in played.of(FramePopped)] == ["window"]
+
+
+def test_depth_is_counted_from_the_frame_that_a_program_opened():
+    state = play(start=started("isolated", budgets=Budgets(depth=1))).state
+    work = FramePushed("frame-1", "part", "Do the part.", "", "", "", program=ProgramFrame("work", task="The part."))
+    state = evolve(state, work)
+    assert isinstance(start_prompted(state, Delegate("scout", "Find the port.")), FramePushed)

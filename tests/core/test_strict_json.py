@@ -81,3 +81,7 @@ def test_every_value_is_found_by_its_path(value, ascii_):
 def test_places_are_counted_from_one():
     assert line_and_column("", 0) == "line 1, column 1"
     assert line_and_column("ab\n\ncd", 5) == "line 3, column 2"
+
+
+def test_where_there_is_no_value_at_all_the_place_is_the_beginning():
+    assert offset_of("", ("a",)) == offset_of("", ()) == 0

@@ -14,7 +14,7 @@ from stackmem.core.log import Log
 from stackmem.core.messages import ToolCall
 from stackmem.measure.first_loss import FactSight, FirstLoss, facts_used, first_loss, literals, literals_of
 from stackmem.memory import open_strategy
-from tests.build import World, alloc, do, play, pop, push, reply, started
+from tests.build import World, alloc, do, failed, play, pop, push, reply, started
 from tests.measure.runs import seen
 
 PORT = "listening on port-48731"
@@ -184,3 +184,13 @@ def test_a_long_run_takes_time_by_its_length():
 
     taken(50)
     assert taken(1_000) < 10 * taken(250) + 0.5
+
+
+def test_a_prompt_that_no_reply_answered_lost_nothing():
+    start = started("window:2,step=1", limits=Limits(steps=None), window_tokens=10**9)
+    quiet, broken = (
+        play(look(), *[do("list_files")] * 2, *odd, do("list_files"), use(), start=start, world=told())
+        for odd in ((), (failed(),))
+    )
+    assert first_loss(seen(broken)) == first_loss(seen(quiet))
+    assert first_loss(seen(quiet)).step

@@ -41,3 +41,10 @@ def test_a_window_that_moves_in_steps_costs_less_than_one_that_moves_at_every_st
 def test_the_task_is_read_from_the_cache_also_when_the_window_moves():
     found = cached(worked("window:20,step=10", 40, task="A long task. " * 100))
     assert all(one.read > 1_300 for one in found[1:])
+
+
+def test_the_mark_before_the_last_follows_the_conversation_between_two_moves():
+    views = [asked.view for asked in worked("window:4,step=3", 12).asked[8:]]
+    assert [[point.message for point in view.breakpoints][-2:] for view in views] == [
+        [len(view.messages) - 3, len(view.messages) - 1] for view in views
+    ]

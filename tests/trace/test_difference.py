@@ -83,3 +83,8 @@ def test_of_the_first_prompt_of_a_frame_nothing_is_claimed(step):
     said = difference(kept, replies[step], prompt_digest="0" * 64)
     assert "the prompt that was sent is not stored" in said
     assert "message" not in said
+
+
+def test_values_stand_side_by_side_up_to_160_characters_together():
+    sides = [field_diff(RunEnded("popped", ""), RunEnded("popped", "x" * chars)) for chars in (158, 159)]
+    assert [text.startswith("  result: recorded ''") for text in sides] == [True, False]

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from stackmem import RulesDiffer, UsageError
 from stackmem.core.facts import ToolReturned
 from stackmem.trace.open_run import Run
+from stackmem.trace.snapshot import Snapshot, changes
 from stackmem.trace.step_view import last_step_of, prompt_parts, view_step
 from tests.build import PRICE, alloc, do, play, pop, push, started
 from tests.trace.kept import keep, tree
@@ -115,3 +116,9 @@ def test_a_prompt_that_is_not_proven_to_be_the_one_sent_is_told_as_such(run, tmp
     assert not view_step(other, 1).prompt_sent
     with pytest.raises(RulesDiffer, match="prompt of step 1"):
         other.prompt(1)
+
+
+def test_a_mode_is_told_where_a_file_has_another_one_and_not_where_it_is_new(tmp_path):
+    trees = [tree(tmp_path, files) for files in ({"a": "1"}, {"a!": "1", "b!": "2"})]
+    old, new = (Snapshot(tmp_path / "history.git", one) for one in trees)
+    assert [change.diff.splitlines()[0] for change in changes(old, new)] == ["mode 100644 -> 100755", "--- /dev/null"]

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from stackmem.trace.comparison import KINDS, volatile_kinds
+from stackmem.core.program_facts import ToolAnswered
+from stackmem.trace.comparison import KINDS, FactComparison, volatile_kinds
 
 PYTEST = """\
 ============================= test session starts ==============================
@@ -158,3 +159,19 @@ def test_hostile_text_costs_time_in_proportion_to_its_length(text):
 
 def test_more_than_anyone_prints_is_compared_as_it_is():
     assert volatile_kinds("x" * 200_000 + " in 0.1s", "x" * 200_000 + " in 0.2s") is None
+
+
+@pytest.mark.parametrize(
+    ("other", "equal"),
+    [
+        ({"out": ["1 passed in 0.31s", "ok"], "code": 0}, True),
+        ({"out": ["1 passed in 0.15s", "no"], "code": 0}, False),
+        ({"out": ["1 passed in 0.31s"], "code": 0}, False),
+        ({"out": ["1 passed in 0.31s", "ok"], "code": 1}, False),
+    ],
+)
+def test_the_texts_of_a_tools_value_are_compared_at_any_depth(tmp_path, other, equal):
+    comparison = FactComparison((tmp_path, tmp_path))
+    one = {"out": ["1 passed in 0.15s", "ok"], "code": 0}
+    assert comparison.equal(ToolAnswered(one), ToolAnswered(other)) is equal
+    assert comparison.differs_only_in == (("durations",) if equal else ())
