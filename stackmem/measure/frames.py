@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stackmem.core.facts import ContextCompacted, FramePopped, FramePushed, ModelReplied
+from stackmem.core.facts import ContextCompacted, FramePopped, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import reply_usd
 from stackmem.core.state import Frame
@@ -58,7 +58,7 @@ def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:
     for moment in run:
         event, before, after = moment.event, moment.before, moment.after
         worked += moment.seconds if moment.spender != "away" else 0.0
-        if (not rows and after.stack) or (isinstance(event, FramePushed) and len(after.stack) > len(before.stack)):
+        if len(after.stack) > len(before.stack):
             frame = after.running
             rows[frame.id], begun[frame.id] = _opened(frame, after.step + 1, moment.at), worked
         match event:

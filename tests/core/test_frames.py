@@ -221,6 +221,11 @@ def test_a_pointer_that_is_nearly_an_existing_name_is_refused_as_a_typo(quoted, 
     assert "did you mean 'spec'" in rejected(played).reason
 
 
+def test_of_many_names_that_a_typo_is_near_to_three_are_told():
+    played = play(*map(alloc, ("spec1", "spec2", "spec3", "spec4")), push(objective="See heap 'spec'."))
+    assert "did you mean 'spec1', 'spec2', 'spec3'?" in rejected(played).reason
+
+
 @pytest.mark.parametrize("pointer", ["results", "spec123", "env"])
 def test_any_other_pointer_to_nothing_is_accepted_and_told(pointer):
     played = play(alloc("spec"), push(objective=f"Store it as heap '{pointer}'."))

@@ -76,7 +76,10 @@ def test_what_a_model_says_is_compared_to_the_letter(tmp_path):
 
 
 def test_files_that_differ_only_in_a_time_part_nothing(tmp_path):
-    for name, log in (("a", "done in 0.1s\n"), ("b", "done in 0.2s\n"), ("c", "not done in 0.2s\n")):
+    long = "x" * 200_000
+    logs = {"a": "done in 0.1s\n", "b": "done in 0.2s\n", "c": "not done in 0.2s\n", "d": f"done in 0.1s\n{long}",
+            "e": f"done in 0.2s\n{long}"}  # fmt: skip
+    for name, log in logs.items():
         kept_tree = tree(tmp_path / name, {"log.txt": log})
         result = ToolReturned("ok", tree=kept_tree, digests={"log.txt": f"{ord(name):064x}"})
         events = play(*STORY, start=started(tree=kept_tree)).events
@@ -86,6 +89,7 @@ def test_files_that_differ_only_in_a_time_part_nothing(tmp_path):
     other = diff_runs(Run(tmp_path / "a"), Run(tmp_path / "c"))
     assert [file.path for file in other.files] == ["log.txt"]
     assert other.parting.a.event.startswith("ToolReturned")
+    assert diff_runs(Run(tmp_path / "d"), Run(tmp_path / "e")).files, "what is too long to compare counts as changed"
 
 
 def test_a_run_that_ends_earlier_is_told_so(tmp_path):
