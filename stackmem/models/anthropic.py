@@ -17,6 +17,7 @@ from stackmem.core.requests import AskModel
 from stackmem.core.text import whole, whole_value
 
 from .anthropic_stream import read_reply
+from .asked import NOTHING_ASKED, Asked
 from .catalog import lookup
 from .connection import Connection
 from .endpoint import Endpoint, without_login
@@ -50,6 +51,7 @@ class AnthropicModel:
         window_tokens: int | None = None,
         max_output_tokens: int | None = None,
         price: Price | None = None,
+        asked: Asked = NOTHING_ASKED,
     ) -> None:
         """The SDK is imported, and the address looked up, only by the first request.
 
@@ -65,6 +67,8 @@ class AnthropicModel:
         self._thinking = row.thinking if row else None
         most = min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS, self.window_tokens // 4)
         self._max_tokens = max_output_tokens or most
+        self._headers = dict(asked.headers)
+        self._wished = _wished(asked)
         self._client: Anthropic | None = None
         self._connection: Connection | None = None
 
@@ -86,7 +90,10 @@ class AnthropicModel:
         deadline = time.monotonic() + seconds
         create = client.messages.with_streaming_response.create
         try:
-            with connection.within(seconds), create(**body, stream=True, timeout=timeout) as response:
+            with (
+                connection.within(seconds),
+                create(**body, stream=True, timeout=timeout, extra_body=self._wished) as response,
+            ):
                 answer = read_reply(server_events(response.http_response.iter_bytes(), deadline), secret)
             return connection.in_time(answer)
         except anthropic.APIStatusError as error:
@@ -109,12 +116,25 @@ class AnthropicModel:
             self._connection = Connection(anthropic.DefaultHttpxClient, there.connect_seconds, there.silence_seconds)
             http = self._connection.client
             self._client = anthropic.Anthropic(
-                api_key=there.key, base_url=there.url, max_retries=0, timeout=http.timeout, http_client=http
+                api_key=there.key,
+                base_url=there.url,
+                max_retries=0,
+                timeout=http.timeout,
+                http_client=http,
+                default_headers=self._headers,
             )
         return self._client, self._connection
 
 
 Block = dict[str, Any]
+
+
+def _wished(asked: Asked) -> Block:
+    """What the SDK may know no more, such as a temperature, goes to the server, which says so itself."""
+    wished: Block = {"temperature": asked.temperature, "service_tier": asked.service_tier}
+    wished["output_config"] = {"effort": asked.effort} if asked.effort else None
+    return {name: value for name, value in wished.items() if value is not None}
+
 
 _NOTHING = "(no text)"
 _NOT_NAME = re.compile(r"[^a-zA-Z0-9_-]")

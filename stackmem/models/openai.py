@@ -18,6 +18,7 @@ from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 
+from .asked import NOTHING_ASKED, Asked
 from .catalog import lookup
 from .connection import Connection
 from .endpoint import OPENAI, Endpoint, without_login
@@ -26,6 +27,7 @@ from .failures import answered_with, cause, failed, leaves_no_room
 from .openai_messages import Extras, chat_body
 from .openai_stream import read_chat
 from .served import ask_server
+from .text_calls import as_text, with_calls
 from .tokens import estimated_usage
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class OpenAIModel:
         max_output_tokens: int | None = None,
         seed: int | None = None,
         price: Price | None = None,
+        asked: Asked = NOTHING_ASKED,
     ) -> None:
         """What is not given is the table's, unless the server is on this machine, where a name says nothing.
 
@@ -84,7 +87,13 @@ class OpenAIModel:
         self._model = model
         self._endpoint = endpoint
         self._most_output = max_output_tokens or min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
-        self._seed = seed
+        self._asked = asked
+        self._extra = {
+            "seed": seed,
+            "temperature": asked.temperature,
+            "reasoning_effort": asked.effort,
+            "service_tier": asked.service_tier,
+        }
         self._refused: frozenset[str] = frozenset()
         self._extras = Extras()
         self._client: OpenAI | None = None
@@ -98,7 +107,7 @@ class OpenAIModel:
         """
         if self._endpoint.url == OPENAI.default_url + OPENAI.path:
             return
-        served = ask_server(self._endpoint, self._model)
+        served = ask_server(self._endpoint, self._model, headers=self._asked.headers)
         window_given, price_given = self._given
         if served.window_tokens is not None and not window_given:
             self.window_tokens, self.window_source = served.window_tokens, "said by the server"
@@ -113,6 +122,8 @@ class OpenAIModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
+        if isinstance(answer, ModelReplied) and self._asked.text_calls:
+            answer = with_calls(answer, request.facts)
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
@@ -128,8 +139,9 @@ class OpenAIModel:
         timeout = connection.timeout(seconds)
         create = client.chat.completions.with_streaming_response.create
         body = chat_body(request.view, self._model, self._extras)
-        if self._seed is not None:
-            body["seed"] = self._seed
+        body |= {name: value for name, value in self._extra.items() if value is not None}
+        if self._asked.text_calls:
+            body = as_text(body)
         sent = {name: value for name, value in body.items() if name not in self._refused}
         limit = next((name for name in _LIMITS if name not in self._refused), None) if limited else None
         if limit is not None:
@@ -169,6 +181,11 @@ class OpenAIModel:
             self._connection = Connection(openai.DefaultHttpxClient, there.connect_seconds, there.silence_seconds)
             http = self._connection.client
             self._client = openai.OpenAI(
-                api_key=there.key, base_url=there.url, max_retries=0, timeout=http.timeout, http_client=http
+                api_key=there.key,
+                base_url=there.url,
+                max_retries=0,
+                timeout=http.timeout,
+                http_client=http,
+                default_headers=dict(self._asked.headers),
             )
         return self._client, self._connection

@@ -15,6 +15,7 @@ from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 
 from .anthropic import AnthropicModel
+from .asked import NOTHING_ASKED, Asked
 from .catalog import read_price, rows
 from .endpoint import ANTHROPIC, OPENAI, endpoint
 from .human import HumanModel
@@ -54,6 +55,7 @@ class ModelRequest(Struct, frozen=True):
         demo: The task's own script.
         seed: For a model that takes one; the others ignore it.
         price: Given by the person; those of whom nobody is paid ignore it.
+        asked: For the models of providers; the others ignore it.
     """
 
     rest: str
@@ -63,6 +65,7 @@ class ModelRequest(Struct, frozen=True):
     demo: Path | None = None
     seed: int | None = None
     price: Price | None = None
+    asked: Asked = NOTHING_ASKED
 
 
 class Scripted(Struct, frozen=True):
@@ -86,6 +89,7 @@ def open_model(
     demo: Path | None = None,
     seed: int | None = None,
     price: str | None = None,
+    asked: Asked = NOTHING_ASKED,
 ) -> Model:
     """The model that ``--model`` names; nothing is asked of anyone yet (see ``introduced``).
 
@@ -102,7 +106,9 @@ def open_model(
     if window_tokens is not None and window_tokens < LEAST_WINDOW_TOKENS:
         raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
     paid = read_price(price) if price is not None else None
-    return MODELS[prefix](ModelRequest(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed, paid))
+    return MODELS[prefix](
+        ModelRequest(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed, paid, asked)
+    )
 
 
 def introduced(model: Model) -> Model:
@@ -128,13 +134,22 @@ def is_free(name: str) -> bool:
 
 def _anthropic(wanted: ModelRequest) -> Model:
     found = endpoint(ANTHROPIC, wanted.environ)
-    return AnthropicModel(_provider_name(wanted), found, window_tokens=wanted.window_tokens, price=wanted.price)
+    if wanted.asked.text_calls:
+        raise UsageError("calls in the text are for openai/NAME models; leave out --text-calls")
+    return AnthropicModel(
+        _provider_name(wanted), found, window_tokens=wanted.window_tokens, price=wanted.price, asked=wanted.asked
+    )
 
 
 def _openai(wanted: ModelRequest) -> Model:
     found = endpoint(OPENAI, wanted.environ, wanted.base_url)
     return OpenAIModel(
-        _provider_name(wanted), found, window_tokens=wanted.window_tokens, seed=wanted.seed, price=wanted.price
+        _provider_name(wanted),
+        found,
+        window_tokens=wanted.window_tokens,
+        seed=wanted.seed,
+        price=wanted.price,
+        asked=wanted.asked,
     )
 
 

@@ -7,6 +7,7 @@ OpenRouter in ways of their own; OpenRouter says the price, too. Whoever says no
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ from .failures import cause, one_line
 from .json_text import MOST_TOKENS
 
 ASK_SECONDS = 3.0
+_NONE: dict[str, str] = {}
 _MOST_BYTES = 8 * 1024 * 1024
 _WINDOWS = (
     ("loaded_context_length",), ("max_model_len",), ("meta", "n_ctx"), ("top_provider", "context_length"),
@@ -39,7 +41,9 @@ class ServedModel(Struct, frozen=True):
     price: Price | None = None
 
 
-def ask_server(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> ServedModel:
+def ask_server(
+    endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS, headers: Mapping[str, str] = _NONE
+) -> ServedModel:
     """One look at the server's list of models, bounded in time and size.
 
     Raises:
@@ -49,12 +53,12 @@ def ask_server(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> 
     import openai
 
     connection = Connection(openai.DefaultHttpxClient, seconds, seconds)
-    key = {"authorization": f"Bearer {endpoint.key}"}
+    sent = {"authorization": f"Bearer {endpoint.key}", **headers}
     text = bytearray()
     try:
         with (
             connection.within(seconds),
-            connection.client.stream("GET", f"{endpoint.url}/models", headers=key) as answer,
+            connection.client.stream("GET", f"{endpoint.url}/models", headers=sent) as answer,
         ):
             for piece in answer.iter_bytes() if answer.status_code == 200 else ():
                 text += piece

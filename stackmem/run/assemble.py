@@ -36,7 +36,7 @@ from stackmem.workspace.workspace import Workspace, open_workspace
 from .checks import CheckRoom, CommandCheck, TaskChecks
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
-from .models import Models, Nobody, open_other
+from .models import Models, Nobody, asked_of, open_other
 from .perform import World
 from .ports import Checks
 from .prepare import Prepared, Subject, profile_of
@@ -127,6 +127,7 @@ def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) ->
         seed=settings.seed,
         demo=demo,
         price=settings.price,
+        asked=asked_of(settings, environ),
     )
     return introduced(model)
 

@@ -14,6 +14,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.pricing import Answerer, Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
+from stackmem.models.asked import Asked, read_headers, read_temperature
 from stackmem.models.registry import NOBODY, Model, introduced, open_model
 from stackmem.settings.settings import Settings
 
@@ -35,6 +36,21 @@ class Nobody(Struct, frozen=True):
         return ModelFailed("rejected", detail)
 
 
+def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
+    """What the settings ask of a provider beside the prompt.
+
+    Raises:
+        UsageError: A temperature or a header is none.
+    """
+    return Asked(
+        temperature=read_temperature(settings.temperature),
+        effort=settings.effort,
+        service_tier=settings.service_tier,
+        headers=read_headers(settings.headers, environ),
+        text_calls=settings.text_calls,
+    )
+
+
 def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ: Mapping[str, str]) -> Model:
     """The model that a program names.
 
@@ -49,7 +65,8 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
     if colon and kind == "script":
         name = f"script:{cwd / script}"
     url = settings.base_url if name.startswith("openai/") else None
-    model = introduced(open_model(name, environ, base_url=url, seed=settings.seed))
+    asked = asked_of(settings, environ)
+    model = introduced(open_model(name, environ, base_url=url, seed=settings.seed, asked=asked))
     check_usd(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program asks,")
     return model
 

@@ -166,6 +166,29 @@ _TABLE = (
         none_means="what is known of the model",
     ),
     Option(
+        "temperature", "text", None, "How freely the model picks its words: a number from 0 to 2.",
+        none_means="the provider's own",
+    ),
+    Option(
+        "effort", "choice", None, "How much the model is to think, where it takes that.",
+        none_means="the provider's own", choices=("minimal", "low", "medium", "high", "xhigh", "max"),
+    ),
+    Option(
+        "service_tier", "text", None,
+        "How soon the provider answers, in its own words; it may cost more than the price that is known.",
+        none_means="the provider's own",
+    ),
+    Option(
+        "headers", "texts", (),
+        "Headers of each request to the provider: NAME=VALUE, or NAME=$VARIABLE for a secret, which is kept nowhere.",
+        none_means="nothing more",
+    ),
+    Option(
+        "text_calls", "switch", False,
+        "Tools are described in the prompt and called by <tool_call> in the text, for an openai/NAME model that has no "
+        "calls of its own.",
+    ),
+    Option(
         "seed", "count", None,
         "Given to models that take one (openai/NAME); the others have no use for it, and no provider promises the same "
         "reply for the same seed.",

@@ -58,6 +58,7 @@ class ChatServer:
         self.models: object = None
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.headers: list[dict[str, str]] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Connection)
         self._http.daemon_threads = True
         self._http.owner = self  # type: ignore[attr-defined]
@@ -98,6 +99,7 @@ class _Connection(BaseHTTPRequestHandler):
         if self.path != "/v1/chat/completions":
             self._send(404, b'{"error": {"message": "no such path"}}')
             return
+        owner.headers.append({name.lower(): value for name, value in self.headers.items()})
         answer = owner.answer(json.loads(raw), self.headers.get("authorization"))
         if isinstance(answer, Refusal):
             error = {"error": {"message": answer.message, "type": answer.error_type}}

@@ -19,8 +19,8 @@ from stackmem.tools.mcp_servers import own_servers
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "check", "include", "git", "extra_tools", "instructions",
     "runs_dir", "sandbox_dir", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
-    "profile", "base_url", "window_tokens", "price", "seed", "heap_chars", "heap_chunks", "depth", "fsync", "apply",
-    "yes",
+    "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
+    "text_calls", "seed", "heap_chars", "heap_chunks", "depth", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(
     subject: str = argument("TASK|DIR", "A task (folder or name), or a folder of your own."),

@@ -1,0 +1,78 @@
+"""What every request of a run asks beside its prompt, as a person set it: temperature, effort, tier, headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+
+_HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]{1,100})=(.*)", re.DOTALL)
+_OURS = {"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"}
+_SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+_HOTTEST = 2.0
+
+
+class Asked(Struct, frozen=True):
+    """What is asked; what is None is left to the provider.
+
+    Attributes:
+        headers: Name to value; their values may be secrets.
+        text_calls: Whether calls are made in the text, by a model that has none of its own.
+    """
+
+    temperature: float | None = None
+    effort: str | None = None
+    service_tier: str | None = None
+    headers: Mapping[str, str] = {}
+    text_calls: bool = False
+
+    def __repr__(self) -> str:
+        return f"Asked(temperature={self.temperature}, effort={self.effort!r}, headers={[*self.headers]})"
+
+
+NOTHING_ASKED = Asked()
+
+
+def read_temperature(text: str | None) -> float | None:
+    """Raises ``UsageError`` where the text is no temperature."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= _HOTTEST:
+        raise UsageError(f"--temperature {text[:40]!r} is none; write a number from 0 to {_HOTTEST:g}, or none")
+    return value
+
+
+def read_headers(texts: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
+    """``NAME=VALUE``, or ``NAME=$VARIABLE`` for a value that is read from the environment and kept nowhere.
+
+    Raises:
+        UsageError: One is no header, is one of those that the protocol needs, or its variable is not set.
+    """
+    headers: dict[str, str] = {}
+    for text in texts:
+        found = _HEADER.fullmatch(text)
+        name = found.group(1) if found else text.partition("=")[0][:80]
+        if found is None or name.lower() in _OURS:
+            raise UsageError(
+                f"--headers {name!r} is no header to set; write NAME=VALUE, or NAME=$VARIABLE for a secret"
+            )
+        value = found.group(2)
+        if _SECRET.search(name) and not value.startswith("$"):
+            raise UsageError(
+                f"--headers {name!r} is a secret by its name; write {name}=$VARIABLE, which is kept nowhere"
+            )
+        if value.startswith("$"):
+            value = environ.get(value[1:], "")
+            if not value:
+                raise UsageError(f"--headers {name!r} is to be the variable {found.group(2)[1:80]!r}, which is not set")
+        if not value.isascii() or not value.isprintable():
+            raise UsageError(f"--headers {name!r} holds what no header can: write printable ASCII in one line")
+        headers[name] = value
+    return headers

@@ -1,0 +1,122 @@
+"""What a person asks of a provider beside the prompt, and calls in the text of a model that has none of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stackmem.core.facts import ModelReplied, RunEnded
+from stackmem.core.messages import Text, ToolCall, Usage
+from stackmem.errors import UsageError
+from stackmem.models.asked import Asked, read_headers, read_temperature
+from stackmem.models.registry import open_model
+from stackmem.models.text_calls import with_calls
+from tests.contracts.test_runs_over_http import run
+from tests.stage import Stage, pop
+
+from .chat_server import ChatServer, call_piece, chunks
+from .server import MessagesServer, says
+from .views import asking
+
+ASKED = Asked(temperature=0.0, effort="high", service_tier="flex", headers={"X-Team": "blue"})
+
+
+def test_what_was_asked_is_sent_to_chat_completions_and_what_was_not_is_not() -> None:
+    with ChatServer(chunks({"content": "1"}), chunks({"content": "2"})) as server:
+        for asked in (ASKED, Asked()):
+            open_model("openai/qwen", {}, base_url=server.url, asked=asked).reply(asking())
+        names = ("temperature", "reasoning_effort", "service_tier")
+        assert [[body.get(name) for name in names] for body in server.bodies] == [[0.0, "high", "flex"], [None] * 3]
+        assert [headers.get("x-team") for headers in server.headers] == ["blue", None]
+
+
+def test_what_was_asked_is_sent_to_the_messages_api() -> None:
+    with MessagesServer(says("hi")) as server:
+        asked = replace(ASKED, temperature=None)
+        open_model("claude-sonnet-5-5", server.environ, asked=asked).reply(asking())
+        (body,) = server.bodies
+        assert server.headers[0]["x-team"] == "blue"
+    assert body["service_tier"] == "flex"
+    assert body["output_config"] == {"effort": "high"}
+
+
+def test_a_header_that_is_a_secret_is_read_from_its_variable_and_kept_nowhere(stage: Stage) -> None:
+    done = chunks(call_piece('{"result": "Done."}', id="c", name="pop_frame"), finish="tool_calls")
+    with ChatServer(done) as server:
+        address = ("--model", "openai/m", "--base-url", server.url, "--headers", "api-key=$TEAM_PASS")
+        ran = stage.call("solve", stage.task(pop()), *address, env={"TEAM_PASS": "hunter2-hunter2"})
+        assert server.headers[0]["api-key"] == "hunter2-hunter2"
+    assert ran.returncode == 0, ran.stderr
+    for path in stage.only_run().rglob("*"):
+        assert not path.is_file() or b"hunter2" not in path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("X-Team", "write NAME=VALUE"),
+        ("=x", "write NAME=VALUE"),
+        ("X Team=1", "write NAME=VALUE"),
+        ("Host=elsewhere", "no header to set"),
+        ("Authorization=Bearer x", r"write Authorization=\$VARIABLE"),
+        ("X-Team=$NOT_SET", "'NOT_SET', which is not set"),
+        ("X-Team=a\r\nX-Other: b", "printable ASCII"),
+    ],
+)
+def test_a_header_that_is_none_is_refused(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_headers((text,), {})
+
+
+@pytest.mark.parametrize("text", ["hot", "nan", "-1", "2.1", ""])
+def test_a_temperature_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="from 0 to 2"):
+        read_temperature(text)
+    assert read_temperature("0.7") == 0.7
+
+
+def spoken(text: str) -> bytes:
+    return chunks({"content": text})
+
+
+def test_a_run_of_a_model_without_calls_ends_well_and_never_sends_tools() -> None:
+    def fault(body: dict[str, Any]) -> str | None:
+        roles = {message["role"] for message in body["messages"]}
+        calls = any("tool_calls" in message for message in body["messages"])
+        return (
+            "this model does not support tools"
+            if calls or "tools" in body or roles - {"system", "user", "assistant"}
+            else None
+        )
+
+    answers = (
+        spoken('I read first.\n<tool_call>\n{"name": "read_file", "arguments": {"path": "spec.md"}}\n</tool_call>'),
+        spoken('<tool_call>{"name": "read_file", "arguments": {"path": '),
+        spoken('<tool_call>{"name": "pop_frame", "parameters": {"result": "done"}}'),
+    )
+    with ChatServer(*answers, fault=fault) as server:
+        facts = run(open_model("openai/old", {}, base_url=server.url, asked=Asked(text_calls=True)), "stackheap")
+        assert server.refused == []
+        first, second, third = (body["messages"] for body in server.bodies)
+    assert [event.ending for event in facts if isinstance(event, RunEnded)] == ["popped"]
+    assert '"name": "read_file"' in first[0]["content"]
+    assert second[-2]["content"].endswith(
+        '<tool_call>\n{"name": "read_file", "arguments": {"path": "spec.md"}}\n</tool_call>'
+    )
+    assert second[-1]["content"].startswith("<tool_response>\na long specification")
+    assert "bad_arguments" in third[-1]["content"] or "JSON" in third[-1]["content"]
+
+
+def test_calls_are_taken_from_the_text_and_the_rest_stays() -> None:
+    text = 'One.<tool_call>{"name": "a", "arguments": {"x": 1}}</tool_call> Two.<tool_call>["no"]</tool_call>'
+    reply = with_calls(ModelReplied((Text(text),), "end", Usage()), 3)
+    assert reply.stop == "call"
+    assert reply.parts == (
+        Text("One. Two."),
+        ToolCall("call_3_0", "a", {"x": 1}),
+        ToolCall("call_3_1", "", None, '["no"]'),
+    )
+    own = ModelReplied((Text(text), ToolCall("c", "b", {})), "call", Usage())
+    assert with_calls(own, 3) is own
