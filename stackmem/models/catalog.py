@@ -47,7 +47,7 @@ def lookup(name: str) -> ModelRow | None:
     """The row of ``name``, which may carry its prefix (``openai/``) before it and a day (``-20251001``) after it."""
     prefix, slash, rest = name.partition("/")
     row = _table().get(_DAY.sub("", rest if slash else name))
-    if row is None or (slash and prefix != ("anthropic" if row.provider == "anthropic" else "openai")):
+    if row is None or (slash and (prefix == "anthropic") != (row.provider == "anthropic")):
         return None
     return row
 

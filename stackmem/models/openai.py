@@ -9,11 +9,14 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.messages import Usage
+from stackmem.core.messages import Usage, View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
@@ -25,6 +28,7 @@ from .endpoint import OPENAI, Endpoint, without_login
 from .event_stream import server_events
 from .failures import answered_with, cause, failed, leaves_no_room
 from .openai_messages import Extras, chat_body
+from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
 from .served import ask_server
 from .text_calls import as_text, with_calls
@@ -37,13 +41,36 @@ if TYPE_CHECKING:
 WINDOW_TOKENS = 32_768
 LEAST_WINDOW_TOKENS = 1_000
 _REPLY_TOKENS = 32_000
-_LIMITS = ("max_completion_tokens", "max_tokens")
-"""What the longest reply is called, by the newer servers first; the next is tried where one is refused."""
-_OPTIONAL = ("parallel_tool_calls", "stream_options", "seed", *_LIMITS)
+_OPTIONAL = ("parallel_tool_calls", "stream_options", "seed", "include")
+
+
+class Wire(Struct, frozen=True):
+    """One of OpenAI's two protocols.
+
+    Attributes:
+        prefix: Of the names of models that speak it.
+        limits: What the longest reply is called, by the newer servers first; the next is tried where one is refused.
+        effort: What a request calls the effort.
+    """
+
+    prefix: str
+    limits: tuple[str, ...]
+    body: Callable[[View, str, Extras], dict[str, Any]]
+    read: Callable[[Iterable[str], int, str], ModelReplied | ModelFailed]
+    effort: Callable[[str], dict[str, Any]]
+
+
+CHAT = Wire(
+    "openai", ("max_completion_tokens", "max_tokens"), chat_body, read_chat, lambda effort: {"reasoning_effort": effort}
+)
+RESPONSES = Wire(
+    "responses", ("max_output_tokens",), lambda view, model, _: responses_body(view, model), read_response,
+    lambda effort: {"reasoning": {"effort": effort}},
+)  # fmt: skip
 
 
 class OpenAIModel:
-    """A model behind the Chat Completions API.
+    """A model behind the Chat Completions API, or the Responses API.
 
     Attributes:
         name: With the provider before it, as the trace records it.
@@ -62,6 +89,7 @@ class OpenAIModel:
         seed: int | None = None,
         price: Price | None = None,
         asked: Asked = NOTHING_ASKED,
+        wire: Wire = CHAT,
     ) -> None:
         """What is not given is the table's, unless the server is on this machine, where a name says nothing.
 
@@ -73,8 +101,9 @@ class OpenAIModel:
         """
         if find_spec("openai") is None:
             install = f"{shlex.quote(sys.executable)} -m pip install 'openai>=3,<4'"
-            raise UsageError(f"openai/NAME needs the openai package; install it with: {install}")
-        self.name = f"openai/{model}"
+            raise UsageError(f"{wire.prefix}/NAME needs the openai package; install it with: {install}")
+        self.name = f"{wire.prefix}/{model}"
+        self._wire = wire
         row = None if endpoint.is_local else lookup(self.name)
         if window_tokens is not None:
             self.window_tokens, self.window_source = window_tokens, "given by --window-tokens"
@@ -91,8 +120,8 @@ class OpenAIModel:
         self._extra = {
             "seed": seed,
             "temperature": asked.temperature,
-            "reasoning_effort": asked.effort,
             "service_tier": asked.service_tier,
+            **(wire.effort(asked.effort) if asked.effort else {}),
         }
         self._refused: frozenset[str] = frozenset()
         self._extras = Extras()
@@ -137,24 +166,27 @@ class OpenAIModel:
         secret = self._endpoint.secret
         seconds = max(0.0, deadline - time.monotonic())
         timeout = connection.timeout(seconds)
-        create = client.chat.completions.with_streaming_response.create
-        body = chat_body(request.view, self._model, self._extras)
+        speech: Any = client.chat.completions if self._wire is CHAT else client.responses
+        create = speech.with_streaming_response.create
+        body = self._wire.body(request.view, self._model, self._extras)
         body |= {name: value for name, value in self._extra.items() if value is not None}
         if self._asked.text_calls:
             body = as_text(body)
         sent = {name: value for name, value in body.items() if name not in self._refused}
-        limit = next((name for name in _LIMITS if name not in self._refused), None) if limited else None
+        limit = next((name for name in self._wire.limits if name not in self._refused), None) if limited else None
         if limit is not None:
             sent[limit] = min(self._most_output, self.window_tokens // 4)
         try:
             with connection.within(seconds), create(**sent, stream=True, timeout=timeout) as response:
-                answer = read_chat(server_events(response.http_response.iter_bytes(), deadline), request.facts, secret)
+                answer = self._wire.read(
+                    server_events(response.http_response.iter_bytes(), deadline), request.facts, secret
+                )
             return connection.in_time(answer)
         except openai.APIStatusError as error:
             text = error.response.text
             if error.status_code in {400, 413, 422} and limit is not None and leaves_no_room(text):
                 return self._attempt(request, deadline, limited=False)
-            unknown = {name for name in _OPTIONAL if name in sent and name in text}
+            unknown = {name for name in (*_OPTIONAL, *self._wire.limits) if name in sent and name in text}
             if error.status_code in {400, 422} and unknown:
                 self._refused |= {limit} if limit in unknown else unknown
                 return self._attempt(request, deadline)

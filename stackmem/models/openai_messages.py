@@ -96,7 +96,7 @@ def _assistant(message: Message, extras: Extras) -> dict[str, Any]:
     raw = next((part.raw for part in message.parts if isinstance(part, Thinking)), {})
     back = raw if raw.get("type") == FOREIGN_THOUGHT else {}
     more = back.get("calls", {})
-    calls = [{**_call(part), **more.get(part.id, {})} for part in message.parts if isinstance(part, ToolCall)]
+    calls = [{**spelled_call(part), **more.get(part.id, {})} for part in message.parts if isinstance(part, ToolCall)]
     text = "\n\n".join(whole(part.text) for part in message.parts if isinstance(part, Text) and part.text.strip())
     sent: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else _NOTHING)}
     if calls:
@@ -117,7 +117,7 @@ def _assistant(message: Message, extras: Extras) -> dict[str, Any]:
     return {name: value for name, value in sent.items() if name not in extras.left_out}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def spelled_call(call: ToolCall) -> dict[str, Any]:
     """Arguments that were no object go as ``{"malformed": TEXT}``: servers parse them again."""
     try:
         arguments = whole_value(call.arguments)

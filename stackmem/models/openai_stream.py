@@ -82,8 +82,8 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
             if text.startswith("<"):
                 page = f"the server answered with a web page, {page_title(text)!r:.200}; is the address right?"
                 return failed("rejected", page, secret)
-            for chunk in _values(text):
-                _take(reply, _object(chunk), secret)
+            for chunk in read_objects(text):
+                _take(reply, chunk, secret)
                 if reply.error is not None:
                     return reply.error
     except (ValueError, RecursionError) as error:
@@ -106,16 +106,20 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
     )
 
 
-def _values(text: str) -> list[Any]:
-    """What an event holds: one object, a list of them, or several, one a line."""
+def read_objects(text: str) -> list[Json]:
+    """What an event holds: one object, a list of them, or several, one a line.
+
+    Raises:
+        ValueError: It holds anything else.
+    """
     try:
         value = json.loads(text) if text.strip() else []
     except ValueError:
         lines = [line.removeprefix("data:").strip() for line in text.splitlines()]
         if len(lines) < 2:
             raise
-        return [json.loads(line) for line in lines if line and line != _DONE]
-    return value if isinstance(value, list) else [value]
+        value = [json.loads(line) for line in lines if line and line != _DONE]
+    return [_object(one) for one in (value if isinstance(value, list) else [value])]
 
 
 def _take(reply: _ChatReply, chunk: Json, secret: str) -> None:
@@ -123,7 +127,7 @@ def _take(reply: _ChatReply, chunk: Json, secret: str) -> None:
     if (error := _error(chunk, whole_body=not choices)) is not None:
         reply.error = _failure(error, secret, begun=bool(reply.texts))
         return
-    reply.id = _scalar(chunk.get("id")) or reply.id
+    reply.id = scalar(chunk.get("id")) or reply.id
     groq = _object(chunk.get("x_groq"))
     for usage in (chunk.get("usage"), groq.get("usage"), *(choice.get("usage") for choice in choices)):
         if isinstance(usage, dict):
@@ -135,7 +139,7 @@ def _take(reply: _ChatReply, chunk: Json, secret: str) -> None:
 
 def _grow(reply: _ChatReply, choice: Json) -> None:
     """Add a delta, or a whole message where a server sends no deltas."""
-    reply.finish_reason = _scalar(choice.get("finish_reason")) or reply.finish_reason
+    reply.finish_reason = scalar(choice.get("finish_reason")) or reply.finish_reason
     whole_message = not isinstance(choice.get("delta"), dict) and isinstance(choice.get("message"), dict)
     delta = _object(choice.get("message" if whole_message else "delta"))
     reply.ended = reply.ended or whole_message
@@ -188,7 +192,7 @@ def _same_place(old: Json, new: Json) -> bool:
 def _call(calls: list[_Call], delta: Json, position: int | None) -> None:
     """Add a piece of a call to the call that it belongs to."""
     function = delta["function"] if isinstance(delta.get("function"), dict) else delta
-    name, identity = _text(function.get("name")), _scalar(delta.get("id"))
+    name, identity = _text(function.get("name")), scalar(delta.get("id"))
     index = _number(delta.get("index"))
     call = _belonging(calls, position if index is None else index, identity, name)
     if call is None:
@@ -256,14 +260,20 @@ def _wanted_back(reply: _ChatReply, facts: int) -> Json:
 def _counted(usage: Json) -> Usage:
     """Tokens as each server reports them: DeepSeek names what was read apart, Gemini leaves thoughts to the total."""
     details = _object(usage.get("prompt_tokens_details"))
-    prompt = _tokens(usage.get("prompt_tokens"))
-    read = min(_tokens(details.get("cached_tokens")) or _tokens(usage.get("prompt_cache_hit_tokens")), prompt)
-    written = min(_tokens(details.get("cache_write_tokens")), prompt - read)
-    output = max(_tokens(usage.get("completion_tokens")), _tokens(usage.get("total_tokens")) - prompt)
+    prompt = token_count(usage.get("prompt_tokens"))
+    read = token_count(details.get("cached_tokens")) or token_count(usage.get("prompt_cache_hit_tokens"))
+    output = max(token_count(usage.get("completion_tokens")), token_count(usage.get("total_tokens")) - prompt)
+    return tokens_in(prompt, {**details, "cached_tokens": read}, output)
+
+
+def tokens_in(prompt: int, details: Json, output: int) -> Usage:
+    """The usage, of whose prompt ``details`` says what was read from the cache and written to it."""
+    read = min(token_count(details.get("cached_tokens")), prompt)
+    written = min(token_count(details.get("cache_write_tokens")), prompt - read)
     return Usage(uncached=prompt - read - written, cache_read=read, cache_write_5m=written, output=output)
 
 
-def _tokens(count: Any) -> int:
+def token_count(count: Any) -> int:
     """The count; 0 where it is none."""
     number = _number(count) or 0
     return number if 0 <= number <= MOST_TOKENS else 0
@@ -286,7 +296,7 @@ def _failure(error: Any, secret: str, *, begun: bool) -> ModelFailed:
     if (status := _number(code)) is not None and 400 <= status < 600:
         kind = kind_of_status(status, text)
     else:
-        kind = kind_of_error(_scalar(fields.get("type") or fields.get("status") or code), text)
+        kind = kind_of_error(scalar(fields.get("type") or fields.get("status") or code), text)
     where = "an error in mid-stream" if begun else "an error in place of a reply"
     return failed(kind, f"{where}: {sentence(error) or text}", secret)
 
@@ -321,7 +331,7 @@ def _text(value: Any) -> str:
     )
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
     """An id or a name, which some servers send as a number."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 

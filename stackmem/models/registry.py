@@ -19,7 +19,7 @@ from .asked import NOTHING_ASKED, Asked
 from .catalog import read_price, rows
 from .endpoint import ANTHROPIC, OPENAI, endpoint
 from .human import HumanModel
-from .openai import LEAST_WINDOW_TOKENS, OpenAIModel
+from .openai import CHAT, LEAST_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
 from .scripted import ScriptedModel
 from .simulated import VARIANTS, BoundedReader
 
@@ -100,7 +100,7 @@ def open_model(
     prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)
     if prefix is None:
         raise UsageError(f"no model {name[:80]!r}; {_way_out(name)}")
-    if base_url is not None and prefix != "openai/":
+    if base_url is not None and prefix not in ("openai/", "responses/"):
         way_out = f"set {ANTHROPIC.url_variable}" if prefix == "anthropic/" else "leave it out"
         raise UsageError(f"a base URL goes with openai/NAME, not with {name[:80]}; {way_out}, or give --base-url none")
     if window_tokens is not None and window_tokens < LEAST_WINDOW_TOKENS:
@@ -142,6 +142,16 @@ def _anthropic(wanted: ModelRequest) -> Model:
 
 
 def _openai(wanted: ModelRequest) -> Model:
+    return _through(CHAT, wanted)
+
+
+def _responses(wanted: ModelRequest) -> Model:
+    if wanted.asked.text_calls or wanted.seed is not None:
+        raise UsageError("responses/NAME takes no --seed and no --text-calls; leave them out, or use openai/NAME")
+    return _through(RESPONSES, wanted)
+
+
+def _through(wire: Wire, wanted: ModelRequest) -> Model:
     found = endpoint(OPENAI, wanted.environ, wanted.base_url)
     return OpenAIModel(
         _provider_name(wanted),
@@ -150,6 +160,7 @@ def _openai(wanted: ModelRequest) -> Model:
         seed=wanted.seed,
         price=wanted.price,
         asked=wanted.asked,
+        wire=wire,
     )
 
 
@@ -184,6 +195,7 @@ def _simulated(wanted: ModelRequest) -> Model:
 MODELS: dict[str, Callable[[ModelRequest], Model]] = {
     "anthropic/": _anthropic,
     "openai/": _openai,
+    "responses/": _responses,
     "script:": _script,
     "demo": _demo,
     "sim/": _simulated,

@@ -64,7 +64,7 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
     kind, colon, script = name.partition(":")
     if colon and kind == "script":
         name = f"script:{cwd / script}"
-    url = settings.base_url if name.startswith("openai/") else None
+    url = settings.base_url if name.startswith(("openai/", "responses/")) else None
     asked = asked_of(settings, environ)
     model = introduced(open_model(name, environ, base_url=url, seed=settings.seed, asked=asked))
     check_usd(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program asks,")

@@ -18,6 +18,7 @@ from stackmem.models.human import HumanModel
 from stackmem.models.registry import MODELS, Model, open_model
 from tests.models.chat_server import ChatServer, call_piece, chunks
 from tests.models.server import MessagesServer, calls
+from tests.models.test_openai_responses import PATH, function_call, streamed
 from tests.models.views import asking, assistant, called, result, rolling, user
 
 SCRIPT = "replies:\n" + "  - {call: read_file, args: {path: a}}\n" * 40
@@ -35,6 +36,13 @@ def openai(_: Path) -> Iterator[Model]:
     call = chunks(call_piece('{"path": "a"}', id="c", name="read_file"), finish="tool_calls")
     with ChatServer(*[call] * 40) as server:
         yield open_model("openai/qwen", {}, base_url=server.url)
+
+
+@contextmanager
+def responses(_: Path) -> Iterator[Model]:
+    call = streamed(function_call(1, "read_file", '{"path": "a"}'), usage={"input_tokens": 9, "output_tokens": 2})
+    with ChatServer(*[call] * 40, path=PATH) as server:
+        yield open_model("responses/qwen", {}, base_url=server.url)
 
 
 @contextmanager
@@ -64,6 +72,7 @@ def human(_: Path) -> Iterator[Model]:
 KINDS: dict[str, Opened] = {
     "anthropic/": anthropic,
     "openai/": openai,
+    "responses/": responses,
     "script:": script,
     "demo": demo,
     "sim/": simulated,

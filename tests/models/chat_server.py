@@ -42,6 +42,7 @@ class ChatServer:
         bodies: Every request, parsed.
         unknown: Fields that this server refuses by name.
         fault: What it refuses of a body; None where it takes it.
+        path: Where requests are answered.
         models: Its list of models, where it has one.
     """
 
@@ -50,11 +51,13 @@ class ChatServer:
         *answers: bytes | Refusal,
         unknown: tuple[str, ...] = (),
         fault: Callable[[dict[str, Any]], str | None] = lambda _: None,
+        path: str = "/v1/chat/completions",
     ) -> None:
         self.answers = list(answers)
         self.unknown = unknown
         self.fault = fault
         self.refused: list[str] = []
+        self.path = path
         self.models: object = None
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
@@ -96,7 +99,7 @@ class _Connection(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         owner: ChatServer = self.server.owner  # type: ignore[attr-defined]
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.path != "/v1/chat/completions":
+        if self.path != owner.path:
             self._send(404, b'{"error": {"message": "no such path"}}')
             return
         owner.headers.append({name.lower(): value for name, value in self.headers.items()})

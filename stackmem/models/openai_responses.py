@@ -1,0 +1,165 @@
+"""OpenAI's Responses API: a view as its input, and its streamed events put together as a reply.
+
+Nothing is stored at the provider: each request brings the whole conversation, and with it the encrypted reasoning that
+the provider gave, as it was. Only a stream whose last event holds the whole response is a reply.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from stackmem.core.facts import ModelFailed, ModelReplied, Stop
+from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolResult, Usage, View
+from stackmem.core.text import whole, whole_value
+
+from .failures import failed, kind_of_error, page_title, sentence
+from .json_text import parse_arguments
+from .openai_messages import FOREIGN_THOUGHT, spelled_call
+from .openai_stream import Json, read_objects, scalar, token_count, tokens_in
+
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_CUT: dict[str, Stop] = {"max_output_tokens": "truncated", "content_filter": "refused"}
+_NOTHING = "(no text)"
+
+
+def responses_body(view: View, model: str) -> Json:
+    """The body, without ``stream`` and a limit of the reply; equal views give equal bytes."""
+    body: Json = {
+        "model": model,
+        "input": [item for message in view.messages for item in _items(message)],
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+    }
+    if view.system.strip():
+        body["instructions"] = whole(view.system)
+    if view.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": whole(tool.description),
+                "parameters": json.loads(tool.schema),
+                "strict": False,
+            }
+            for tool in view.tools
+        ]
+        body["tool_choice"] = "auto"
+        body["parallel_tool_calls"] = False
+    return body
+
+
+def _items(message: Message) -> list[Json]:
+    """Reasoning as it came, then the text, then calls; of a person's message the results, then the text."""
+    text = "\n\n".join(whole(part.text) for part in message.parts if isinstance(part, Text) and part.text.strip())
+    if message.role == "user":
+        results: list[Json] = [
+            {"type": "function_call_output", "call_id": part.call_id or _NOTHING, "output": whole(part.text)}
+            for part in message.parts
+            if isinstance(part, ToolResult)
+        ]
+        return results + ([_message("user", "input_text", text or _NOTHING)] if text or not results else [])
+    raw = next((part.raw for part in message.parts if isinstance(part, Thinking)), {})
+    items: list[Json] = list(raw.get("items", ()))
+    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    if text or not calls:
+        items.append(_message("assistant", "output_text", text or _NOTHING) | raw.get("message", {}))
+    for call in calls:
+        function = spelled_call(call)
+        item = {"type": "function_call", "call_id": function["id"], **function["function"]}
+        items.append(item | raw.get("calls", {}).get(call.id, {}))
+    return items
+
+
+def _message(role: str, kind: str, text: str) -> Json:
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+
+
+def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelReplied | ModelFailed:
+    """The reply, or the failure where the stream carries an error, is malformed, or ends early."""
+    items: dict[int, Json] = {}
+    try:
+        for text in events:
+            if text.startswith("<"):
+                page = f"the server answered with a web page, {page_title(text)!r:.200}; is the address right?"
+                return failed("rejected", page, secret)
+            for event in read_objects(text):
+                kind = event.get("type")
+                if kind == "response.output_item.done" and isinstance(event.get("item"), dict):
+                    items[len(items)] = event["item"]
+                elif kind in _ENDS or event.get("object") == "response":
+                    response = event["response"] if isinstance(event.get("response"), dict) else event
+                    return _ended(response, [*items.values()], facts, secret)
+                elif kind == "error" or (kind is None and event.get("error")):
+                    return _failure(event.get("error") or event, secret)
+    except (ValueError, RecursionError) as error:
+        return failed("incomplete", f"the reply's stream is malformed: {error}", secret)
+    return failed("incomplete", "the reply's stream ended before its end was announced")
+
+
+def _ended(response: Json, seen: list[Json], facts: int, secret: str) -> ModelReplied | ModelFailed:
+    if response.get("error") or response.get("status") == "failed":
+        return _failure(response.get("error") or "the response failed", secret)
+    output = [item for item in response.get("output") or seen if isinstance(item, dict)]
+    parts, refusal = _parts(output, facts)
+    details = response.get("incomplete_details")
+    reason = scalar(details.get("reason")) if isinstance(details, dict) else ""
+    called = any(isinstance(part, ToolCall) for part in parts)
+    stop: Stop = _CUT.get(reason, "truncated") if reason else "call" if called else "end"
+    return ModelReplied(
+        parts=parts,
+        stop="refused" if refusal else stop,
+        usage=_counted(response.get("usage")),
+        detail=refusal[:500],
+        reply_id=whole(scalar(response.get("id")))[:200],
+    )
+
+
+def _parts(output: list[Json], facts: int) -> tuple[tuple[ReplyPart, ...], str]:
+    """The parts, the thought first, and what a refusal says."""
+    raw: Json = {"type": FOREIGN_THOUGHT, "thinking": ""}
+    texts, refusals, calls = [], [], []
+    for item in output:
+        match item.get("type"):
+            case "reasoning":
+                raw.setdefault("items", []).append(whole_value(item))
+                raw["thinking"] += "".join(_spoken(item.get("summary"), "text") or _spoken(item.get("content"), "text"))
+            case "message":
+                texts += _spoken(item.get("content"), "text")
+                refusals += _spoken(item.get("content"), "refusal")
+                _keep(raw, "message", {name: item[name] for name in ("id", "phase") if item.get(name)})
+            case "function_call":
+                identity = whole(scalar(item.get("call_id"))) or f"call_{facts}_{len(calls)}"
+                arguments = item.get("arguments")
+                value, malformed = parse_arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
+                calls.append(ToolCall(identity, whole(scalar(item.get("name"))), value, malformed))
+                if item.get("id"):
+                    _keep(raw, "calls", {identity: {"id": item["id"]}})
+    text = whole("".join(texts))
+    thought = [Thinking(whole_value(raw))] if len(raw) > 2 else []
+    return (*thought, *([Text(text)] if text else []), *calls), whole("".join(refusals))
+
+
+def _keep(raw: Json, name: str, fields: Json) -> None:
+    if fields:
+        raw[name] = {**raw.get(name, {}), **fields}
+
+
+def _spoken(content: Any, field: str) -> list[str]:
+    parts = content if isinstance(content, list) else []
+    return [part[field] for part in parts if isinstance(part, dict) and isinstance(part.get(field), str)]
+
+
+def _counted(usage: Any) -> Usage:
+    counts = usage if isinstance(usage, dict) else {}
+    details = counts.get("input_tokens_details")
+    found = details if isinstance(details, dict) else {}
+    prompt = token_count(counts.get("input_tokens"))
+    return tokens_in(prompt, found, token_count(counts.get("output_tokens")))
+
+
+def _failure(error: Any, secret: str) -> ModelFailed:
+    fields = error if isinstance(error, dict) else {}
+    kind = kind_of_error(scalar(fields.get("code") or fields.get("type")), json.dumps(error))
+    return failed(kind, f"an error in mid-stream: {sentence(error) or json.dumps(error)}", secret)
