@@ -119,7 +119,9 @@ def _ended(response: Json, seen: list[Json], facts: int, secret: str) -> ModelRe
 def _parts(output: list[Json], facts: int) -> tuple[tuple[ReplyPart, ...], str]:
     """The parts, the thought first, and what a refusal says."""
     raw: Json = {"type": FOREIGN_THOUGHT, "thinking": ""}
-    texts, refusals, calls = [], [], []
+    texts: list[str] = []
+    refusals: list[str] = []
+    calls: list[ToolCall] = []
     for item in output:
         match item.get("type"):
             case "reasoning":
