@@ -82,7 +82,8 @@ class Option(NamedTuple):
 
 _TABLE = (
     Option(
-        "model", "text", None, "The model that does the work: anthropic/NAME, openai/NAME, script:FILE, demo or human.",
+        "model", "text", None,
+        "The model that does the work: anthropic/NAME, openai/NAME, responses/NAME, script:FILE, demo or human.",
         none_means="the default", project=True, rule="Claude where a key is set, else demo",
     ),
     Option(

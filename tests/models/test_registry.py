@@ -86,7 +86,7 @@ def test_no_other_machine_passes_for_this_one(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, script:FILE, demo, sim/bounded-reader and human"),
+        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, responses/NAME, script:FILE, demo, sim/"),
         ("humon", "did you mean human?"),
         ("sonnet-5-5", "did you mean claude-sonnet-5-5"),
         ("", "the kinds are"),
@@ -159,4 +159,4 @@ def test_a_simulated_model_that_there_is_not_is_refused_with_those_there_are(nam
 
 
 def test_every_registered_kind_is_in_the_contract_tests() -> None:
-    assert set(MODELS) == {"anthropic/", "openai/", "script:", "demo", "sim/", "human"}
+    assert set(MODELS) == {"anthropic/", "openai/", "responses/", "script:", "demo", "sim/", "human"}
