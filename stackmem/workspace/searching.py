@@ -23,16 +23,26 @@ _CONTEXT = 10
 _PATTERN_CHARS = 1_000
 _LINE_BYTES = 300
 _PROGRAM = Path(search_program.__file__).read_text("utf-8")
+_META = frozenset("\\.+*?()|[]{}^$#&-~")
+_FOLDS_BEYOND_ASCII = frozenset("iksIKS")
+_TOKEN = re.compile(
+    r"""(?P<flag>\(\?i\)) | (?P<open>\((?:\?i?:|\?P<\w+>)?(?!\?)) | (?P<bar>\|) | (?P<close>\))
+    | (?P<repeat>(?:[*+?]|\{(?:\d+|\d*,\d*)\})[?+]?)
+    | \\(?P<escaped>[!-/:-@[-`{-~]) | (?P<literal>[ !"#%&',/0-9:;<=>@A-Z\]_`a-z{}~-])
+    | (?P<other>\\[wWdDsSbBtnrfva] | \[\^?\]?(?:\\.|[^]\\])*\] | [.^$\x00-\x1f\x7f] | [^\x00-\x7f])""",
+    re.VERBOSE | re.DOTALL,
+)
 # What Python's expressions and those of ripgrep do not share, or read in two ways.
 _OWN = re.compile(r"(?<!\\)(?:\\\\)*(\(\?(?![:iP])|\(\?P[=>]|\\[1-9AZz]|\[\[:|&&|--(?=[^\]]*\])|~~)")
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
-    """What the search printed: runs of lines by path, files looked into, and whether there is more."""
+    """What the search printed: runs of lines by path, files looked into, whether there is more, what is wrong."""
 
     groups: list[tuple[str, list[tuple[int, bool, str]]]]
     searched: int
     more: bool
+    wrong: str = ""
 
 
 def search_command(python: str, pattern: str, path: str, glob: str, context: int) -> str:
@@ -52,12 +62,36 @@ def search_command(python: str, pattern: str, path: str, glob: str, context: int
         )
     if not 0 <= context <= _CONTEXT:
         raise ToolRefused(f"context is {context}; write 0 to {_CONTEXT}")
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ToolRefused(f"the pattern is no regular expression ({error}); escape what is meant literally") from error
     order = {"pattern": pattern, "path": path, "glob": glob, "context": context, "most": MATCHES}
+    order["prefilter"] = prefilter(pattern)
     return f"{shlex.quote(python)} -I -S -c {shlex.quote(_PROGRAM)} {shlex.quote(msgspec.json.encode(order).decode())}"
+
+
+def prefilter(pattern: str) -> str | None:
+    """An expression for ripgrep that matches, in bytes, each line that the pattern matches; None where none is of use.
+
+    It keeps what both dialects share, literals, groups and alternatives, and has ``.*`` for everything else: what a
+    class, an anchor or a letter beyond ASCII matches is left to Python, which looks into each file that is left.
+    """
+    pieces: list[str] = []
+    at, last, fold = 0, "", "(?i" in pattern
+    while at < len(pattern):
+        token = _TOKEN.match(pattern, at)
+        if token is None:
+            return None
+        at, kind, text = token.end(), token.lastgroup or "", token[token.lastgroup or 0]
+        if fold and text in _FOLDS_BEYOND_ASCII:
+            kind = "other"
+        if kind in ("literal", "escaped"):
+            kind = "literal"
+            plain = f"\\{text}" if text in _META else text
+            pieces.append(f"[{text.lower()}{text.upper()}]" if fold and text.isalpha() else plain)
+        elif kind == "repeat" and last in ("literal", "close"):
+            pieces.append("*" if text[0] == "{" else text[0])
+        else:
+            pieces.append({"open": "(?:", "bar": "|", "close": ")", "other": ".*"}.get(kind, ""))
+        last = kind
+    return "".join(pieces)
 
 
 def shown_matches(
@@ -75,6 +109,10 @@ def shown_matches(
     except msgspec.DecodeError:
         why = ended.reason or f"exit {ended.exit_code}"
         return ToolOutcome(f"the search ended without an answer ({why}); use run_command with grep", True)
+    if answer.wrong:
+        return ToolOutcome(
+            f"the pattern is no regular expression ({answer.wrong}); escape what is meant literally", True
+        )
     files = f"{answer.searched:,} {'file' if answer.searched == 1 else 'files'} searched"
     if not answer.groups:
         return ToolOutcome(f"[no match below {shown_name(path)}; {files}, ignored ones left out]")

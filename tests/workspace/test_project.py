@@ -168,3 +168,21 @@ def test_node_in_a_home_shows_no_home(tmp_path: Path, monkeypatch: pytest.Monkey
     project = find_project(made(tmp_path / "hers", "package.json"), search=str(home / "bin"))
     assert project.installations == ()
     assert "holds more than programs" in project.missing[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "sentences"),
+    [
+        (("uv.lock",), ["uv.lock is there and no .venv; if the tests need what it names, install that"]),
+        (("pyproject.toml", "src/a.py"), ["pyproject.toml is there and no .venv; "]),
+        (("pyproject.toml", "a.py"), []),
+        (("package.json",), ["package.json is there and no node_modules; "]),
+        (("package.json", "node_modules/a/index.js"), []),
+        (("Cargo.lock",), []),
+    ],
+)  # fmt: skip
+def test_what_the_tests_may_need_and_is_not_installed_is_named(tmp_path: Path, names, sentences):
+    folder = made(tmp_path, *names, package_json='{"devDependencies": {"uvu": "1"}}')
+    missing = find_project(folder).missing
+    assert len(missing) == len(sentences)
+    assert all(map(str.startswith, missing, sentences))

@@ -1,13 +1,21 @@
 """Searching files: what is found, how it is shown, and what no pattern and no file can do."""
 
 import json
+import os
+import re
+import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from stackmem.workspace import search_program
 from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap
 from stackmem.workspace.profile import Profile
+from stackmem.workspace.searching import prefilter
 from stackmem.workspace.workspace import Workspace, open_workspace
 
 FILES = {
@@ -108,3 +116,81 @@ def test_the_search_runs_in_the_sandbox_and_a_pattern_that_never_ends_is_ended(t
 def test_an_order_of_the_search_is_plain_json_whatever_the_pattern_holds(opened: Workspace):
     for odd in ("'", '"; rm -rf /', "\\$(id)", "é\n", json.dumps({"a": 1})):
         assert not opened.search_files(odd, ".", "", 0, 4_096).failed
+
+
+LINES = st.text(alphabet="ab iIkKsS\u212a\u017f\u0131\xe9\u4e2d_9.(+\r\t\x1c", max_size=8)
+PIECES = st.sampled_from([
+    "a", "ab", "k", "S", "i", "9", " ", "é", "\\.", r"\(", r"\+", r"\w", r"\W",
+    r"\d", r"\s", r"\S", r"\b", ".", "^", "$", "[^a]",
+    "[ab]", "[]b]", r"[\]a]", "a*", "b+?", "a{2}", "b{,2}", "{", "x{0}", r"\w+", r"\x61", "\t", "é?", "\u4e2d+", "_",
+])  # fmt: skip
+PATTERNS = st.recursive(
+    PIECES,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map("|".join),
+        inner.map("(?:{})".format), inner.map("({})*".format), inner.map("(?i:{})".format),
+        inner.map("(?P<n>{})".format),
+    ),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("many")
+
+
+@given(PATTERNS, st.lists(LINES, min_size=1, max_size=8), st.booleans())
+def test_ripgrep_leaves_out_no_file_that_matches(many: Path, pattern: str, lines: list[str], fold: bool):
+    """Whatever else it lets through, Python looks into: so the answer is the same as without it."""
+    pattern = f"(?i){pattern}" if fold else pattern
+    try:
+        meant = re.compile(pattern)
+    except re.error:
+        return
+    names = [f"{number:02d}" for number in range(search_program.FEW_FILES + 1)]
+    with chdir(many):
+        for name, line in zip(names, lines, strict=False):
+            Path(name).write_bytes(f"first\n{line}\r\nlast".encode())
+        kept = search_program.candidates(prefilter(pattern), names)
+        matching = [name for name in names if any(meant.search(line) for line in search_program.lines_of(name))]
+    assert set(matching) <= set(kept)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expression"),
+    [
+        (r"def \w+\(self", r"def .*\(self"),
+        ("(?i)todo|FIXME{2}", "[tT][oO][dD][oO]|[fF].*[xX][mM][eE]*"),
+        (r"^(?P<a>x[^]y]+)?é$", ".*(?:x.*)?.*.*"),
+        (r"\x41", None), (r"a(?#b)", None), ("", ""),
+    ],
+)  # fmt: skip
+def test_what_both_dialects_share_is_kept_and_all_else_is_let_through(pattern, expression):
+    assert prefilter(pattern) == expression
+
+
+def test_ripgrep_is_asked_and_reads_nobodys_settings(many: Path, monkeypatch):
+    names = [f"f{number}" for number in range(search_program.FEW_FILES + 5)]
+    for name in names:
+        (many / name).write_text("x\n", encoding="utf-8")
+    (many / "f1").write_bytes(b"\xff\xfeneedle\n")
+    (many / "f2").write_bytes(b"needle\0")
+    (many / "f3").unlink()
+    os.mkfifo(many / "f3")
+    (many / "settings").write_text("--invert-match\n--pre=/bin/false\n", encoding="utf-8")
+    (many / ".ignore").write_text("*\n", encoding="utf-8")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(many / "settings"))
+    monkeypatch.chdir(many)
+    assert shutil.which("rg"), "scripts/setup.sh test installs it"
+    assert search_program.candidates(prefilter("needle"), names) == ["f1", "f2"]
+    assert search_program.candidates("(", names) == names
+
+
+def test_a_pattern_that_takes_long_to_read_is_read_in_the_sandbox(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("stackmem.workspace.workspace.SECONDS", 0.2)
+    workspace = open_workspace(Bubblewrap(), tmp_path, "/workspace", Profile())
+    slow = workspace.search_files(r"(?i)" + "[\x00-\U0010ffff]" * 100, ".", "", 0, 4_096)
+    workspace.close()
+    assert slow.text.startswith("the search took over 0.2 s")

@@ -11,7 +11,7 @@ from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
 
 from .installations import Interpreter, find_interpreter, find_node, is_file
-from .suites import SuiteCommand, find_suites, lock_files
+from .suites import SuiteCommand, find_suites, lock_files, uninstalled
 
 _ENVIRONMENTS = (".venv", "venv")
 _PROGRAMS = "node_modules/.bin"
@@ -94,6 +94,6 @@ def find_project(
         installations=tuple(dict.fromkeys((*interpreter.installations, *node))),
         suites=find_suites(here, environment and os.path.relpath(root / environment, here)),
         locks=lock_files(here) or lock_files(root),
-        missing=(*interpreter.missing, *no_node),
+        missing=(*interpreter.missing, *no_node, *uninstalled(here, root, interpreter.environment)),
         place=place,
     )

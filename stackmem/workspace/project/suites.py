@@ -16,6 +16,7 @@ LOCKS = (
     "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "requirements.lock",
     "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "Cargo.lock", "go.sum",
 )  # fmt: skip
+_PYTHON_LOCKS = 6  # so many come first
 _NODE_RUNNERS = {"pnpm-lock.yaml": "pnpm test", "yarn.lock": "yarn test", "bun.lock": "bun run test"}
 _PYTEST_SIGNS = (
     ("pyproject.toml", r"^\[tool\.pytest\b"), ("pytest.ini", r"^\[pytest\]"), ("setup.cfg", r"^\[tool:pytest\]"),
@@ -71,13 +72,36 @@ def _has_tests(folder: Path) -> bool:
         return False
 
 
-def _node(folder: Path) -> Iterator[SuiteCommand]:
+def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
+    """What its tests may need and the folder has not, one sentence each.
+
+    Args:
+        root: The project that the folder is a part of.
+        environment: The Python environment, also one that does not work; empty where there is none.
+    """
+    python = next((name for name in lock_files(folder) if name in LOCKS[:_PYTHON_LOCKS]), "")
+    if not python and is_file(folder / "pyproject.toml") and (folder / "src").is_dir():
+        python = "pyproject.toml"
+    needs = [(python, ".venv")] if python and not environment else []
+    package = _package(folder)
+    installed = any((place / "node_modules").exists() for place in (folder, root))
+    if (package.get("dependencies") or package.get("devDependencies")) and not installed:
+        needs.append(("package.json", "node_modules"))
+    for name, place in needs:
+        yield f"{name} is there and no {place}; if the tests need what it names, install that before the run"
+
+
+def _package(folder: Path) -> dict[str, object]:
     text = read_small(folder / "package.json")
     try:
         package = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
-        return  # npm says what is wrong with it
-    scripts = package.get("scripts") if isinstance(package, dict) else None
+        return {}  # npm says what is wrong with it
+    return package if isinstance(package, dict) else {}
+
+
+def _node(folder: Path) -> Iterator[SuiteCommand]:
+    scripts = _package(folder).get("scripts")
     script = scripts.get("test") if isinstance(scripts, dict) else None
     if isinstance(script, str) and "no test specified" not in script:
         runner = next((command for name, command in _NODE_RUNNERS.items() if is_file(folder / name)), "npm test")
