@@ -230,12 +230,13 @@ def test_a_run_that_was_cut_short_has_no_patch_to_apply(stage: Stage, hers: Path
 
 def test_hostile_names_and_contents_reach_the_terminal_as_text(stage: Stage, hers: Path):
     hostile = [
-        command("printf '\\033]0;owned\\007' > \"$(printf 'x\\033[2Jy')\"; printf 'VALUE = \\033[31m\\n' > app.py"),
+        command("printf '\\033]0;owned\\007' > \"$(printf 'x\\033[2Jy')\"; printf 'VALUE = \\033[31m\\r\\n' > app.py"),
         pop(),
     ]
     ran = solve(stage, hers, replies=hostile)
     assert ran.returncode == 0, ran.stderr
-    assert not set(ran.stdout + ran.stderr) & set("\x1b\x07")
+    assert not set(ran.stdout + ran.stderr) & set("\x1b\x07\r")
+    assert "[31m^M\n" in ran.stdout
     applied = stage.call("apply", "last")
     assert applied.returncode == 0, applied.stderr
     assert not set(applied.stdout) & set("\x1b\x07")
@@ -258,12 +259,14 @@ def test_the_environment_of_the_folder_is_the_one_of_commands_and_of_the_check(s
     replies = [seen, call("write_file", path="app.py", content="VALUE = 3\n"), pop()]
     ran = solve(stage, mine, "--check", "auto", replies=replies)
     assert (ran.returncode, ran.stdout.split()[0]) == (0, "solved"), ran.stderr
-    assert "the check is `python -m unittest discover`, as tests suggests" in ran.stderr
+    assert "the check is `python -m unittest discover tests`, as tests suggests" in ran.stderr
     (returned, *_) = events(stage.only_run(), ToolReturned)
     assert returned.text.splitlines()[:2] == [f"{mine}/.venv 3", f"env {mine}/.venv"]
     (started,) = events(stage.only_run(), RunStarted)
     version = ".".join(map(str, sys.version_info[:3]))
-    assert started.project == f"project: python is .venv/bin/python ({version})\ntests: python -m unittest discover"
+    assert (
+        started.project == f"project: python is .venv/bin/python ({version})\ntests: python -m unittest discover tests"
+    )
     shown = stage.call("doctor", mine)
     assert f"  python:     .venv/bin/python ({version})\n" in shown.stdout
     assert stage.call("replay", "last").returncode == 0

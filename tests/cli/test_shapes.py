@@ -27,7 +27,7 @@ class Test(unittest.TestCase):
 """
 WRONG, RIGHT = "a - b", "a + b"
 ADDER = "def add(a, b):\n    return a - b\n"
-UNITTEST = "python -m unittest discover"
+UNITTEST = "python -m unittest discover tests"
 SHELL: dict[str, Content] = {"add.sh": "echo $(($1 - $2))\n", "Makefile": 'test:\n\ttest "$$(sh add.sh 2 2)" = 4\n'}
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "4d7a" * 16 + "\nsize 12345\n"
 

@@ -20,6 +20,7 @@ from .text import readable, say
 _GIB = 1 << 30
 _PATCH_SHOWN_BYTES = 60_000
 _PATHS_SHOWN = 40
+_CARRIAGE_RETURN = "^M"  # as git shows it
 
 
 def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
@@ -104,7 +105,7 @@ def show_patch(result: RunResult) -> None:
         return
     with (Path(result.run_dir) / PATCH).open("rb") as file:
         raw, left = file.read(_PATCH_SHOWN_BYTES), os.fstat(file.fileno()).st_size - _PATCH_SHOWN_BYTES
-    typer.echo(f"\n{readable(raw.decode('utf-8', 'replace'))}")
+    typer.echo(f"\n{readable(raw.decode('utf-8', 'replace').replace(chr(13), _CARRIAGE_RETURN))}")
     if left > 0:
         typer.echo(f"[... {left:,} more bytes in {result.run_dir}/{PATCH} ...]")
     if result.executed_by_host:

@@ -60,7 +60,13 @@ def _python(folder: Path, environment: str) -> Iterator[SuiteCommand]:
         return
     # Without an environment of the project's, commands find a Python that has pytest.
     has = not environment or any((folder / environment).glob("lib/python3*/site-packages/pytest/__init__.py"))
-    yield SuiteCommand("python -m pytest -q" if has else "python -m unittest discover", reason)
+    if has:
+        yield SuiteCommand("python -m pytest -q", reason)
+        return
+    # From a project's root, unittest looks into packages alone; where it finds no test, it is content all the same.
+    place = next((place for place in ("tests", "test") if _has_tests(folder / place)), "")
+    beneath = f" {place}" if place and not is_file(folder / place / "__init__.py") else ""
+    yield SuiteCommand(f"python -m unittest discover{beneath}", reason)
 
 
 def _has_tests(folder: Path) -> bool:
