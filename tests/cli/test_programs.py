@@ -144,3 +144,10 @@ def test_what_was_not_done_stands_on_the_terminal_in_json_and_in_the_steps_of_th
     assert 'a/turn 1 was not done: Collection path "items" not an array' in done.stderr
     steps = stackmem(place, "trace", "show", "--steps", told["run_dir"]).stdout
     assert 'failed (Collection path "items" not an array): ForEach' in steps
+
+
+def test_a_session_without_an_expression_copies_and_keeps_nothing(place: Path) -> None:
+    done = stackmem(place, "repl")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "working in a copy" not in done.stderr
+    assert not (place / "runs").exists() or not list((place / "runs").iterdir())

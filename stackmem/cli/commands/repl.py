@@ -17,6 +17,7 @@ from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import say
 from stackmem.errors import UsageError
 from stackmem.languages import sexp
+from stackmem.languages.sexp.language import LEAVES, PROMPT
 from stackmem.languages.sexp.reader import TypedLines
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_inputs
@@ -54,9 +55,25 @@ def command(
         raise UsageError("there is no standard input to read expressions from; open it, or use `stackmem run FILE`")
     if sys.stdin.isatty():
         _remember(Path.home() / ".local" / "state" / "stackmem" / "repl-history")
-    person = Person(_read, screen, stop=stop_at_once, agree=partial(ask_about_size, as_json=False))
+    typed = _first() if program is None else ""
+    if typed in LEAVES:
+        return
+    waiting = [typed] if typed else []
+    person = Person(
+        lambda question: waiting.pop() if waiting else _read(question),
+        screen,
+        stop=stop_at_once,
+        agree=partial(ask_about_size, as_json=False),
+    )
     result = run_program(ready, os.environ, person)
     show_program(result, screen, as_json=False)
+
+
+def _first() -> str:
+    """The first expression, before anything is copied or kept for it."""
+    while not (typed := _read(PROMPT).strip()):
+        pass
+    return typed
 
 
 def _read(question: str) -> str:

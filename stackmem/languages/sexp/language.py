@@ -64,7 +64,7 @@ def _lines(happening: Happening) -> tuple[str, ...]:
 
 
 PROMPT = "sexp>"
-LEAVE = "(exit)"
+LEAVES = ("(exit)", "exit")
 _STATIC = "Static fault: nothing was done, as no input would let this program end."
 _NO_INPUT = (
     "Missing input: '{name}' has no value, and nothing in the program binds it; "
@@ -221,7 +221,7 @@ def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: s
     """
     while True:
         text: str = yield AskUser(PROMPT)
-        if text.strip() in (LEAVE, "exit"):
+        if text.strip() in LEAVES:
             return None
         if not text.strip():
             continue
