@@ -66,7 +66,7 @@ def test_a_dry_run_prints_the_steps_and_leaves_no_run(place: Path) -> None:
 def test_what_cannot_be_run_is_one_sentence_and_exit_2(place: Path, words: tuple[str, ...], told: str) -> None:
     done = run(place, *words)
     assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (2, True, False)
-    assert not (place / "runs").exists() or not list((place / "runs").iterdir())
+    assert [*(place / "runs").iterdir(), *(place / "work").iterdir()] == []
 
 
 def test_a_folder_without_a_main_program_gives_the_halt_report(place: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_was_not_done_stands_on_the_terminal_in_json_and_in_the_steps_of_th
 
 
 def test_a_session_without_an_expression_copies_and_keeps_nothing(place: Path) -> None:
-    done = stackmem(place, "repl")
+    done = stackmem(place, "repl", "--runs-dir", str(place / "runs"), "--sandbox-dir", str(place / "work"))
     assert (done.returncode, done.stdout) == (0, "")
     assert "working in a copy" not in done.stderr
     assert not (place / "runs").exists() or not list((place / "runs").iterdir())
