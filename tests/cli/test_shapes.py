@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -98,7 +99,11 @@ def node(root: Path) -> Shape:
 
 def rust(root: Path) -> Shape:
     """The toolchain is granted by a profile."""
-    sysroot = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
+    home = pwd.getpwuid(os.getuid()).pw_dir  # that of the tests is empty, and rustup looks there
+    asked = subprocess.run(
+        ["rustc", "--print", "sysroot"], env={**os.environ, "HOME": home}, capture_output=True, text=True, check=True
+    )
+    sysroot = asked.stdout.strip()
     profile = folder(root.parent / "profiles", {
         "rust.toml": f'path = ["/opt/rust/bin"]\n[[mounts]]\nhost = "{sysroot}"\ninside = "/opt/rust"\n'
     }) / "rust.toml"  # fmt: skip

@@ -193,4 +193,4 @@ def test_a_pattern_that_takes_long_to_read_is_read_in_the_sandbox(tmp_path: Path
     workspace = open_workspace(Bubblewrap(), tmp_path, "/workspace", Profile())
     slow = workspace.search_files(r"(?i)" + "[\x00-\U0010ffff]" * 100, ".", "", 0, 4_096)
     workspace.close()
-    assert slow.text.startswith("the search took over 0.2 s")
+    assert slow.text.startswith("the search took over")
