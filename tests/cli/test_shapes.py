@@ -138,6 +138,17 @@ def monorepo(root: Path) -> Shape:
     return Shape(place, "packages/sums/adder.py", "make test")
 
 
+def sub_folder(root: Path) -> Shape:
+    """The run begins in a part of the work tree, whose tests read what lies beside it."""
+    repository(root, {
+        "packages/sums/adder.py": ADDER, "shared/four.py": "FOUR = 4\n",
+        "packages/sums/test_adder.py": SUITE.replace("4)", "FOUR)").replace(
+            "from adder", "import sys\nsys.path.append('../../shared')\nfrom four import FOUR\nfrom adder"
+        ),
+    })  # fmt: skip
+    return Shape(root / "packages/sums", "adder.py", "python -m pytest -q")
+
+
 def work_tree(root: Path) -> Shape:
     """Its ``.git`` is a file that leads elsewhere."""
     main = repository(root.parent / "main", dict(SHELL))
@@ -192,7 +203,7 @@ def readme(root: Path) -> Shape:
 SHAPES: dict[str, Callable[[Path], Shape]] = {
     maker.__name__: maker
     for maker in (
-        python_with_venv, python_with_uv, node, rust, go, monorepo, work_tree, submodules, lfs_pointers, crlf,
+        python_with_venv, python_with_uv, node, rust, go, monorepo, work_tree, submodules, lfs_pointers, crlf, sub_folder,
         name_in_latin_1, readme,
     )
 }  # fmt: skip
@@ -208,6 +219,8 @@ def parameter(name: str):
 @pytest.mark.parametrize("name", [parameter(name) for name in SHAPES])
 def test_a_bug_is_fixed_its_own_tests_say_so_and_the_patch_is_taken(stage: Stage, name: str):
     shape = SHAPES[name](stage.root / "hers")
+    whole = Path(run_git(shape.place, "rev-parse", "--show-toplevel").strip())
+    path = str((shape.place / shape.path).relative_to(whole))
     before = run_git(shape.place, "status", "--porcelain")
     edit = call("edit_file", path=shape.path, old_string=shape.old, new_string=shape.new)
     model = stage.script(command(shape.test), edit, *shape.replies, pop())
@@ -220,11 +233,11 @@ def test_a_bug_is_fixed_its_own_tests_say_so_and_the_patch_is_taken(stage: Stage
     failed, edited, *_ = events(result["run_dir"], ToolReturned)
     assert not failed.text.endswith("[exit 0]"), failed.text
     assert edited.text.startswith("replaced 1 place")
-    assert (result["outcome"], sorted(result["changed"])) == ("solved", sorted([shape.path, *shape.changed]))
+    assert (result["outcome"], sorted(result["changed"])) == ("solved", sorted([path, *shape.changed]))
     assert shape.check != "auto" or f"the check is `{shape.test}`" in ran.stderr
     assert stage.call("replay", "last").returncode == 0
     assert run_git(shape.place, "status", "--porcelain") == before
-    run_git(shape.place, "apply", "--check", str(Path(result["run_dir"]) / "changes.patch"))
+    run_git(whole, "apply", "--check", str(Path(result["run_dir"]) / "changes.patch"))
     applied = stage.call("apply", "last", cwd=shape.place)
     assert applied.returncode == 0, applied.stderr
-    assert run_git(shape.place, "diff", "--numstat", "--", shape.path) == f"1\t1\t{shape.path}\n"
+    assert run_git(shape.place, "diff", "--numstat", "--", shape.path) == f"1\t1\t{path}\n"
