@@ -203,8 +203,8 @@ def readme(root: Path) -> Shape:
 SHAPES: dict[str, Callable[[Path], Shape]] = {
     maker.__name__: maker
     for maker in (
-        python_with_venv, python_with_uv, node, rust, go, monorepo, work_tree, submodules, lfs_pointers, crlf, sub_folder,
-        name_in_latin_1, readme,
+        python_with_venv, python_with_uv, node, rust, go, monorepo, work_tree, submodules, lfs_pointers, crlf,
+        sub_folder, name_in_latin_1, readme,
     )
 }  # fmt: skip
 TOOLCHAINS = {"rust": "cargo", "go": "go", "node": "npm"}
