@@ -2,7 +2,7 @@
 # Makes .venv as the locks say, and does nothing when it is current.
 #
 #   scripts/setup.sh run    what `stackmem` needs: bubblewrap, .venv, requirements.lock, this package
-#   scripts/setup.sh test   the same, then ps, rg, chromium, libatomic, requirements-dev.lock and the npm packages of the tests
+#   scripts/setup.sh test   the same, then ps, chromium, libatomic, requirements-dev.lock and the npm packages of the tests
 #
 # WITHOUT=bubblewrap goes on without it: for who has no rights on a machine, and names the isolation level that a run takes.
 #
@@ -81,8 +81,6 @@ missing_system_packages() {
     [ "$purpose" = run ] || command -v ps >/dev/null || echo procps
     # The browser that the viewer is tested in.
     [ "$purpose" = run ] || command -v chromium chromium-browser google-chrome >/dev/null || echo chromium
-    # What a search of files asks first, where it is there.
-    [ "$purpose" = run ] || command -v rg >/dev/null || echo ripgrep
     # What the program that drives the browser is linked with.
     [ "$purpose" = run ] || compgen -G "/usr/lib*/libatomic.so.1" >/dev/null ||
         compgen -G "/usr/lib/*/libatomic.so.1" >/dev/null || echo libatomic1
