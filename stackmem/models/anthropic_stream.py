@@ -16,7 +16,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.core.text import whole, whole_value
 
-from .failures import failed, kind_of_error
+from .failures import failed, kind_of_error, web_page
 from .json_text import MOST_TOKENS, parse_arguments
 
 _STOPS: dict[str, Stop] = {
@@ -49,8 +49,13 @@ class _BlockDelta(Struct):
 
 
 class _Event(Struct):
+    """An event of a stream, or the whole message where a server sends no events."""
+
     type: str
     index: int = 0
+    id: str | None = None
+    content: list[dict[str, Any]] | None = None
+    stop_reason: str | None = None
     message: _StreamMessage | None = None
     content_block: dict[str, Any] | None = None
     delta: _BlockDelta | None = None
@@ -86,6 +91,8 @@ def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelF
     reply = _MessageReply({}, {})
     try:
         for text in events:
+            if text.startswith("<"):
+                return web_page(text, secret)
             _take(reply, convert(json.loads(text), _Event), secret)
             if reply.error is not None:
                 return reply.error
@@ -111,6 +118,10 @@ def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
         case "message_start" if event.message is not None:
             reply.id = event.message.id or ""
             _count(reply.usage, event.message.usage)
+        case "message":
+            reply.id, reply.stop_reason, reply.ended = event.id or "", event.stop_reason, True
+            reply.blocks = {index: _Block(block, [], []) for index, block in enumerate(event.content or ())}
+            _count(reply.usage, event.usage)
         case "content_block_start" if event.content_block is not None:
             reply.blocks[event.index] = _Block(event.content_block, [], [])
         case "content_block_delta" if event.delta is not None:
@@ -199,8 +210,12 @@ def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
     for name, value in (given or {}).items():
         if name == "cache_creation" and isinstance(value, dict):
             _count(known, value)
-        elif isinstance(value, int) and not isinstance(value, bool) and known.get(name, -1) < value <= MOST_TOKENS:
-            known[name] = value
+        elif (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and known.get(name, -1) < value <= MOST_TOKENS
+        ):
+            known[name] = int(value)
 
 
 def _usage(counts: dict[str, int]) -> Usage:

@@ -135,6 +135,13 @@ def _of_text(text: str, depth: int) -> str:
     return page_title(text) if text.startswith("<") else text
 
 
+def web_page(text: str, secret: str) -> ModelFailed:
+    """What a web page in place of a reply comes to; nobody but the person can do anything about it."""
+    return failed(
+        "rejected", f"the server answered with a web page, {page_title(text)!r:.200}; is the address right?", secret
+    )
+
+
 def page_title(text: str) -> str:
     """What a web page calls itself, else its text."""
     heading = _HEADING.search(text)

@@ -14,7 +14,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.text import whole, whole_value
 
-from .failures import failed, kind_of_error, page_title, sentence
+from .failures import failed, kind_of_error, sentence, web_page
 from .json_text import parse_arguments
 from .openai_messages import FOREIGN_THOUGHT, spelled_call
 from .openai_stream import Json, read_objects, scalar, token_count, tokens_in
@@ -82,8 +82,7 @@ def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelR
     try:
         for text in events:
             if text.startswith("<"):
-                page = f"the server answered with a web page, {page_title(text)!r:.200}; is the address right?"
-                return failed("rejected", page, secret)
+                return web_page(text, secret)
             for event in read_objects(text):
                 kind = event.get("type")
                 if kind == "response.output_item.done" and isinstance(event.get("item"), dict):

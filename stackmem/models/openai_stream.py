@@ -18,7 +18,7 @@ from stackmem.core.facts import FailureKind, ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.core.text import whole, whole_value
 
-from .failures import failed, kind_of_error, kind_of_status, page_title, sentence
+from .failures import failed, kind_of_error, kind_of_status, sentence, web_page
 from .json_text import MOST_TOKENS, parse_arguments
 from .openai_messages import FOREIGN_THOUGHT
 
@@ -80,8 +80,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
                 reply.ended = True
                 break
             if text.startswith("<"):
-                page = f"the server answered with a web page, {page_title(text)!r:.200}; is the address right?"
-                return failed("rejected", page, secret)
+                return web_page(text, secret)
             for chunk in read_objects(text):
                 _take(reply, chunk, secret)
                 if reply.error is not None:

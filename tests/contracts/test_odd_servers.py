@@ -1,4 +1,4 @@
-"""What comes of servers that are odd: each row of ``odd_servers.py``, over HTTP, through the official SDK."""
+"""What comes of odd servers: each row of ``odd_servers.py`` and ``odd_messages.py``, by the official SDKs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import pytest
 
 from stackmem.core.facts import ModelFailed
 from stackmem.core.messages import Thinking
+from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
 from stackmem.models.openai import OpenAIModel
 from tests.models.views import asking
 
-from .odd_servers import TOO_LONG, Odd, rows
+from .odd_messages import ROWS as MESSAGES
+from .odd_servers import rows
 
-ROWS = tuple(rows())
+ROWS = (*rows(), *MESSAGES)
 LIMIT_SECONDS = 0.3
 """Of a whole reply, where the row is about a server that would go on for ever."""
 
@@ -56,11 +58,12 @@ def answer(connection: socket.socket) -> None:
             reading.read(1)  # until the client hangs up
 
 
-@pytest.mark.parametrize("number", range(len(ROWS)), ids=[row.does for row in ROWS])
+@pytest.mark.parametrize("number", range(len(ROWS)), ids=[f"{row.does}, {number}" for number, row in enumerate(ROWS)])
 def test_a_server_that_is_odd_comes_to_what_its_row_says(number: int, servers: str) -> None:
     row = ROWS[number]
     seconds = LIMIT_SECONDS if row.kind == "timeout" else 60.0
-    got = OpenAIModel("any", Endpoint(f"{servers}/{number}/v1", "sk-0123456789", 20.0, 20.0, seconds)).reply(asking())
+    kind = AnthropicModel if row in MESSAGES else OpenAIModel
+    got = kind("any", Endpoint(f"{servers}/{number}/v1", "sk-0123456789", 20.0, 20.0, seconds)).reply(asking())
     if isinstance(got, ModelFailed):
         assert (got.kind, row.words in got.detail) == (row.kind, True), got.detail
         return
@@ -72,8 +75,4 @@ def test_a_server_that_is_odd_comes_to_what_its_row_says(number: int, servers: s
 
 
 def test_there_are_enough_of_them_and_no_two_are_called_alike() -> None:
-    assert len({row.does for row in ROWS}) == len(ROWS) >= 60
-
-
-def test_every_wording_of_too_long_is_its_own() -> None:
-    assert all(isinstance(row, Odd) and row.kind == "window" for row in TOO_LONG)
+    assert len({(row.does, row in MESSAGES) for row in ROWS}) == len(ROWS) >= 60

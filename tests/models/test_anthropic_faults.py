@@ -181,7 +181,6 @@ def test_nobody_at_the_address_is_a_connection_failure_that_names_it() -> None:
         b'data: {"type": "content_block_start", "index": "x", "content_block": []}\n\n',
         b"data: " + b"[" * 100_000 + b"\n\n",
         b"data: {\n\n" * 1_000,
-        b'{"id": "msg_1", "type": "message", "content": [], "stop_reason": "end_turn"}',
     ],
 )
 def test_what_is_no_stream_of_events_is_no_reply_and_no_crash(garbage: bytes) -> None:
