@@ -85,7 +85,10 @@ def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price
         base_url = plan.settings.get("base_url")
         if base_url is not None and without_login(base_url) != base_url:
             raise UsageError("a bench keeps its plan, and a login has no place there; give --base-url without it")
-        found[model] = open_model(model, environ, base_url=None if base_url == "none" else base_url).price
+        price = plan.settings.get("price")
+        found[model] = open_model(
+            model, environ, base_url=None if base_url == "none" else base_url, price=None if price == "none" else price
+        ).price
     return found
 
 

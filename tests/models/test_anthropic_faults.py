@@ -173,7 +173,6 @@ def test_nobody_at_the_address_is_a_connection_failure_that_names_it() -> None:
     "garbage",
     [
         b"",
-        b"<html>hello</html>",
         b"data: \xff\xfe\n\n",
         b"data: [1, 2]\n\n",
         b'data: {"type": 7}\n\n',
