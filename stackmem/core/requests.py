@@ -194,8 +194,14 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
 GIVEN = (RunStarted, RunResumed, RunForked, ProgramStarted)
 """What a run is given: facts that nothing before them says. With the answers, they are what comes from outside."""
 
-STOPS: tuple[Ending, ...] = ("interrupted", "workspace_error", "input_needed")
-"""How a run ends from outside, in place of an effect's answer; a program's run also between two of its facts."""
+STOPS_WITH_PARTIAL: tuple[Ending, ...] = ("interrupted", "limit:seconds")
+"""Of ``STOPS``, those whose result is what the run had so far."""
+
+STOPS: tuple[Ending, ...] = (*STOPS_WITH_PARTIAL, "workspace_error", "input_needed")
+"""How a run ends from outside, in place of an effect's answer; a program's run also between two of its facts.
+
+The seconds of a run may be over while the world is asked; else the rules say so, once the clock was read.
+"""
 
 
 def answers(kind: type[Effect], event: Event, branch: int | None = None) -> bool:

@@ -34,7 +34,7 @@ from stackmem.trace.walk import RecordWalk, program_at
 
 from .recorded_world import Recorded, RecordedModel, in_recorded_order, rehearse
 
-_FROM_OUTSIDE = ("interrupted", "workspace_error")
+_FROM_OUTSIDE = ("interrupted", "workspace_error", "limit:seconds")
 
 
 class Rerun(Struct, frozen=True):
@@ -184,10 +184,11 @@ def _compared(
     tail: list[Record], made: list[tuple[facts.Event, State]], comparison: FactComparison
 ) -> tuple[int, int, str]:
     """How many facts are equal, then the step and the words of the first that is not."""
-    ended = tail[-1].event
-    cut = not isinstance(ended, facts.RunEnded | facts.ChecksReturned)
-    if isinstance(ended, facts.RunEnded) and ended.ending in _FROM_OUTSIDE:
-        tail, cut = tail[:-1], True
+    cut = not isinstance(tail[-1].event, facts.RunEnded | facts.ChecksReturned)
+    for place, record in enumerate(tail):
+        if isinstance(record.event, facts.RunEnded) and record.event.ending in _FROM_OUTSIDE:
+            tail, cut = tail[:place], True
+            break
     equal = 0
     for record, now in zip_longest(tail, made):
         if record is None:

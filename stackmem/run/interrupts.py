@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first one ends the run in good order, the second one ends it at once.
+"""Ctrl-C and SIGTERM: the first one ends the run in good order, the second one at once; and the end of its time.
 
 A signal interrupts only what the world is asked to do; a fact that is being written is written whole.
 """
@@ -17,29 +17,43 @@ from typing import Any, Self
 from stackmem.errors import WorkspaceError
 
 
+class OutOfTime(KeyboardInterrupt):
+    """The run's seconds are over."""
+
+
 class Interrupts:
-    """Owns SIGINT and SIGTERM while it is entered; does nothing outside the main thread.
+    """Owns SIGINT, SIGTERM and SIGALRM while it is entered; does nothing outside the main thread.
 
     Attributes:
         signal: The signal that came, 0 before one.
-        open: Whether a signal raises ``KeyboardInterrupt`` now.
+        out_of_time: Whether the run's seconds are over.
+        open: Whether a signal raises ``KeyboardInterrupt`` now, and the end of the seconds ``OutOfTime``.
     """
 
     def __init__(self, stop: Callable[[int], Any] = os._exit) -> None:
         self.signal = 0
+        self.out_of_time = False
         self.open = False
         self._stop = stop
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._came) for number in (signal.SIGINT, signal.SIGTERM)}
+            handlers = {signal.SIGINT: self._came, signal.SIGTERM: self._came, signal.SIGALRM: self._time_is_up}
+            self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end_after(None)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+
+    def end_after(self, seconds: float | None) -> None:
+        """Interrupt what the world is asked to do once so many seconds have passed; None takes that back."""
+        self.out_of_time = seconds is not None and seconds <= 0
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, max(0.0, seconds or 0.0))
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
@@ -84,3 +98,9 @@ class Interrupts:
         if self.open:
             self.open = False  # what cleans up behind the interruption is not interrupted again
             raise KeyboardInterrupt
+
+    def _time_is_up(self, number: int, frame: FrameType | None) -> None:
+        self.out_of_time = True
+        if self.open:
+            self.open = False
+            raise OutOfTime

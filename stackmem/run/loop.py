@@ -12,11 +12,11 @@ from stackmem.core.decider import Decider
 from stackmem.core.facts import ChecksReturned, Event, RunEnded
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
-from stackmem.core.requests import Effect
+from stackmem.core.requests import Effect, ReadClock, RunChecks
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 
-from .interrupts import Interrupts
+from .interrupts import Interrupts, OutOfTime
 from .perform import World, perform
 
 
@@ -55,12 +55,16 @@ def _fact(upcoming: Event | Effect, state: State, world: World, interrupts: Inte
             try:
                 if interrupts.signal:
                     raise KeyboardInterrupt
+                if interrupts.out_of_time and not isinstance(upcoming, ReadClock | RunChecks):
+                    raise OutOfTime
                 return perform(upcoming, world)
             finally:
                 interrupts.open = False
         if interrupts.signal and state.program is not None and state.end is None:
             raise KeyboardInterrupt  # a program may go on for long without an effect
         return upcoming
+    except OutOfTime:
+        return RunEnded("limit:seconds", partial_result(state))
     except KeyboardInterrupt:
         if state.end is not None:
             return ChecksReturned({}, "the checks were interrupted")

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.core.decider import AgentDecider
-from stackmem.core.facts import Event, FramePopped, ModelReplied, RunForked, RunStarted
+from stackmem.core.facts import Event, FramePopped, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.core.requests import Effect
@@ -48,6 +48,8 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
 
     def record(event: Event, after: State) -> None:
         writer.append(event)
+        if isinstance(event, RunStarted | RunForked | RunResumed | RunEnded):
+            opened.interrupts.end_after(_seconds_left(after, world.clock() - world.started))
         if isinstance(event, RunStarted | RunForked):
             _write_start(after.begun, places.run)
         if isinstance(event, ModelReplied) and holds_secret(event, parts.scrubber):
@@ -93,6 +95,12 @@ def _with_commits(opened: Opened, result: RunResult) -> RunResult:
         return result
     shortened = f"the last {given.commits:,} commits" if given.shortened else ""
     return replace(result, commits=commits_made(workspace, given, opened.parts.scrubber.scrub), history=shortened)
+
+
+def _seconds_left(state: State, elapsed: float) -> float | None:
+    """What is left of the limit in seconds; None without one, and once the run is over: its checks have their own."""
+    limit = state.limits.seconds
+    return None if limit is None or state.end is not None else limit - elapsed
 
 
 def _write_start(start: RunStarted, run_dir: Path) -> None:

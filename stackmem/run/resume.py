@@ -149,7 +149,7 @@ def _beginning(
     reopening = _reopening(stopped.state, plan.model, wanted, level)
     end = stopped.state.end
     if end is not None and end.ending.startswith("limit:") and not _only_judged(stopped.state, reopening):
-        refuse_spent(evolve(stopped.state, reopening))
+        refuse_spent(replace(evolve(stopped.state, reopening), seconds=stopped.seconds))
     plan = replace(plan, limits=reopening.limits)
     return Resumed(prepared, plan, request, run_dir, stopped, reopening, lock)
 

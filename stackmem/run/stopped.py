@@ -76,6 +76,13 @@ class _Watch:
             yield record
 
 
+def _seconds(state: State, passed: float) -> float:
+    """Wall time so far; all that was allowed, where that ended the run."""
+    read = state.seconds or round(passed, 3)
+    spent = state.end is not None and state.end.ending == "limit:seconds"
+    return max(read, state.limits.seconds or 0.0) if spent else read
+
+
 def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
     """Read and verify a run; its lock must be held, so that nobody writes it meanwhile.
 
@@ -106,7 +113,7 @@ def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
         end=End(found.events, reader.digest, whole, terminated),
         torn_bytes=reader.torn_bytes,
         isolation=watch.isolation,
-        seconds=found.state.seconds or round(watch.seconds, 3),
+        seconds=_seconds(found.state, watch.seconds),
         asked_at=watch.asked_at,
         steps_with_secrets=tuple(watch.secrets),
         program=found.program,

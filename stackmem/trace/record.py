@@ -61,9 +61,12 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
 
 
 def is_followed(line: bytes, previous: str, number: int) -> bool:
-    """Whether a file ends with a whole record and then something that is no newline: no crash leaves that."""
+    """Whether a file ends with a whole record and then something that is no newline: no crash leaves that.
+
+    Zeros are what a power cut leaves where the length of a file reached the disk, and its bytes did not.
+    """
     end = line.rfind(DIGEST_MARK) + _TAIL_BYTES
-    if not _TAIL_BYTES <= end < len(line):
+    if not _TAIL_BYTES <= end < len(line) or not line[end:].strip(b"\0"):
         return False
     try:
         read_line(line[:end], previous, number)

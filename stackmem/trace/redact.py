@@ -24,7 +24,7 @@ from stackmem.core import facts
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import advance, evolve
 from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
-from stackmem.core.requests import AskModel, AskUser, Compact, Effect, answered
+from stackmem.core.requests import STOPS_WITH_PARTIAL, AskModel, AskUser, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import mark_cut
@@ -195,7 +195,7 @@ def _in_program(event: facts.Event, state: State, program: ProgramDecider, mask:
 def _rederive(event: facts.Event, state: State, derived: facts.Event | Effect | None, number: int) -> facts.Event:
     """The event as it follows from the copy's state."""
     if isinstance(derived, Effect):
-        if isinstance(event, facts.RunEnded) and event.ending == "interrupted":
+        if isinstance(event, facts.RunEnded) and event.ending in STOPS_WITH_PARTIAL:
             return replace(event, result=partial_result(state))
         return with_prompt(event, derived)
     if derived is None or _without_wording(derived) != _without_wording(event):
@@ -262,7 +262,7 @@ def with_prompt(event: facts.Event, asked: object) -> facts.Event:
 
 def rewrite_stop(event: facts.RunEnded, upcoming: facts.Event | Effect | None, state: State) -> facts.RunEnded:
     """How a run that was stopped from outside ends in the copy."""
-    if event.ending == "interrupted":
+    if event.ending in STOPS_WITH_PARTIAL:
         return replace(event, result=partial_result(state))
     if event.ending == "input_needed" and isinstance(upcoming, AskUser):
         return replace(event, result=mark_cut(upcoming.question, _QUESTION_CHARS))

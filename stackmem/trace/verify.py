@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.frames import partial_result
-from stackmem.core.requests import STOPS, AskModel, Compact, Effect, answered
+from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError
@@ -79,11 +79,10 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
     event = record.event
     same_rules = state.begun.rules == facts.RULES
     if isinstance(derived, Effect) or _may_stop_anywhere(state, event):
-        if isinstance(event, facts.RunEnded) and event.ending in STOPS and state.end is None:
-            if event.ending == "interrupted" and same_rules and event.result != partial_result(state):
-                raise RulesDiffer(
-                    explain_difference(record.seq, event, facts.RunEnded("interrupted", partial_result(state)))
-                )
+        if isinstance(event, facts.RunEnded) and _may_stop(state, event) and state.end is None:
+            partial = facts.RunEnded(event.ending, partial_result(state))
+            if event.ending in STOPS_WITH_PARTIAL and same_rules and event != partial:
+                raise RulesDiffer(explain_difference(record.seq, event, partial))
             return 0
         effect = answered(derived, event) if isinstance(derived, Effect) else None
         if effect is None:
@@ -112,6 +111,12 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
     elif ask is effect and inside:
         proven[state.running.id] = (ask.step, len(ask.view.messages))
     return 1
+
+
+def _may_stop(state: State, event: facts.RunEnded) -> bool:
+    """Whether a run can have ended so in place of an effect's answer; its seconds only where they were limited."""
+    limited = event.ending != "limit:seconds" or state.limits.seconds is not None
+    return event.ending in STOPS and limited
 
 
 def _may_stop_anywhere(state: State, event: facts.Event) -> bool:

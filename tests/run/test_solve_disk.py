@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.kept.find import find_run
 from stackmem.run.result import read_result
+from stackmem.trace.pack import unpack
 from stackmem.trace.reserve import RESERVE_BYTES
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
@@ -169,3 +171,12 @@ def test_a_check_that_fills_the_folder_it_may_write_is_no_verdict_but_no_crash(s
     result = stage.solve(task)
     assert (result.outcome, result.exit_code) == ("unsolved", 1)
     assert "reward.txt cannot be read" in result.check_error
+
+
+@needs_root
+def test_a_pack_that_does_not_fit_is_refused_before_it_is_unpacked(tmp_path: Path, small_disk: Path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
+        opened.writestr("x/trace.jsonl", b"x" * 4_000_000)
+    with pytest.raises(UsageError, match=r"would unfold to 4,000,000 bytes, and .* has room for .*; make room there"):
+        unpack(tmp_path / "x.zip", small_disk / "far")
+    assert list(small_disk.iterdir()) == []

@@ -169,3 +169,31 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
     with pytest.raises(UsageError, match="is no packed run"):
         unpack(tmp_path / "x.zip", tmp_path)
     assert Path(tmp_path / "x.zip").read_bytes() == content
+
+
+def archive(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as opened:
+        opened.writestr("x/trace.jsonl", content)
+    return path
+
+
+@pytest.mark.parametrize("damage", ["cut", "body", "name", "method"])
+def test_every_damage_of_an_archive_is_one_sentence(tmp_path, damage):
+    path = archive(tmp_path / "x.zip", bytes(range(256)) * 40, zipfile.ZIP_LZMA if damage == "method" else 8)
+    raw = bytearray(path.read_bytes())
+    if damage == "cut":
+        del raw[-30:]
+    elif damage == "body":
+        raw[60:80] = bytes(20)
+    elif damage == "name":
+        at = raw.rindex(b"x/trace.jsonl")
+        raw[at - 18 : at - 16] = b"\0\0"
+    path.write_bytes(raw)
+    with pytest.raises(UsageError, match="is no packed run"):
+        unpack(path, tmp_path / "far")
+
+
+def test_an_archive_that_unfolds_to_far_more_than_a_run_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="more than 100 times its size"):
+        unpack(archive(tmp_path / "x.zip", bytes(65 << 20)), tmp_path / "far")
+    assert not (tmp_path / "far").exists()
