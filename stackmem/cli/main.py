@@ -49,6 +49,7 @@ COMMANDS = {
     "trust": "Let a folder's own servers run.",
     "keys": "The keys that sign runs: yours, and those you trust.",
     "languages": "List the languages of programs.",
+    "examples": "List the example programs, or copy one.",
     "config": "Show every setting and where its value comes from.",
     "tasks": "List, check or import tasks.",
     "worlds": "Make tasks that test memory.",

@@ -27,8 +27,9 @@ def test_every_module_and_every_file_beside_the_code_is_in_it(wheel):
     assert wanted - set(wheel.namelist()) == set()
 
 
-def test_every_file_of_the_tasks_is_in_it(wheel):
-    wanted = {f"stackmem/_tasks/{path.relative_to(ROOT / 'tasks')}" for path in files("*", ROOT / "tasks")}
+@pytest.mark.parametrize("folder", ["tasks", "examples"])
+def test_every_task_and_every_example_is_in_it(wheel, folder):
+    wanted = {f"stackmem/_{folder}/{path.relative_to(ROOT / folder)}" for path in files("*", ROOT / folder)}
     assert len(wanted) > 10
     assert wanted - set(wheel.namelist()) == set()
 
@@ -54,3 +55,5 @@ def test_unpacked_elsewhere_it_knows_its_commands_and_its_tasks(wheel, tmp_path)
 
     assert "solve" in stackmem("--help")
     assert "calculator" in stackmem("tasks", "list")
+    assert "run it: stackmem run poll --model script:poll/script.yaml" in stackmem("examples", "loop/poll")
+    assert (elsewhere / "poll" / "job.sh").is_file()

@@ -1,0 +1,55 @@
+"""``stackmem examples``: the example programs that ship, which a person may look through, copy and run."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from pathlib import Path
+
+import typer
+
+from stackmem.cli.options import argument, option
+from stackmem.cli.screen.text import readable
+from stackmem.errors import UsageError
+
+
+def command(
+    name: str | None = argument("[NAME]", "Copy this one, as the list shows it.", default=None),
+    to: Path | None = option("--to", "The new folder; its own name where none is given.", "DIR"),
+) -> None:
+    """List the example programs; with a NAME, copy that one, to be changed and run."""
+    shipped = shipped_examples()
+    programs = {main.parent.relative_to(shipped).as_posix(): main for main in sorted(shipped.glob("*/*/main.*"))}
+    if name is None:
+        width = max(map(len, programs))
+        for each, main in programs.items():
+            typer.echo(f"{each:<{width}}  {_first_sentence(main)}")
+        typer.echo("\nstackmem examples NAME copies one, with a script that runs it without a model")
+        return
+    if name not in programs:
+        near = difflib.get_close_matches(name, programs, n=1, cutoff=0.4)
+        raise UsageError(f"no example {name[:80]!r}; " + (f"did you mean {near[0]!r}?" if near else "see the list"))
+    main = programs[name]
+    target = (to or Path(main.parent.name)).expanduser()
+    try:
+        shutil.copytree(main.parent, target)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"{target} cannot be made ({why}); --to names another folder") from error
+    script = target / "script.yaml"
+    typer.echo(readable(f"{target}\nrun it: stackmem run {target} --model script:{script}"))
+
+
+def shipped_examples() -> Path:
+    """The folder of the examples: in the wheel beside the code, in a checkout beside the package."""
+    package = Path(__file__).resolve().parents[2]
+    packaged = package / "_examples"
+    return packaged if packaged.is_dir() else package.parent / "examples"
+
+
+def _first_sentence(main: Path) -> str:
+    """What a program says of itself first, without the mark of its comment or heading."""
+    lines = main.read_text("utf-8").splitlines()
+    said = [line.lstrip("#;/ ").strip() for line in lines[:4] if line.strip()]
+    heading = main.suffix == ".pb"  # a playbook begins with its agent's name
+    return said[1 if heading and len(said) > 1 else 0].partition(". ")[0].removesuffix(".")
