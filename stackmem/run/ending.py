@@ -20,7 +20,7 @@ from stackmem.history.apply import apply_patch, executed_by_host
 from stackmem.history.history import History, PathChange
 from stackmem.settings.keys import signing_key
 from stackmem.trace.lineage import came_from
-from stackmem.trace.private import write_json
+from stackmem.trace.private import read_regular, write_json
 from stackmem.trace.signatures import Signer
 from stackmem.workspace.secrets import Scrubber
 
@@ -191,7 +191,7 @@ def _has_patch(run_dir: Path) -> bool:
 
 
 def _kept(run_dir: Path) -> Kept:
-    return decode_json((run_dir / CHANGES).read_bytes(), Kept)
+    return decode_json(read_regular(run_dir / CHANGES), Kept)
 
 
 def apply_run(run_dir: Path) -> tuple[Path, tuple[str, ...]]:

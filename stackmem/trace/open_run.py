@@ -19,6 +19,7 @@ from stackmem.errors import TraceError
 
 from .lineage import HISTORY, RunReader
 from .moments import StepMoment, moments, no_step, prompt_of, rendered
+from .private import read_regular
 from .program import completion_of
 from .snapshot import Snapshot
 from .steps import FrameSpan, Step, frame_spans, steps, total_usd
@@ -74,7 +75,7 @@ class Run:
         """
         path = self.folder / "result.json"
         try:
-            return decode_json(path.read_bytes(), dict[str, Any])
+            return decode_json(read_regular(path), dict[str, Any])
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+_MOST_BYTES = 256 << 20
+
 
 def owners(path: str, flags: int) -> int:
     """An opener for ``open``: what it makes, only its owner may read and write."""
@@ -27,8 +29,10 @@ def regular(path: str, flags: int) -> int:
 
 
 def read_regular(path: Path) -> bytes:
-    """A whole file; raises ``OSError``, also where it is none."""
+    """A whole file; raises ``OSError``, also where it is none, or larger than any that is read so."""
     with open(path, "rb", opener=regular) as file:
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {_MOST_BYTES >> 20} MiB", path)
         return file.read()
 
 

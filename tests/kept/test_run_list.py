@@ -55,6 +55,13 @@ def test_a_run_without_a_result_that_can_be_read_was_interrupted(tmp_path, kept)
     assert list_runs(tmp_path) == [RunRow("anything", "", "interrupted", "t", "m", "s")]
 
 
+def test_a_result_that_is_larger_than_any_is_not_read(tmp_path):
+    place = folder(tmp_path, "anything")
+    with (place / "result.json").open("wb") as result:
+        result.truncate(1 << 40)
+    assert list_runs(tmp_path) == [RunRow("anything", "", "interrupted")]
+
+
 @pytest.mark.parametrize("start", [None, b"", b"{}", b"\xff", b'{"task_name":7,"model":"m","strategy":"s"}'])
 def test_a_run_that_nothing_is_known_of_is_listed_by_its_name(tmp_path, start):
     place = folder(tmp_path, "99999999T999999Z-x")
