@@ -107,7 +107,7 @@ def test_a_variant_runs_under_its_own_settings(stage, tmp_path):
         f'tasks = ["{task}"]\nmodels = ["demo"]\n[settings]\nfsync = "none"\n'
         + "".join(f'[[variants]]\nname = "depth {n}"\nstrategy = "stackheap"\ndepth = {n}\n' for n in (1, 8))
     )
-    ran = stage.run("bench", suite, "-o", tmp_path / "bench", "--quiet")
+    ran = stage.call("bench", suite, "-o", tmp_path / "bench", "--quiet")
     assert (ran.returncode, ran.stderr) == (0, "")
     rows = {row["strategy"]: row for row in read_results(tmp_path / "bench")}
     depths = {name: events(tmp_path / "bench" / row["run"])[0].budgets.depth for name, row in rows.items()}
@@ -174,7 +174,7 @@ def test_killed_midway_and_started_again_it_comes_to_the_same_table(stage, tmp_p
     eventually(lambda: not [pid for pid in family if lives(pid)], 10, "every process it had started ends with it")
     had = len(list(read_rows(bench)))
     assert 2 <= had < 5
-    again = stage.run("bench", "-o", bench, "--jobs", "2")
+    again = stage.call("bench", "-o", bench, "--jobs", "2")
     assert again.returncode == 0, again.stderr
     assert f"5 of 5 trials done, {5 - had} now" in again.stdout
     benched(planned(*tasks, strategies=("full",)), whole)
@@ -201,7 +201,7 @@ def test_a_signal_keeps_what_is_finished_and_says_how_to_go_on(stage, tmp_path, 
 
 def test_a_dry_run_makes_nothing(stage, tmp_path):
     (task,) = small_tasks(stage, "one")
-    ran = stage.run("bench", *arguments([task], tmp_path / "bench"), "--trials", "24", "--dry-run")
+    ran = stage.call("bench", *arguments([task], tmp_path / "bench"), "--trials", "24", "--dry-run")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("24 trials: 1 tasks x 24 seeds x 1 models x 1 strategies; 0 of them are done\n")
     assert "24 pairs of two strategies under one model show a difference in success from 0." in ran.stdout
@@ -211,7 +211,7 @@ def test_a_dry_run_makes_nothing(stage, tmp_path):
 @pytest.mark.parametrize("key", [None, "sk-none"])
 def test_a_paid_plan_is_told_what_it_will_cost_with_a_key_and_without(stage, tmp_path, key):
     (task,) = small_tasks(stage, "one")
-    ran = stage.run(
+    ran = stage.call(
         "bench", task, "--models", "claude-sonnet-5-5", "--strategies", "full", "-o", tmp_path / "bench", "--dry-run",
         env={"ANTHROPIC_API_KEY": key} if key else {},
     )  # fmt: skip
@@ -238,14 +238,14 @@ def test_a_paid_plan_is_told_what_it_will_cost_with_a_key_and_without(stage, tmp
 )
 def test_a_flag_that_cannot_be_is_exit_2_and_one_sentence(stage, tmp_path, more, said):
     (task,) = small_tasks(stage, "one")
-    ran = stage.run("bench", *arguments([task], tmp_path / "bench"), *more)
+    ran = stage.call("bench", *arguments([task], tmp_path / "bench"), *more)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert said in ran.stderr
     assert not (tmp_path / "bench").exists()
 
 
 def test_a_bench_without_a_task_goes_on_with_what_was_planned_or_says_what_is_missing(stage, tmp_path):
-    assert "nothing to solve was named" in stage.run("bench", "-o", tmp_path / "none").stderr
-    assert "say -o DIR" in stage.run("bench", "calculator").stderr
+    assert "nothing to solve was named" in stage.call("bench", "-o", tmp_path / "none").stderr
+    assert "say -o DIR" in stage.call("bench", "calculator").stderr
     benched(planned(*small_tasks(stage, "one"), settings=FAST), tmp_path / "bench")
-    assert "goes on as it was planned" in stage.run("bench", "-o", tmp_path / "bench", "--trials", "9").stderr
+    assert "goes on as it was planned" in stage.call("bench", "-o", tmp_path / "bench", "--trials", "9").stderr

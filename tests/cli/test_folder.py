@@ -33,7 +33,7 @@ def hers(stage: Stage) -> Path:
 
 
 def solve(stage: Stage, where: Path, *flags: object, replies=EDITS, named: str = ".", **more):
-    return stage.run(
+    return stage.call(
         "solve", named, "-t", "Set VALUE to 2.", "--model", stage.script(*replies), *flags, cwd=where, **more
     )
 
@@ -187,7 +187,7 @@ def test_a_folder_outside_git_and_named_strangely_is_worked_on_like_any_other(st
 
 def test_a_folder_whose_name_begins_with_a_dash_is_named_behind_two(stage: Stage):
     place = folder(stage.root / "-x", {"app.py": "VALUE = 1\n"})
-    ran = stage.run("solve", "-t", "Go.", "--model", stage.script(*EDITS), "--", place.name, cwd=stage.root)
+    ran = stage.call("solve", "-t", "Go.", "--model", stage.script(*EDITS), "--", place.name, cwd=stage.root)
     assert ran.returncode == 0, ran.stderr
 
 

@@ -262,7 +262,7 @@ def test_a_run_that_another_process_writes_is_refused_with_its_process_id(stage:
     slow = [command("true") | {"latency_seconds": 60}, pop("Done.")]
     process = stage.start("solve", stage.task(*slow), "--model", "demo", "--quiet")
     eventually(lambda: stage.written() >= 1)
-    ran = stage.run("resume", "last")
+    ran = stage.call("resume", "last")
     assert ran.returncode == 7
     assert f"process {process.pid} is writing the run" in ran.stderr
     process.kill()
@@ -329,7 +329,7 @@ def test_a_level_at_which_the_workspace_is_elsewhere_is_refused(stage: Stage):
 
 def test_settings_of_today_say_nothing(stage: Stage):
     run = killed(stage, 8, stage.task(*works()))
-    ran = stage.run(
+    ran = stage.call(
         "resume", run, "--json", env={"STACKMEM_STRATEGY": "full", "STACKMEM_MODEL": "human", "STACKMEM_MAX_STEPS": "2"}
     )
     assert ran.returncode == 0, ran.stderr
@@ -371,25 +371,25 @@ def test_the_command_line_says_what_it_cut_and_where_it_goes_on(stage: Stage):
     run = killed(stage, 8, stage.task(*works()))
     with (run / "trace.jsonl").open("ab") as trace:
         trace.write(b"{torn")
-    ran = stage.run("resume", "last")
+    ran = stage.call("resume", "last")
     assert ran.returncode == 0, ran.stderr
     assert "the last 5 bytes of the trace were cut short by a crash; they are cut off" in ran.stderr
     assert f"resuming {run.name} after record 8, step 4" in ran.stderr
     assert "solved (popped)" in ran.stdout
-    over = stage.run("resume", "last")
+    over = stage.call("resume", "last")
     assert (over.returncode, over.stdout) == (0, f"nothing to resume: {run.name} is over (solved)\n")
-    assert json.loads(stage.run("resume", "last", "--json").stdout) == {
+    assert json.loads(stage.call("resume", "last", "--json").stdout) == {
         "run": run.name, "outcome": "solved", "resumed": False,
     }  # fmt: skip
 
 
 def test_a_run_that_stopped_says_how_to_go_on_and_one_that_is_over_does_not(stage: Stage):
     task = stage.task(*works())
-    ran = stage.run("solve", task, "--model", "demo", "--quiet", "--max-steps", "3")
+    ran = stage.call("solve", task, "--model", "demo", "--quiet", "--max-steps", "3")
     run = stage.only_run().name
     assert f"go on with: stackmem resume {run} --max-steps +50" in ran.stdout
     words = next(line for line in ran.stdout.splitlines() if line.startswith("go on with: ")).split()[5:]
-    again = stage.run("resume", *words, "--quiet")
+    again = stage.call("resume", *words, "--quiet")
     assert again.returncode == 0, again.stderr
     assert "go on with" not in again.stdout
 

@@ -14,6 +14,7 @@ from stackmem.kept.redact import redact_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.trace.redact import mask_of, mask_value, redact
 from stackmem.trace.verify import verify
+from tests.conftest import CAMPAIGN
 from tests.golden.stories import STORIES
 from tests.run.killed import DEEP, killed, resumed, stackmem_environ
 from tests.stage import Stage, call, command, events, pop, push, records
@@ -165,7 +166,7 @@ def test_whatever_word_is_replaced_the_copy_follows_from_the_rules_or_there_is_n
     originals = [Record(number, 1.0, event) for number, event in enumerate(events, 1)]
     said = "".join(msgspec.json.encode(event).decode() for event in events[1:])
     copies = 0
-    for word in sorted(set(re.findall(r"[a-z_]{2,}", said))):
+    for word in sorted(set(re.findall(r"[a-z_]{2,}", said)))[:: 1 if CAMPAIGN else 5]:
         mask = mask_of([word])
         try:
             copy = list(redact(originals, mask, Redaction("d", (1,)), lambda: "d"))
@@ -181,4 +182,4 @@ def test_whatever_word_is_replaced_the_copy_follows_from_the_rules_or_there_is_n
         for record in copy:
             if isinstance(record.event, ToolReturned | ModelReplied):
                 assert mask_value(record.event, mask) == record.event
-    assert copies > 20
+    assert copies > (20 if CAMPAIGN else 3)

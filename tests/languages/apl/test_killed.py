@@ -65,9 +65,9 @@ def killed(stage: Stage, text: str, kind: str, item: int, many: int) -> Path:
 
 def taken_up(stage: Stage, run: Path) -> tuple[dict, str]:
     """The result of the run once it was resumed, and what was said of it."""
-    ran = stage.run("resume", run, "--json")
+    ran = stage.call("resume", run, "--json")
     assert ran.returncode == 0, ran.stderr
-    assert stage.run("replay", run).returncode == 0
+    assert stage.call("replay", run).returncode == 0
     return json.loads(ran.stdout), ran.stderr
 
 
@@ -95,7 +95,7 @@ def test_a_loop_of_commands_runs_each_once_from_the_programs_view(stage, kind):
 
 def test_what_was_under_way_is_reported(stage):
     run = killed(stage, OUTSIDE, "StepEntered", 3, 5)
-    ran = stage.run("resume", run)
+    ran = stage.call("resume", run)
     assert ran.returncode == 0
     assert "[3]" in ran.stderr.split("Step:")[0], ran.stderr
 
