@@ -10,8 +10,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from keyword import iskeyword
 from typing import Any, NoReturn
@@ -82,7 +84,41 @@ class Commands(Mapping[str, Any]):
             parent.add_typer(module.app, name=name)
         else:
             parent.command(name)(module.command)
-        return typer.main.get_group(parent).commands[name]
+        command = typer.main.get_group(parent).commands[name]
+        for each in (command, *getattr(command, "commands", {}).values()):
+            each.get_params = partial(_as_typed, each.get_params)
+        return command
+
+
+def _as_typed(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    found = get_params(ctx)
+    for parameter in found:
+        if not isinstance(parameter.get_runtime_param, partial):
+            parameter.get_runtime_param = partial(_AsTyped, parameter, parameter.get_runtime_param)
+    return found
+
+
+@dataclass
+class _AsTyped:
+    """Reads a parameter's value; typer is asked only where it is not yet what is wanted: what it loads takes long.
+
+    Attributes:
+        checked: What typer reads values with.
+    """
+
+    parameter: Any
+    checked: Callable[[], Any]
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        several = self.parameter.multiple or self.parameter.nargs == -1
+        if value is None:
+            return () if several else None
+        wanted = self.parameter.type_descriptor.annotation
+        if several and wanted == list[str]:
+            return list(value)
+        if isinstance(wanted, type) and isinstance(value, wanted):
+            return value
+        return self.checked().coerce(value, param=param, ctx=ctx)
 
 
 class Root(TyperGroup):
@@ -90,6 +126,9 @@ class Root(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": Commands()})
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _as_typed(super().get_params, ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

@@ -38,6 +38,12 @@ def test_help_imports_nothing_heavy():
     assert imported & HEAVY == set()
 
 
+def test_a_command_whose_flags_are_texts_does_without_the_library_that_reads_numbers(tmp_path):
+    ran = python("-X", "importtime", "-m", "stackmem", "runs", "--runs-dir", str(tmp_path))
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in ran.stderr.splitlines()}
+    assert "pydantic" not in imported
+
+
 def test_help_takes_no_more_than_some_starts_of_a_bare_interpreter():
     python("-m", "stackmem", "--help")  # compiles what has no bytecode yet
     bare = answered = float("inf")
