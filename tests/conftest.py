@@ -21,7 +21,7 @@ CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
 FOR_TESTS = ("STACKMEM_CAMPAIGN", "STACKMEM_EXPECT_LEVEL")
 CALLERS_OWN = ("ANTHROPIC_", "OPENAI_", "STACKMEM_", "XDG_", "TIKTOKEN_", "GIT_")
 
-settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None, print_blob=True)
+settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None, print_blob=True)
 settings.register_profile("campaign", max_examples=3_000, stateful_step_count=200, deadline=None, print_blob=True)
 settings.load_profile("campaign" if CAMPAIGN else "ci")
 

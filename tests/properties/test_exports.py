@@ -29,7 +29,7 @@ def random_run(spelled: str, seed: int, facts: int) -> list[Record]:
 
 
 @given(st.sampled_from(SPELLED), st.integers(0, 2**32), st.integers(0, 120))
-@settings(max_examples=1_000 if CAMPAIGN else 40)
+@settings(max_examples=1_000 if CAMPAIGN else 20)
 def test_every_format_tells_of_every_reply(spelled, seed, facts):
     told = random_run(spelled, seed, facts)
     replies = sum(isinstance(record.event, ModelReplied) for record in told)

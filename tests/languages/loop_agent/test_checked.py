@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.requests import LoadSource
@@ -47,7 +47,6 @@ INNER = agents(FILES)
 SUBS = st.one_of(FILES, st.builds(lambda name, agent: {"name": name, "inline": agent}, NAMES, INNER))
 
 
-@settings(max_examples=150, deadline=None)
 @given(agents(SUBS), INNER, INNER)
 def test_a_run_halts_before_its_first_effect_where_the_linter_has_an_error_and_nowhere_else(agent, one, two):
     files = {"one": json.dumps(one), "two": json.dumps(two)}

@@ -3,7 +3,7 @@
 import copy
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.loop_agent import paths
@@ -27,7 +27,6 @@ REQUESTS = ("newElements", "updateElements", "removeElements", "replaceElements"
 WRAPPED = st.fixed_dictionaries({}, optional=dict.fromkeys(REQUESTS, OBJECT))
 
 
-@settings(max_examples=150, deadline=None)
 @given(OBJECT, WRAPPED)
 def test_any_change_leaves_the_payload_alone_and_its_edits_lead_from_it_to_the_result(payload, request):
     before = repr(payload)
@@ -50,13 +49,11 @@ def test_any_change_leaves_the_payload_alone_and_its_edits_lead_from_it_to_the_r
     assert repr(made) == repr(change.result)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=200) | st.builds(lambda text: f'{{"nextStep": {{"type": "{text}"}}}}', st.text(max_size=9)))
 def test_any_reply_comes_to_something(text):
     assert read_response(text).step is not None
 
 
-@settings(max_examples=200, deadline=None)
 @given(JSON, JSON)
 def test_any_reference_comes_to_something(value, item):
     warnings = []

@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.loop_agent.paths import MISSING, Draft, look_up
@@ -56,7 +56,6 @@ def test_what_is_taken_away_is_gone_and_nothing_else(value, path, left):
     assert draft.value == left
 
 
-@settings(max_examples=100, deadline=None)
 @given(VALUES, st.lists(st.tuples(PATHS, VALUES, st.booleans()), max_size=6))
 def test_what_a_draft_was_made_of_and_what_was_put_into_it_never_change(value, changes):
     before, given_values = copy.deepcopy(value), copy.deepcopy([new for _, new, _ in changes])

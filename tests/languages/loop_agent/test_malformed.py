@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.loop_agent.reply_json import MOST_CHARS, read_object
@@ -142,7 +142,6 @@ def written(draw):
     return draw(AROUND).replace("%s", text), text, value
 
 
-@settings(max_examples=200, deadline=None)
 @given(written(), st.data())
 def test_an_object_is_read_and_a_broken_one_is_faulted_at_the_break_or_before(reply, data):
     text, own, value = reply
@@ -156,7 +155,6 @@ def test_an_object_is_read_and_a_broken_one_is_faulted_at_the_break_or_before(re
         assert len(fault) < 300
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from([
     *'{}[]:,"\\/*`\n \ufeff\ud800', "```json\n", "\n```", "//", "/*", "*/", '"a":', '"a"', "NaN", "1e999", "-", "1",
     r"\ud800", r"\u", "null", "{" * 99,
@@ -226,7 +224,6 @@ USELESS = {
 }
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(sorted(USELESS)), min_size=1, max_size=5))
 def test_no_round_of_useless_replies_goes_on_for_long(names):
     agent = "name: a\nprompt: p\nactions: [{name: Poll, tool: poll}, {name: Must, tool: poll, min_runs: 1}]\n"

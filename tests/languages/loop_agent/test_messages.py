@@ -198,7 +198,6 @@ ENTRY = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(ENTRY, max_size=3), max_size=12))
 def test_before_the_boundary_every_prompt_keeps_the_bytes_of_the_one_before(turns):
     conversation = AgentConversation("task")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.loop_agent.conversation import AgentConversation
@@ -233,7 +233,6 @@ def at(value, path=()):
     return {place: one for name, each in inner for place, one in at(each, (*path, name)).items()} or {path: value}
 
 
-@settings(max_examples=200, deadline=None)
 @given(PAYLOADS, RULES, RULES, st.dictionaries(st.sampled_from("abc"), VALUES, max_size=2))
 def test_a_sub_agent_changes_nothing_that_it_may_not_write(payload, reads, writes, request):
     reads = [text for text in reads if ":" not in text]

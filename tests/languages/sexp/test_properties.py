@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.sexp.errors import SexpSyntaxError
@@ -47,7 +47,6 @@ def test_what_is_written_reads_as_the_same_value(value: Any) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=300)
 def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
     fault = fault_of(text)
     assert fault is None or (fault.line >= 1 and fault.column >= 1 and fault.error_details)
