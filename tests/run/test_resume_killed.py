@@ -61,34 +61,22 @@ def agrees(run: Path, result: RunResult | None, whole: RunResult, facts: int) ->
     assert (run / "changes.patch").read_bytes() == Path(whole.run_dir, "changes.patch").read_bytes()
 
 
-@pytest.fixture(scope="module")
-def wholes() -> dict[str, RunResult]:
-    """The run of each task that was never killed, by the task's name: made once."""
-    return {}
-
-
-def whole_of(task: Path, stage: Stage, wholes: dict[str, RunResult]) -> RunResult:
-    if task.name not in wholes:
-        wholes[task.name] = stage.solve(task)
-    return wholes[task.name]
-
-
 @pytest.mark.parametrize("after", boundaries(DEEP_FACTS, 1, 2, 9, 16, 23, 30, 37, 44, DEEP_FACTS - 1))
-def test_a_deep_run_killed_after_any_fact_goes_on_as_if_nothing_had_been(stage: Stage, wholes, after: int):
+def test_a_deep_run_killed_after_any_fact_goes_on_as_if_nothing_had_been(stage: Stage, after: int):
     task = deep(stage)
     run = killed(stage, after, task)
-    agrees(run, resumed(run).result, whole_of(task, stage, wholes), DEEP_FACTS)
+    agrees(run, resumed(run).result, stage.solve(task), DEEP_FACTS)
 
 
 @pytest.mark.parametrize("after", boundaries(CALCULATOR_FACTS, 2, 18))
-def test_the_calculator_killed_after_any_fact_goes_on_as_if_nothing_had_been(stage: Stage, wholes, after: int):
+def test_the_calculator_killed_after_any_fact_goes_on_as_if_nothing_had_been(stage: Stage, after: int):
     task = calculator(stage)
     run = killed(stage, after, task)
-    agrees(run, resumed(run).result, whole_of(task, stage, wholes), CALCULATOR_FACTS)
+    agrees(run, resumed(run).result, stage.solve(task), CALCULATOR_FACTS)
 
 
 @pytest.mark.parametrize("every", [9, pytest.param(3, marks=pytest.mark.campaign)])
-def test_a_run_killed_again_and_again_comes_to_its_end(stage: Stage, wholes, every: int):
+def test_a_run_killed_again_and_again_comes_to_its_end(stage: Stage, every: int):
     task = deep(stage)
     run = killed(stage, every, task)
     deaths = 1
@@ -96,7 +84,8 @@ def test_a_run_killed_again_and_again_comes_to_its_end(stage: Stage, wholes, eve
         deaths += 1
     assert deaths > DEEP_FACTS // every
     assert len(events(run, RunResumed)) >= deaths - 1
-    assert story(run) == story(whole_of(task, stage, wholes).run_dir)
+    result = stage.solve(task)
+    assert story(run) == story(result.run_dir)
 
 
 @pytest.mark.parametrize(
