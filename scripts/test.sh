@@ -6,9 +6,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 scripts/setup.sh test
 
-# One worker more than there are processors, for some tests wait; who has done its share takes from another's.
+# One worker more than there are processors, for some tests wait; they take file after file, those with most tests first.
 workers=$(($(nproc) < 8 ? $(nproc) + 1 : 8))
-pass() { .venv/bin/python -m pytest -n "$workers" --dist worksteal --durations=10 "$@" </dev/null; }
+pass() { .venv/bin/python -m pytest -n "$workers" --dist loadfile --durations=10 "$@" </dev/null; }
 
 pure=(tests/golden tests/core tests/prompts tests/memory tests/languages tests/compliance tests/measure)
 if (($#)); then

@@ -41,7 +41,7 @@ def test_a_run_survives_what_passes_and_the_trace_and_the_screen_say_what_happen
         calls("run_command", {"command": "touch never"}, break_after=5, break_by="error", **overload), POP,
     ]  # fmt: skip
     with MessagesServer(*troubles) as server:
-        ran = stage.call("solve", stage.task(test=SOLVED), "--model", MODEL, "--json", env=server.environ)
+        ran = stage.run("solve", stage.task(test=SOLVED), "--model", MODEL, "--json", env=server.environ)
         assert server.refused == []
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
