@@ -74,8 +74,8 @@ def story(run: Path | str) -> list[Event]:
 
 
 def told(result: stackmem.RunResult) -> dict[str, Any]:
-    """What a result says that does not depend on the run's name and on time."""
-    mine = ("run", "run_dir", "workspace", "wall_seconds", "digest", "records")
+    """What a result says that does not depend on the run's name, on time, and on a home where a key is kept."""
+    mine = ("run", "run_dir", "workspace", "wall_seconds", "digest", "records", "unsigned")
     return {name: getattr(result, name) for name in result.__struct_fields__ if name not in mine}
 
 
