@@ -157,12 +157,14 @@ class BenchLog:
         Raises:
             Unsigned: There is no key, or no room.
         """
-        if self.heads and self.heads[-1].size == len(self._leaves):
+        if len(self._leaves) == (self.heads[-1].size if self.heads else 0):
             return
         key = open_key()
         head = LogHead(len(self._leaves), self.root, key.public)
         head = replace(head, signature=key.sign(head.message()))
         try:
+            with (self._folder / LOG).open("rb") as file:
+                os.fsync(file.fileno())  # a power loss must not take lines of which a head says that they are there
             _append(self._folder / HEADS, _encoder.encode(head))
         except OSError as error:
             raise Unsigned(f"{self._folder / HEADS} cannot be written ({error.strerror}); make room there") from error

@@ -108,31 +108,30 @@ def appended_to_the_patch(run: Path, other: Path) -> None:
         file.write("\n")
 
 
-@pytest.mark.parametrize(
-    ("forge", "expected"),
-    [
-        (forged_and_rechained, "and was signed as"),
-        (signed_by_a_key_of_ones_own, "do not trust"),
-        (another_signature_under_the_same_key, "was not made by its key"),
-        (cut_and_rechained, "is unfinished: record"),
-        (cut_with_its_signatures, "is unfinished: record"),
-        (replaced("signatures.jsonl"), "and was signed as"),
-        (replaced("trace.jsonl"), "one of the two was changed"),
-        (replaced("result.json"), "one of the two was changed"),
-        (appended_to_the_patch, "changes.patch of "),
-        (lambda run, _: (run / "changes.json").unlink(), "changes.json of "),
-        (lambda run, _: (run / "signatures.jsonl").unlink(), "is not signed"),
-        (lambda run, _: (run / "signatures.jsonl").write_text("{}\n"), "is no signature"),
-    ],
-    ids=str,
-)
-def test_what_is_forged_mixed_cut_or_rechained_never_passes(stage: Stage, run: Path, tmp_path, forge, expected):
+FORGERIES = [
+    (forged_and_rechained, "and was signed as"),
+    (signed_by_a_key_of_ones_own, "do not trust"),
+    (another_signature_under_the_same_key, "was not made by its key"),
+    (cut_and_rechained, "is unfinished: record"),
+    (cut_with_its_signatures, "is unfinished: record"),
+    (replaced("signatures.jsonl"), "and was signed as"),
+    (replaced("trace.jsonl"), "one of the two was changed"),
+    (replaced("result.json"), "one of the two was changed"),
+    (appended_to_the_patch, "changes.patch of "),
+    (lambda run, _: (run / "changes.json").unlink(), "changes.json of "),
+    (lambda run, _: (run / "signatures.jsonl").unlink(), "is not signed"),
+    (lambda run, _: (run / "signatures.jsonl").write_text("{}\n"), "is no signature"),
+]
+
+
+def test_what_is_forged_mixed_cut_or_rechained_never_passes(stage: Stage, run: Path, tmp_path):
     other = solve(stage, "other", SOLVED)
     pack(run, tmp_path / "run.zip")
-    copy = unpack(tmp_path / "run.zip", tmp_path / "far")
-    assert says(stage, copy, 0)
-    forge(copy, other)
-    assert expected in says(stage, copy)
+    for number, (forge, expected) in enumerate(FORGERIES):
+        copy = unpack(tmp_path / "run.zip", tmp_path / str(number))
+        assert says(stage, copy, 0)
+        forge(copy, other)
+        assert expected in says(stage, copy), forge
 
 
 def test_a_killed_run_is_signed_by_whoever_goes_on_with_it_and_what_was_there_is_named(stage: Stage, run: Path):
