@@ -8,16 +8,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stackmem.core import facts
 from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import Event, FramePopped, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.machine import evolve
-from stackmem.core.program_facts import PhaseEnded
+from stackmem.core.program_facts import PhaseEnded, ToolAnswered
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.errors import TraceError
-from stackmem.trace.lineage import came_from
+from stackmem.trace.lineage import RunReader, came_from
 from stackmem.trace.private import write_json
 from stackmem.workspace.memory import MemoryWorkspace
+from stackmem.workspace.tree import remove_tree
 
 from .assemble import RunParts, RunPlaces
 from .ending import keep_end
@@ -26,6 +28,10 @@ from .loop import run
 from .open import Opened
 from .result import RunResult, failure_of, holds_secret, result_fields
 from .run_folder import RUN
+
+_FROM_THE_WORKSPACE = (
+    facts.ToolReturned, facts.VerifyReturned, facts.SourcesDigested, facts.ChecksReturned, ToolAnswered,
+)  # fmt: skip
 
 
 def play(first: Event | Effect | None, state: State, opened: Opened, known: tuple[Event, ...] = ()) -> RunResult:
@@ -74,6 +80,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     world.close()
     world.sync()
     writer.settle()
+    unused = _had_no_use(state, places)
     result = replace(
         _result(state, parts, places, opened.seconds_before + time.monotonic() - begun),
         steps_with_secrets=tuple(secret_steps),
@@ -81,11 +88,22 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         digest=writer.digest,
         signal=opened.interrupts.signal,
         parent=came_from(places.run),
+        **({"workspace": ""} if unused else {}),
     )
-    return keep_end(
+    kept = keep_end(
         result, opened.history, opened.folder, (state.begun.tree, ""), signer, apply=opened.apply,
         release=writer.release, complete=partial(_with_commits, opened),
     )  # fmt: skip
+    if unused:
+        remove_tree(places.scratch)
+    return kept
+
+
+def _had_no_use(state: State, places: RunPlaces) -> bool:
+    """Whether a run is over in which nothing can have looked at the workspace, or changed it: then it leaves none."""
+    if state.step or state.outcome != "finished":
+        return False
+    return not any(isinstance(record.event, _FROM_THE_WORKSPACE) for record in RunReader(places.run))
 
 
 def _with_commits(opened: Opened, result: RunResult) -> RunResult:
