@@ -149,11 +149,16 @@ def test_what_was_not_done_stands_on_the_terminal_in_json_and_in_the_steps_of_th
 def test_a_program_that_had_no_use_for_its_workspace_leaves_none(place: Path) -> None:
     (place / "sum.sexp").write_text("(+ 1 2)\n", encoding="utf-8")
     done = json.loads(run(place, "sum.sexp", "--workspace", str(place / "p"), "--json").stdout)
-    assert (done["outcome"], done["workspace"], list((place / "work").iterdir())) == ("finished", "", [])
+    kept = json.loads((Path(done["run_dir"]) / "result.json").read_text("utf-8"))
+    assert (kept["outcome"], kept["workspace"], list((place / "work").iterdir())) == ("finished", "", [])
     assert stackmem(place, "replay", done["run_dir"]).returncode == 0
     assert stackmem(place, "resume", done["run_dir"]).returncode == 0
-    used = json.loads(run(place, "p", "--json").stdout)  # it calls a tool, and who knows what that looks at
-    assert Path(used["workspace"]).is_dir()
+    (place / "p" / "main.apl").write_text(
+        "main:\n  - {name: made, tool: shell, command: touch made}\n", encoding="utf-8"
+    )
+    assert run(place, "p", "--json").returncode == 0
+    (made,) = (place / "work").glob("*/workspace/made")
+    assert made.is_file()
 
 
 def test_a_session_without_an_expression_copies_and_keeps_nothing(place: Path) -> None:
