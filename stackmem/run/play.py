@@ -80,7 +80,6 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     world.close()
     world.sync()
     writer.settle()
-    unused = _had_no_use(state, places)
     result = replace(
         _result(state, parts, places, opened.seconds_before + time.monotonic() - begun),
         steps_with_secrets=tuple(secret_steps),
@@ -88,15 +87,18 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         digest=writer.digest,
         signal=opened.interrupts.signal,
         parent=came_from(places.run),
-        **({"workspace": ""} if unused else {}),
     )
     kept = keep_end(
         result, opened.history, opened.folder, (state.begun.tree, ""), signer, apply=opened.apply,
         release=writer.release, complete=partial(_with_commits, opened),
     )  # fmt: skip
-    if unused:
-        remove_tree(places.scratch)
+    _remove_unused(kept, opened)
     return kept
+
+
+def _remove_unused(result: RunResult, opened: Opened) -> None:
+    if not result.workspace and not isinstance(opened.parts.workspace, MemoryWorkspace):
+        remove_tree(opened.places.scratch)
 
 
 def _had_no_use(state: State, places: RunPlaces) -> bool:
@@ -130,12 +132,13 @@ def _write_start(start: RunStarted, run_dir: Path) -> None:
 
 
 def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float) -> RunResult:
+    in_memory = isinstance(parts.workspace, MemoryWorkspace)
     return RunResult(
         run=places.run.name,
         run_dir=str(places.run),
         wall_seconds=round(seconds, 3),
         isolation=parts.workspace.level,
-        workspace="" if isinstance(parts.workspace, MemoryWorkspace) else str(places.work),
+        workspace="" if in_memory or _had_no_use(state, places) else str(places.work),
         chunks=tuple(state.heap.chunks),
         failure=failure_of(state),
         **result_fields(state),
