@@ -14,6 +14,7 @@ from stackmem.history.git import HER_SECONDS, git, her_environment
 from stackmem.history.inner import MOST_COMMITS, InnerRepository, make_repository
 from stackmem.history.origin import Origin, find_origin, work_tree_of
 from stackmem.history.pack_cache import PackCache
+from stackmem.history.selection import never_copied
 from stackmem.settings.settings import Settings
 from stackmem.workspace.clip import clean
 from stackmem.workspace.isolation.levels import state_folder
@@ -48,7 +49,8 @@ def place_of(folder: Path, settings: Settings) -> tuple[Path, str, tuple[str, ..
     )
     if root is None or root in (folder, Path.home().resolve(), Path("/")):
         return folder, "", ()
-    if (root / GIT).lstat().st_uid != folder.stat().st_uid:
+    unseen = any(never_copied(os.fsencode(part)) for part in folder.relative_to(root).parts)
+    if unseen or (root / GIT).lstat().st_uid != folder.stat().st_uid:
         return folder, "", ()
     try:
         find_origin(root)

@@ -22,6 +22,7 @@ def test_a_folder_stays_by_itself_where_it_is_meant_alone(tmp_path: Path, monkey
     for place, settings in (
         (hers, Settings()),
         (hers / "untracked", Settings()),
+        (hers / ".git", Settings()),
         (hers / "a", Settings(git="none")),
         (hers / "a", Settings(isolation="memory")),
         (tmp_path, Settings()),
