@@ -110,8 +110,8 @@ def _of_operator(source: Source, node: ast.AST) -> Iterator[Mutant]:
             yield from _swapped(source, left, right, operator)
         case ast.BoolOp(op=operator, values=[left, right, *_]):
             yield from _swapped(source, left, right, operator)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield source.mutant(node, source.begin(node), source.begin(operand), "")
+        case ast.UnaryOp(op=ast.Not()):
+            yield source.mutant(node, source.begin(node), source.begin(node) + len("not"), "")
         case _:
             pass
 

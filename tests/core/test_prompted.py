@@ -3,11 +3,10 @@
 import pytest
 
 from stackmem.core.budgets import PROMPT_CHARS, Budgets
-from stackmem.core.facts import CallRejected, FramePopped, FramePushed, ProgramFrame, RunEnded
-from stackmem.core.frames import start_prompted
-from stackmem.core.machine import evolve
-from stackmem.core.tools import Delegate
-from tests.build import do, play, pop, reply, shown_text, started
+from stackmem.core.facts import CallRejected, FramePopped, FramePushed, ProgramFrame, RunEnded, RunResumed
+from stackmem.core.machine import advance, evolve
+from stackmem.memory import open_strategy
+from tests.build import do, play, pop, push, reply, shown_text, started
 
 STARTS = {"isolated": "delegate", "fold": "branch"}
 
@@ -93,8 +92,15 @@ def test_a_full_window_tells_how_to_end_and_then_ends_the_frame(strategy):
     assert [event.forced for event in played.of(FramePopped)] == ["window"]
 
 
-def test_depth_is_counted_from_the_frame_that_a_program_opened():
-    state = play(start=started("isolated", budgets=Budgets(depth=1))).state
+@pytest.mark.parametrize(("spelled", "call"), [("isolated", begin("isolated")), ("stackheap", push())])
+def test_depth_is_counted_from_the_frame_that_a_program_opened(spelled, call):
+    state = play(start=started(spelled, budgets=Budgets(depth=1))).state
     work = FramePushed("frame-1", "part", "Do the part.", "", "", "", program=ProgramFrame("work", task="The part."))
-    state = evolve(state, work)
-    assert isinstance(start_prompted(state, Delegate("scout", "Find the port.")), FramePushed)
+    asked = evolve(evolve(state, work), call)
+    assert isinstance(advance(asked, open_strategy(spelled)), FramePushed)
+
+
+def test_a_run_that_ended_idle_counts_anew_once_it_goes_on():
+    state = play(*[reply("words only", stop="end")] * 3).state
+    assert state.idle
+    assert evolve(state, RunResumed(state.limits, "none", "0")).idle == 0

@@ -14,6 +14,11 @@ def test_no_cut_is_ever_longer_than_asked(text, most):
     assert len(clip_bytes(text, most).encode()) <= most
 
 
+@given(st.text(max_size=400))
+def test_what_just_fits_is_not_cut(text):
+    assert clip_chars(text, len(text)) == mark_cut(text, len(text)) == clip_bytes(text, len(text.encode())) == text
+
+
 @given(st.text(max_size=400), st.integers(60, 300))
 def test_a_clip_keeps_head_and_tail_and_counts_what_it_left_out(text, most):
     for clip, size in ((clip_chars, len(text)), (clip_bytes, len(text.encode()))):

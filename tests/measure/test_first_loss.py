@@ -9,12 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.facts import ToolReturned
+from stackmem.core.facts import ContextCompacted, ToolReturned
 from stackmem.core.log import Log
 from stackmem.core.messages import ToolCall
 from stackmem.measure.first_loss import FactSight, FirstLoss, facts_used, first_loss, literals, literals_of
 from stackmem.memory import open_strategy
-from tests.build import World, alloc, do, failed, play, pop, push, reply, started
+from tests.build import World, alloc, do, play, pop, push, reply, started
 from tests.measure.runs import seen
 
 PORT = "listening on port-48731"
@@ -186,11 +186,8 @@ def test_a_long_run_takes_time_by_its_length():
     assert taken(1_000) < 10 * taken(250) + 0.5
 
 
-def test_a_prompt_that_no_reply_answered_lost_nothing():
-    start = started("window:2,step=1", limits=Limits(steps=None), window_tokens=10**9)
-    quiet, broken = (
-        play(look(), *[do("list_files")] * 2, *odd, do("list_files"), use(), start=start, world=told())
-        for odd in ((), (failed(),))
-    )
-    assert first_loss(seen(broken)) == first_loss(seen(quiet))
-    assert first_loss(seen(quiet)).step
+def test_a_request_for_a_summary_is_no_prompt_that_loses_anything():
+    start = started("summary:3,prefix=cold", limits=Limits(steps=None), window_tokens=10**9)
+    run = play(*[do("list_files")] * 4, look(), *[do("list_files")] * 2, use(), start=start, world=told())
+    assert run.of(ContextCompacted)
+    assert first_loss(seen(run)) == FirstLoss(facts=1)

@@ -46,3 +46,9 @@ def test_two_clearings_break_the_prefix_twice_and_the_second_rereads_what_the_fi
     broken = [place for place, one in enumerate(found) if place and one.broken]
     assert len(broken) == 3
     assert found[broken[1]].read > found[broken[0]].read
+
+
+def test_every_call_stays_when_results_are_cleared():
+    view = worked("clear:10000,keep=3", 60, 1_000).view
+    assert len(whole(view, 1_000)) < 60
+    assert len(view.messages) == 121

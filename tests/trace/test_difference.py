@@ -88,3 +88,8 @@ def test_of_the_first_prompt_of_a_frame_nothing_is_claimed(step):
 def test_values_stand_side_by_side_up_to_160_characters_together():
     sides = [field_diff(RunEnded("popped", ""), RunEnded("popped", "x" * chars)) for chars in (158, 159)]
     assert [text.startswith("  result: recorded ''") for text in sides] == [True, False]
+
+
+def test_a_long_line_is_cut_and_a_short_one_is_not():
+    said = field_diff(CallRejected("x", "a\nb"), CallRejected("x", "a\n" + "c" * 500)).splitlines()
+    assert said[-2:] == ["    -b", f"    +{'c' * 398}…"]
