@@ -26,7 +26,9 @@ from pathlib import Path
 
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.state import State
+from stackmem.history.hidden import plan_layer
 from stackmem.history.history import History
+from stackmem.history.layer import Overlay
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
 from stackmem.workspace.profile import Profile
@@ -44,11 +46,11 @@ replies:
 ROWS = (
     ("git_status_ms", "`git status`, ms", ""),
     ("cp_s", "`cp -r`, s", ""),
-    ("first_request_s", "`solve` to the first request, s", "≤ 1.2 × `cp -r`; ≤ 0.35 at 200"),
+    ("first_request_s", "`solve` to the first request, s", "≤ 1.5 at 50,000; ≤ 0.35 at 200"),
     ("bare_ms", "the bare sandbox, ms", ""),
     ("beyond_ms", "`run_command true` beyond it, ms", "≤ 4"),
     ("beyond_crowded_ms", "the same among more processes, ms", "≤ 4"),
-    ("snapshot_ms", "snapshot after one changed file, ms", "≤ 1.5 × `git status`"),
+    ("snapshot_ms", "snapshot after one changed file, ms", "≤ 5"),
     ("run_kib", "left of a run that changed 3 files, KiB", "≤ 1,024"),
     ("workspace_kib", "its workspace, KiB", ""),
     ("peak_mib", "peak memory, MiB", "≤ 150 at 200,000"),
@@ -140,15 +142,15 @@ def git_status(work: Path) -> None:
     subprocess.run(["git", "status", "-s"], cwd=work, check=True, capture_output=True)
 
 
-def snapshot_ms(place: Path, work: Path) -> tuple[float, float]:
-    """``git status`` in the folder, and a snapshot after one changed file, in turn."""
-    history = History(place / "history.git", work)
+def snapshot_ms(place: Path, folder: Path, over: Overlay) -> tuple[float, float]:
+    """``git status`` in the folder, and a snapshot of the layer after one changed file, in turn."""
+    history = History(place / "history.git", over.view.root, over=over)
     history.snapshot()
     status, taken = [], []
-    for number in range(ROUNDS // 2):
-        (work / "f0.py").write_text(f"changed {number}\n")
+    for number in range(ROUNDS):
+        (over.upper / "f0.py").write_text(f"changed {number}\n")
         taken.append(seconds(history.snapshot))
-        status.append(seconds(lambda: git_status(work)))
+        status.append(seconds(lambda: git_status(folder)))
     return median_ms(status), median_ms(taken)
 
 
@@ -162,13 +164,18 @@ def measure(files: int, processes: tuple[int, int]) -> dict[str, float]:
         found["run_kib"], found["workspace_kib"] = kib(place / "runs"), kib(place / "sandbox")
         work = place / "copy"
         found["cp_s"] = round(seconds(lambda: subprocess.run(["cp", "-r", folder, work], check=True)), 2)
-        git_status(work)
-        found["git_status_ms"], found["snapshot_ms"] = snapshot_ms(place, work)
-        workspace = open_workspace("bubblewrap", work, "/workspace", Profile())
+        shutil.rmtree(work)
+        git_status(folder)
+        layer = place / "layer"
+        layer.mkdir()
+        over = Overlay(folder, layer, plan_layer(folder).hidden)
+        found["git_status_ms"], found["snapshot_ms"] = snapshot_ms(place, folder, over)
+        workspace = open_workspace("bubblewrap", over.view, "/workspace", Profile())
         for count, names in zip(processes, (("bare_ms", "beyond_ms"), ("", "beyond_crowded_ms")), strict=True):
             with crowd(count):
                 found.update(zip(names, command_ms(workspace), strict=True))
         workspace.close()
+        over.close()
         return found
     finally:
         shutil.rmtree(place, ignore_errors=True)

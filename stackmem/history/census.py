@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
+from stackmem.workspace.overlay.view import WorkspaceView
 
 from .ignored import IgnoreRules
 from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
@@ -37,7 +38,9 @@ class Census:
         leave_out: tuple[str, ...],
         largest_bytes: int,
         room: int | None = None,
+        view: WorkspaceView | None = None,
     ) -> None:
+        """A census of ``work_tree``; ``view`` is where its ``.gitignore`` files are read, None is there as well."""
         self.room = room
         self.withholds: Callable[[bytes], bool] = _nothing
         self._taken = 0
@@ -45,6 +48,7 @@ class Census:
         self._folders: set[bytes] = set()  # above what is in it
         self._git_dir = git_dir
         self._work_tree = work_tree
+        self._view = view or WorkspaceView(work_tree, -1)
         self._store = store
         self._leave_out = {path_bytes(path) for path in leave_out}
         self._largest_bytes = largest_bytes
@@ -61,7 +65,7 @@ class Census:
             raise WorkspaceError(
                 f"the workspace {place} cannot be opened ({error.strerror}); start the run again"
             ) from error
-        rules = None if first else IgnoreRules(self._git_dir, self._work_tree)
+        rules = None if first else IgnoreRules(self._git_dir, self._view)
         if before is not self._before:
             self._folders = folders_of(before)
         look = Walk(root, before, self._folders, self._leave_out, rules)

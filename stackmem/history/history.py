@@ -6,7 +6,9 @@ Rule 2: a file is kept byte for byte, with its executable bit, and a symlink as 
     (line ends, filters, encodings, textconv) change nothing, and nothing that it holds is executed.
 Rule 3: never kept: ``.git`` in any spelling, empty folders, times, other permissions, caches, installed dependencies
     (``.venv``, ``node_modules``), sockets and FIFOs.
-Rule 4: what cannot be kept (too large, too much, unreadable, a path too long), or must not be (it holds a secret), is
+Rule 4: over a layer a tree holds the differences from the folder alone, and GONE where a file of it is no more. What
+    the folder held there is kept once, as the base; of what never differed nothing is kept, and nothing read.
+Rule 5: what cannot be kept (too large, too much, unreadable, a path too long), or must not be (it holds a secret), is
     named in ``left_out``. If an earlier version was kept, that one stays in the tree, so that the change is unknown
     rather than a deletion.
 
@@ -16,6 +18,8 @@ The store survives a power cut up to the last ``sync``; of what came later, obje
 from __future__ import annotations
 
 import os
+import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -30,8 +34,10 @@ from stackmem.workspace.clip import shown_name
 from .census import Census
 from .durable import make_durable
 from .git import git, git_into, store_environment
-from .objects import EXECUTABLE, FOLDER, Node, ObjectStore, alternates
-from .walk import LeftOut, Seen
+from .layer import Overlay
+from .lower import LowerFolder, changed_since
+from .objects import EXECUTABLE, FOLDER, GONE, REMOVED, Node, ObjectStore, alternates
+from .walk import LeftOut, Seen, path_bytes
 
 LARGEST_BYTES = 64 * 1024 * 1024  # of one file
 STATE = "stackmem.json"
@@ -69,6 +75,9 @@ class _State(Struct, frozen=True):
     tree: str
     leave_out: tuple[str, ...]
     room: int | None = None
+    base: str = ""
+    folder: str = ""
+    began_ns: int = 0
 
 
 class History:
@@ -76,10 +85,16 @@ class History:
 
     Attributes:
         left_out: What the last snapshot could not keep, by path.
+        over: The layer that the workspace is, where it is one.
     """
 
     def __init__(
-        self, git_dir: Path, work_tree: Path, leave_out: tuple[str, ...] = (), largest_bytes: int = LARGEST_BYTES
+        self,
+        git_dir: Path,
+        work_tree: Path,
+        leave_out: tuple[str, ...] = (),
+        largest_bytes: int = LARGEST_BYTES,
+        over: Overlay | None = None,
     ) -> None:
         """Open the store, or make it.
 
@@ -89,6 +104,7 @@ class History:
             leave_out: Folders that are never looked into, relative to the workspace and as ``Plan.folders`` spells
                 them; an opened store remembers its own.
             largest_bytes: A larger file is left out.
+            over: The layer that the workspace is; None where it is a folder of its own.
 
         Raises:
             UsageError: git is not installed.
@@ -101,12 +117,31 @@ class History:
         state = self._remembered()
         self._tree = self._forced = state.tree
         self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
+        self.over = over
+        self._largest_bytes = largest_bytes
+        self._withholds: Callable[[bytes], bool] = _withholds_nothing
+        self._lower: LowerFolder | None = None
+        self._base = state.base
+        self._began_ns = state.began_ns
         self._census = Census(git_dir, work_tree, self._store, self._leave_out, largest_bytes, state.room)
+        if over is not None:
+            view = over.view
+            self._census = Census(git_dir, over.upper, self._store, self._leave_out, largest_bytes, state.room, view)
+            installed = {path_bytes(path) for path in self._leave_out}
+            self._lower = LowerFolder(over.folder, over.hidden, over.upper, installed)
+            self._lower.base = self._listed(state.base) if state.base else {}
+            self._began_ns = state.began_ns or time.time_ns()
         self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
+        self._gone: set[bytes] = set()
+
+    @property
+    def of_layer(self) -> bool:
+        """Whether its trees hold the differences from a folder; without the layer, no snapshot can be taken then."""
+        return bool(self._base)
 
     def withhold(self, holds_secret: Callable[[bytes], bool]) -> None:
         """From now on leave out what holds a secret; an earlier version that was kept stays in the tree."""
-        self._census.withholds = holds_secret
+        self._census.withholds = self._withholds = holds_secret
 
     def snapshot(self) -> str:
         """The tree id of the workspace now; the same id where nothing that is kept has changed.
@@ -114,6 +149,8 @@ class History:
         Raises:
             WorkspaceError: The workspace cannot be opened, or the store not be written.
         """
+        if self._lower is not None and self.over is not None:
+            return self._snapshot_of_layer(self._lower, self.over)
         seen, self.left_out = self._census.take(self._seen, first=not self._tree)
         same = self._tree and len(seen) == len(self._seen) and not _changed(self._seen, seen)
         if not same:
@@ -121,6 +158,42 @@ class History:
             self._remember()
         self._seen = seen
         return self._tree
+
+    def _snapshot_of_layer(self, lower: LowerFolder, over: Overlay) -> str:
+        lower.look(self._store, self._largest_bytes, self._withholds)
+        known = {path: Seen(node) for path, node in lower.base.items()}
+        self._seen, left_out = self._census.take({**known, **self._seen}, first=False)
+        self.left_out = (*left_out, *lower.left_out)
+        self._gone -= self._seen.keys()
+        self._gone |= {
+            path for path in known.keys() - self._seen.keys() - self._gone if not _is_file(over.view.fd, path)
+        }
+        changed = {path: now.node for path, now in self._seen.items() if lower.base.get(path) != now.node}
+        tree = self._store.add_folders((changed | dict.fromkeys(self._gone, GONE)).items())
+        base = self._store.add_folders(lower.base.items())
+        if (tree, base) != (self._tree, self._base):
+            self._tree, self._base = tree, base
+            self._remember()
+        return tree
+
+    def files(self, tree: str) -> dict[bytes, Node]:
+        """Every file of a tree by its path; of a layer, those that any tree of the run changes."""
+        held = self._listed(tree)
+        if not self.of_layer:
+            return held
+        base = self._listed(self._base) if self._lower is None else self._lower.base
+        return {path: node for path, node in (base | held).items() if node.mode != REMOVED}
+
+    def changed_meanwhile(self) -> tuple[str, ...]:
+        """What has changed in the folder under a layer since the run began, by name."""
+        if self.over is None:
+            return ()
+        leave_out = {path_bytes(path) for path in self._leave_out}
+        return changed_since(self.over.folder, self.over.hidden, self._began_ns, leave_out)
+
+    def _whole(self, tree: str) -> str:
+        """The tree as git compares it: of a layer, with what the folder held where another tree differs."""
+        return self._store.add_folders(self.files(tree).items()) if self.of_layer else tree
 
     def sync(self) -> None:
         """Make every tree so far survive a power loss.
@@ -148,7 +221,7 @@ class History:
             OSError: The file cannot be written.
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
-        arguments = _compared(before, after, *form)
+        arguments = _compared(self._whole(before), self._whole(after), *form)
         git_into(place, *arguments, cwd=self._git_dir, environment=store_environment(self._git_dir))
 
     def changed(self, before: str, after: str) -> list[PathChange]:
@@ -157,7 +230,8 @@ class History:
         Raises:
             WorkspaceError: One of the trees is not in the store.
         """
-        fields = self._git(*_compared(before, after, "--raw", "--no-abbrev", "-z")).split(b"\0")
+        compared = _compared(self._whole(before), self._whole(after), "--raw", "--no-abbrev", "-z")
+        fields = self._git(*compared).split(b"\0")
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
 
     def _listed(self, tree: str) -> dict[bytes, Node]:
@@ -187,12 +261,35 @@ class History:
         path = self._git_dir / STATE
         fresh = path.with_suffix(".new")
         try:
-            fresh.write_bytes(msgspec.json.encode(_State(self._tree, self._leave_out, self._census.room)))
+            folder = str(self.over.folder) if self.over else ""
+            state = _State(self._tree, self._leave_out, self._census.room, self._base, folder, self._began_ns)
+            fresh.write_bytes(msgspec.json.encode(state))
             os.replace(fresh, path)  # noqa: PTH105
         except OSError as error:
             raise WorkspaceError(
                 f"cannot write {path} ({error.strerror}); make room, or choose another place"
             ) from error
+
+
+def _withholds_nothing(_: bytes) -> bool:
+    return False
+
+
+def folder_under(git_dir: Path) -> Path | None:
+    """The folder that a history's workspace is a layer over; None where it is no layer, or there is no history."""
+    try:
+        folder = msgspec.json.decode((git_dir / STATE).read_bytes(), type=_State).folder
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return Path(folder) if folder else None
+
+
+def _is_file(root: int, path: bytes) -> bool:
+    try:
+        mode = os.stat(path, dir_fd=root, follow_symlinks=False).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
 
 
 def _changed(before: dict[bytes, Seen], now: dict[bytes, Seen]) -> bool:

@@ -7,6 +7,8 @@ import threading
 import time
 from pathlib import Path
 
+from stackmem.workspace.overlay.view import WorkspaceView
+
 from .git import failure, git_command, store_environment
 
 ANSWER_SECONDS = 20.0  # for all questions about one state; a pattern of many stars may take git for ever
@@ -19,9 +21,9 @@ class IgnoreRules:
     The rules read are those of the workspace alone, not the person's.
     """
 
-    def __init__(self, git_dir: Path, work_tree: Path, seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, git_dir: Path, work_tree: Path | WorkspaceView, seconds: float = ANSWER_SECONDS) -> None:
         self._git_dir = git_dir
-        self._work_tree = work_tree
+        self._work_tree = work_tree if isinstance(work_tree, WorkspaceView) else WorkspaceView(work_tree, -1)
         self._seconds = seconds
         self._talk: _Talk | None = None
 
@@ -56,7 +58,7 @@ class IgnoreRules:
         except (OSError, EOFError) as error:
             if self._talk.late:
                 raise TimeoutError(f"git understood no rules within {self._seconds:g} s") from error
-            raise failure("check-ignore", self._work_tree, self._talk.end()) from error
+            raise failure("check-ignore", self._work_tree.root, self._talk.end()) from error
 
 
 class _Talk:
@@ -64,14 +66,16 @@ class _Talk:
     late: git was ended because the seconds for all its answers were used up.
     """
 
-    def __init__(self, git_dir: Path, work_tree: Path, seconds: float) -> None:
+    def __init__(self, git_dir: Path, work_tree: WorkspaceView, seconds: float) -> None:
         self.late = False
         self._left = seconds
-        arguments = ("-c", "core.bare=false", "-c", "core.excludesFile=/dev/null", "check-ignore")
+        place = str(work_tree.root.absolute())
+        arguments = ("-C", place, "-c", "core.bare=false", "-c", "core.excludesFile=/dev/null", "check-ignore")
+        command = git_command(*arguments, "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
         self._process = subprocess.Popen(
-            git_command(*arguments, "--no-index", "--stdin", "-z", "--verbose", "--non-matching"),
-            cwd=work_tree,
-            env=store_environment(git_dir) | {"GIT_WORK_TREE": str(work_tree.absolute())},
+            work_tree.entered(*command),
+            env=store_environment(git_dir) | {"GIT_WORK_TREE": place},
+            pass_fds=work_tree.fds,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -20,6 +20,7 @@ from stackmem.trace.private import read_regular
 from .durable import make_durable
 
 FILE, EXECUTABLE, LINK, FOLDER = "100644", "100755", "120000", "40000"
+REMOVED = "160000"  # git's mode of a commit of another repository, which no workspace is kept with
 
 
 class Node(Struct, frozen=True):
@@ -32,6 +33,10 @@ class Node(Struct, frozen=True):
 
     mode: str
     id: str
+
+
+GONE = Node(REMOVED, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
+"""Stands in a tree of changes where a file of the folder is no more."""
 
 
 def object_id(kind: str, content: bytes) -> str:

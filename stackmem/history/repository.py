@@ -9,7 +9,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from stackmem.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree
 
-from .selection import Selection, select
+from .selection import Selection, own_below, real_folder, select
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2): share the blocks until one side writes
 _SMALL_BYTES = 128 * 1024  # one read and one write are quicker than asking for more
 _PART_BYTES = 64 * 1024 * 1024
+_NOTICE_SECONDS = 2.0
 
 
 class CopyPlan(Struct, frozen=True):
@@ -36,6 +38,7 @@ class CopyPlan(Struct, frozen=True):
         skipped: What is left behind on purpose: ``.env*``, sockets, FIFOs, devices, folders of stackmem's own.
         outside_links: Links, copied as they are, whose target is not in the folder: it may be missing in the sandbox.
         selected: The files themselves, so that the folder is looked through once.
+        why: Why it is a copy, and no layer over the folder; empty where the person wants a copy.
     """
 
     files: int
@@ -44,6 +47,7 @@ class CopyPlan(Struct, frozen=True):
     skipped: tuple[str, ...] = ()
     outside_links: tuple[str, ...] = ()
     selected: Selection = Selection({}, [], [], [])
+    why: str = ""
 
 
 def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()) -> CopyPlan:
@@ -57,8 +61,8 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
     Raises:
         UsageError: There is no such folder, part of it cannot be read, or ``include`` names what cannot be copied.
     """
-    root = _real(folder)
-    selection = select(root, include, _below(root, own))
+    root = real_folder(folder)
+    selection = select(root, include, own_below(root, own))
     regular = [status.st_size for status in selection.files.values() if stat.S_ISREG(status.st_mode)]
     return CopyPlan(
         files=len(selection.files),
@@ -70,8 +74,10 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
     )
 
 
-def copy_planned(folder: Path, into: Path, plan: CopyPlan) -> None:
+def copy_planned(folder: Path, into: Path, plan: CopyPlan, notice: Callable[[str], object] = str) -> None:
     """Copy the folder's files to ``into``, a new folder; permissions and times are kept, hard links are not.
+
+    ``notice`` is told how far it has come, where that takes long.
 
     A file that has vanished since the plan was made is left out. On a failure nothing of the copy remains.
 
@@ -79,7 +85,7 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan) -> None:
         UsageError: A file cannot be read; or ``into`` is there already.
         WorkspaceError: The copy cannot be written.
     """
-    root, selection = _real(folder), plan.selected
+    root, selection = real_folder(folder), plan.selected
     try:
         into.mkdir(parents=True)
     except FileExistsError as error:
@@ -87,28 +93,12 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan) -> None:
     except OSError as error:
         raise _unwritable(into, error) from error
     try:
-        _copy(os.fsencode(root), os.fsencode(into), selection)
+        _copy(os.fsencode(root), os.fsencode(into), selection, notice)
         selection.files.clear()  # the run keeps the plan, and no longer needs its largest part
     except BaseException:
         with suppress(StackmemError):  # what stopped the copy is worth more than what stopped the clearing
             remove_tree(into)
         raise
-
-
-def _real(folder: Path) -> Path:
-    try:
-        root = folder.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        raise UsageError(f"there is no folder {shown_name(str(folder))}; name one that exists") from error
-    if not root.is_dir():
-        raise UsageError(f"{shown_name(str(folder))} is a file; name the folder to work on")
-    return root
-
-
-def _below(root: Path, own: Iterable[Path]) -> list[Path]:
-    """Those of the folders that lie in the copied one; one that it lies in itself does not count."""
-    resolved = [path.resolve() for path in own]
-    return [path for path in resolved if path.is_relative_to(root) and path != root]
 
 
 def _outside(root: bytes, selection: Selection) -> list[bytes]:
@@ -125,11 +115,16 @@ def _outside(root: bytes, selection: Selection) -> list[bytes]:
     return sorted(found)
 
 
-def _copy(root: bytes, into: bytes, selection: Selection) -> None:
+def _copy(root: bytes, into: bytes, selection: Selection, notice: Callable[[str], object]) -> None:
     made = {b""}
+    clones = _Clones()
+    told = time.monotonic()
     for path in selection.folders:
         _make_folder(root, into, path, made)
-    for path, status in selection.files.items():
+    for number, (path, status) in enumerate(selection.files.items()):
+        if time.monotonic() > told + _NOTICE_SECONDS:
+            told = time.monotonic()
+            notice(f"copied {number:,} of {len(selection.files):,} files")
         _make_folder(root, into, path.rpartition(b"/")[0], made)
         source, target = root + b"/" + path, into + b"/" + path
         if stat.S_ISLNK(status.st_mode):
@@ -145,7 +140,7 @@ def _copy(root: bytes, into: bytes, selection: Selection) -> None:
                 f"cannot read {shown_name(path)} in {shown_name(root)} ({error.strerror}); make it readable"
             ) from error
         try:
-            _copy_file(fd, target)
+            _copy_file(fd, target, clones)
         except OSError as error:
             raise _unwritable(Path(os.fsdecode(into)), error) from error
         finally:
@@ -170,13 +165,15 @@ def _make_folder(root: bytes, into: bytes, path: bytes, made: set[bytes]) -> Non
             raise _unwritable(Path(os.fsdecode(into)), error) from error
 
 
-def _copy_file(source: int, target: bytes) -> None:
+def _copy_file(source: int, target: bytes, clones: _Clones) -> None:
     status = os.fstat(source)
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        if status.st_size <= _SMALL_BYTES:
+        if clones.made(source, fd, status.st_size):
+            pass
+        elif status.st_size <= _SMALL_BYTES:
             _write_all(fd, os.read(source, _SMALL_BYTES + 1))
-        elif not _shared(source, fd):
+        else:
             _copy_large(source, fd)
         os.fchmod(fd, status.st_mode & 0o777)
         os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))  # make, and compiled Python, go by these
@@ -184,12 +181,20 @@ def _copy_file(source: int, target: bytes) -> None:
         os.close(fd)
 
 
-def _shared(source: int, target: int) -> bool:
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-    except OSError:  # another file system, or one without
-        return False
-    return True
+class _Clones:
+    """Copies that share their blocks with the original until one side writes, where the file systems can do that."""
+
+    def __init__(self) -> None:
+        self._can = True
+
+    def made(self, source: int, target: int, size: int) -> bool:
+        if not self._can or not size:
+            return False
+        try:
+            fcntl.ioctl(target, _FICLONE, source)
+        except OSError:  # another file system, or one without: no other file is tried
+            self._can = False
+        return self._can
 
 
 def _copy_large(source: int, target: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.beneath import opener_for
 from stackmem.workspace.clip import shown_name
+from stackmem.workspace.overlay.mount import is_whiteout
 
 from .git import git, store_environment
 from .history import History
@@ -39,16 +40,17 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
         WorkspaceError: The tree is not in the history, or the workspace cannot be written.
     """
     now = history.snapshot()
-    wanted, there = _files(git_dir, tree), _files(git_dir, now)
+    wanted, there = history.files(tree), history.files(now)
+    over = history.over
     try:
-        root = os.open(work_tree, _FOLDER)
+        root = os.open(work_tree, _FOLDER) if over is None else os.dup(over.view.fd)
     except OSError as error:
         raise _unwritable(work_tree, error) from error
     try:
         stray = [path for path, node in there.items() if wanted.get(path) != node]
         for path in stray:
             _remove(root, path)
-        left, fresh = _changed_since(root, wanted, since)
+        left, fresh = _changed_since(work_tree if over is None else over.upper, wanted, since)
         for path in sorted({*fresh, *_emptied(stray, wanted)}, reverse=True):
             _remove_empty(root, path)
         for path, node in wanted.items():
@@ -65,17 +67,6 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
         )
     held = [path for path in map(path_bytes, (out.path for out in history.left_out)) if path in wanted]
     return tuple(shown_name(path) for path in sorted({*left, *held}))
-
-
-def _files(git_dir: Path, tree: str) -> dict[bytes, Node]:
-    """Every file of a tree by its path."""
-    listed = git("ls-tree", "-r", "-z", "--full-tree", tree, cwd=git_dir, environment=store_environment(git_dir))
-    found = {}
-    for line in listed.split(b"\0")[:-1]:
-        described, _, path = line.partition(b"\t")
-        mode, _, name = described.decode().split()
-        found[path] = Node(mode, name)
-    return found
 
 
 def _blob(git_dir: Path, name: str) -> bytes:
@@ -154,7 +145,7 @@ def _remove_empty(root: int, path: bytes) -> None:
             os.close(folder)
 
 
-def _changed_since(root: int, wanted: dict[bytes, Node], since: float) -> tuple[list[bytes], list[bytes]]:
+def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tuple[list[bytes], list[bytes]]:
     """What is not kept and was changed or made later: files anywhere but in caches; and folders.
 
     Such a folder may hold nothing, and is then to be removed: a repeated call may make it again.
@@ -162,34 +153,39 @@ def _changed_since(root: int, wanted: dict[bytes, Node], since: float) -> tuple[
     found: list[bytes] = []
     fresh: list[bytes] = []
     folders = {above for path in wanted for above in _folders(path)}
+    root = os.open(place, _FOLDER)
     opened = opener_for(root)
     todo = [b""]
-    while todo:
-        at = todo.pop()
-        try:
-            folder = opened(root, at or b".", _FOLDER)
-        except OSError:
-            found.append(at)  # nobody can say what is in it
-            continue
-        try:
-            for entry in list(os.scandir(folder)):
-                name = os.fsencode(entry.name)
-                path = at + b"/" + name if at else name
-                later = _later(folder, name, int(since * 1e9))
-                if not entry.is_dir(follow_symlinks=False):
-                    found += [path] if later and path not in wanted else []
-                elif name not in CACHES:
-                    todo.append(path)
-                    own = b".git" in path.split(b"/")  # a repository needs its empty folders
-                    fresh += [path] if later and path not in folders and not own else []
-        finally:
-            os.close(folder)
+    try:
+        while todo:
+            at = todo.pop()
+            try:
+                folder = opened(root, at or b".", _FOLDER)
+            except OSError:
+                found.append(at)  # nobody can say what is in it
+                continue
+            try:
+                for entry in list(os.scandir(folder)):
+                    name = os.fsencode(entry.name)
+                    path = at + b"/" + name if at else name
+                    later = _later(folder, name, int(since * 1e9))
+                    if not entry.is_dir(follow_symlinks=False):
+                        found += [path] if later and path not in wanted else []
+                    elif name not in CACHES:
+                        todo.append(path)
+                        own = b".git" in path.split(b"/")  # a repository needs its empty folders
+                        fresh += [path] if later and path not in folders and not own else []
+            finally:
+                os.close(folder)
+    finally:
+        os.close(root)
     return found, fresh
 
 
 def _later(folder: int, name: bytes, limit: int) -> bool:
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns > limit
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return status.st_ctime_ns > limit and not is_whiteout(status)
     except OSError:
         return False
 

@@ -58,13 +58,13 @@ def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Se
     Raises:
         UsageError: Something cannot be read, or ``include`` names what cannot be copied.
     """
-    picked = _Picked(os.fsencode(folder), own)
-    if _in_work_tree(folder):
+    picked = Picked(os.fsencode(folder), own)
+    if in_work_tree(folder):
         picked.from_git(folder, b"")
     else:
         picked.walk(b"")
     for name in include:
-        picked.include(_included(folder, name), name)
+        picked.include(included(folder, name), name)
     picked.refuse_unreadable()
     return Selection(picked.files, picked.folders, picked.dependencies(), sorted(picked.skipped))
 
@@ -75,7 +75,24 @@ def never_copied(name: bytes) -> bool:
     return lower == b".git" or lower.startswith(b".env") or name == _STAGE
 
 
-class _Picked:
+def real_folder(folder: Path) -> Path:
+    """The folder without links; raises ``UsageError`` where there is none."""
+    try:
+        root = folder.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"there is no folder {shown_name(str(folder))}; name one that exists") from error
+    if not root.is_dir():
+        raise UsageError(f"{shown_name(str(folder))} is a file; name the folder to work on")
+    return root
+
+
+def own_below(root: Path, own: Iterable[Path]) -> list[Path]:
+    """Those of the folders that lie in the copied one; one that it lies in itself does not count."""
+    resolved = [path.resolve() for path in own]
+    return [path for path in resolved if path.is_relative_to(root) and path != root]
+
+
+class Picked:
     def __init__(self, root: bytes, own: Iterable[Path]) -> None:
         self.files: dict[bytes, os.stat_result] = {}
         self.folders: list[bytes] = []
@@ -121,7 +138,7 @@ class _Picked:
 
     def include(self, path: bytes, name: str) -> None:
         """Pick what the person names, ignored or not."""
-        if self._never(path):
+        if self.never(path):
             raise UsageError(f"--include {shown_name(name)} is never copied; choose another path")
         if self._status(path) is None:
             raise UsageError(f"--include {shown_name(name)} leads through a link; name the path it points to")
@@ -149,7 +166,7 @@ class _Picked:
 
     def _add(self, path: bytes) -> bool:
         """Pick one path; true where it is a folder, which is the caller's to look into."""
-        if path in self.files or self._never(path):
+        if path in self.files or self.never(path):
             return False
         status = self._status(path)
         if status is None:
@@ -187,7 +204,7 @@ class _Picked:
             self._real[path] = real
         return real
 
-    def _never(self, path: bytes) -> bool:
+    def never(self, path: bytes) -> bool:
         above, _, name = path.rpartition(b"/")
         if above and above not in self._closed:
             parts = above.split(b"/")
@@ -244,7 +261,7 @@ class _Picked:
         return linked or os.access(self._at(path), os.R_OK)
 
 
-def _in_work_tree(folder: Path) -> bool:
+def in_work_tree(folder: Path) -> bool:
     """Whether git knows the folder: as a work tree, or as a part of one that is not ignored as a whole."""
     try:
         answer = git(
@@ -275,7 +292,7 @@ def _ignored(folder: Path) -> bool:
         return False
 
 
-def _included(folder: Path, name: str) -> bytes:
+def included(folder: Path, name: str) -> bytes:
     """The path that ``--include`` names, relative to the folder."""
     path = os.path.normpath(os.path.join(folder, name))
     inside = Path(path).parent.resolve() / Path(path).name

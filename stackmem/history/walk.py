@@ -13,6 +13,7 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.beneath import Opener, opener_for
 from stackmem.workspace.clip import meant_name, shown_name
+from stackmem.workspace.overlay.mount import is_whiteout
 
 from .ignored import IgnoreRules
 from .objects import Node
@@ -124,8 +125,11 @@ class Walk:
         known = path in self._before or path in self._known_folders
         if known:
             self._kept.append(path)
+        self._name(LeftOut(shown_name(path), reason, size), known=known)
+
+    def _name(self, left: LeftOut, *, known: bool) -> None:
         if known or len(self.left_out) < _MOST_NAMED:
-            self.left_out.append(LeftOut(shown_name(path), reason, size))
+            self.left_out.append(left)
         else:
             self._unnamed += 1
 
@@ -212,9 +216,11 @@ class Walk:
                         self.leave_out(child, "git refuses a link of this name")
                         continue
                     folder.files.append((child, status))
-                elif name == b".gitignore":
+                elif name == b".gitignore" and not is_whiteout(status):
                     self._rules = None  # git would wait for a FIFO for ever
                     self.leave_out(child, "no file; no .gitignore is read now")
+                elif not is_whiteout(status):
+                    self._name(LeftOut(shown_name(child), "no file, folder or link"), known=False)
 
     def _is_too_much(self, path: bytes) -> bool:
         """Whether so much has been added already that this, which is new, no longer counts."""

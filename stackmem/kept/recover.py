@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +14,9 @@ from msgspec.structs import replace
 from stackmem.core.machine import evolve
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, TraceError, UsageError
-from stackmem.run.checks import copy_folder
+from stackmem.history.history import History, folder_under
+from stackmem.history.layer import Overlay, hidden_again, make_upper
+from stackmem.history.restore import restore
 from stackmem.run.request import read_request, write_request
 from stackmem.run.run_folder import HISTORY, RUN, TRACE, new_run, removed_on_failure
 from stackmem.trace.lineage import RunReader
@@ -22,7 +26,7 @@ from stackmem.trace.private import owners, write_json
 from stackmem.trace.record import WAY_OUT
 from stackmem.trace.snapshot import Snapshot
 from stackmem.trace.store import TraceReader
-from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.tree import copy_folder, remove_tree
 
 
 class Recovered(Struct, frozen=True):
@@ -86,8 +90,14 @@ def _with_files(run_dir: Path, target: Path, state: State) -> str:
         copy_folder(run_dir / HISTORY, target / HISTORY)
         work = scratch / "workspace"
         scratch.mkdir(mode=0o700, parents=True)
-        work.mkdir()
-        Snapshot(target / HISTORY, state.tree).write_into(work)
+        if folder := folder_under(target / HISTORY):
+            hidden = hidden_again(folder, request.include, (target.parent, scratch.parent))
+            make_upper(folder, scratch)
+            with closing(Overlay(folder, scratch, hidden)) as over:
+                restore(History(target / HISTORY, work, over=over), target / HISTORY, work, state.tree, time.time())
+        else:
+            work.mkdir()
+            Snapshot(target / HISTORY, state.tree).write_into(work)
         write_request(replace(request, workspace=str(work)), target)
     except (StackmemError, OSError) as error:
         if scratch is not None:

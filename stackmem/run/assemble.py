@@ -16,19 +16,24 @@ from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import OPTIONAL_TOOLS, Tool
-from stackmem.errors import UsageError
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.history.hidden import LayerPlan, plan_layer
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
+from stackmem.history.layer import Layer, why_no_layer
+from stackmem.history.repository import plan_copy
 from stackmem.memory import open_strategy
 from stackmem.models.registry import NOBODY, Model, introduced, open_model
 from stackmem.prompts import prompt_text
 from stackmem.settings.options import PREFIX
-from stackmem.settings.settings import Settings
+from stackmem.settings.settings import Resolved, Settings
 from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
 from stackmem.tools.own_tools import TOOLS, call_own
 from stackmem.version import VERSION
+from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.memory import MemoryWorkspace
+from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import Workspace, open_workspace
@@ -39,7 +44,7 @@ from .limits import first_limits
 from .models import Models, Nobody, asked_of, open_other
 from .perform import World
 from .ports import Checks
-from .prepare import Prepared, Subject, profile_of
+from .prepare import Prepared, Subject, included_in, profile_of
 from .run_folder import HISTORY
 
 CHECK_SECONDS = 600.0
@@ -70,11 +75,13 @@ class RunPlaces(Struct, frozen=True):
         run: Its records.
         work: The agent's workspace.
         scratch: Where checks make their copies.
+        layer: How the workspace lies over what is worked on, once it is there; None in memory.
     """
 
     run: Path
     work: Path
     scratch: Path
+    layer: Layer | None = None
 
 
 class RunPlan(Struct, frozen=True):
@@ -181,7 +188,7 @@ def assemble(
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)
     if isinstance(workspace, Workspace):
-        workspace.files.rules = partial(IgnoreRules, places.run / HISTORY, workspace.root)
+        workspace.files.rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
     settings = prepared.resolved.settings
     world = World(
         model=Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ)),
@@ -229,7 +236,7 @@ def _opened(
 ) -> tuple[Workspace | MemoryWorkspace, Checks | None]:
     """The workspace, and what judges it."""
     settings, subject = prepared.resolved.settings, prepared.subject
-    if settings.isolation == MEMORY:
+    if settings.isolation == MEMORY or places.layer is None:
         memory = open_in_memory(subject, settings.check, scrubber.scrub)
         return memory, WorldChecks(memory, subject.task.tests) if subject.task else None
 
@@ -237,16 +244,15 @@ def _opened(
     task = (subject.task.folder,) if subject.task else ()
     hidden = (shipped_tasks(), *task, *prepared.folders)
 
-    def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
+    def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(
-            settings.isolation, root, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden,
+            settings.isolation, view, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden,
             project=prepared.project, place=subject.place,
         )  # fmt: skip
 
-    workspace = open_at(places.work, (), {})
-    return workspace, _checks(
-        settings, subject, CheckRoom(places.work, places.scratch, workspace.place, open_at), places
-    )
+    workspace = open_at(places.layer.view, (), {})
+    room = CheckRoom(places.layer, places.scratch, workspace.place, open_at)
+    return workspace, _checks(settings, subject, room, places)
 
 
 def _slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
@@ -271,10 +277,15 @@ def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, st
 def _profile(prepared: Prepared) -> Profile:
     """The profile with what the settings say over it, and the toolchains of the task."""
     resolved = prepared.resolved
-    profile = profile_of(resolved.settings, prepared.cwd)
+    profile = _profile_in_force(resolved, prepared.cwd)
     task = prepared.subject.task
     toolchains = tuple(_toolchain(task, path) for path in task.toolchains) if task else ()
-    profile = msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains))
+    return msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains))
+
+
+def _profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
+    """The profile with what the settings say over it."""
+    profile = profile_of(resolved.settings, cwd)
     if resolved.is_given("network"):
         profile = msgspec.structs.replace(profile, network=resolved.settings.network)
     if resolved.is_given("command_seconds"):
@@ -301,3 +312,49 @@ def _checks(settings: Settings, subject: Subject, room: CheckRoom, places: RunPl
     if task is None:
         return None
     return TaskChecks(room, task.tests, places.run / "verifier", task.check_seconds, task.check_env)
+
+
+def with_copy(prepared: Prepared) -> Prepared:
+    """The request with what the run will work on; looking takes a while in a large folder, so what can be refused was.
+
+    Raises:
+        UsageError: The folder cannot be read, or what is to be included cannot be copied.
+        WorkspaceError: The isolation asked for cannot be had, or no layer where one was asked for.
+    """
+    folder, resolved = prepared.subject.folder, prepared.resolved
+    if folder is None:
+        return prepared
+    include, why = included_in(prepared.subject, resolved.settings), ""
+    plan: LayerPlan | None = None
+    if resolved.settings.layer != "copy":
+        plan, why = layer_over(folder, include, resolved, prepared.cwd, prepared.folders)
+    if plan is not None:
+        return msgspec.structs.replace(prepared, copy=plan)
+    if resolved.settings.layer == "overlay":
+        raise WorkspaceError(f"no layer can lie over {folder}: {why}; take a copy with --layer copy")
+    copy = plan_copy(folder, include, prepared.folders)
+    return msgspec.structs.replace(prepared, copy=msgspec.structs.replace(copy, why=why))
+
+
+def layer_over(
+    folder: Path, include: tuple[str, ...], resolved: Resolved, cwd: Path, folders: tuple[Path, Path]
+) -> tuple[LayerPlan | None, str]:
+    """What a layer over the folder will show; or None, and why there can be none.
+
+    Args:
+        include: Paths below it that are shown though git ignores them.
+        folders: The runs directory and the sandbox directory.
+
+    Raises:
+        UsageError: The folder cannot be read, or what is to be included cannot be shown.
+        WorkspaceError: The isolation asked for cannot be had.
+    """
+    settings = resolved.settings
+    if settings.isolation == MEMORY:
+        return None, "its files are in memory"
+    level = choose(settings.isolation, _profile_in_force(resolved, cwd))
+    if not level.layers:
+        return None, f"at isolation {level.name} commands see no mount of ours"
+    plan = plan_layer(folder, include, folders)
+    why = plan.obstacle or why_no_layer(folder, folders[1])
+    return (None, why) if why else (plan, "")

@@ -6,9 +6,9 @@ The agent never sees the checks, and nothing it left running can touch them.
 from __future__ import annotations
 
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,8 +16,10 @@ from msgspec import Struct
 from stackmem.core.facts import ChecksReturned
 from stackmem.core.text import tail
 from stackmem.errors import WorkspaceError
+from stackmem.history.layer import Layer
 from stackmem.tasks.judge import judge
 from stackmem.workspace.isolation import confine
+from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
@@ -31,16 +33,16 @@ class CheckRoom(Struct, frozen=True):
     """Where checks are run.
 
     Attributes:
-        work: The agent's workspace, judged by a copy.
+        layer: The agent's workspace, judged by a copy.
         scratch: An existing folder in which copies are made and removed.
         place: The path at which commands find a mount at the level in force.
         open: Opens a copy as a workspace, with mounts and variables.
     """
 
-    work: Path
+    layer: Layer
     scratch: Path
     place: Callable[[Mount], str]
-    open: Callable[[Path, tuple[Mount, ...], Mapping[str, str]], Workspace]
+    open: Callable[[WorkspaceView, tuple[Mount, ...], Mapping[str, str]], Workspace]
 
 
 class TaskChecks:
@@ -92,12 +94,8 @@ def _run(
     except OSError as error:
         raise WorkspaceError(f"{room.scratch} takes no copy to check ({error.strerror}); make room there") from error
     try:
-        copy = copy_folder(room.work, folder / "workspace")
-        workspace = room.open(copy, mounts, env)
-        try:
+        with closing(room.layer.copy(folder)) as copy, closing(room.open(copy.view, mounts, env)) as workspace:
             outcome = workspace.run_command(command, seconds, _SHOWN_BYTES)
-        finally:
-            workspace.close()
         return outcome.exit_code, tail(outcome.text, 60, 4_000), outcome.reason
     finally:
         remove_tree(folder)
@@ -110,18 +108,3 @@ def _empty(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True)  # closed to others, as what an agent's code writes always is
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made ({error.strerror}); make room there") from error
-
-
-def copy_folder(source: Path, target: Path) -> Path:
-    """A copy with modes, times and links as they are; shares blocks where the file system can.
-
-    Raises:
-        WorkspaceError: The copy failed, for want of room or of rights.
-    """
-    done = subprocess.run(
-        ["cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target)],
-        capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise WorkspaceError(f"{source} cannot be copied ({tail(done.stderr.strip(), 1, 300)}); make room or rights")
-    return target

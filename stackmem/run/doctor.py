@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.errors import UsageError, WorkspaceError
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem
-from stackmem.settings.settings import resolve
+from stackmem.settings.settings import Resolved, resolve
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
+from .assemble import layer_over
 from .git_inside import history_told, place_of
 from .prepare import profile_of
 from .run_folder import TRACE
@@ -27,6 +29,7 @@ _AUTO = ("bubblewrap", "namespaces")
 class Examined(Struct, frozen=True):
     """Attributes:
     active: The level that ``--isolation auto`` takes; empty where there is none.
+    no_layer: Why a run would work on a copy, and not on a layer over a folder; empty where it would not.
     """
 
     active: str
@@ -34,6 +37,7 @@ class Examined(Struct, frozen=True):
     sandbox_dir: str
     levels: tuple[LevelReport, ...]
     warnings: tuple[str, ...]
+    no_layer: str
     project: Project | None = None
     instructions: str = ""
     git: str = ""
@@ -49,7 +53,8 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         raise UsageError(f"there is no folder {folder}; name one that exists")
     warnings = list(load_plugins())
     cwd = Path.cwd()
-    settings = resolve(flags, os.environ, cwd).settings
+    resolved = resolve(flags, os.environ, cwd)
+    settings = resolved.settings
     profile = profile_of(settings, cwd)
     root, place, why = place_of(folder.resolve(), settings) if folder else (None, "", ())
     warnings += why
@@ -65,13 +70,24 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         )
     if os.geteuid() == 0:
         warnings.append("you are root: a fault of the sandbox would have all rights; an ordinary user is safer")
+    sandbox = sandbox_dir(settings, cwd, os.environ)
     return Examined(
         active,
         str(runs),
-        str(sandbox_dir(settings, cwd, os.environ)),
+        str(sandbox),
         levels,
         tuple(warnings),
+        _no_layer(root, resolved, cwd, (runs, sandbox)),
         find_project(root, settings.include, os.environ.get("PATH", ""), granted, place) if root else None,
         find_instructions(folder) if folder else "",
         history_told(root, settings) if root else "",
     )
+
+
+def _no_layer(folder: Path | None, resolved: Resolved, cwd: Path, folders: tuple[Path, Path]) -> str:
+    """Why none can lie over the folder, or over an empty one."""
+    with tempfile.TemporaryDirectory() as empty:
+        try:
+            return layer_over(folder or Path(empty), (), resolved, cwd, folders)[1]
+        except WorkspaceError as error:
+            return str(error)

@@ -76,7 +76,7 @@ def make_missing(
         work = Path(request.workspace)
         history = History(run_dir / HISTORY, work, request.leave_out)
         history.withhold(scrubber.held_in)
-        if work.is_dir() and work.parent.name == run_dir.name:
+        if work.is_dir() and work.parent.name == run_dir.name and not history.of_layer:
             history.snapshot()  # for what it leaves out: what was judged is the tree that the trace names
     folder = request.subject if request.text is not None else ""
     trees = (state.begun.tree, state.tree)
@@ -177,6 +177,7 @@ def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[s
         result,
         changed=tuple(change.path for change in changes),
         not_kept=tuple(f"{left.path} ({left.reason})" for left in history.left_out),
+        changed_meanwhile=history.changed_meanwhile(),
         executed_by_host=tuple(executed_by_host(list(changes))),
     )
 

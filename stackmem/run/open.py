@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -19,9 +20,12 @@ from msgspec.structs import replace
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.history.history import History, share
+from stackmem.history.hidden import LayerPlan
+from stackmem.history.history import History, folder_under, share
 from stackmem.history.ignored import IgnoreRules
-from stackmem.history.repository import copy_planned
+from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_again, make_upper
+from stackmem.history.repository import CopyPlan, copy_planned
+from stackmem.history.restore import restore
 from stackmem.history.walk import path_bytes
 from stackmem.languages.debugger import Watcher
 from stackmem.languages.language import Happening
@@ -33,12 +37,11 @@ from stackmem.trace.program import keep_source
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.secrets import Scrubber, scrub_value
-from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace
 
 from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed
-from .checks import copy_folder
 from .git_inside import GIT, bring, bring_again, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
@@ -55,6 +58,7 @@ _WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}
 """What cannot be set up, as a message names it; any other is a run."""
 
 Observe = Callable[[Event, State], None]
+_Over = tuple[Path, tuple[bytes, ...]]
 
 
 def nobody_answers(question: str) -> str | None:
@@ -79,6 +83,7 @@ class Person(Struct, frozen=True):
         stop: Ends the process with an exit code at a second Ctrl-C.
         agree: Shown a request before anything is copied; whoever does not agree raises ``UsageError``.
         watch: A debugger of programs, where there is one.
+        notice: Told in a sentence what takes long.
     """
 
     ask: Callable[[str], str | None] = nobody_answers
@@ -87,6 +92,7 @@ class Person(Struct, frozen=True):
     stop: Callable[[int], object] = os._exit
     agree: Callable[[Prepared], object] = everybody_agrees
     watch: Watcher | None = None
+    notice: Callable[[str], object] = str
 
 
 class Opened(Struct):
@@ -178,10 +184,14 @@ def _opened(
     missing: tuple[str, ...] = ()
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
-        missing = _fill(beginning, places)
-        request, gone = _with_repository(beginning, request, places, scrubber)
+        over, missing = _fill(beginning, places, person)
+        ground = places.work if over is None else places.scratch / UPPER
+        request, gone = _with_repository(beginning, request, replace(places, work=ground), scrubber)
         missing += gone
-        history = History(places.run / HISTORY, places.work, request.leave_out)
+        layer: Layer = OwnFolder(places.work) if over is None else Overlay(over[0], places.scratch, over[1])
+        stack.callback(layer.close)
+        places = replace(places, layer=layer)
+        history = _history(beginning, places, request.leave_out, scrubber)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
     stack.callback(parts.workspace.close)
     stack.callback(parts.world.close)
@@ -245,20 +255,52 @@ def _new_writer(beginning: Beginning, places: RunPlaces) -> TraceWriter | None:
             return None
 
 
-def _fill(beginning: Beginning, places: RunPlaces) -> tuple[str, ...]:
-    """Put into the workspace what the run begins with; the dependency folders that are nowhere any more."""
+def _history(beginning: Beginning, places: RunPlaces, leave_out: tuple[str, ...], scrubber: Scrubber) -> History:
+    """The history of the workspace; what a layer goes on from is written into it."""
+    git_dir = places.run / HISTORY
+    layer = places.layer
+    over = layer if isinstance(layer, Overlay) else None
+    if isinstance(beginning, Forked | Edited | Rehearsed):
+        share(beginning.run.folder / HISTORY, git_dir, beginning.state.tree)
+    history = History(git_dir, places.work, leave_out, over=over)
+    if over is not None and isinstance(beginning, Forked | Edited | Rehearsed):
+        history.withhold(scrubber.held_in)
+        restore(history, git_dir, places.work, beginning.state.tree, time.time())
+    return history
+
+
+def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Over | None, tuple[str, ...]]:
+    """Put into the workspace what the run begins with, or tell over what it will lie and what it hides there.
+
+    Returns:
+        That, and the dependency folders that are nowhere any more.
+    """
+    prepared = beginning.prepared
+    over: _Over | None = None
+    missing: tuple[str, ...] = ()
     match beginning:
         case Fresh():
-            _copy_subject(beginning.prepared, places)
-            return ()
-        case Resumed():
+            _make_scratch(places)
+            if isinstance(prepared.copy, LayerPlan) and prepared.subject.folder is not None:
+                over = prepared.subject.folder, prepared.copy.hidden
+            else:
+                _copy_subject(prepared, places, person.notice)
+        case Resumed(request=request, run_dir=run_dir):
             for left in places.scratch.glob("check-*"):
                 remove_tree(left)  # of checks that were killed
-            return ()
-        case Forked() | Edited() | Rehearsed():
-            missing = _refill(beginning, places)
-            share(beginning.run.folder / HISTORY, places.run / HISTORY, beginning.state.tree)
-            return missing
+            if folder := folder_under(run_dir / HISTORY):
+                over = folder, hidden_again(folder, request.include, prepared.folders)
+        case Forked(request=request, run=run) | Edited(request=request, run=run) | Rehearsed(request=request, run=run):
+            if not beginning.state.tree:
+                raise UsageError(f"the run {run.id} kept no files, so nothing can go on from it")
+            _make_scratch(places)
+            if folder := folder_under(run.folder / HISTORY):
+                over = folder, hidden_again(folder, request.include, prepared.folders)
+            else:
+                missing = _refill(beginning, places)
+    if over is not None:
+        make_upper(over[0], places.scratch)
+    return over, missing
 
 
 def _with_repository(
@@ -278,9 +320,7 @@ def _with_repository(
     return request, ()
 
 
-def _copy_subject(prepared: Prepared, places: RunPlaces) -> None:
-    """Fill the workspace with a copy of the person's folder, or of the task's files."""
-    subject = prepared.subject
+def _make_scratch(places: RunPlaces) -> None:
     try:
         # Closed to others: a command that root runs can leave programs there which take root's rights (setuid).
         places.scratch.mkdir(mode=0o700, parents=True)
@@ -289,8 +329,13 @@ def _copy_subject(prepared: Prepared, places: RunPlaces) -> None:
         raise UsageError(
             f"the sandbox directory {where} cannot be written ({error.strerror}); choose one with --sandbox-dir"
         ) from error
-    if subject.folder is not None and prepared.copy is not None:
-        copy_planned(subject.folder, places.work, prepared.copy)
+
+
+def _copy_subject(prepared: Prepared, places: RunPlaces, notice: Callable[[str], object]) -> None:
+    """Fill the workspace with a copy of the person's folder, or of the task's files."""
+    subject = prepared.subject
+    if subject.folder is not None and isinstance(prepared.copy, CopyPlan):
+        copy_planned(subject.folder, places.work, prepared.copy, notice)
     elif subject.task is not None and subject.task.workspace is not None:
         copy_folder(subject.task.workspace, places.work)
     else:
@@ -300,10 +345,7 @@ def _copy_subject(prepared: Prepared, places: RunPlaces) -> None:
 def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[str, ...]:
     """Fill the workspace with the files of another run's state; the dependency folders that are nowhere any more."""
     run, state, request = beginning.run, beginning.state, beginning.request
-    if not state.tree:
-        raise UsageError(f"the run {run.id} kept no files, so nothing can go on from it")
-    places.work.mkdir(parents=True)
-    places.scratch.chmod(0o700)
+    places.work.mkdir()
     run.snapshot(state).write_into(places.work)
     missing = []
     for shown in request.leave_out:
@@ -345,7 +387,7 @@ def _program_world(
     if not isinstance(workspace, Workspace):
         raise WorkspaceError("a program needs a workspace on the disk; choose another level with --isolation")
     loader = Loader(Path(request.path), reachable_folders(request, None), (workspace.path, workspace.files))
-    rules = partial(IgnoreRules, places.run / HISTORY, workspace.root)
+    rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
     seen = (workspace.path, places.run / HISTORY)
     instead = EditedSources(request, request.edited, seen, world.scrub).instead if request.edited else as_read
     return ProgramWorld(

@@ -132,13 +132,12 @@ def _write_start(start: RunStarted, run_dir: Path) -> None:
 
 
 def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float) -> RunResult:
-    in_memory = isinstance(parts.workspace, MemoryWorkspace)
     return RunResult(
         run=places.run.name,
         run_dir=str(places.run),
         wall_seconds=round(seconds, 3),
         isolation=parts.workspace.level,
-        workspace="" if in_memory or _had_no_use(state, places) else str(places.work),
+        workspace="" if places.layer is None or _had_no_use(state, places) else str(places.layer.kept),
         chunks=tuple(state.heap.chunks),
         failure=failure_of(state),
         **result_fields(state),

@@ -14,8 +14,9 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.state import State
 from stackmem.core.tools import OPTIONAL_TOOLS
 from stackmem.errors import UsageError
+from stackmem.history.hidden import LayerPlan
 from stackmem.history.origin import Origin
-from stackmem.history.repository import CopyPlan, plan_copy
+from stackmem.history.repository import CopyPlan
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import NOBODY, default_model
 from stackmem.settings.directories import checkout, runs_dir, sandbox_dir
@@ -64,7 +65,7 @@ class Prepared(Struct, frozen=True):
         cwd: Where the person stands.
         folders: The runs directory and the sandbox directory, both writable.
         model: The model's name, the default chosen.
-        copy: What a folder of one's own will be copied as, once that is looked at (``with_copy``); None for a task.
+        copy: How a folder of one's own is worked on, once it was looked through (``with_copy``); None for a task.
         warnings: Sentences for the person.
         others: Names of the models that a program asks beside the run's own, where it says so beforehand.
         project: What a folder of one's own brings to work with; nothing for a task.
@@ -78,7 +79,7 @@ class Prepared(Struct, frozen=True):
     cwd: Path
     folders: tuple[Path, Path]
     model: str
-    copy: CopyPlan | None
+    copy: CopyPlan | LayerPlan | None
     warnings: tuple[str, ...]
     others: tuple[str, ...] = ()
     project: Project = Project()
@@ -131,7 +132,7 @@ def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[
     return replace(subject, folder=root, inside=inside, place=must_be_text(place, "the folder's path")), told
 
 
-def _included(subject: Subject, settings: Settings) -> tuple[str, ...]:
+def included_in(subject: Subject, settings: Settings) -> tuple[str, ...]:
     return tuple(str(Path(subject.place, name)) for name in settings.include) if subject.place else settings.include
 
 
@@ -169,19 +170,6 @@ def place_run(
     return Prepared(subject, resolved, cwd, folders, model, None, told, project=project, tools=tools, origin=origin)
 
 
-def with_copy(prepared: Prepared) -> Prepared:
-    """The request with what will be copied; looking takes a while in a large folder, so what can be refused was.
-
-    Raises:
-        UsageError: The folder cannot be read, or what is to be included cannot be copied.
-    """
-    folder = prepared.subject.folder
-    if folder is None:
-        return prepared
-    include = _included(prepared.subject, prepared.resolved.settings)
-    return replace(prepared, copy=plan_copy(folder, include, prepared.folders))
-
-
 def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:
     """The names in the order of the tools.
 
@@ -198,7 +186,7 @@ def _project(subject: Subject, settings: Settings, cwd: Path, environ: Mapping[s
     if subject.folder is None or not subject.folder.is_dir():
         return Project()
     granted = tuple(mount.host for mount in profile_of(settings, cwd).mounts)
-    include = _included(subject, settings)
+    include = included_in(subject, settings)
     return find_project(subject.folder, include, environ.get("PATH", ""), granted, subject.place)
 
 

@@ -80,6 +80,11 @@ class RunRequest(Struct, frozen=True):
     place: str = ""
     git: InnerRepository | None = None
 
+    @property
+    def include(self) -> tuple[str, ...]:
+        """Ignored paths of the folder that the run was given all the same."""
+        return tuple(str(Path(self.place, name)) for name in self.flags.get("include", ()))
+
 
 def write_request(request: RunRequest, run_dir: Path) -> None:
     flags = request.flags

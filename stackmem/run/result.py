@@ -40,6 +40,7 @@ class RunResult(Struct, frozen=True):
         changed: Files that differ from the start.
         chunks: The names of what stood on the heap at the end.
         not_kept: Files that the patch leaves out, as they are too large, unreadable, or hold a secret.
+        changed_meanwhile: What has changed in the folder under a layer since the run began: by you, not by the run.
         executed_by_host: Those of them that the host may run later: look before you use them.
         commits: Those that the agent made, the newest first; they stay in the workspace, the patch holds their changes.
         history: How much of the folder's git history could be read, where not all of it.
@@ -70,6 +71,7 @@ class RunResult(Struct, frozen=True):
     changed: tuple[str, ...] = ()
     chunks: tuple[str, ...] = ()
     not_kept: tuple[str, ...] = ()
+    changed_meanwhile: tuple[str, ...] = ()
     executed_by_host: tuple[str, ...] = ()
     commits: tuple[str, ...] = ()
     history: str = ""

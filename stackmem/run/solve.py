@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 
 from stackmem.core.state import State
 
-from .assemble import plan_run
+from .assemble import plan_run, with_copy
 from .begin import Fresh
 from .interrupts import Interrupts
 from .open import Observe, Person, everybody_agrees, open_run
 from .play import play
-from .prepare import Prepared, with_copy
+from .prepare import Prepared
 from .result import RunResult
 
 
@@ -22,13 +22,14 @@ def solve(
     observe: Observe | None = None,
     stop: Callable[[int], object] = os._exit,
     agree: Callable[[Prepared], object] = everybody_agrees,
+    notice: Callable[[str], object] = str,
 ) -> RunResult:
     """Solve what was prepared in a workspace of its own, and keep the whole run.
 
     Args:
         observe: Told of every fact and the state it makes.
         stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
-        agree: As in ``Person``.
+        agree, notice: As in ``Person``.
 
     Raises:
         UsageError: What was asked for cannot be; nothing is left behind.
@@ -40,6 +41,6 @@ def solve(
     prepared = with_copy(prepared)
     agree(prepared)
     beginning = Fresh(prepared, plan)
-    person = Person(observe=observe, stop=stop)
+    person = Person(observe=observe, stop=stop, notice=notice)
     with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, person) as opened:
         return play(opened.parts.start, State(), opened)

@@ -12,12 +12,14 @@ from msgspec import Struct
 from stackmem.core.facts import ChecksReturned
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.history.layer import OwnFolder
 from stackmem.tasks.reader import Task
+from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
-from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace, open_workspace
 
-from .checks import CheckRoom, TaskChecks, copy_folder
+from .checks import CheckRoom, TaskChecks
 from .in_memory import MEMORY
 from .prepare import TASK_PLACE, find_subject, prepare
 from .solve import solve
@@ -83,21 +85,23 @@ def _judge(task: Task, level: str, scratch: Path, *, solved: bool) -> tuple[bool
         copy_folder(task.workspace, work)
     profile = Profile()
 
-    def open_at(root: Path, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
-        return open_workspace(level, root, TASK_PLACE, profile, mounts, env)
+    def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
+        return open_workspace(level, view, TASK_PLACE, profile, mounts, env)
 
     solution = Mount(str(task.solution or task.folder), _SOLUTION)
-    workspace = open_at(work, (solution,) if solved else (), {})
+    layer = OwnFolder(work)
+    workspace = open_at(layer.view, (solution,) if solved else (), {})
     try:
         if solved:
             script = f"{workspace.place(solution)}/solve.sh"
             outcome = workspace.run_command(f"bash '{script}'", _SOLUTION_SECONDS, 4_096)
             if outcome.failed:
                 return False, f"solve.sh failed: {outcome.text[-500:]}"
-        room = CheckRoom(work, folder, workspace.place, open_at)
+        room = CheckRoom(layer, folder, workspace.place, open_at)
         verdict = TaskChecks(room, task.tests, folder / "verifier", task.check_seconds, task.check_env).judge()
     finally:
         workspace.close()
+        layer.close()
     return State(checks=verdict).solved or False, _end(verdict)
 
 

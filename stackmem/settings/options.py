@@ -112,6 +112,11 @@ _TABLE = (
         choices=("read", "none"),
     ),
     Option(
+        "layer", "choice", "copy",
+        "How a run works on a folder: on a copy, or on a layer over it (overlay); auto takes the layer where it works.",
+        choices=("copy", "overlay", "auto"),
+    ),
+    Option(
         "instructions", "text", "auto", "The project's own instructions for agents: auto, or a FILE.",
         none_means="no instructions", rule="AGENTS.md, else CLAUDE.md, from the root of the work tree to the folder",
     ),

@@ -37,6 +37,7 @@ class Settings(Struct, frozen=True):
     git: Literal["read", "none"] = "read"
     instructions: str | None = "auto"
     extra_tools: tuple[str, ...] = ()
+    layer: str = "copy"
     runs_dir: Path | None = None
     sandbox_dir: Path | None = None
     max_steps: int | None = 200

@@ -13,11 +13,12 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from stackmem.errors import TraceError
 
-FOLDER, LINK, EXECUTABLE = "40000", "120000", "100755"
+FOLDER, LINK, EXECUTABLE, REMOVED = "40000", "120000", "100755", "160000"
 _ID = re.compile(r"[0-9a-f]{40}")
 _LARGEST_BYTES = 512 * 1024 * 1024
 _FOLDERS_DEEP = 300
@@ -83,6 +84,14 @@ class Objects:
         if head != b"%s %d" % (kind.encode(), len(content)):
             raise _damaged(path, f"it is no {kind}")
         return content
+
+    def base(self) -> str:
+        """Of a layer's history, the tree of what its folder held where the run changed it; empty for others."""
+        try:
+            state = msgspec.json.decode((self._git_dir / "stackmem.json").read_bytes(), type=dict[str, object])
+        except (OSError, msgspec.DecodeError):
+            return ""
+        return str(state.get("base", ""))
 
     def listing(self, tree: str) -> dict[bytes, TreeEntry]:
         """Every file below a tree by its path, sorted by path.

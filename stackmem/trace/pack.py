@@ -21,7 +21,7 @@ from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 
 from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
-from .objects import FOLDER, Objects
+from .objects import FOLDER, REMOVED, Objects
 from .private import owners
 from .program import SOURCES
 from .signatures import SIGNATURES
@@ -93,6 +93,7 @@ def _read(run_dir: Path) -> tuple[int, dict[str, None]]:
                 trees[tree] = None
             case RunForked(start=start):
                 trees[start.tree] = None
+    trees[Objects(run_dir / HISTORY).base()] = None
     trees.pop("", None)
     return count, trees
 
@@ -172,7 +173,7 @@ def _write_objects(archive: zipfile.ZipFile, run_dir: Path, trees: dict[str, Non
         archive.writestr(entry, content)
         written += 1
         for _, inner in below:
-            if inner.id not in seen:
+            if inner.id not in seen and inner.mode != REMOVED:
                 seen.add(inner.id)
                 wanted.append((inner.id, "tree" if inner.mode == FOLDER else "blob"))
     return written, missing

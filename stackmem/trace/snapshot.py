@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stackmem.errors import TraceError
 
-from .objects import EXECUTABLE, LINK, Objects, TreeEntry
+from .objects import EXECUTABLE, LINK, REMOVED, Objects, TreeEntry
 
 _DIFFED_BYTES = 400_000
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
@@ -23,7 +23,8 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 class Snapshot:
     """Path to content, as a read-only mapping; a path is as ``os.fsdecode`` gives it.
 
-    What a history never keeps is not in it either: ``.git``, empty folders, times, ignored and over-large files.
+    What a history never keeps is not in it either: ``.git``, empty folders, times, ignored and over-large files; of a
+    layer over a folder, whatever the run never changed.
 
     Attributes:
         tree: Its id in the history; empty where the run kept none.
@@ -42,7 +43,16 @@ class Snapshot:
         """
         if not self.tree:
             return {}
-        return {os.fsdecode(path): entry for path, entry in self._objects.listing(self.tree).items()}
+        held = self._objects.listing(self.tree)
+        if base := self._objects.base():
+            both = self._objects.listing(base) | held
+            held = {path: both[path] for path in sorted(both) if both[path].mode != REMOVED}
+        return {os.fsdecode(path): entry for path, entry in held.items()}
+
+    @property
+    def of_layer(self) -> bool:
+        """Whether it holds those files alone that the run changed at some time; the others stand in its folder."""
+        return bool(self._objects.base())
 
     def __getitem__(self, path: str) -> bytes:
         """The content of a file; of a link, its target."""

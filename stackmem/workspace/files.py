@@ -28,6 +28,7 @@ from .editing import EDITED_BYTES, edited
 from .lines import scan
 from .listing import IgnoreAnswers, listing
 from .outcome import ToolOutcome
+from .overlay.view import folder_view
 from .refusals import Asked, ToolRefused, named, other_kind, refusal
 
 DIGESTED_BYTES = 8 * 1024 * 1024  # a larger file has no digest
@@ -55,9 +56,14 @@ class Files:
     """
 
     def __init__(
-        self, root: Path, inside: str, opener: Opener | None = None, scrub: Callable[[str], str] = str, place: str = ""
+        self,
+        root: Path | int,
+        inside: str,
+        opener: Opener | None = None,
+        scrub: Callable[[str], str] = str,
+        place: str = "",
     ) -> None:
-        """Open the root, which commands and the model know as ``inside``, an absolute path.
+        """Open the root, or use a descriptor of it; commands and the model know it as ``inside``, an absolute path.
 
         ``opener`` is how paths are resolved; None is the best way that this kernel allows. ``scrub`` takes secrets out
         of a line before it is cut, since half a secret is no longer recognised; other text is left to the caller.
@@ -66,13 +72,7 @@ class Files:
         Raises:
             WorkspaceError: ``root`` is no directory, or a symlink to one.
         """
-        try:
-            self.fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError as error:
-            raise WorkspaceError(
-                f"the workspace {shown_name(os.fspath(root))} is not a directory that can be opened"
-                f" ({error.strerror}); start the run with another one"
-            ) from error
+        self.fd = os.dup(root) if isinstance(root, int) else folder_view(root).fd
         self._inside = inside
         self._place = os.fsencode(place)
         self._scrub = scrub

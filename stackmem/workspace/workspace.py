@@ -23,6 +23,7 @@ from .isolation.launch import Level, Seat, SetUpFailed
 from .isolation.levels import choose, forget, state_folder, try_level
 from .isolation.skeleton import build_skeleton
 from .outcome import ToolOutcome
+from .overlay.view import WorkspaceView
 from .profile import Mount, Profile
 from .project.project import Project
 from .python import INSIDE, Toolchain, build_toolchain
@@ -35,7 +36,7 @@ _MOST_COMMAND_BYTES = 100_000
 
 def open_workspace(
     isolation: str | Level,
-    root: Path,
+    root: Path | WorkspaceView,
     inside: str,
     profile: Profile,
     mounts: tuple[Mount, ...] = (),
@@ -51,6 +52,7 @@ def open_workspace(
 
     Attributes:
         isolation: As in ``--isolation``; a level itself is taken as it is, without a probe.
+        root: The folder, or a view of one, which stays the caller's to close.
         inside: Absolute path that commands see, where the level can mount.
         env: Variables for every command; they stand over the built ones.
         scrub: Takes secrets out of output before it is clipped, since half a secret is no longer recognised.
@@ -63,10 +65,11 @@ def open_workspace(
     Raises:
         WorkspaceError: The folder is missing or a link, the level cannot be had, or this process ignores SIGCHLD.
     """
-    if not root.is_dir():
-        raise WorkspaceError(f"no folder {root}; make it, or name another workspace")
-    if root.is_symlink():
-        raise WorkspaceError(f"{root} is a link, which could lead elsewhere tomorrow; name the folder itself")
+    view, host = (root, root.root) if isinstance(root, WorkspaceView) else (None, root)
+    if not host.is_dir():
+        raise WorkspaceError(f"no folder {host}; make it, or name another workspace")
+    if host.is_symlink():
+        raise WorkspaceError(f"{host} is a link, which could lead elsewhere tomorrow; name the folder itself")
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         raise WorkspaceError(
             "this process ignores SIGCHLD, so nobody tells it how a command ended; "
@@ -74,15 +77,20 @@ def open_workspace(
         )
     tools = toolchain or build_toolchain(state_folder())
     level = choose(isolation, profile, tools) if isinstance(isolation, str) else isolation
-    folder = root.resolve()
+    if view is not None and view.namespaces and not level.layers:
+        raise WorkspaceError(
+            f"at isolation {level.name} commands cannot work on a layer over a folder; go on at bubblewrap, or begin "
+            "anew with --layer copy"
+        )
+    folder = host.resolve()
     path = inside if level.mounts else str(folder)
-    files = Files(folder, path, scrub=scrub, place=place)
+    files = Files(folder if view is None else view.fd, path, scrub=scrub, place=place)
     skeleton = build_skeleton(network=profile.network == "host")
     brought = project or Project()
     seat = Seat(
         folder, files.fd, path, profile, (*mounts, *brought.mounts(profile, tools)),
         {**brought.variables(path), **(env or {})}, tools, skeleton, (OWN_TASKS, *hidden),
-        first=brought.path(path), place=place,
+        first=brought.path(path), place=place, view=view,
     )  # fmt: skip
     return Workspace(level, files, seat, scrub)
 
@@ -93,12 +101,14 @@ class Workspace:
     Attributes:
         level: Name of the isolation level in force.
         root: The folder on the host.
+        view: How programs of ours see it there.
         path: The folder as commands see it.
     """
 
     def __init__(self, level: Level, files: Files, seat: Seat, scrub: Callable[[str], str]) -> None:
         self.level = level.name
         self.root = seat.root
+        self.view = seat.view or WorkspaceView(seat.root, seat.fd)
         self.path = seat.path
         self._level = level
         self._files = files

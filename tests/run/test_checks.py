@@ -6,10 +6,12 @@ import pytest
 
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
-from stackmem.run.checks import CheckRoom, CommandCheck, TaskChecks, copy_folder
+from stackmem.history.layer import OwnFolder
+from stackmem.run.checks import CheckRoom, CommandCheck, TaskChecks
 from stackmem.workspace.isolation.levels import state_folder
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import build_toolchain
+from stackmem.workspace.tree import copy_folder
 from stackmem.workspace.workspace import open_workspace
 from tests.history.folders import folder, holds
 from tests.stage import SOLVED, Stage, call, command, pop
@@ -25,7 +27,7 @@ def room(stage: Stage) -> CheckRoom:
     def opened(root, mounts, env):
         return open_workspace("auto", root, "/workspace", Profile(), mounts, env, toolchain=tools)
 
-    return CheckRoom(work, scratch, opened(work, (), {}).place, opened)
+    return CheckRoom(OwnFolder(work), scratch, opened(work, (), {}).place, opened)
 
 
 def task_checks(room: CheckRoom, test: str, seconds: float = 30.0, env=None) -> TaskChecks:
@@ -84,11 +86,11 @@ def test_checks_that_hang_are_ended_and_no_verdict(room: CheckRoom):
 
 
 def test_checks_see_a_copy_and_change_nothing_of_the_agents(room: CheckRoom):
-    before = holds(room.work)
+    before = holds(room.layer.view.root)
     spoil = "cat made.txt link; ./run.sh; rm made.txt; echo spoiled > run.sh; touch new\n"
     verdict = task_checks(room, spoil + SOLVED).judge()
     assert verdict.text.startswith("made\nmade\nran\n")
-    assert holds(room.work) == before
+    assert holds(room.layer.view.root) == before
     assert list(room.scratch.iterdir()) == []
 
 
@@ -110,7 +112,7 @@ def test_the_tests_cannot_be_written_by_what_they_run(room: CheckRoom):
 def test_a_second_judgement_knows_nothing_of_the_first(room: CheckRoom):
     checks = task_checks(room, 'test -f made.txt && echo 1 > "$VERIFIER_DIR/reward.txt"\n')
     assert solved(checks.judge())
-    (room.work / "made.txt").unlink()
+    (room.layer.view.root / "made.txt").unlink()
     verdict = checks.judge()
     assert not solved(verdict)
     assert "neither" in verdict.error

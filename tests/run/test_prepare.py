@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from stackmem import UsageError
-from stackmem.run.prepare import Prepared, prepare, with_copy
+from stackmem.run.assemble import with_copy
+from stackmem.run.prepare import Prepared, prepare
 from tests.stage import Stage, pop
 
 LIMITED = "[metadata.stackmem]\nmax_steps = 7\n[agent]\ntimeout_sec = 90.0\n"

@@ -33,6 +33,9 @@ def command(
     else:
         typer.echo(f"active: {report.active or 'none; commands are not run without --isolation'}")
         typer.echo(f"workspaces: {report.sandbox_dir}\nruns:       {report.runs_dir}")
+        none = readable(report.no_layer)
+        layer = f"no: {none}" if none else "work: --layer auto lays runs over your folder"
+        typer.echo(f"layers:     {layer}")
         for level in report.levels:
             typer.echo(
                 f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"

@@ -26,7 +26,8 @@ from stackmem.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(
-    "model", "strategy", "isolation", "network", "include", "git", "runs_dir", "sandbox_dir", "max_steps", "max_usd",
+    "model", "strategy", "isolation", "network", "include", "git", "layer", "runs_dir", "sandbox_dir", "max_steps",
+    "max_usd",
     "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "price",
     "temperature", "effort", "service_tier", "headers", "text_calls", "heap_chars", "heap_chunks", "depth",
     "literal_mib", "fsync", "apply", "yes",
@@ -85,7 +86,8 @@ def command(
         watchers += [TerminalDebugger(Path(ready.request.path).parent)] if debug else []
         watch = together(watchers) if watchers else None
         agree = partial(ask_about_size, as_json=json)
-        result = run_program(ready, os.environ, Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch))
+        person = Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch, notice=say)
+        result = run_program(ready, os.environ, person)
         show_program(result, screen, as_json=json)
 
 

@@ -18,6 +18,7 @@ from stackmem.tools.mcp_servers import own_servers
 
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "check", "include", "git", "extra_tools", "instructions",
+    "layer",
     "runs_dir", "sandbox_dir", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "seed", "heap_chars", "heap_chunks", "depth", "fsync", "apply", "yes",
@@ -37,7 +38,7 @@ def command(
         say(*prepared.warnings)
         with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
             agree = partial(ask_about_size, as_json=json)
-            result = solve(prepared, os.environ, screen, stop_at_once, agree)
+            result = solve(prepared, os.environ, screen, stop_at_once, agree, say)
         if result.failure:
             say(f"stackmem: {readable(result.failure)}")
         if json:

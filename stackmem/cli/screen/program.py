@@ -169,6 +169,6 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
         if run.ending != "popped":
             say_kept(run)
             say(f"go on with: stackmem resume {run.run}")
-    if run.changed or run.not_kept or run.commits:
+    if run.changed or run.not_kept or run.commits or run.changed_meanwhile:
         show_patch(run)
     sys.exit(run.exit_code)

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from stackmem.errors import UsageError
+from stackmem.history.hidden import LayerPlan
 from stackmem.run.limits import MORE
 from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
@@ -29,11 +30,16 @@ def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
         return
     more = f", with {', '.join(copy.folders)}" if copy.folders else ""
     place = readable(str(prepared.subject.folder))
-    say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
-    for label, paths in (("left behind", copy.skipped), ("links that lead out of the copy", copy.outside_links)):
+    if isinstance(copy, LayerPlan):
+        say(f"working on a layer over {place}, which stays as it is: {copy.files:,} files{more}")
+    else:
+        say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
+        if copy.why:
+            say(f"a copy, and no layer: {readable(copy.why)}")
+    for label, paths in (("left behind", copy.skipped), ("links that lead out of the folder", copy.outside_links)):
         if paths:
             say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
-    if copy.bytes <= _GIB or prepared.resolved.settings.yes:
+    if isinstance(copy, LayerPlan) or copy.bytes <= _GIB or prepared.resolved.settings.yes:
         return
     if as_json or not sys.stdin.isatty() or not typer.confirm("Copy more than 1 GiB?", err=True):
         raise UsageError(
@@ -100,6 +106,10 @@ def show_patch(result: RunResult) -> None:
         typer.echo("left out of the patch:")
         for path in result.not_kept:
             typer.echo(f"  {readable(path)}")
+    if result.changed_meanwhile:
+        shown = ", ".join(map(readable, result.changed_meanwhile[:_PATHS_SHOWN]))
+        more = len(result.changed_meanwhile) - _PATHS_SHOWN
+        typer.echo(f"changed in your folder while the run worked: {shown}{f' and {more:,} more' if more > 0 else ''}")
     if not result.changed:
         typer.echo("no file changed")
         return

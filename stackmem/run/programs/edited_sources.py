@@ -64,7 +64,7 @@ class EditedSources:
             return True
         inner = posixpath.relpath(path, self._workspace)
         if inner not in self._start:
-            return bool(failed)
+            return bool(failed) or self._start.of_layer  # untouched, it stands in the folder
         return not failed and self._scrub(self._start[inner].decode("utf-8-sig", "replace")) == text
 
     def _places(self, path: str) -> list[Path]:

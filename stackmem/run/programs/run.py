@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import ProgramStarted, StepFailed
 from stackmem.core.state import State
-from stackmem.run.assemble import plan_run
+from stackmem.run.assemble import plan_run, with_copy
 from stackmem.run.begin import Fresh, with_mounts
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import Opened, Person, open_run
 from stackmem.run.play import play
-from stackmem.run.prepare import with_copy
 from stackmem.run.request import ProgramRequest
 from stackmem.run.result import RunResult
 from stackmem.trace.program import keep_source, program_of, sources_of

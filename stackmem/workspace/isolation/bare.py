@@ -14,6 +14,7 @@ class Bare:
     isolation = "none"
     mounts = False
     contains = False
+    layers = False
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         return CommandLaunch(

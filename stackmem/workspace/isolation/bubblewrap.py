@@ -102,6 +102,7 @@ class Bubblewrap:
     isolation = "bubblewrap"
     mounts = True
     contains = True
+    layers = True
 
     def __init__(self, *, proc: bool = True, candidates: tuple[str, ...] = CANDIDATES) -> None:
         """Without ``proc``, ``/proc`` is an empty folder: for containers that mask their own."""
@@ -130,11 +131,12 @@ class Bubblewrap:
             granted=seat.profile.env,
             caller=os.environ,
         )
+        argv = (kept.program, "--args", str(args), "--", *inner)
         return CommandLaunch(
-            argv=(kept.program, "--args", str(args), "--", *inner),
+            argv=seat.view.entered(*argv) if seat.view else argv,
             environ=environ,
             cwd="/",
-            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds),
+            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds, *(seat.view.fds if seat.view else ())),
             status_fd=status_read,
         )
 
@@ -293,11 +295,15 @@ def _regular(parent: int, name: str, stack: ExitStack) -> int:
 
 
 def _open(parent: int, name: str, flags: int, stack: ExitStack) -> int:
-    """Open one name; one component without links cannot leave the parent, and a mount point is told by its device."""
+    """Open one name; one component without links cannot leave the parent, and another mount is told by its number."""
     fd = -1
     with suppress(OSError):
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=parent)
         stack.callback(os.close, fd)
-        if os.fstat(fd).st_dev != os.fstat(parent).st_dev:
+        if _mount_number(fd) != _mount_number(parent):  # devices differ within an overlay, too
             return -1
     return fd
+
+
+def _mount_number(fd: int) -> bytes:
+    return Path(f"/proc/self/fdinfo/{fd}").read_bytes().partition(b"mnt_id:")[2].split(b"\n")[0]

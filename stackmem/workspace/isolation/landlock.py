@@ -117,6 +117,7 @@ class Landlock:
     isolation = "landlock"
     mounts = False
     contains = False
+    layers = False
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         tmp = private_tmp(stack)

@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
 
@@ -34,6 +35,7 @@ class Seat(Struct, frozen=True):
         binds_git: A ``.git`` is mounted onto itself, so that a command can neither move it nor plant hooks in it.
         place: The folder in it where commands begin, relative; empty for the workspace itself.
         first: Folders that stand before all others on PATH, as commands see them.
+        view: Where the folder is seen, where only namespaces of its own have it.
     """
 
     root: Path
@@ -48,6 +50,7 @@ class Seat(Struct, frozen=True):
     binds_git: bool = True
     first: tuple[str, ...] = ()
     place: str = ""
+    view: WorkspaceView | None = None
 
 
 class CommandLaunch(Struct, frozen=True):
@@ -76,12 +79,14 @@ class Level(Protocol):
         isolation: The choice of ``--isolation`` it belongs to.
         mounts: Commands see the workspace and its mounts at paths of our choosing.
         contains: Whatever a command starts dies with its first process; else strays are hunted down.
+        layers: Commands can be started where a layer over a folder is mounted.
     """
 
     name: str
     isolation: str
     mounts: bool
     contains: bool
+    layers: bool
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         """Prepare a command; the stack closes what it opened once the command has ended."""

@@ -27,6 +27,7 @@ class Namespaces:
     isolation = "namespaces"
     mounts = False
     contains = True
+    layers = False
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         setpriv, unshare = (_program(name) for name in ("setpriv", "unshare"))

@@ -1,0 +1,193 @@
+"""What a layer over the person's folder does not show: the same that a copy leaves behind, found by names alone.
+
+No file is opened and none is asked for its status, so a folder of any size is looked through in a moment.
+"""
+
+# Paths are bytes here, since a name need not be text.
+# ruff: noqa: PTH116, PTH118
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+from stackmem.workspace.clip import shown_name
+
+from .git import HER_SECONDS, git, her_environment
+from .selection import DEPENDENCIES, Picked, in_work_tree, included, own_below, real_folder
+
+_IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+_ESCAPES = {b"\\040": b" ", b"\\011": b"\t", b"\\012": b"\n", b"\\134": b"\\"}
+
+
+class LayerPlan(Struct, frozen=True):
+    """What a layer over a folder will show; every path is relative to it, and spelled as ``shown_name`` does.
+
+    Attributes:
+        files: Regular files and links.
+        folders: Dependency folders among them (``.venv``, ``venv``, ``node_modules``).
+        skipped: What is hidden though it is not ignored: ``.env*``, sockets, FIFOs, devices, folders of our own.
+        outside_links: Links whose target is not in the folder: it may be missing in the sandbox.
+        hidden: What is not shown, as bytes.
+        obstacle: Why no layer can lie over it; empty where nothing stands against it.
+    """
+
+    files: int
+    folders: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    outside_links: tuple[str, ...] = ()
+    hidden: tuple[bytes, ...] = ()
+    obstacle: str = ""
+
+
+def plan_layer(folder: Path, include: tuple[str, ...] = (), own: Iterable[Path] = ()) -> LayerPlan:
+    """What a layer over the folder would show now.
+
+    Args:
+        include: Paths below it that are shown even where git ignores them.
+        own: stackmem's runs and sandbox folders, which are never shown.
+
+    Raises:
+        UsageError: There is no such folder, a part of it cannot be read, or ``include`` names what is never shown.
+    """
+    folder = real_folder(folder)
+    look = _FolderScan(folder, include, own_below(folder, own))
+    look.walk()
+    return LayerPlan(
+        files=look.files,
+        folders=tuple(map(shown_name, sorted(look.dependencies))),
+        skipped=tuple(map(shown_name, sorted(look.skipped))),
+        outside_links=tuple(map(shown_name, sorted(look.outside))),
+        hidden=tuple(sorted(look.hidden)),
+        obstacle=look.foreign or _mounted_below(os.fsencode(folder)),
+    )
+
+
+class _FolderScan:
+    def __init__(self, folder: Path, include: tuple[str, ...], own: Iterable[Path]) -> None:
+        self.files = 0
+        self.hidden: list[bytes] = []
+        self.dependencies: list[bytes] = []
+        self.outside: list[bytes] = []
+        self.foreign = ""
+        self._root = os.fsencode(folder)
+        self._picked = Picked(self._root, own)
+        self.skipped = self._picked.skipped
+        self._shown = [self._included(folder, name) for name in include]
+        self._above = {above for path in self._shown for above in _folders(path)}
+        self._work_tree = in_work_tree(folder)
+        self._ignored = self._ask(b"") if self._work_tree else set()
+        self._tracked = b"\0" + self._git(b"", "ls-files", "-z") if self._work_tree else b""
+
+    def _included(self, folder: Path, name: str) -> bytes:
+        path = included(folder, name)
+        self._picked.include(path, name)
+        return path
+
+    def _git(self, below: bytes, *words: str) -> bytes:
+        where = Path(os.fsdecode(self._at(below)))
+        return git(*words, cwd=where, environment=her_environment(), seconds=HER_SECONDS)
+
+    def _ask(self, below: bytes) -> set[bytes]:
+        """What git ignores in the repository at ``below``; of a folder that is ignored as a whole, the folder."""
+        listed = self._git(below, *_IGNORED).split(b"\0")[:-1]
+        return {(below + b"/" if below else b"") + path.rstrip(b"/") for path in listed}
+
+    def _at(self, path: bytes) -> bytes:
+        return self._root + b"/" + path if path else self._root
+
+    def walk(self) -> None:
+        """Look at every name; what lies in a dependency folder is shown, whatever is ignored there."""
+        todo = [(b"", False)]
+        while todo:
+            folder, kept = todo.pop()
+            entries = self._entries(folder)
+            if folder and not kept and self._work_tree and any(entry.name == b".git" for entry in entries):
+                self._ignored |= self._ask(folder)
+            prefix = folder + b"/" if folder else b""
+            for entry in entries:
+                path = prefix + entry.name
+                deep = self._place(path, entry, kept=kept)
+                if deep is not None:
+                    todo.append((path, deep))
+
+    def _entries(self, folder: bytes) -> list[os.DirEntry[bytes]]:
+        try:
+            if os.stat(self._at(folder)).st_uid != os.geteuid() and not self.foreign:
+                self.foreign = f"{shown_name(self._at(folder))} belongs to another user"
+            with os.scandir(self._at(folder)) as entries:
+                return list(entries)
+        except OSError as error:
+            raise UsageError(
+                f"cannot read {shown_name(folder) or '.'} in {shown_name(self._root)}; make it readable, or name it in "
+                ".gitignore"
+            ) from error
+
+    def _place(self, path: bytes, entry: os.DirEntry[bytes], *, kept: bool) -> bool | None:
+        """Count or hide one name; of a folder that is to be looked into, whether all in it is shown."""
+        if self._picked.never(path):
+            self.hidden.append(path)
+            return None
+        folder = entry.is_dir(follow_symlinks=False)
+        kept = kept or path in self._shown
+        if folder and entry.name in DEPENDENCIES:
+            if self._installed(path):
+                self.dependencies.append(path)
+            return True
+        if not kept and path in self._ignored:
+            if path not in self._above:
+                self.hidden.append(path)
+                return None
+            self._ignored.update(path + b"/" + name for name in os.listdir(self._at(path)))
+        if folder:
+            return kept
+        if entry.is_symlink():
+            self._note_link(path)
+        elif not entry.is_file(follow_symlinks=False):
+            self.skipped.add(path)
+            self.hidden.append(path)
+            return None
+        self.files += 1
+        return None
+
+    def _installed(self, path: bytes) -> bool:
+        name = path.rpartition(b"/")[2]
+        if any(path.startswith(above + b"/") for above in self.dependencies):
+            return False  # a part of one
+        tracked = b"\0" + path + b"/" in self._tracked
+        return not tracked and (name != b"venv" or os.path.lexists(self._at(path + b"/pyvenv.cfg")))
+
+    def _note_link(self, path: bytes) -> None:
+        if any(path.startswith(above + b"/") for above in self.dependencies):
+            return  # installed packages do so by design
+        at = self._at(path)
+        try:
+            target = os.path.normpath(os.path.join(os.path.dirname(at), os.readlink(at)))  # noqa: PTH115, PTH120
+        except OSError:
+            return
+        if target != self._root and not target.startswith(self._root + b"/"):
+            self.outside.append(path)
+
+
+def _folders(path: bytes) -> Iterator[bytes]:
+    while path := path.rpartition(b"/")[0]:
+        yield path
+
+
+def _mounted_below(root: bytes) -> str:
+    """Why a mount point stands against a layer: it would show what lies under it."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError as error:
+        return f"/proc/self/mountinfo cannot be read ({error.strerror})"
+    for line in lines:
+        place = line.split(b" ")[4]
+        for escape, byte in _ESCAPES.items():
+            place = place.replace(escape, byte)
+        if place.startswith(root + b"/"):
+            return f"{shown_name(place)} is a mount point"
+    return ""

@@ -1,0 +1,162 @@
+"""How a run's workspace lies over what it works on: as a folder of its own, or as a layer over the person's folder.
+
+Rule 1: what a run changes lands in a folder of the run's, whichever way it is.
+Rule 2: one process at a time has a layer; the kernel would let a second one mount it, and mix their files up.
+Rule 3: a layer is nothing but files: it is mounted again after a crash, or after the machine was started anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.workspace.overlay.mount import OverlayPlaces, mount_overlay
+from stackmem.workspace.overlay.view import WorkspaceView, folder_view
+from stackmem.workspace.tree import copy_folder, remove_tree
+
+from .hidden import plan_layer
+
+WORK = "workspace"
+UPPER, _HIDE, _OWN = "upper", "hidden", "overlay"
+_TRIES, _TRY_SECONDS = 40, 0.05  # for the lock: what a killed process left may still be dying
+
+
+class Layer(Protocol):
+    """Attributes:
+    view: The files, as file tools and commands see them.
+    kept: Where on the host what the run wrote stands: with all else in a copy, alone in a layer.
+    """
+
+    view: WorkspaceView
+    kept: Path
+
+    def copy(self, place: Path) -> Layer:
+        """The same files below a folder that exists, to be changed apart from these.
+
+        Raises:
+            WorkspaceError: There is no room for it.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class OwnFolder:
+    """A workspace that is a folder of the host."""
+
+    def __init__(self, work: Path) -> None:
+        self.kept = work
+        self.view = folder_view(work)
+
+    def copy(self, place: Path) -> OwnFolder:
+        return OwnFolder(copy_folder(self.view.root, place / WORK))
+
+    def close(self) -> None:
+        self.view.close()
+
+
+class Overlay:
+    """A layer over a folder.
+
+    Attributes:
+        folder: The person's, which is only read.
+        upper: Holds what the run changed, and nothing else.
+        hidden: Paths in it that the run does not see.
+    """
+
+    def __init__(self, folder: Path, place: Path, hidden: Iterable[bytes]) -> None:
+        """Mount the layer that ``place`` holds, with what was changed in it.
+
+        Raises:
+            WorkspaceError: It cannot be had, or another process has it.
+        """
+        self.folder, self.upper, self.hidden = folder, place / UPPER, frozenset(hidden)
+        self.kept = self.upper
+        self._lock = _lock(place)
+        places = OverlayPlaces(self.upper, place / _OWN, place / _HIDE, place / WORK)
+        try:
+            for each in (places.hide, places.work, places.view):
+                each.mkdir(mode=0o700, exist_ok=True)
+            self.view = mount_overlay(folder, sorted(self.hidden), places)
+        except OSError as error:
+            os.close(self._lock)
+            raise WorkspaceError(
+                f"no layer over {folder} can be made at {place} ({error.strerror}); take a copy with --layer copy"
+            ) from error
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def copy(self, place: Path) -> Overlay:
+        copy_folder(self.upper, place / UPPER)
+        return Overlay(self.folder, place, self.hidden)
+
+    def close(self) -> None:
+        self.view.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def make_upper(folder: Path, place: Path) -> None:
+    """Make what a layer writes into; one that is there stays, with all that was changed."""
+    upper = place / UPPER
+    if not upper.is_dir():
+        upper.mkdir()
+        upper.chmod(folder.stat().st_mode & 0o777 | 0o700)  # what its owner cannot write into is no workspace
+
+
+def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> tuple[bytes, ...]:
+    """What the layer of a run that goes on must hide by now.
+
+    Raises:
+        WorkspaceError: No layer can lie over the folder any more.
+    """
+    try:
+        plan = plan_layer(folder, tuple(name for name in include if os.path.lexists(folder / name)), own)
+    except UsageError as error:
+        raise WorkspaceError(f"the run works on a layer over {folder}: {error}") from error
+    if plan.obstacle:
+        raise WorkspaceError(f"the run works on a layer over {folder}, and now {plan.obstacle}; put that back first")
+    return plan.hidden
+
+
+def why_no_layer(folder: Path, sandbox: Path) -> str:
+    """Why a layer over the folder cannot be mounted with its files in ``sandbox``; empty where it was, and is gone."""
+    place = sandbox / f"probe-{os.getpid()}-{time.monotonic_ns()}"
+    try:
+        place.mkdir(mode=0o700, parents=True)
+        make_upper(folder, place)
+        Overlay(folder, place, (b".stackmem-hidden",)).close()
+    except WorkspaceError as error:
+        return str(error).partition(";")[0]
+    except OSError as error:
+        return f"{sandbox} cannot be written ({error.strerror})"
+    finally:
+        with suppress(StackmemError):
+            remove_tree(place)
+    return ""
+
+
+def _lock(place: Path) -> int:
+    """The layer's folder, open and ours alone.
+
+    Raises:
+        WorkspaceError: Another process has it.
+    """
+    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_TRY_SECONDS)
+        else:
+            return fd
+    os.close(fd)
+    raise WorkspaceError(f"another process works on the layer {place}; end it first")

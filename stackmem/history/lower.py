@@ -1,0 +1,203 @@
+"""What the person's folder held at every path that a layer's upper folder decides by now: read once, when it is seen.
+
+Paths that are hidden from the run are no part of this, and neither are caches and installed packages.
+"""
+
+# Paths are bytes here, since a name need not be text.
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from stackmem.workspace.beneath import Opener, opener_for
+from stackmem.workspace.clip import shown_name
+
+from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
+from .selection import DEPENDENCIES
+from .walk import CACHES, LeftOut
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_NAMED = 1_000
+
+
+class LowerFolder:
+    """Attributes:
+    base: What it held, by path; it grows as the upper folder does.
+    left_out: What could not be kept of it, and why.
+    """
+
+    def __init__(self, folder: Path, hidden: Collection[bytes], upper: Path, leave_out: Collection[bytes]) -> None:
+        self.base: dict[bytes, Node] = {}
+        self.left_out: list[LeftOut] = []
+        self._folder, self._upper = os.fsencode(folder), os.fsencode(upper)
+        self._hidden = hidden
+        self._leave_out = leave_out
+        self._known: set[tuple[bytes, str]] = set()
+        self._since = time.time_ns()
+
+    def look(self, store: ObjectStore, largest_bytes: int, withholds: Callable[[bytes], bool]) -> None:
+        """Read what has been shadowed since the last look."""
+        self._keep = _Keeper(self._folder, store, largest_bytes, withholds)
+        try:
+            self._look()
+        finally:
+            self._keep.close()
+
+    def _look(self) -> None:
+        root = os.open(self._upper, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened: Opener = opener_for(root)
+        todo = [b""]
+        try:
+            while todo:
+                folder = todo.pop()
+                with suppress(OSError):  # the census names it
+                    fd = opened(root, folder or b".", _FOLDER)
+                    try:
+                        todo += self._merged(fd, folder)
+                    finally:
+                        os.close(fd)
+        finally:
+            os.close(root)
+
+    def _merged(self, fd: int, folder: bytes) -> list[bytes]:
+        """The folders in one of the upper's through which the lower one's files are seen; what else hides some."""
+        found = []
+        for name in map(os.fsencode, os.listdir(fd)):
+            path = folder + b"/" + name if folder else name
+            if name in CACHES or path in self._leave_out or name.lower() == b".git":
+                continue
+            with suppress(FileNotFoundError):
+                inside = stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+                if not inside or not self._is_folder(path):
+                    self._shadowed(path, "file")
+                elif _is_opaque(fd, name):
+                    self._shadowed(path, "opaque")
+                else:
+                    found.append(path)
+        return found
+
+    def _is_folder(self, path: bytes) -> bool:
+        return os.path.isdir(self._folder + b"/" + path) and self._shows(path)  # noqa: PTH112
+
+    def _shows(self, path: bytes) -> bool:
+        return not os.path.islink(self._folder + b"/" + path) and path not in self._hidden  # noqa: PTH114
+
+    def _shadowed(self, path: bytes, kind: str) -> None:
+        if (path, kind) in self._known:
+            return
+        self._known.add((path, kind))
+        todo = [path]
+        while todo:
+            at = todo.pop()
+            try:
+                status = os.lstat(self._folder + b"/" + at)
+            except OSError:
+                continue
+            if at in self._hidden:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                with suppress(OSError):
+                    names = os.listdir(self._folder + b"/" + at)
+                    todo += [at + b"/" + name for name in names if not self._is_passed_over(at, name)]
+            elif at not in self.base and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+                self._take(at, status)
+
+    def _is_passed_over(self, folder: bytes, name: bytes) -> bool:
+        return name in CACHES or name.lower() == b".git" or folder + b"/" + name in self._leave_out
+
+    def _take(self, path: bytes, status: os.stat_result) -> None:
+        if status.st_ctime_ns > self._since:
+            # Nobody can say whether the run's file was made from this text or from the one before: no patch may
+            # replace what stands there now, and as what the run began with is not known, none will.
+            self.base[path] = self._keep.empty()
+            self.left_out.append(LeftOut(shown_name(path), "changed in your folder while the run worked on it"))
+            return
+        try:
+            node, why = self._keep.node(path, status)
+        except OSError as error:
+            node, why = None, f"cannot be read: {error.strerror}"
+        if node is not None:
+            self.base[path] = node
+        else:
+            self.left_out.append(LeftOut(shown_name(path), why, status.st_size))
+
+
+class _Keeper:
+    """Stores files of the person's folder, for one look."""
+
+    def __init__(
+        self, folder: bytes, store: ObjectStore, largest_bytes: int, withholds: Callable[[bytes], bool]
+    ) -> None:
+        self._root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._open: Opener = opener_for(self._root)
+        self._store, self._largest_bytes, self._withholds = store, largest_bytes, withholds
+
+    def close(self) -> None:
+        os.close(self._root)
+
+    def empty(self) -> Node:
+        return Node(FILE, self._store.add("blob", b""))
+
+    def node(self, path: bytes, status: os.stat_result) -> tuple[Node | None, str]:
+        """The path's content, or why it is not kept."""
+        if stat.S_ISLNK(status.st_mode):
+            fd = self._open(self._root, path, os.O_PATH | os.O_NOFOLLOW)
+            try:
+                content, mode = os.readlink(b"", dir_fd=fd), LINK
+            finally:
+                os.close(fd)
+        elif status.st_size > self._largest_bytes:
+            return None, f"larger than {self._largest_bytes} bytes"
+        else:
+            fd = self._open(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+            with os.fdopen(fd, "rb") as file:
+                content, mode = file.read(self._largest_bytes), EXECUTABLE if status.st_mode & 0o100 else FILE
+        if self._withholds(content):
+            return None, "holds a secret"
+        return Node(mode, self._store.add("blob", content)), ""
+
+
+def _is_opaque(folder: int, name: bytes) -> bool:
+    """Whether a folder of the upper hides all that the lower one of its name holds."""
+    try:
+        return (
+            os.getxattr(b"/proc/self/fd/%d/%s" % (folder, name), "user.overlay.opaque", follow_symlinks=False) == b"y"
+        )
+    except OSError:
+        return False
+
+
+def changed_since(
+    folder: Path, hidden: Collection[bytes], began_ns: int, leave_out: Collection[bytes] = ()
+) -> tuple[str, ...]:
+    """What of the folder has changed since then, as far as a run can see it: files by name, and folders in which names
+    came or went; ``began_ns`` is of the same clock as the file system's.
+    """
+    root = os.fsencode(folder)
+    changed: list[str] = []
+    todo = [b""]
+    while todo and len(changed) < _NAMED:
+        at = todo.pop()
+        with suppress(OSError), os.scandir(root + b"/" + at if at else root) as entries:
+            for entry in entries:
+                path = at + b"/" + entry.name if at else entry.name
+                with suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    inside = stat.S_ISDIR(status.st_mode)
+                    later = status.st_mtime_ns if inside else status.st_ctime_ns
+                    if later <= began_ns and not inside:
+                        continue  # most of them
+                    if entry.name in CACHES or path in leave_out or entry.name in DEPENDENCIES:
+                        continue
+                    if path in hidden:
+                        continue
+                    if later > began_ns:
+                        changed.append(shown_name(path) + "/" * inside)
+                    if inside:
+                        todo.append(path)
+    return tuple(sorted(changed))
