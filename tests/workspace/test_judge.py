@@ -137,10 +137,15 @@ def test_no_attack_on_the_judge_works(place, level, opened):
 
 @hostile("bubblewrap")
 def test_the_attacks_work_on_a_judge_that_holds_nothing_apart(place, level, opened):
+    kept = (
+        "reads the tests",
+        "writes the verdict",
+        "reads through the judge's root",
+    )  # the others would stop the judge
     with opened(place, level) as workspace:
-        verdict = judged(workspace, ATTACKS, HIDDEN.replace('os.environ["APART"]', '""'))
-    for attack in ("reads the tests", "writes the verdict", "reads through the judge's root"):
-        assert attack in verdict.text
+        made = f"{ATTACKS}\nATTACKS = {{name: ATTACKS[name] for name in {kept!r}}}\n"
+        verdict = judged(workspace, made, HIDDEN.replace('os.environ["APART"]', '""'))
+    assert all(attack in verdict.text for attack in kept), verdict
 
 
 @hostile("bubblewrap")
