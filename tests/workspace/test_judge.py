@@ -3,6 +3,7 @@
 import shutil
 
 from stackmem.core.facts import ChecksReturned
+from stackmem.history.layer import OwnFolder
 from stackmem.run.checks import CheckRoom, TaskChecks
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import Workspace, open_workspace
@@ -123,7 +124,7 @@ def judged(workspace: Workspace, made: str, hidden: str = HIDDEN) -> ChecksRetur
             workspace._level, root, "/workspace", Profile(), mounts, env, toolchain=workspace._seat.toolchain
         )
 
-    room = CheckRoom(workspace.root, scratch, workspace.place, opened)
+    room = CheckRoom(OwnFolder(workspace.root), scratch, workspace.place, opened)
     return TaskChecks(room, tests, place / "verifier", 60.0, {}).judge()
 
 
@@ -141,7 +142,7 @@ def test_the_attacks_work_on_a_judge_that_holds_nothing_apart(place, level, open
         "reads the tests",
         "writes the verdict",
         "reads through the judge's root",
-    )  # the others would stop the judge
+    )  # others stop it
     with opened(place, level) as workspace:
         made = f"{ATTACKS}\nATTACKS = {{name: ATTACKS[name] for name in {kept!r}}}\n"
         verdict = judged(workspace, made, HIDDEN.replace('os.environ["APART"]', '""'))
