@@ -113,7 +113,7 @@ def test_a_trace_whose_first_record_was_cut_short_is_one_sentence(stage, command
     trace.write_bytes(trace.read_bytes()[:-20])
     ran = stage.call(*command, "torn")
     assert (ran.returncode, len(ran.stderr.splitlines())) == (7, 1)
-    assert "holds no record; the run ended before its first one" in ran.stderr
+    assert "the run torn never began: no record of it was written" in ran.stderr
 
 
 def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):

