@@ -23,6 +23,7 @@ from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered
 from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
+from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.secrets import scrub_value
 
@@ -313,7 +314,7 @@ def _side_by_side(branches: list[Branch], most: int, world: World, program: Prog
         threading.Thread(target=work, name="beside", daemon=True).start()
     try:
         for _ in branches:
-            answer = arrived.get()
+            answer = next_of(arrived)
             if isinstance(answer, BaseException):
                 raise answer
             yield answer

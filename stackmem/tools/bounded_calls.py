@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -18,6 +19,9 @@ from typing import TypeVar
 
 _LONGEST_SECONDS = 10_000_000.0
 """The system takes no endless wait."""
+
+_SLICE_SECONDS = 0.2
+"""Ctrl-C that comes in the moment in which a wait begins does not end that wait, but the next one."""
 
 T = TypeVar("T")
 Job = Callable[[], None]
@@ -77,7 +81,7 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
         worker = _Worker()
     worker.do(job)
     try:
-        outcome = done.get(timeout=min(seconds, _LONGEST_SECONDS))
+        outcome = next_of(done, min(seconds, _LONGEST_SECONDS))
     except Empty:
         worker.leave()
         raise TimeoutError from None
@@ -88,3 +92,19 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
+
+
+def next_of(queue: SimpleQueue[T], seconds: float = _LONGEST_SECONDS) -> T:
+    """The next thing in a queue that others fill; Ctrl-C ends the wait whenever it comes.
+
+    Raises:
+        Empty: Nothing came within so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return queue.get(timeout=max(0.0, min(_SLICE_SECONDS, left)))
+        except Empty:
+            if left <= _SLICE_SECONDS:
+                raise
