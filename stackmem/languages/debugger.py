@@ -58,6 +58,30 @@ def together(watchers: Sequence[Watcher]) -> Watcher:
     return watch
 
 
+class LiveMoments:
+    """Tells a watcher nothing while recorded answers are played, then where the program stands, then everything."""
+
+    def __init__(self, watch: Watcher) -> None:
+        self._watch = watch
+        self._live = False
+        self._last: tuple[DebugMoment, State] | None = None
+
+    def __call__(self, moment: DebugMoment, state: State) -> None:
+        self._last = (moment, state)
+        if self._live:
+            self._watch(moment, state)
+
+    def go_live(self) -> None:
+        """Tell of the line at which the program goes on, and of each one after it.
+
+        Raises:
+            Halted: The watcher ends the program.
+        """
+        self._live = True
+        if self._last is not None:
+            self._watch(*self._last)
+
+
 class DebugPort:
     """Passes on to a watcher what an interpreter tells of its lines, with the state that the run has then."""
 

@@ -21,6 +21,7 @@ from stackmem.core.pricing import Answerer
 from stackmem.core.requests import Effect, RunChecks
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.languages.debugger import LiveMoments
 from stackmem.languages.program import ProgramDecider
 from stackmem.models.registry import NOBODY, Model
 from stackmem.tools.plugins import load_plugins
@@ -94,15 +95,17 @@ def resume(
         WorkspaceError: The workspace is gone, or its isolation cannot be had.
         UsageError: A limit is not accepted, or the one that ended the run is still used up.
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing has changed. (SIGTERM: ``SystemExit``.)
+        Halted: ``person.watch`` ended the program before it went on; nothing has changed.
     """
     load_plugins()
     run_dir = run_dir.resolve()  # the sandbox mounts what is in it
     person = replace(person or Person(), observe=observe, stop=stop)
+    moments = LiveMoments(person.watch) if person.watch else None
     with ExitStack() as stack, Interrupts(stop) as interrupts:
         lock = Lock(run_dir / TRACE)
         stack.callback(lock.close)
         with interrupts.setting_up("run", run_dir):
-            stopped = read_stopped(run_dir, scrubber_of(environ))
+            stopped = read_stopped(run_dir, scrubber_of(environ), moments)
             missing = missing_of_end(run_dir, stopped.end.digest) if stopped.state.begun.redacted is UNSET else ()
             if _is_over(stopped.state) and not missing:
                 return ResumeResult(None, stopped.state.outcome, played=False)
@@ -120,6 +123,8 @@ def resume(
         if stopped.program is not None and talks:
             stopped.program.listen(opened.person.tell)
             opened.program = stopped.program
+            if moments is not None:
+                moments.go_live()
         result = play(first, stopped.state, opened, known)
         return ResumeResult(
             result, result.outcome, first is not None, stopped.torn_bytes, opened.folder,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from stackmem.core.facts import RULES, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError
+from stackmem.languages.debugger import Watcher
 from stackmem.languages.program import ProgramDecider
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import sources_of
@@ -44,7 +45,7 @@ class Stopped(Struct, frozen=True):
     program: ProgramDecider | None = None
 
 
-class _Watch:
+class _Records:
     """What a run's records tell beside its state."""
 
     def __init__(self, scrubber: Scrubber) -> None:
@@ -83,17 +84,17 @@ def _seconds(state: State, passed: float) -> float:
     return max(read, state.limits.seconds or 0.0) if spent else read
 
 
-def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
-    """Read and verify a run; its lock must be held, so that nobody writes it meanwhile.
+def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None) -> Stopped:
+    """Read and verify a run; its lock must be held, so that nobody writes it meanwhile. ``watch`` sees its lines.
 
     Raises:
         TraceError: A line is broken or lost, or the trace is no run.
         RulesDiffer: The run was made under other rules, or the rules derive something else from it today.
     """
-    watch = _Watch(scrubber)
+    seen = _Records(scrubber)
     reader = RunReader(run_dir)
     end = TraceEnd(run_dir)
-    found = verify(watch.over(end.passing(reader)), sources_of(run_dir))
+    found = verify(seen.over(end.passing(reader)), sources_of(run_dir), watch)
     rules = found.state.begun.rules
     if not found.same_rules:
         raise RulesDiffer(
@@ -112,9 +113,9 @@ def read_stopped(run_dir: Path, scrubber: Scrubber) -> Stopped:
         state=found.state,
         end=End(found.events, reader.digest, whole, terminated),
         torn_bytes=reader.torn_bytes,
-        isolation=watch.isolation,
-        seconds=_seconds(found.state, watch.seconds),
-        asked_at=watch.asked_at,
-        steps_with_secrets=tuple(watch.secrets),
+        isolation=seen.isolation,
+        seconds=_seconds(found.state, seen.seconds),
+        asked_at=seen.asked_at,
+        steps_with_secrets=tuple(seen.secrets),
         program=found.program,
     )

@@ -13,6 +13,7 @@ from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, Compact,
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError
+from stackmem.languages.debugger import Watcher
 from stackmem.languages.program import ProgramDecider
 
 from .difference import explain_difference, prompt_difference
@@ -43,18 +44,19 @@ class Replay(Struct, frozen=True):
     program: ProgramDecider | None = None
 
 
-def verify(records: Iterable[Record], text_of: TextOf = no_sources) -> Replay:
+def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> Replay:
     """Fold ``records`` and check each against the rules.
 
     Args:
         text_of: The text of a program's source, by its digest.
+        watch: Told of the program's lines.
 
     Raises:
         RulesDiffer: A record that the rules do not derive, named by sequence number, with both versions.
         TraceError: The first record is no ``RunStarted``, or its strategy is unknown here.
         UsageError: The run was imported: no rules of ours made it.
     """
-    walk, prompts, count = RecordWalk(records, text_of), 0, 0
+    walk, prompts, count = RecordWalk(records, text_of, watch), 0, 0
     proven: Proven = {}
     for step in walk:
         event, count = step.record.event, step.record.seq

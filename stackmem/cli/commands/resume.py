@@ -12,11 +12,12 @@ import typer
 
 from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits, option, run_folder, switch, takes
 from stackmem.cli.screen.live import is_played_by_person, open_screen, stop_at_once
-from stackmem.cli.screen.program import ProgramScreen, screen_of_kept, show_program
+from stackmem.cli.screen.program import ProgramScreen, screen_of_kept, show_halt, show_program
 from stackmem.cli.screen.result import show_result
 from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.core.requests import InvokeTool
 from stackmem.errors import UsageError
+from stackmem.languages.operations import Halted
 from stackmem.run.open import Person
 from stackmem.run.programs.edited_run import Divergence, continue_program
 from stackmem.run.repeats import MayRepeat
@@ -42,6 +43,8 @@ def command(
         "FILE",
     ),
     model: str | None = option("--model", "The model of a program's run that had none.", "NAME"),
+    debug: bool = switch("--debug", "Stop at each step of a program, and take commands at the terminal."),
+    verbose: bool = switch("--verbose", "Print what each step of a program changed, a line each."),
     yes: bool = switch("--yes", "Make calls again that may have been made already."),
 ) -> None:
     """Go on with a run that was killed, interrupted or ended by a limit."""
@@ -53,7 +56,9 @@ def command(
             raise UsageError("--model does not go with --program; resume the new run with it, should it need one")
 
         def play() -> None:
-            talk = screen_of_kept(folder, says or (), answers, as_json=json, quiet=quiet)
+            talk = screen_of_kept(folder, says or (), answers, as_json=json, quiet=quiet, debug=debug, verbose=verbose)
+            if talk is None and (debug or verbose):
+                raise UsageError(f"{folder.name} is no run of a program; leave out --debug and --verbose")
             if program is None:
                 _resume(folder, wanted, talk, as_json=json, quiet=quiet)
             elif talk is None:
@@ -61,7 +66,10 @@ def command(
             else:
                 _continue(folder, program, wanted, *talk, as_json=json)
 
-        play_or_ask(play, wanted, asks=not json)
+        try:
+            play_or_ask(play, wanted, asks=not json)
+        except Halted as halted:  # in the debugger, before it went on
+            show_halt(halted, as_json=json)
 
 
 def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:

@@ -11,12 +11,10 @@ from typing import NoReturn
 import typer
 
 from stackmem.cli.options import Flags, JsonResult, Quiet, absolute, argument, option, settings, switch, takes
-from stackmem.cli.screen.debug_terminal import TerminalDebugger
 from stackmem.cli.screen.live import stop_at_once
-from stackmem.cli.screen.program import Answers, ProgramScreen, show_halt, show_program
+from stackmem.cli.screen.program import Answers, ProgramScreen, show_halt, show_program, watcher
 from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import readable, say
-from stackmem.languages.debugger import Watcher, together
 from stackmem.languages.operations import Halted
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers, read_inputs
@@ -82,9 +80,7 @@ def command(
             _show_outline(ready)
         replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
         screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
-        watchers: list[Watcher] = [screen.show_changes] if verbose else []
-        watchers += [TerminalDebugger(Path(ready.request.path).parent)] if debug else []
-        watch = together(watchers) if watchers else None
+        watch = watcher(screen, ready.request.path, debug=debug, verbose=verbose)
         agree = partial(ask_about_size, as_json=json)
         person = Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch, notice=say)
         result = run_program(ready, os.environ, person)

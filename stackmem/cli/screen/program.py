@@ -15,7 +15,7 @@ from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said, StepF
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.languages.changes import VariableChanges
-from stackmem.languages.debugger import DebugMoment
+from stackmem.languages.debugger import DebugMoment, Watcher, together
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.language import Announcer, Happening
 from stackmem.languages.operations import Halted, ReplyRefused
@@ -25,6 +25,7 @@ from stackmem.run.programs.run import ProgramResult
 from stackmem.run.request import read_request
 from stackmem.trace.program import open_language
 
+from .debug_terminal import TerminalDebugger
 from .live import stop_at_once
 from .progress import Progress
 from .result import say_kept, say_unsigned, show_patch
@@ -118,8 +119,15 @@ class Answers:
         return None
 
 
+def watcher(screen: ProgramScreen, file: str, *, debug: bool, verbose: bool) -> Watcher | None:
+    """What is told of the lines of the program ``file``: the terminal's debugger, the screen's changes, or both."""
+    watchers: list[Watcher] = [screen.show_changes] if verbose else []
+    watchers += [TerminalDebugger(Path(file).parent)] if debug else []
+    return together(watchers) if watchers else None
+
+
 def screen_of_kept(
-    run_dir: Path, given: Iterable[str], answers: str | None, *, as_json: bool, quiet: bool
+    run_dir: Path, given: Iterable[str], answers: str | None, *, as_json: bool, quiet: bool, debug: bool, verbose: bool
 ) -> tuple[ProgramScreen, Person] | None:
     """The screen and the person of a program's run that is taken up again; None where it is no program's."""
     try:
@@ -130,7 +138,8 @@ def screen_of_kept(
         return None
     screen = ProgramScreen(open_language(program.language).announcer(), quiet=quiet, full=False, as_json=as_json)
     replies = Answers([*given, *read_answers(answers, Path.cwd())], interactive=program.interactive)
-    return screen, Person(replies, screen, stop=stop_at_once)
+    watch = watcher(screen, program.path, debug=debug, verbose=verbose)
+    return screen, Person(replies, screen, stop=stop_at_once, watch=watch)
 
 
 def show_halt(halted: Halted, *, as_json: bool) -> NoReturn:

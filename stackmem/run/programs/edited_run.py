@@ -24,6 +24,7 @@ from stackmem.core.machine import fold
 from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded, StepFailed
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.languages.debugger import LiveMoments, Watcher
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import scrubber_of
@@ -87,11 +88,13 @@ def continue_program(
         RulesDiffer: Today's interpreter does something else in the run as it was.
         WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
+        Halted: ``person.watch`` ended the program before it went on; nothing is left behind.
     """
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "gone on with")
     scrubber = scrubber_of(environ)
+    moments = LiveMoments(person.watch) if person.watch else None
     text = scrubber.scrub(read_program(file))
     with ExitStack() as stack, Interrupts(person.stop) as interrupts:
         with interrupts.setting_up("run", run.folder):
@@ -102,11 +105,13 @@ def continue_program(
         beginning = Edited(prepared, plan, again.request, run, again.state)
         opened = stack.enter_context(open_run(beginning, environ, interrupts, person))
         with interrupts.setting_up("run", opened.places.scratch):
-            opened.program, facts = _rerun(run, again, opened)
+            opened.program, facts = _rerun(run, again, opened, moments)
         tell_parted(again.parted)
         state, said = fold(facts), tuple(event for event in facts if isinstance(event, Said))
         person.tell(said, state)  # what else is told again was told by the other run
         opened.program.listen(person.tell)
+        if moments is not None:
+            moments.go_live()
         opened.program.said += [each.text for each in said]
         opened.program.failed += [each for each in facts if isinstance(each, StepFailed)]
         return program_result(play(opened.program.decide(state), State(), opened, facts), opened)
@@ -186,7 +191,7 @@ def _instead(texts: Mapping[str, str], sources: TextOf) -> TextOf:
     return lambda digest: texts[digest] if digest in texts else sources(digest)
 
 
-def _rerun(run: Run, again: _Again, opened: Opened) -> tuple[ProgramDecider, tuple[Event, ...]]:
+def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tuple[ProgramDecider, tuple[Event, ...]]:
     """The program where it goes on live, and the facts up to there; every text that it is given is kept."""
     parts, run_dir, before = opened.parts, opened.places.run, again.tape.start.workspace
     text_of = _instead(again.texts, sources_of(run.folder))
@@ -203,7 +208,7 @@ def _rerun(run: Run, again: _Again, opened: Opened) -> tuple[ProgramDecider, tup
     start = replace(
         again.tape.start, workspace=parts.workspace.path, isolation=level, limits=again.limits, version=VERSION
     )
-    program = program_of(begun, start, parts.strategy, sources_of(run_dir), keep=False)
+    program = program_of(begun, start, parts.strategy, sources_of(run_dir), keep=False, watch=watch)
     facts, state, used = play_tape(program, (start, begun), again.tape)
     if state.tree != again.state.tree:
         raise WorkspaceError(
