@@ -77,13 +77,15 @@ def plan_usd(waiting: Iterable[Trial], prices: Mapping[str, Price | None], known
 
 
 def detectable(plan: BenchPlan, rows: Iterable[Row]) -> tuple[int, float, float | None]:
-    """Pairs of two strategies under one model, the assumed success rate, and the smallest gap that they can show.
+    """Worlds under one model, the assumed success rate, and the smallest gap that they can show.
 
-    The rate is that of the finished trials, else a half, which asks most of a plan. Power 0.8 at 5 %, uncorrected.
+    The rate is that of the finished trials, else a half, which asks most of a plan. Power 0.8 at 5 %, corrected for all
+    strategies but the one that they are held against. Where there is one world, its trials are what is counted.
     """
     from .statistics import smallest_difference
 
     solved = [row["solved"] for row in rows if row.get("solved") is not None]
     rate = fmean(solved) if solved else 0.5
-    pairs = len(plan.subjects) * plan.trials
-    return pairs, rate, smallest_difference(pairs, rate)
+    worlds = len({subject.task for subject in plan.subjects})
+    units = worlds if worlds > 1 else len(plan.subjects) * plan.trials
+    return units, rate, smallest_difference(units, rate, len(plan.variants) - 1)

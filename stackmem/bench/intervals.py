@@ -1,12 +1,15 @@
-"""Figures with their intervals, by the formulas of scipy.
+"""Figures with their intervals.
 
-Every resampling starts from the same seed: the same rows give the same intervals. Source: docs/report.md, which cites.
+A value is one unit's: that of a world where several are pooled, its trials averaged before, else of a trial. Every
+resampling starts from the same seed: the same rows give the same intervals. Source: docs/report.md, which cites.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import comb, inf, isfinite, log
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import comb, inf, isfinite, log, sqrt
+from statistics import fmean, stdev
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +20,9 @@ CONFIDENCE = 0.95
 RESAMPLES = 4_999
 SEED = 20_261_120
 _ENDLESS = 1e300  # a ratio to nothing; percentiles between two infinities would be no number
+
+_STUDENTIZED = 8
+"""Fewer values than these give resamples with next to no spread."""
 
 _MANY = 1_000
 _HELD = 1_000_000
@@ -29,7 +35,7 @@ class Interval(Struct, frozen=True):
 
     Attributes:
         low, high: Ends of the interval; both None where the sample is too small for one; ``inf`` where it is open.
-        count: Trials, pairs or tasks it rests on.
+        count: Units it rests on: worlds, or trials where there is one world.
     """
 
     value: float
@@ -38,36 +44,75 @@ class Interval(Struct, frozen=True):
     count: int
 
 
-def wilson(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval | None:
-    """The share of successes; None without trials. It holds for few trials and for none or all successes too."""
-    if trials == 0:
-        return None
-    found = library().binomtest(successes, trials).proportion_ci(confidence, method="wilson")
-    return Interval(successes / trials, float(found.low), float(found.high), trials)
+def share(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
+    """The mean of shares from 0 to 1; None without any.
+
+    The interval is that of t over the units with one more of 0 and one more of 1, so it is honest where all are alike.
+    """
+    kept = [value for value in values if isfinite(value)]
+    return padded(kept, (0.0, 1.0), confidence) if kept else None
+
+
+def padded(values: Sequence[float], ends: Pair, confidence: float = CONFIDENCE) -> Interval:
+    """The mean of values between two ends; its interval that of t with one more value at each end."""
+    low, high = t_interval([*values, *ends], confidence)
+    return Interval(fmean(values), max(ends[0], low), min(ends[1], high), len(values))
 
 
 def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
-    """The mean of the finite values with a bootstrap interval; None without any."""
-    kept = [value for value in values if isfinite(value)]
-    if not kept:
-        return None
-    return _bootstrap((kept,), _mean, confidence)
+    """The mean of the finite values; None without any.
 
-
-def difference(pairs: Sequence[Pair], confidence: float = CONFIDENCE) -> Interval:
-    """Mean of first minus second over the pairs that are whole.
-
-    Raises:
-        UsageError: No pair is whole.
+    The interval is the wider at each end of t and the studentized bootstrap, and never below 0 where no value is.
     """
-    gaps = [first - second for first, second in whole_pairs(pairs)]
-    if not gaps:
-        raise UsageError("no trial of the one has a partner among the other; compare what was given the same tasks")
-    return _bootstrap((gaps,), _mean, confidence)
+    kept = [value for value in values if isfinite(value)]
+    if len(kept) < 2 or min(kept) == max(kept):
+        return _alike(kept[0], len(kept)) if kept else None
+    low, high = t_interval(kept, confidence)
+    if len(kept) >= _STUDENTIZED:
+        lower, higher = _studentized(kept, confidence)
+        low, high = min(low, lower), max(high, higher)
+    return Interval(fmean(kept), max(0.0, low) if min(kept) >= 0 else low, high, len(kept))
+
+
+def _alike(value: float, count: int) -> Interval:
+    return Interval(value, None, None, 1) if count == 1 else Interval(value, value, value, count)
+
+
+def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Pair:
+    """The ends of the interval of the mean of two values or more, were they drawn from a normal distribution."""
+    middle = fmean(values)
+    reach = t_quantile(confidence, len(values) - 1) * stdev(values) / sqrt(len(values))
+    return middle - reach, middle + reach
+
+
+@lru_cache(maxsize=256)
+def t_quantile(confidence: float, degrees: int) -> float:
+    return float(library().t.ppf((1 + confidence) / 2, degrees))
+
+
+def _studentized(values: Sequence[float], confidence: float) -> Pair:
+    """Each resample's distance from the mean in its own standard errors, turned round (Efron and Tibshirani 1993)."""
+    np = arrays()
+    sample, count = np.asarray(values, dtype=float), len(values)
+    middle, error = sample.mean(), sample.std(ddof=1) / sqrt(count)
+    dice, far = np.random.default_rng(SEED), []
+    for size in _batches(count):
+        drawn = sample[dice.integers(0, count, (size, count))]
+        errors = drawn.std(axis=1, ddof=1) / sqrt(count)
+        kept = errors > 0  # one in which a single value was drawn each time has none
+        far.append((drawn.mean(axis=1)[kept] - middle) / errors[kept])
+    low, high = np.quantile(np.concatenate(far), ((1 - confidence) / 2, (1 + confidence) / 2))
+    return float(middle - high * error), float(middle - low * error)
+
+
+def _batches(count: int) -> list[int]:
+    """Resamples of so many values, in as many steps as keep 8 MB at once."""
+    most = batch(count)
+    return [min(most, RESAMPLES - start) for start in range(0, RESAMPLES, most)]
 
 
 def ratio(pairs: Sequence[Pair], confidence: float = CONFIDENCE) -> Interval | None:
-    """Mean of the first over mean of the second, pairs resampled whole; None where the second's mean is 0."""
+    """Sum of the first over sum of the second, units resampled whole; None where the second's is 0."""
     whole = whole_pairs(pairs)
     if not whole or sum(second for _, second in whole) == 0:
         return None
@@ -75,24 +120,27 @@ def ratio(pairs: Sequence[Pair], confidence: float = CONFIDENCE) -> Interval | N
     return _bootstrap((firsts, seconds), _ratio_of_means, confidence)
 
 
-def cost_per_solved(trials: Sequence[Pair]) -> Interval | None:
-    """What all trials cost over how many were solved; (cost, 1 or 0) for each. None where none was solved.
+def cost_per_solved(units: Sequence[Pair]) -> Interval | None:
+    """What all trials cost over how many were solved, both of each unit; None where none was solved.
 
     The high end is ``inf`` where a sample like this one could have solved none.
     """
-    return ratio(trials)
+    return ratio(units)
 
 
-def pass_at_k(tasks: Sequence[Sequence[bool]], k: int) -> Interval | None:
-    """The chance that at least one of k trials of a task solves it, over the tasks; None where none has k trials.
+def pass_at_k(tasks: Mapping[str, Sequence[Sequence[bool]]], k: int) -> Interval | None:
+    """The chance that at least one of k trials of a task solves it; None where no task has k trials.
+
+    Args:
+        tasks: Name of a world to the trials of each of its tasks.
 
     Source: Chen et al., Evaluating large language models trained on code, 2021: 1 - C(n-c, k) / C(n, k).
     """
     return _over_tasks(tasks, k, lambda count, solved: 1 - comb(count - solved, k) / comb(count, k))
 
 
-def pass_hat_k(tasks: Sequence[Sequence[bool]], k: int) -> Interval | None:
-    """The chance that each of k trials of a task solves it (pass^k), over the tasks; None where none has k trials.
+def pass_hat_k(tasks: Mapping[str, Sequence[Sequence[bool]]], k: int) -> Interval | None:
+    """The chance that each of k trials of a task solves it (pass^k), as ``pass_at_k``.
 
     Source: Yao et al., tau-bench, 2024: C(c, k) / C(n, k).
     """
@@ -110,21 +158,19 @@ def power_law(points: Sequence[Pair]) -> Interval | None:
     fit = library().linregress(*zip(*kept, strict=True))
     if len(kept) < 3:
         return Interval(float(fit.slope), None, None, len(kept))
-    reach = float(library().t.ppf((1 + CONFIDENCE) / 2, len(kept) - 2) * fit.stderr)
+    reach = t_quantile(CONFIDENCE, len(kept) - 2) * float(fit.stderr)
     return Interval(float(fit.slope), float(fit.slope) - reach, float(fit.slope) + reach, len(kept))
 
 
-def _over_tasks(tasks: Sequence[Sequence[bool]], k: int, chance: Callable[[int, int], float]) -> Interval | None:
-    chances = [chance(len(trials), sum(trials)) for trials in tasks if len(trials) >= k > 0]
-    return _bootstrap((chances,), _mean, CONFIDENCE) if chances else None
+def _over_tasks(
+    tasks: Mapping[str, Sequence[Sequence[bool]]], k: int, chance: Callable[[int, int], float]
+) -> Interval | None:
+    chances = [[chance(len(trials), sum(trials)) for trials in mine if len(trials) >= k > 0] for mine in tasks.values()]
+    return share([fmean(mine) for mine in chances if mine])
 
 
 def whole_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in pairs if isfinite(pair[0]) and isfinite(pair[1])]
-
-
-def _mean(values: Any, axis: int = -1) -> Any:
-    return values.mean(axis=axis)
 
 
 def _ratio_of_means(firsts: Any, seconds: Any, axis: int = -1) -> Any:

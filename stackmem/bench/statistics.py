@@ -1,90 +1,89 @@
-"""Intervals, tests and verdicts for strategies that were given the same tasks.
+"""Tests and verdicts for strategies that were given the same tasks.
 
-Rule 1: a difference is taken within pairs (one task, seed and model under two strategies), never between heaps of runs.
+Rule 1: a difference is taken within units (one world under two strategies), never between heaps of runs. Seeds of one
+        world are no more evidence about other worlds, so the caller sums or averages them before.
 Rule 2: every figure that could have come out otherwise carries an interval, and says so where it has none.
 Rule 3: "better" and "worse" are said only where the interval, widened for the number of comparisons, excludes no
-        difference and the test agrees; everything else is ``no difference shown``.
+        difference, the exact test agrees, and the difference is large enough to be of interest.
+Rule 4: where no outcome could have passed the test, the verdict is ``too few``.
 
-Every resampling starts from the same seed: the same rows give the same figures. The formulas are those of scipy.
-Source: docs/report.md, which cites them.
+Source: docs/report.md, which cites.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import exp, inf, log
+from statistics import fmean
 from typing import Literal
 
 from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .intervals import (
-    CONFIDENCE,
-    RESAMPLES,
-    SEED,
-    Interval,
-    Pair,
-    arrays,
-    batch,
-    difference,
-    library,
-    ratio,
-    whole_pairs,
-)
+from .intervals import CONFIDENCE, SEED, Interval, Pair, arrays, batch, library, padded, t_interval, whole_pairs
 
 NONE_SHOWN = "no difference shown"
+TOO_FEW = "too few"
+ALIKE = "alike"
+
+AMOUNT_OF_INTEREST = 0.03
+"""A ratio nearer to 1 than this is no better and no worse."""
+SHARE_OF_INTEREST = 0.05
+"""The same of a difference in success."""
 
 Wanted = Literal["more", "less"]
+
+_ALPHA = 1 - CONFIDENCE
+_ALL_SIGNS = 20
+"""So many units have about a million ways to give them signs, and all are tried; of more, some are drawn."""
+_SOME_SIGNS = 9_999
 
 
 class Comparison(Struct, frozen=True):
     """A strategy against the baseline by one figure.
 
     Attributes:
-        difference: Mean of strategy minus baseline over the pairs, with its interval before any correction.
+        effect: Of yes and no the mean difference of shares, of amounts the geometric mean of the ratios; its interval
+            is the one before any correction. Where nothing honest can be said it has none.
         corrected: The same with the interval widened for the number of comparisons (Holm).
-        ratio: Mean of the strategy over mean of the baseline, its interval widened too; None where the baseline's is 0.
-        p: By the exact test (McNemar for yes and no, flips of sign for amounts).
+        p: By an exact test (signs of the units that differ for yes and no, flips of sign for amounts).
         p_corrected: By Holm, over the comparisons made together.
-        unpaired: Trials of either that have no partner, and are left out.
     """
 
-    difference: Interval
+    effect: Interval
     corrected: Interval
-    ratio: Interval | None
     p: float
     p_corrected: float
-    unpaired: int
     verdict: str
 
 
-def mcnemar(pairs: Sequence[Pair]) -> float:
-    """P of the exact test of yes and no in pairs: of those that differ, how many differ one way. 1 where none does."""
-    whole = whole_pairs(pairs)
-    gained, lost = (sum(1 for pair in whole if pair == kind) for kind in ((1, 0), (0, 1)))
+def sign_test(gaps: Sequence[float]) -> float:
+    """P of the exact sign test: of the units that differ, how many differ one way. 1 where none does."""
+    gained, lost = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     return float(library().binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
-def sign_flips(pairs: Sequence[Pair]) -> float:
-    """P of the permutation test of amounts in pairs: how often a mean gap this large comes of random signs.
+def sign_flips(gaps: Sequence[float]) -> float:
+    """P of the permutation test: how often random signs bring the mean gap as far from 0 as it is.
 
-    All signs are tried where there are at most 4,999 ways; 3 pairs can give no less than 0.25, so 3 pairs show nothing.
+    For one mean the wild cluster bootstrap with weights of 1 and -1 is the same test. All signs are tried for up to 20
+    units. 3 units can give no less than 0.25, so 3 units show nothing.
     """
-    gaps = [first - second for first, second in whole_pairs(pairs)]
     if len(gaps) < 2 or not any(gaps):
         return 1.0
     np = arrays()
-
-    found = library().permutation_test(
-        (np.array(gaps),),
-        np.mean,
-        permutation_type="samples",
-        n_resamples=RESAMPLES,
-        batch=batch(len(gaps)),
-        vectorized=True,
-        rng=np.random.default_rng(SEED),
-    )
-    return float(min(1.0, found.pvalue))
+    edge = abs(sum(gaps)) * (1 - 1e-9)
+    if len(gaps) <= _ALL_SIGNS:
+        sums = np.array([gaps[0]])  # the other half mirrors this one
+        for gap in gaps[1:]:
+            sums = np.concatenate((sums + gap, sums - gap))
+        return float(np.mean(np.abs(sums) >= edge))
+    dice, sizes, far, drawn = np.random.default_rng(SEED), batch(len(gaps)), 0, 0
+    while drawn < _SOME_SIGNS:
+        signs = dice.choice((-1.0, 1.0), (min(sizes, _SOME_SIGNS - drawn), len(gaps)))
+        far, drawn = far + int(np.sum(np.abs(signs @ np.array(gaps)) >= edge)), drawn + len(signs)
+    return (far + 1) / (drawn + 1)
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
@@ -103,72 +102,106 @@ def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool
     """Each strategy against the baseline, corrected for all of them together; one without a whole pair is left out.
 
     Args:
-        pairs: Strategy to (its figure, the baseline's); a figure that is missing is nan.
+        pairs: Strategy to (its figure, the baseline's) of each unit; a figure that is missing is nan.
         wanted: Whether more of it is better, or less.
-        yes_no: The figures are 0 or 1, and the test is McNemar's.
+        yes_no: The figures are shares from 0 to 1; else they are amounts, and those of 0 are left out.
     """
-    whole = {name: whole_pairs(found) for name, found in pairs.items() if whole_pairs(found)}
-    test = mcnemar if yes_no else sign_flips
-    p_values = {name: test(found) for name, found in whole.items()}
+    gaps = {name: _gaps(found, yes_no=yes_no) for name, found in pairs.items()}
+    gaps = {name: mine for name, mine in gaps.items() if mine}
+    test = sign_test if yes_no else sign_flips
+    p_values = {name: test(mine) for name, mine in gaps.items()}
     corrected = holm(p_values)
     ranks = {name: rank for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name]))}
     compared = {}
-    for name, found in whole.items():
-        level = 1 - (1 - CONFIDENCE) / (len(whole) - ranks[name])
-        widened = difference(found, level)
+    for name, mine in gaps.items():
+        widened = _effect(mine, 1 - _ALPHA / (len(gaps) - ranks[name]), yes_no=yes_no)
+        telling = sum(map(bool, mine)) if yes_no else len(mine)
+        few = least_p(telling) * len(gaps) > _ALPHA
         compared[name] = Comparison(
-            difference=difference(found),
+            effect=_effect(mine, CONFIDENCE, yes_no=yes_no),
             corrected=widened,
-            ratio=None if yes_no else ratio(found, level),
             p=p_values[name],
             p_corrected=corrected[name],
-            unpaired=len(pairs[name]) - len(found),
-            verdict=verdict(widened, corrected[name], wanted),
+            verdict=TOO_FEW if few else verdict(widened, corrected[name], wanted, yes_no=yes_no),
         )
     return compared
 
 
-def verdict(corrected: Interval, p_corrected: float, wanted: Wanted) -> str:
-    """``better`` or ``worse`` where the corrected interval excludes 0 and the corrected test agrees, else neither."""
+def least_p(units: int) -> float:
+    """The least p that either test can give of so many units that differ."""
+    return min(1.0, 2.0 ** (1 - units))
+
+
+def _gaps(pairs: Sequence[Pair], *, yes_no: bool) -> list[float]:
+    """Of shares the difference in each unit, of amounts the logarithm of the ratio."""
+    whole = whole_pairs(pairs)
+    if yes_no:
+        return [first - second for first, second in whole]
+    return [log(first / second) for first, second in whole if first > 0 < second]
+
+
+def _effect(gaps: Sequence[float], confidence: float, *, yes_no: bool) -> Interval:
+    middle = fmean(gaps)
+    if yes_no:
+        few = least_p(sum(map(bool, gaps))) > _ALPHA
+        return Interval(middle, None, None, len(gaps)) if few else padded(gaps, (-1.0, 1.0), confidence)
+    if len(gaps) < 2:
+        return Interval(exp(middle), None, None, len(gaps))
+    low, high = t_interval(gaps, confidence)
+    return Interval(exp(middle), exp(low), exp(high) if high < 700 else inf, len(gaps))
+
+
+def verdict(corrected: Interval, p_corrected: float, wanted: Wanted, *, yes_no: bool = False) -> str:
+    """By rule 3; ``alike`` where the interval holds no difference of interest at all."""
     low, high = corrected.low, corrected.high
-    if low is None or high is None or low <= 0 <= high or p_corrected > 1 - CONFIDENCE:
+    if low is None or high is None:
+        return TOO_FEW
+    least, most = (-SHARE_OF_INTEREST, SHARE_OF_INTEREST) if yes_no else (
+        1 / (1 + AMOUNT_OF_INTEREST), 1 + AMOUNT_OF_INTEREST,
+    )  # fmt: skip
+    none = 0.0 if yes_no else 1.0
+    if least < low and high < most:
+        return ALIKE
+    if low <= none <= high or least < corrected.value < most or p_corrected > _ALPHA:
         return NONE_SHOWN
-    return "better" if (low > 0) == (wanted == "more") else "worse"
+    return "better" if (low > none) == (wanted == "more") else "worse"
 
 
-def smallest_difference(pairs: int, base_rate: float, power: float = 0.8, alpha: float = 0.05) -> float | None:
-    """The smallest gap between two success rates that this many pairs show with this power; None where none is so.
+def smallest_difference(units: int, base_rate: float, comparisons: int = 1, power: float = 0.8) -> float | None:
+    """The smallest gap between two success rates that this many units show with this power; None where none is so.
 
-    It is towards the side with more room, by the exact McNemar test, the two outcomes of a pair taken as independent:
-    where they go together, as they do on hard and easy tasks, a smaller gap shows.
+    It is towards the side with more room, by the exact sign test at the first level of Holm's correction, the two
+    outcomes of a unit taken as independent: where they go together, as they do on hard and easy tasks, a smaller gap
+    shows. The seeds of a unit add nothing here, as if all of them came out alike.
     """
-    if not 0 <= base_rate <= 1 or pairs < 0:
-        raise UsageError(f"{pairs} pairs at a rate of {base_rate} cannot be planned; give a rate from 0 to 1")
+    if not 0 <= base_rate <= 1 or units < 0:
+        raise UsageError(f"{units} units at a rate of {base_rate} cannot be planned; give a rate from 0 to 1")
+    alpha = _ALPHA / max(1, comparisons)
     room = max(base_rate, 1 - base_rate)
     towards = -1 if base_rate >= 0.5 else 1
-    if _power(pairs, base_rate, base_rate + towards * room, alpha) < power:
+    if _power(units, base_rate, base_rate + towards * room, alpha) < power:
         return None
     low, high = 0.0, room
     while high - low > 0.0005:
         middle = (low + high) / 2
         low, high = (
-            (low, middle) if _power(pairs, base_rate, base_rate + towards * middle, alpha) >= power else (middle, high)
+            (low, middle) if _power(units, base_rate, base_rate + towards * middle, alpha) >= power else (middle, high)
         )
     return high
 
 
-def _power(pairs: int, rate: float, other: float, alpha: float) -> float:
-    """How often the exact McNemar test of this many pairs would tell the two rates apart."""
+def _power(units: int, rate: float, other: float, alpha: float) -> float:
+    """How often the exact sign test of this many units would tell the two rates apart."""
     np = arrays()
 
     gained, lost = (1 - rate) * other, rate * (1 - other)
-    if pairs == 0 or gained + lost == 0:
+    if units == 0 or gained + lost == 0:
         return 0.0
     binom = library().binom
-    differing = np.arange(pairs + 1)
+    differing = np.arange(units + 1)
     # The most that may differ the rarer way; -1 where even 0 is not rare enough.
     edge = binom.ppf(alpha / 2, differing, 0.5)
     edge = np.where(2 * binom.cdf(edge, differing, 0.5) <= alpha, edge, edge - 1)
     share = gained / (gained + lost)
     told = binom.cdf(edge, differing, share) + binom.sf(differing - edge - 1, differing, share)
-    return float(np.sum(binom.pmf(differing, pairs, min(1.0, gained + lost)) * told))
+    return float(np.sum(binom.pmf(differing, units, min(1.0, gained + lost)) * told))

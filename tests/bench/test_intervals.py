@@ -1,6 +1,9 @@
 """Figures with intervals, against values worked out elsewhere."""
 
+import os
+import random
 import tracemalloc
+from collections.abc import Callable
 from math import inf, isfinite, nan, sqrt
 
 import pytest
@@ -8,15 +11,13 @@ import pytest
 from stackmem.bench.intervals import (
     Interval,
     cost_per_solved,
-    difference,
     mean,
     pass_at_k,
     pass_hat_k,
     power_law,
     ratio,
-    wilson,
+    share,
 )
-from stackmem.errors import UsageError
 
 
 def ends(found: Interval | None) -> tuple[float | None, float | None]:
@@ -24,14 +25,26 @@ def ends(found: Interval | None) -> tuple[float | None, float | None]:
     return (found.low, found.high)
 
 
-def test_a_share_has_the_interval_of_the_textbook():
-    assert ends(wilson(8, 10)) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert ends(wilson(0, 3)) == pytest.approx((0.0, 0.5615), abs=1e-4)
-    assert ends(wilson(3, 3)) == pytest.approx((0.4385, 1.0), abs=1e-4)
+def value(found: Interval | None) -> float:
+    assert found is not None
+    return found.value
+
+
+def test_a_share_has_the_interval_of_t_with_one_more_of_each_end():
+    """Ten values of mean 0.6 and deviation sqrt(4 * 6 / 10 / 9) with t of nine degrees, 2.2622, about the middle."""
+    reach = 2.2622 * sqrt(4 * 6 / 10 / 9) / sqrt(10)
+    assert ends(share([1.0] * 5 + [0.0] * 3)) == pytest.approx((0.6 - reach, 0.6 + reach), abs=1e-4)
+
+
+def test_a_share_of_units_that_are_all_alike_is_not_sure():
+    low, high = ends(share([1.0] * 8))
+    assert low is not None
+    assert (0.6 < low < 0.75, high) == (True, 1.0)
+    assert ends(share([0.0])) == (0.0, 1.0)
 
 
 def test_a_share_of_nothing_is_no_share():
-    assert wilson(0, 0) is None
+    assert share([]) is None
 
 
 def test_the_interval_of_a_mean_is_that_of_the_normal_where_the_sample_is_large():
@@ -54,7 +67,7 @@ def test_the_same_values_have_the_same_interval_each_time():
 
 
 def test_more_confidence_is_a_wider_interval():
-    (low, high), (lower, higher) = ends(mean([1, 2, 4, 8, 16])), ends(mean([1, 2, 4, 8, 16], 0.999))
+    (low, high), (lower, higher) = ends(mean([101, 102, 104, 108, 116])), ends(mean([101, 102, 104, 108, 116], 0.999))
     assert lower < low < high < higher
 
 
@@ -67,20 +80,6 @@ def test_what_is_no_number_is_left_out_of_a_mean():
 def test_one_value_has_no_interval_and_equal_ones_have_none_to_speak_of():
     assert mean([7.0]) == Interval(7.0, None, None, 1)
     assert mean([7.0] * 5) == Interval(7.0, 7.0, 7.0, 5)
-
-
-def test_a_difference_is_taken_within_pairs():
-    """Far apart between tasks, always one apart within them: unpaired nothing could be seen."""
-    assert difference([(11, 10), (101, 100), (1_001, 1_000)]) == Interval(1.0, 1.0, 1.0, 3)
-
-
-def test_a_pair_that_lacks_one_is_left_out():
-    assert difference([(3, 1), (nan, 1), (2, nan), (5, 1)]) == difference([(3, 1), (5, 1)])
-
-
-def test_without_a_whole_pair_there_is_no_difference_to_take():
-    with pytest.raises(UsageError, match="no trial of the one has a partner"):
-        difference([(nan, 1.0)])
 
 
 def test_a_ratio_is_of_the_means_and_not_the_mean_of_ratios():
@@ -121,33 +120,65 @@ def test_the_cost_of_a_solved_task_is_open_above_where_none_might_have_been_solv
 
 
 def test_pass_at_k_is_the_unbiased_estimate_of_its_paper():
-    assert pass_at_k([[True, False, False]], 2) == Interval(pytest.approx(2 / 3), None, None, 1)
-    assert pass_at_k([[True] * 3 + [False] * 7], 5) == Interval(pytest.approx(1 - 21 / 252), None, None, 1)
+    assert value(pass_at_k({"a": [[True, False, False]]}, 2)) == pytest.approx(2 / 3)
+    assert value(pass_at_k({"a": [[True] * 3 + [False] * 7]}, 5)) == pytest.approx(1 - 21 / 252)
 
 
 def test_pass_hat_k_is_the_share_of_choices_that_all_passed():
-    assert pass_hat_k([[True, True, False]], 2) == Interval(pytest.approx(1 / 3), None, None, 1)
-    assert pass_hat_k([[True] * 3, [False] * 3], 3) is not None
+    assert value(pass_hat_k({"a": [[True, True, False]]}, 2)) == pytest.approx(1 / 3)
 
 
 def test_with_one_trial_both_are_the_success_rate():
-    tasks = [[True, False], [True, True], [False, False]]
+    tasks = {"a": [[True, False]], "b": [[True, True]], "c": [[False, False]]}
     for found in (pass_at_k(tasks, 1), pass_hat_k(tasks, 1)):
         assert found is not None
         assert found.value == pytest.approx(0.5)
 
 
-def test_their_intervals_are_over_the_tasks():
-    found = pass_hat_k([[True] * 3] * 5 + [[False] * 3] * 5, 3)
+def test_their_intervals_are_over_the_worlds_whose_tasks_are_averaged():
+    found = pass_hat_k({f"{n}": [[n < 5] * 3, [n < 5] * 3] for n in range(10)}, 3)
     assert found is not None
     assert found.count == 10
-    assert ends(found) == pytest.approx((0.2, 0.8), abs=0.11)
+    assert ends(found) == pytest.approx((0.17, 0.83), abs=0.01)
 
 
 def test_a_task_with_fewer_trials_than_k_is_left_out():
-    assert pass_at_k([[True], [True, False, False]], 2) == pass_at_k([[True, False, False]], 2)
-    assert pass_at_k([[True]], 2) is None
-    assert pass_at_k([[True]], 0) is None
+    whole = [True, False, False]
+    assert (
+        pass_at_k({"a": [[True]], "b": [whole]}, 2)
+        == pass_at_k({"b": [[True], whole]}, 2)
+        == pass_at_k({"b": [whole]}, 2)
+    )
+    assert pass_at_k({"a": [[True]]}, 2) is None
+    assert pass_at_k({"a": [[True]]}, 0) is None
+
+
+def coverage(drawn: Callable[[random.Random], float], truth: float, units: int, draws: int, kind=mean) -> float:
+    """The share of samples whose interval holds what they were drawn about."""
+    dice, held = random.Random(units), 0
+    for _ in range(draws):
+        low, high = ends(kind([drawn(dice) for _ in range(units)]))
+        assert low is not None
+        assert high is not None
+        held += low <= truth <= high
+    return held / draws
+
+
+DRAWS = 4_000 if os.environ.get("STACKMEM_CAMPAIGN") else 250
+MISSED_BY_CHANCE = 3 * sqrt(0.05 * 0.95 / DRAWS)
+
+
+@pytest.mark.parametrize("units", [8, 24])
+@pytest.mark.parametrize("chance", [0.5, 0.8, 0.95])
+def test_an_interval_of_a_share_holds_the_truth_nineteen_times_in_twenty(units, chance):
+    held = coverage(lambda dice: float(dice.random() < chance), chance, units, DRAWS, share)
+    assert held >= 0.93 - MISSED_BY_CHANCE
+
+
+@pytest.mark.parametrize("units", [8, 24])
+def test_an_interval_of_a_mean_holds_the_truth_nineteen_times_in_twenty(units):
+    held = coverage(lambda dice: dice.gauss(5, 1), 5, units, DRAWS)
+    assert 0.93 - MISSED_BY_CHANCE <= held <= 0.97 + MISSED_BY_CHANCE
 
 
 def test_an_exponent_is_found_to_the_letter_where_there_is_no_noise():

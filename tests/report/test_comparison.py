@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.bench.intervals import Interval
-from stackmem.bench.statistics import NONE_SHOWN
+from stackmem.bench.statistics import ALIKE, TOO_FEW
 from stackmem.core.pricing import Price
 from stackmem.errors import StackmemError, UsageError
 from stackmem.models.catalog import lookup
 from stackmem.report.comparison.anchors import FAMILIES, Anchors, family_of
 from stackmem.report.comparison.columns import as_text, range_text
 from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
-from stackmem.report.comparison.findings import remarks
+from stackmem.report.comparison.findings import findings, remarks
 from stackmem.report.comparison.results import TrialRow, read_bench
 from stackmem.report.comparison.write import escaped, write_report
 from tests.report.bench_rows import SHAPES, bench, row, zoo
@@ -100,7 +100,7 @@ def test_a_run_that_a_limit_ended_is_not_solved(tmp_path):
 def test_the_cost_of_a_solved_task_carries_the_failures(tmp_path):
     rows = [row(seed=seed, solved=seed % 2) for seed in range(4)]
     found = shown(tmp_path, rows)[0].lines[0].figures
-    cost, mean = found["cost_per_solved"], found["bill_0.1"]
+    cost, mean = found["cost_per_solved"], found["bill_0.05"]
     assert cost is not None
     assert mean is not None
     assert cost.value == pytest.approx(2 * mean.value)
@@ -119,10 +119,10 @@ def test_trials_of_a_task_are_what_pass_at_k_speaks_of(tmp_path):
 def test_a_strategy_is_held_against_the_baseline_in_pairs(tmp_path):
     found = line(shown(tmp_path, pairs(solved=0, peak_context_tokens=10_000))[0], "other")
     assert found.against["solved"].verdict == "worse"
-    assert found.against["solved"].difference == Interval(-1.0, -1.0, -1.0, 8)
+    assert found.against["solved"].effect.value == -1.0
     assert found.against["peak"].verdict == "better"
-    assert found.against["peak"].ratio == Interval(0.25, 0.25, 0.25, 8)
-    assert found.against["bill"].verdict == NONE_SHOWN
+    assert found.against["peak"].effect == Interval(pytest.approx(0.25), pytest.approx(0.25), pytest.approx(0.25), 8)
+    assert found.against["bill"].verdict == ALIKE
     assert line(shown(tmp_path, pairs())[0], "full").against == {}
 
 
@@ -135,13 +135,28 @@ def test_another_baseline_turns_the_verdicts_round(tmp_path):
 def test_what_has_no_partner_is_left_out_of_the_comparison(tmp_path):
     rows = [*pairs(4), row("other", seed=99), row("full", seed=98)]
     found = line(shown(tmp_path, rows)[0], "other").against["bill"]
-    assert (found.difference.count, found.unpaired) == (4, 2)
+    assert found.effect.count == 4
 
 
 def test_the_price_of_reads_decides_whose_bill_is_better(tmp_path):
     rows = list(pairs(bill_read=100_000, bill_write_5m=90_000))
-    dear, free = (line(shown(tmp_path, rows, Wants(PRICE, "m", read_multiple=at))[0], "other") for at in (0.1, 0.0))
+    dear, free = (line(shown(tmp_path, rows, Wants(PRICE, "m", asked_multiple=at))[0], "other") for at in (0.1, 0.0))
     assert (dear.against["bill"].verdict, free.against["bill"].verdict) == ("better", "worse")
+
+
+def test_the_unit_is_the_world_and_eight_of_them_are_too_few_for_twenty_strategies(tmp_path):
+    whole = shown(tmp_path, zoo((60,), 3))[0]
+    assert {one.verdict for line in whole.lines for one in line.against.values()} == {TOO_FEW}
+    assert {line.against["bill"].effect.count for line in whole.lines if line.against} == {8}
+    assert any("too few units to compare 20 strategies" in sentence for sentence in findings(whole, WANTS))
+
+
+def test_a_verdict_that_turns_with_the_price_of_reads_is_said_first(tmp_path):
+    rows = list(pairs(bill_read=100_000, bill_write_5m=70_000))
+    said = findings(shown(tmp_path, rows)[0], WANTS)
+    assert said[0] == (
+        "The verdict on the bill turns with the price of reads: other (better at 0.1, alike at 0.05, worse at 0.025)."
+    )
 
 
 def test_the_figures_are_the_same_each_time(tmp_path):

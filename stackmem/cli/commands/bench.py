@@ -187,7 +187,7 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         refuse_other(old, plan, folder)
     rows: Mapping[str, Row] = latest_rows(folder)
     usd = left_usd(plan, rows, environ)
-    pairs, rate, gap = detectable(plan, rows.values())
+    units, rate, gap = detectable(plan, rows.values())
     summary: dict[str, Any] = {
         "trials": plan.count,
         "done": len(rows),
@@ -197,7 +197,7 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         "seeds": plan.trials,
         "settings": plan.settings,
         "left_usd": None if usd is None else round(usd, 4),
-        "pairs": pairs,
+        "units": units,
         "assumed_rate": rate,
         "smallest_difference": gap,
     }
@@ -218,13 +218,13 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         typer.echo(f"cost of what is left: about ${usd:,.2f}" + (f" ({ASSUMPTION})" if usd else " (nobody is paid)"))
     seen = "at the rate of the finished trials" if any(row.get("solved") is not None for row in rows.values()) else ""
     typer.echo(
-        f"{pairs:,} pairs of two strategies under one model "
+        f"{units:,} {'worlds' if len({subject.task for subject in plan.subjects}) > 1 else 'trials of one world'} "
         + (
             f"show a difference in success from {gap:.2f} on"
             if gap is not None
             else "are too few to show any difference in success"
         )
-        + f" (power 0.8 at 5 %, {seen or 'assuming that one of them solves'} {rate:.2f})"
+        + f" (power 0.8 at 5 %, corrected, {seen or 'assuming that one of them solves'} {rate:.2f})"
     )
 
 

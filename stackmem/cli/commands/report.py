@@ -17,8 +17,8 @@ def command(
     baseline: str | None = option(
         "--baseline", "What the others are held against; else full or stackheap.", "STRATEGY"
     ),
-    read_multiple: float = option(
-        "--read-multiple", "Price of a cached token, in input tokens, for verdicts.", "X", default=0.1
+    read_multiple: float | None = option(
+        "--read-multiple", "Price of a cached token, in input tokens, for verdicts; the model's own without it.", "X"
     ),
     open_it: bool = switch("--open", "Open it in the browser."),
 ) -> None:

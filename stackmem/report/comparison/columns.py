@@ -52,15 +52,31 @@ def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
         for each in wants.multiples
     ]
     return (
-        Column("solved", "solved", "share of trials whose checks passed, Wilson interval", SUCCESS, "share"),
-        Column("solved", to_base, "gap of success rates in pairs, in points", SUCCESS, "share", against=True),
+        Column("solved", "solved", "share of trials whose checks passed", SUCCESS, "share"),
+        Column(
+            "solved", to_base, "gap of success rates, mean over the worlds, in points", SUCCESS, "share", against=True
+        ),
         Column("pass_at_k", f"pass@{k}", f"chance that at least one of {k} trials of a task passes", SUCCESS, "share"),
         Column("pass_hat_k", f"pass^{k}", f"chance that each of {k} trials of a task passes", SUCCESS, "share"),
         *bills,
-        Column("bill", to_base, f"bill at {multiple} over the baseline's, in pairs", BILL, "usd", against=True),
+        Column(
+            "bill",
+            to_base,
+            f"bill at {multiple} over the baseline's, mean of the worlds' ratios",
+            BILL,
+            "usd",
+            against=True,
+        ),
         Column("cost_per_solved", "a solved one", f"bills at {multiple} of all trials over those solved", BILL, "usd"),
         Column("peak_context_tokens", "peak", "the longest prompt, tokens", CONTEXT, "tokens"),
-        Column("peak", to_base, "longest prompt over the baseline's, in pairs", CONTEXT, "tokens", against=True),
+        Column(
+            "peak",
+            to_base,
+            "longest prompt over the baseline's, mean of the worlds' ratios",
+            CONTEXT,
+            "tokens",
+            against=True,
+        ),
         Column("mean_context_tokens", "mean", "mean prompt, tokens", CONTEXT, "tokens"),
         Column("cache_read_share", "cached", "share of prompt tokens read from the cache", CONTEXT, "share"),
         Column("steps", "steps", "replies of the model", WORK, "count"),
@@ -79,17 +95,16 @@ def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
 
 
 def figure_of(line: Line, column: Column) -> Interval | None:
-    """The column's figure; of one that is held against the baseline the corrected ratio, of success the difference."""
+    """The column's figure; of one that is held against the baseline the corrected one."""
     if column.against:
         found = line.against.get(column.key)
-        return (found.ratio or found.corrected) if found else None
+        return found.corrected if found else None
     return line.figures.get(column.key)
 
 
 def kind_of(line: Line, column: Column) -> Kind:
-    """A ratio where a comparison has one."""
-    found = comparison_of(line, column)
-    return "ratio" if found and found.ratio else column.kind
+    """A ratio where amounts are compared."""
+    return "ratio" if comparison_of(line, column) and column.key != "solved" else column.kind
 
 
 def comparison_of(line: Line, column: Column) -> Comparison | None:

@@ -5,8 +5,9 @@ A trial that failed through no fault of its strategy (outcome ``error``) is coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import isfinite, nan
+from statistics import fmean
 
 from msgspec import Struct
 
@@ -26,6 +27,9 @@ MEANS = (
 )  # fmt: skip
 """Columns whose mean over the trials is shown."""
 
+Value = Callable[[TrialRow], float]
+UnitOf = Callable[[TrialRow], Hashable]
+
 
 class Line(Struct, frozen=True):
     """One strategy on one set of tasks.
@@ -34,7 +38,8 @@ class Line(Struct, frozen=True):
         trials: Those that count.
         errors: How many more failed through no fault of the strategy.
         figures: Name to figure; None where nothing was measured.
-        against: ``solved``, ``bill`` and ``peak`` held against the baseline; without those that cannot be.
+        against: ``solved``, ``bill``, ``peak`` and the bills at the other prices of reads, held against the baseline;
+            without those that cannot be.
         k: Trials of a task that ``pass_at_k`` and ``pass_hat_k`` speak of.
     """
 
@@ -66,13 +71,19 @@ class Wants(Struct, frozen=True):
     """What a person wants to be shown.
 
     Attributes:
-        read_multiple: Price of a token read from the cache, in prices of an input token.
+        asked_multiple: Price of a token read from the cache, in prices of an input token; None is the model's own.
     """
 
     price: Price
     price_of: str
     baseline: str = "full"
-    read_multiple: float = 0.1
+    asked_multiple: float | None = None
+
+    @property
+    def read_multiple(self) -> float:
+        """The one that verdicts use."""
+        own = self.price.cache_read / self.price.input if self.price.input else 0.0
+        return round(own, 6) if self.asked_multiple is None else self.asked_multiple
 
     @property
     def multiples(self) -> tuple[float, ...]:
@@ -116,9 +127,9 @@ def _section(trials: Sequence[TrialRow], task: str, horizon: float, title: str, 
     mine: dict[str, list[TrialRow]] = {}
     for trial in trials:
         mine.setdefault(trial.strategy, []).append(trial)
-    held = _against(mine, wants)
+    held, unit = _against(mine, wants), _unit_of(trials)
     lines = [
-        _line(name, found, {figure: held[figure][name] for figure in held if name in held[figure]}, wants)
+        _line(name, found, {figure: held[figure][name] for figure in held if name in held[figure]}, wants, unit)
         for name, found in mine.items()
     ]
     return Section(title, model, noise, task, horizon, tuple(sorted(lines, key=_best_first)))
@@ -131,10 +142,13 @@ def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, 
         "bill": (lambda trial: bill(trial, wants.price, wants.read_multiple), "less"),
         "peak": (lambda trial: trial.number("peak_context_tokens"), "less"),
     }
+    for multiple in wants.multiples:
+        judged[bill_name(multiple)] = (lambda trial, at=multiple: bill(trial, wants.price, at), "less")
     base = {trial.pairing: trial for trial in mine.get(wants.baseline, ()) if not trial.failed}
+    unit = _unit_of([trial for found in mine.values() for trial in found])
     return {
         figure: compare(
-            {name: _pairs(found, base, value) for name, found in mine.items() if name != wants.baseline},
+            {name: _pairs(found, base, value, unit) for name, found in mine.items() if name != wants.baseline},
             wanted,
             yes_no=figure == "solved",
         )
@@ -142,32 +156,54 @@ def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, 
     }
 
 
+def _unit_of(trials: Sequence[TrialRow]) -> UnitOf:
+    """What is independent of each other: worlds; the trials themselves where all are of one."""
+    return (lambda trial: trial.task) if len({trial.task for trial in trials}) > 1 else (lambda trial: trial.pairing)
+
+
 def _pairs(
-    found: Sequence[TrialRow], base: Mapping[tuple[str, ...], TrialRow], value: Callable[[TrialRow], float]
+    found: Sequence[TrialRow], base: Mapping[tuple[str, ...], TrialRow], value: Value, unit: UnitOf
 ) -> list[Pair]:
-    """The strategy's figure and the baseline's; nan where either has none."""
-    mine = {trial.pairing: value(trial) for trial in found if not trial.failed}
-    return [
-        (mine.get(key, nan), value(base[key]) if key in base else nan) for key in dict.fromkeys((*mine, *base))
-    ]  # fmt: skip
+    """Of each unit the strategy's mean and the baseline's, over the trials that both have."""
+    mine: dict[Hashable, list[Pair]] = {}
+    for trial in found:
+        other = base.get(trial.pairing)
+        if other is not None and not trial.failed and isfinite(value(trial)) and isfinite(value(other)):
+            mine.setdefault(unit(trial), []).append((value(trial), value(other)))
+    return [(fmean(one for one, _ in pairs), fmean(other for _, other in pairs)) for pairs in mine.values()]
 
 
-def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Comparison], wants: Wants) -> Line:
+def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Comparison], wants: Wants, unit: UnitOf) -> Line:
     counted = [trial for trial in trials if not trial.failed]
     judged = [trial for trial in counted if isfinite(trial.solved)]
-    figures = {column: intervals.mean([trial.number(column) for trial in counted]) for column in MEANS}
-    figures["solved"] = intervals.wilson(int(sum(trial.solved for trial in judged)), len(judged))
+    figures = {
+        column: intervals.mean(_means(counted, lambda trial, of=column: trial.number(of), unit)) for column in MEANS
+    }
+    figures["solved"] = intervals.share(_means(judged, lambda trial: trial.solved, unit))
     for multiple in wants.multiples:
-        figures[bill_name(multiple)] = intervals.mean([bill(trial, wants.price, multiple) for trial in counted])
-    costs = [(bill(trial, wants.price, wants.read_multiple), trial.solved) for trial in judged]
-    figures["cost_per_solved"] = intervals.cost_per_solved(costs)
-    tasks: dict[tuple[str, ...], list[bool]] = {}
+        bills = _means(counted, lambda trial, at=multiple: bill(trial, wants.price, at), unit)
+        figures[bill_name(multiple)] = intervals.mean(bills)
+    paid = [trial for trial in judged if isfinite(bill(trial, wants.price, wants.read_multiple))]
+    costs = _means(paid, lambda trial: bill(trial, wants.price, wants.read_multiple), unit)
+    solved = _means(paid, lambda trial: trial.solved, unit)
+    figures["cost_per_solved"] = intervals.cost_per_solved(list(zip(costs, solved, strict=True)))
+    tasks: dict[str, dict[str, list[bool]]] = {}
     for trial in judged:
-        tasks.setdefault((trial.task, trial.text("horizon")), []).append(trial.solved == 1)
-    k = min(map(len, tasks.values()), default=0)
-    figures["pass_at_k"] = intervals.pass_at_k(list(tasks.values()), k)
-    figures["pass_hat_k"] = intervals.pass_hat_k(list(tasks.values()), k)
+        tasks.setdefault(trial.task, {}).setdefault(trial.text("horizon"), []).append(trial.solved == 1)
+    k = min((len(one) for found in tasks.values() for one in found.values()), default=0)
+    of_worlds = {task: list(found.values()) for task, found in tasks.items()}
+    figures["pass_at_k"] = intervals.pass_at_k(of_worlds, k)
+    figures["pass_hat_k"] = intervals.pass_hat_k(of_worlds, k)
     return Line(name, len(counted), len(trials) - len(counted), figures, against, k)
+
+
+def _means(trials: Sequence[TrialRow], value: Value, unit: UnitOf) -> list[float]:
+    """The mean of each unit's trials that have the figure."""
+    mine: dict[Hashable, list[float]] = {}
+    for trial in trials:
+        if isfinite(found := value(trial)):
+            mine.setdefault(unit(trial), []).append(found)
+    return [fmean(found) for found in mine.values()]
 
 
 def bill_name(multiple: float) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
-from stackmem.bench.statistics import smallest_difference
+from stackmem.bench.statistics import AMOUNT_OF_INTEREST, SHARE_OF_INTEREST, TOO_FEW, smallest_difference
 
-from .figures import Line, Section, Wants
+from .figures import Line, Section, Wants, bill_name
 from .results import BenchRows
 
 SIMULATED = (
@@ -16,10 +16,13 @@ SIMULATED = (
     "nothing about how well a real model would use a strategy's tools."
 )
 READING = (
-    "An interval holds 95 % of what resampling gives. Held against the baseline, trials are paired by task, seed, "
-    "horizon and model, and the interval is widened for the number of strategies compared in the table (Holm). The "
-    "words better and worse are used only where that interval excludes no difference and the exact test agrees. "
-    "Everything else is no difference shown, which is not the same as none."
+    "The unit is the world: its trials are averaged before anything is said of how sure a figure is. In the table of "
+    "a single world it is the trial, and speaks of that world alone. Held against the baseline, trials are paired by "
+    "task, seed, horizon and model, and the interval is widened for the number of strategies compared in the table "
+    "(Holm). The words better and worse are used only where that interval excludes no difference, the exact test "
+    f"agrees, and the gap is {AMOUNT_OF_INTEREST:.0%} of a bill or a context or {SHARE_OF_INTEREST * 100:.0f} points "
+    "of success at least; alike means that the interval holds no such gap. With too few units no outcome could have "
+    "passed the test. Everything else is no difference shown, which is not the same as none."
 )
 _FIRST = ("command", "date", "version", "machine", "python")
 _SAID = ("models", "trials", "price")
@@ -79,8 +82,22 @@ def findings(section: Section, wants: Wants) -> list[str]:
         told.append((f"{says}, and solved no fewer", _better(kept, figure)))
         told.append((f"{says}, but solved fewer (no difference shown)", _better(fewer, figure)))
     told.append((f"Dearer than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"]))
-    said = [f"{says}: {', '.join(names)}." for says, names in told if names]
+    said = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in told if names)]
+    if all(found.verdict == TOO_FEW for line in held for found in line.against.values()):
+        said.append(f"There are too few units to compare {len(held)} strategies with {base}.")
     return said if section.task else said + _power(section, wants)
+
+
+def _turning(held: Sequence[Line], wants: Wants) -> list[str]:
+    """The strategies whose bill is judged otherwise at another price of reads."""
+    names = [bill_name(multiple) for multiple in wants.multiples]
+    turned = []
+    for line in held:
+        verdicts = [_verdict(line, name) for name in names]
+        if len(set(verdicts)) > 1:
+            each = ", ".join(f"{says} at {at:g}" for at, says in zip(wants.multiples, verdicts, strict=True))
+            turned.append(f"{line.strategy} ({each})")
+    return [f"The verdict on the bill turns with the price of reads: {'; '.join(turned)}."] if turned else []
 
 
 def _better(lines: Sequence[Line], figure: str) -> list[str]:
@@ -89,7 +106,7 @@ def _better(lines: Sequence[Line], figure: str) -> list[str]:
 
 def _gap(line: Line) -> float:
     found = line.against.get("solved")
-    return found.difference.value if found else 0.0
+    return found.effect.value if found else 0.0
 
 
 def _power(section: Section, wants: Wants) -> list[str]:
@@ -97,14 +114,12 @@ def _power(section: Section, wants: Wants) -> list[str]:
     solved = base.figures["solved"] if base else None
     if solved is None:
         return []
-    least = smallest_difference(solved.count, solved.value)
-    count = solved.count
+    others = len(section.lines) - 1
+    least = smallest_difference(solved.count, solved.value, others)
+    compared = f"{solved.count} units and {others} {'comparison' if others == 1 else 'comparisons'}"
     if least is None:
-        return [f"{count} pairs are too few to show any gap in success; the bill and the context may show one."]
-    return [
-        f"{count} pairs are enough to show a gap in success of {least * 100:.0f} points or more "
-        "(four times in five, before any correction)."
-    ]
+        return [f"{compared} are too few to show any gap in success; the bill and the context may show one."]
+    return [f"{compared} show a gap in success of {least * 100:.0f} points or more four times in five."]
 
 
 def _verdict(line: Line, figure: str) -> str:

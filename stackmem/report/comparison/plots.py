@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import ceil, inf, isfinite
+from statistics import fmean
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from stackmem.bench.intervals import Interval, library, mean, power_law
+from stackmem.bench.intervals import Interval, library, power_law
 
 from .anchors import Anchors, leads
 from .columns import as_text, range_text
@@ -74,12 +75,7 @@ def fitted_from(horizons: Iterable[float]) -> float:
 
 
 def _means(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    found = []
-    for horizon in sorted({x for x, _ in points}):
-        middle = mean([y for x, y in points if x == horizon])
-        if middle is not None:
-            found.append((horizon, middle.value))
-    return tuple(found)
+    return tuple((horizon, fmean(y for x, y in points if x == horizon)) for horizon in sorted({x for x, _ in points}))
 
 
 def slope_plot(

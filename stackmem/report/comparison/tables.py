@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from urllib.parse import quote
 
-from stackmem.bench.statistics import NONE_SHOWN
+from stackmem.bench.statistics import ALIKE, NONE_SHOWN, TOO_FEW
 
 from .anchors import Anchors
 from .columns import MEMORY, Column, as_text, cell_texts, columns, comparison_of, figure_of
@@ -19,7 +19,7 @@ from .findings import findings
 from .results import BenchRows, TrialRow
 
 _GROUP = {MEMORY: "group memory"}
-_MARKS = {"better": "▲ better", "worse": "▼ worse", NONE_SHOWN: "no difference shown"}
+_MARKS = {"better": "▲ better", "worse": "▼ worse", ALIKE: "≈ alike", NONE_SHOWN: NONE_SHOWN, TOO_FEW: TOO_FEW}
 
 
 def table(section: Section, wants: Wants, anchors: Anchors) -> str:
@@ -69,7 +69,7 @@ def _cell(line: Line, column: Column, target: str, kind: str) -> str:
     said = f"<b>{escape(value)}</b>" + (f"<i>{escape(within)}</i>" if within else "")
     held = comparison_of(line, column)
     if held is not None:
-        why = f"{held.difference.count} pairs, p = {held.p_corrected:.2g} after the correction"
+        why = f"n = {held.effect.count}, p = {held.p_corrected:.2g} after the correction"
         said += f'<em class="{verdict.split()[0]}" title="{why}">{_MARKS[verdict]}</em>'
     return f'<td class="{kind}" data-value="{figure.value!r}"><a href="#{target}">{said}</a></td>'
 

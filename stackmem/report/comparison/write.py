@@ -41,13 +41,13 @@ class Written(Struct, frozen=True):
 
 
 def write_report(
-    folder: Path, output: str | None = None, *, baseline: str | None = None, read_multiple: float = 0.1
+    folder: Path, output: str | None = None, *, baseline: str | None = None, read_multiple: float | None = None
 ) -> Written:
     """The report of the bench in ``folder``; ``report.html`` in it where ``output`` is None.
 
     Args:
         baseline: The strategy that the others are held against; None is the first of full and stackheap that is there.
-        read_multiple: Price of a token read from the cache in prices of an input token, 0 to 1.
+        read_multiple: Price of a cached token in prices of an input token, 0 to 1; None is the model's own.
 
     Raises:
         UsageError: There is no bench, the file's name ends otherwise, or it cannot be written.
@@ -56,7 +56,7 @@ def write_report(
     path = folder / "report.html" if output is None else Path(os.path.expanduser(output))  # noqa: PTH111 - as in view
     if path.suffix.lower() not in KINDS:
         raise UsageError(f"-o {path} ends in none of {', '.join(KINDS)}; name the file by what it shall be")
-    if not (isfinite(read_multiple) and 0 <= read_multiple <= 1):
+    if read_multiple is not None and not (isfinite(read_multiple) and 0 <= read_multiple <= 1):
         raise UsageError(f"--read-multiple {read_multiple:g} is not from 0 to 1; 0.1 is a tenth of the input price")
     results = read_bench(folder)
     wants = _wants(results, baseline, read_multiple)
@@ -75,7 +75,7 @@ def _content(results: BenchRows, wants: Wants, path: Path) -> str:
             return page(results, shown, wants, path)
 
 
-def _wants(results: BenchRows, baseline: str | None, read_multiple: float) -> Wants:
+def _wants(results: BenchRows, baseline: str | None, read_multiple: float | None) -> Wants:
     name = results.suite.get("price") or PRICED_AS
     row = lookup(name)
     if row is None or row.price is None:
@@ -153,7 +153,7 @@ def spreadsheet(shown: Sequence[Section]) -> str:
     return out.getvalue()
 
 
-_ENDS = ("", "_low", "_high", "_corrected_low", "_corrected_high", "_ratio", "_p", "_p_corrected", "_pairs", "_verdict")
+_ENDS = ("", "_low", "_high", "_corrected_low", "_corrected_high", "_p", "_p_corrected", "_units", "_verdict")
 
 
 def _cells(line: Line, names: Sequence[str]) -> list[str | float]:
@@ -174,11 +174,9 @@ def _interval(found: Interval | None) -> list[str | float]:
 def _compared(found: Comparison | None) -> list[str | float]:
     if found is None:
         return [""] * len(_ENDS)
-    ratio = found.ratio.value if found.ratio else ""
     corrected = _interval(found.corrected)[1:]
     return [
-        *_interval(found.difference), *corrected, ratio, found.p, found.p_corrected, found.difference.count,
-        found.verdict,
+        *_interval(found.effect), *corrected, found.p, found.p_corrected, found.effect.count, found.verdict,
     ]  # fmt: skip
 
 
