@@ -204,7 +204,7 @@ def test_a_dry_run_makes_nothing(stage, tmp_path):
     ran = stage.call("bench", *arguments([task], tmp_path / "bench"), "--trials", "24", "--dry-run")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("24 trials: 1 tasks x 24 seeds x 1 models x 1 strategies; 0 of them are done\n")
-    assert "8 worlds show a difference in success from 0." in ran.stdout
+    assert "24 trials of one task show a difference in success from 0." in ran.stdout
     assert not (tmp_path / "bench").exists()
 
 

@@ -218,7 +218,7 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         typer.echo(f"cost of what is left: about ${usd:,.2f}" + (f" ({ASSUMPTION})" if usd else " (nobody is paid)"))
     seen = "at the rate of the finished trials" if any(row.get("solved") is not None for row in rows.values()) else ""
     typer.echo(
-        f"{units:,} {'worlds' if len({subject.task for subject in plan.subjects}) > 1 else 'trials of one world'} "
+        f"{units:,} {'tasks' if len({subject.task for subject in plan.subjects}) > 1 else 'trials of one task'} "
         + (
             f"show a difference in success from {gap:.2f} on"
             if gap is not None
