@@ -6,6 +6,7 @@ A trial that failed through no fault of its strategy (outcome ``error``) is coun
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from math import isfinite, nan
 from statistics import fmean
 
@@ -139,11 +140,11 @@ def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, 
     """Each figure that strategies are judged by: every strategy but the baseline, held against it."""
     judged: dict[str, tuple[Callable[[TrialRow], float], Wanted]] = {
         "solved": (lambda trial: trial.solved, "more"),
-        "bill": (lambda trial: bill(trial, wants.price, wants.read_multiple), "less"),
+        "bill": (partial(bill, price=wants.price, multiple=wants.read_multiple), "less"),
         "peak": (lambda trial: trial.number("peak_context_tokens"), "less"),
     }
     for multiple in wants.multiples:
-        judged[bill_name(multiple)] = (lambda trial, at=multiple: bill(trial, wants.price, at), "less")
+        judged[bill_name(multiple)] = (partial(bill, price=wants.price, multiple=multiple), "less")
     base = {trial.pairing: trial for trial in mine.get(wants.baseline, ()) if not trial.failed}
     unit = _unit_of([trial for found in mine.values() for trial in found])
     return {
@@ -177,11 +178,11 @@ def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Compariso
     counted = [trial for trial in trials if not trial.failed]
     judged = [trial for trial in counted if isfinite(trial.solved)]
     figures = {
-        column: intervals.mean(_means(counted, lambda trial, of=column: trial.number(of), unit)) for column in MEANS
+        column: intervals.mean(_means(counted, partial(TrialRow.number, column=column), unit)) for column in MEANS
     }
     figures["solved"] = intervals.share(_means(judged, lambda trial: trial.solved, unit))
     for multiple in wants.multiples:
-        bills = _means(counted, lambda trial, at=multiple: bill(trial, wants.price, at), unit)
+        bills = _means(counted, partial(bill, price=wants.price, multiple=multiple), unit)
         figures[bill_name(multiple)] = intervals.mean(bills)
     paid = [trial for trial in judged if isfinite(bill(trial, wants.price, wants.read_multiple))]
     costs = _means(paid, lambda trial: bill(trial, wants.price, wants.read_multiple), unit)
