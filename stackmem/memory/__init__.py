@@ -7,6 +7,7 @@ from collections.abc import Callable
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import UsageError
 
+from .adaptive import adaptive
 from .boundary import boundary
 from .clear import clear
 from .expandable import expandable
@@ -31,6 +32,7 @@ from .window import window
 
 STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "full": full,
+    "adaptive": adaptive,
     "stackheap": stackheap,
     "stackheap_fork": stackheap_fork,
     "stackheap_lossless": stackheap_lossless,

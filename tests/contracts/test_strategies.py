@@ -221,7 +221,9 @@ def test_the_prompt_of_a_strategy_names_only_the_tools_it_offers(spelled):
     offered = {tool.name for tool in started(spelled).tools}
     every = {tool.name for name in SPELLED for tool in started(name).tools}
     text = fill(prompt_text(strategy.prompt), slots(started().budgets))
-    assert {name for name in every if (name in text if "_" in name else f"`{name}`" in text)} == offered
+    named = {name for name in every if (name in text if "_" in name else f"`{name}`" in text)}
+    assert named <= offered
+    assert named == offered or spelled == "adaptive"  # whose tools say by themselves what they are for
 
 
 def test_a_strategy_without_frames_or_heap_speaks_of_neither():

@@ -118,6 +118,36 @@ def test_the_next_step_follows_from_what_is_visible(pairs: list[tuple[str, Any, 
     assert told == wanted
 
 
+ADVICE = "FRAMES PAY for work of more than {} steps: push it in phases of about {} (more than {} phases: in groups)."
+
+
+@pytest.mark.parametrize(
+    ("units", "least", "phase", "wanted"),
+    [
+        pytest.param(15, 20, 10, None, id="short work is done here"),
+        pytest.param(52, 20, 10, "units-1-9", id="long work in phases"),
+        pytest.param(52, 42, 21, "units-1-18", id="in longer phases where the prompt says so"),
+        pytest.param(400, 20, 10, "units-1-80", id="many phases in groups"),
+    ],
+)
+def test_work_is_given_to_frames_as_the_prompt_advises(units, least, phase, wanted):
+    task = user(
+        "RUN", f"FRAME 'root', depth 0 of 5\n\nTASK\nDo units 1 to {units}.", ADVICE.format(least, phase, 2 * phase)
+    )
+    call = answer(task, strategy="adaptive")
+    assert call.arguments.get("name") == wanted
+    assert (call.name == "push_frame") == (wanted is not None)
+
+
+def test_what_is_begun_is_ended_before_a_frame_is_pushed_for_the_rest():
+    task = user("RUN", f"FRAME 'root', depth 0 of 5\n\nTASK\nDo units 1 to 8.\n{ADVICE.format(20, 10, 20)}")
+    advised = [*exchanged(PLANNED, CANDIDATES, RUNNER, SPEC)]
+    advised[-1] = user(*advised[-1].parts, Text(ADVICE.format(5, 10, 20)))
+    assert answer(task, *advised, strategy="adaptive").arguments == {"command": "./work do 1 env.runner=nox spec.a=x1"}
+    done = [*advised, *exchanged(ran("./work do 1 env.runner=nox spec.a=x1", "done unit 1"))]
+    assert answer(task, *done, strategy="adaptive").arguments["name"] == "units-2-8"
+
+
 def test_all_units_done_end_the_run() -> None:
     call = answer(TASK, *exchanged(ran("./work status", "done units 1-8")))
     assert call.name == "pop_frame"

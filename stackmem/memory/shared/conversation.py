@@ -7,7 +7,7 @@ the heap index included, is appended to the next user message.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Literal, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -132,14 +132,17 @@ class Growing(Struct, frozen=True):
         return None
 
 
-def rolling_breakpoints(messages: Log[Message], kept_parts: int) -> tuple[Breakpoint, ...]:
-    """After the system prompt and the run constants for an hour; after the last two user messages for five minutes.
+def rolling_breakpoints(
+    messages: Log[Message], kept_parts: int, standing_life: Literal["5m", "1h"] = "1h"
+) -> tuple[Breakpoint, ...]:
+    """After the system prompt and the run constants; after the last two user messages, for five minutes.
 
     Args:
         kept_parts: How many parts of the last message stay in later prompts; a breakpoint stands after those.
+        standing_life: How long the first two live.
     """
     last = len(messages) - 1
-    standing = (Breakpoint(-1, 0, "1h"), Breakpoint(0, 0, "1h"))
+    standing = (Breakpoint(-1, 0, standing_life), Breakpoint(0, 0, standing_life))
     rolling = [Breakpoint(last, kept_parts - 1, "5m")] if kept_parts else []
     if last >= 2:
         rolling.insert(0, Breakpoint(last - 2, len(messages[last - 2].parts) - 1, "5m"))

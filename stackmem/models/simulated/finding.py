@@ -96,7 +96,9 @@ def read_from(path: str, spans: list[ShownLines], why: str) -> ChosenCall | None
 
 def half_read(sight: ReaderSight, paths: set[str]) -> ChosenCall | None:
     """A file is read to its end where what it says can be kept, since other units will need the rest of it."""
-    for path in sorted(paths) if sight.offered.remembers else ():
+    known = sight.known
+    alone = known.frames is not None and known.depth is not None and known.depth[0] == 0  # no frame will need the rest
+    for path in sorted(paths) if sight.offered.remembers and not alone else ():
         spans = sight.known.spans.get(path, [])
         action = fresh(sight, read_from(path, spans, f"the rest of {path} will be needed as well"))
         if action is not None and "start_line" in action.arguments:

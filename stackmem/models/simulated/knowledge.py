@@ -47,6 +47,18 @@ class ShownLines(Struct, frozen=True):
     order: int
 
 
+class FramesAdvised(Struct, frozen=True):
+    """What the prompt says a frame is worth.
+
+    Attributes:
+        least: Work of more steps than these pays in a frame.
+        phase: Steps of a phase.
+    """
+
+    least: int
+    phase: int
+
+
 class Knowledge:
     """Attributes:
     facts: Those that hold, by key.
@@ -60,11 +72,12 @@ class Knowledge:
     used: Order at which a key was last given to a unit.
     results: Order of every child's result.
     repeats: How often a call was made since the last news, by its signature.
+    frames: What it was told last of what a frame is worth; None where nothing was.
     """
 
     __slots__ = (
         "agent_order", "asked", "candidates", "changed", "changed_by", "chars", "children", "chunks",
-        "closed", "crowded", "depth", "done", "done_order", "excluded", "facts", "failures", "files", "index",
+        "closed", "crowded", "depth", "done", "done_order", "excluded", "facts", "failures", "files", "frames", "index",
         "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
         "progress_seen", "ran", "refused", "repeats", "results", "saved", "saved_changes", "sent", "spans", "stubs",
         "too_deep", "used", "wrong",
@@ -110,6 +123,7 @@ class Knowledge:
         self.stubs: dict[int, int] = {}
         self.next_page: dict[str, str] = {}
         self.index: SeenIndex | None = None
+        self.frames: FramesAdvised | None = None
 
     def copied(self) -> Knowledge:
         """One that can be grown by itself."""

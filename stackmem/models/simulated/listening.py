@@ -11,7 +11,7 @@ from typing import assert_never
 
 from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult
 
-from .knowledge import CHILD, SEEN, TOLD, Knowledge, ShownLines
+from .knowledge import CHILD, SEEN, TOLD, FramesAdvised, Knowledge, ShownLines
 from .lines import Changed, StatedFact, UnitFailed, fact_line, keys_in, lines, topic_of
 
 CHILD_TOOLS = frozenset({"push_frame", "delegate", "branch"})
@@ -19,6 +19,9 @@ _OBJECTIVE = re.compile(r"\bDo units (\d{1,6}) to (\d{1,6})\b")
 _OPENING = re.compile(r"^[A-Z][A-Z-]{2,11} '[^'\n]{0,80}', depth (\d{1,3}) of (\d{1,3})$", re.MULTILINE)
 _PLAN = re.compile(r"\./work plan (\d{1,6})-(\d{1,6})\s*")
 _DO = re.compile(r"\./work do (\d{1,6})((?: \S+=\S+)*)\s*")
+_FRAMES = re.compile(
+    r"^FRAMES PAY for work of more than (\d{1,9}) steps: push it in phases of about (\d{1,9})\b", re.MULTILINE
+)
 _FIRST = re.compile(r"unit (\d{1,6}) comes first")
 _SPAN = re.compile(r"\[lines? (\d{1,9})(?:-(\d{1,9}))? of (more than )?(\d{1,9})")
 _SHORTENED = re.compile(r"\[(?:shortened: |\.\.\. [\d,]{1,12} of [\d,]{1,12} characters left out)")
@@ -68,6 +71,8 @@ def _hear(known: Knowledge, text: str) -> None:
         known.depth = (int(found[1]), int(found[2]))
     if "of the model's window. At " in text[:400]:
         known.crowded = True
+    for found in _FRAMES.finditer(text):
+        known.frames = FramesAdvised(int(found[1]), max(1, int(found[2])))
     known.take(lines(text), SEEN if text.startswith(_TRANSCRIPT) else TOLD)
     known.look_at_index(text)
 

@@ -12,7 +12,7 @@ from typing import Any
 from .chunking import entries
 from .finding import find, half_read
 from .keeping import store_now
-from .knowledge import CHILD, TOLD, Held, Knowledge
+from .knowledge import CHILD, TOLD, FramesAdvised, Held, Knowledge
 from .known_facts import dead_ends, fact_lines, newest, told_lines, valid, visible
 from .lines import Planned, StatedNeed, fact_line, topic_of
 from .sight import ATTEMPTS, ChosenCall, ReaderSight, command, fresh
@@ -201,6 +201,9 @@ def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int
     depth, deepest = known.depth or _DEPTH
     levels = deepest - depth
     units = last - first + 1
+    if known.frames is not None:
+        between = known.done_order > known.agent_order or not known.agent_order  # what is begun is ended here
+        return _as_advised(known.frames, (done + 1, last)) if levels > 0 and between else None
     if variant == "always-push":
         return (done + 1, done + 1) if units > 1 and levels > 0 else None
     if units <= PHASE or levels <= 0:
@@ -208,6 +211,22 @@ def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int
     size = PHASE if variant == "flat" else _size(units, levels)
     start = done + 1
     return start, min(last, first - 1 + size * -(-(start - first + 1) // size))
+
+
+_STEPS_A_UNIT = 1.2
+"""What it reckons with: one that does the unit, and its share of plans and of looking for facts."""
+
+
+def _as_advised(frames: FramesAdvised, left: tuple[int, int]) -> tuple[int, int] | None:
+    """The next range for a child by what the prompt says: parts alike in length, phases or groups of them."""
+    first, last = left
+    steps = (last - first + 1) * _STEPS_A_UNIT + 1
+    if steps <= frames.least:
+        return None
+    size = frames.phase
+    while steps > 2 * frames.phase * size > 0 and size < steps:
+        size *= frames.phase
+    return first, first - 1 + -(-(last - first + 1) // max(1, round(steps / size)))
 
 
 def _size(units: int, levels: int) -> int:

@@ -17,7 +17,10 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     "summary": ("sums it up", frozenset({"summary", "rolling_summary", "structured_summary", "hierarchical"})),
     "lookup": ("writes it down or looks it up", frozenset({"rag", "notes", "memory_dir", "expandable"})),
     "frames": ("ends frames, no heap", frozenset({"isolated", "fold", "stack"})),
-    "stackheap": ("heap, and frames", frozenset({"heap", "stackheap", "stackheap_fork", "stackheap_lossless"})),
+    "stackheap": (
+        "heap, and frames",
+        frozenset({"adaptive", "heap", "stackheap", "stackheap_fork", "stackheap_lossless"}),
+    ),
     "other": ("other", frozenset()),
 }
 """Name to what its strategies do, and their names."""

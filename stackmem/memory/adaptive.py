@@ -1,0 +1,193 @@
+"""``adaptive``: one conversation while that is cheapest, frames with the heap as soon as they pay.
+
+The machine is that of ``stackheap`` from the first step: pushes, pops and the heap are offered, and the index is in
+every prompt. What adapts is the advice. A frame is told at its start for how much work a child pays and how long a
+phase is best (``shared/break_even.py``). A conversation that has grown to two phases is told again, by its own length,
+and whenever it has doubled. A child that was too short for its price is named. Advice is appended and never changed.
+Tools and prompt say only what the first steps need; how to push and to pop is told where it first matters.
+
+What all frames share lives in the cache for five minutes, which each request begins anew, unless the pace of the run
+says that an hour pays.
+
+``read``: price of a token read from the cache, in prices of an input token; ``run`` (default) is what the run records.
+
+Source: our own.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import RunStarted
+from stackmem.core.heap import Heap, index
+from stackmem.core.log import Log
+from stackmem.core.messages import Text, ToolCall, View
+from stackmem.core.requests import Effect
+from stackmem.core.state import Compaction, Frame, Reply, Result, State, Turn
+from stackmem.core.tools import Tool
+
+from .shared.break_even import FrameAdvice, Rates, first_advice, frame_advice, hour_pays, rates
+from .shared.constants import run_constants
+from .shared.conversation import Conversation, extend, rolling_breakpoints
+from .shared.linear import CHARS_PER_TOKEN
+from .shared.offers import HEAP_SHORT, POP_SHORT, PUSH_SHORT, WORKSPACE
+from .shared.opening import opening
+from .shared.parameters import Choice
+from .shared.parameters import parameters as parse
+from .stackheap import heap_news
+
+PARAMETERS = (Choice("read", ("run", "0.5", "0.25", "0.1", "0.05", "0.025", "0.01")),)
+PUSHING, POPPING = "adaptive_push", "adaptive_pop"
+STEP_TOKENS = 700.0
+"""What a step brings, before a run has shown it."""
+_INDEX_LINE_CHARS = 60
+_SHORT = 0.5  # of a phase: a child of fewer steps is named
+
+
+class AdvisedConversation(Struct, frozen=True):
+    """A frame's messages so far, with what it was told of frames.
+
+    Attributes:
+        rates: None where no frame may be pushed from this one.
+        guide: How to push; empty once it was told.
+        advice: The last one.
+        advised_at: Tokens of the turns at that time; at the start those of a phase.
+        growth: Tokens of each step.
+        tokens: Of all of them.
+        reply_step: Of the last reply.
+    """
+
+    messages: Conversation
+    rates: Rates | None
+    guide: str
+    advice: FrameAdvice
+    advised_at: int
+    growth: Log[int]
+    tokens: int = 0
+    reply_step: int = 0
+
+
+def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
+    """With one more turn, and what it makes worth telling."""
+    size = int(_chars(turn) / CHARS_PER_TOKEN)
+    after = replace(
+        before,
+        messages=extend(before.messages, turn),
+        growth=_with_turn(before.growth, turn, size),
+        tokens=before.tokens + size,
+        reply_step=turn.step if isinstance(turn, Reply) else before.reply_step,
+    )
+    if before.rates is None or not isinstance(turn, Result):
+        return after
+    if 0 < turn.step - before.reply_step < _SHORT * before.advice.phase:
+        after = _with_text(after, _short_child(turn.step - before.reply_step, before.advice))
+    advice = None
+    if after.tokens >= 2 * before.advised_at:
+        advice = frame_advice(before.rates, after.growth, index_tokens(turn.heap))
+    if advice is None:
+        return after
+    lines = (f"Each step reads these {after.tokens:,} tokens again.", advice_text(advice), before.guide)
+    after = _with_text(after, "\n".join(filter(None, lines)))
+    return replace(after, guide="", advice=advice, advised_at=after.tokens)
+
+
+def _with_text(conversation: AdvisedConversation, text: str) -> AdvisedConversation:
+    messages = conversation.messages
+    return replace(conversation, messages=replace(messages, parts=(*messages.parts, Text(text))))
+
+
+def advice_text(advice: FrameAdvice) -> str:
+    return (
+        f"FRAMES PAY for work of more than {advice.least} steps: push it in phases of about {advice.phase} "
+        f"(more than {2 * advice.phase} phases: in groups)."
+    )
+
+
+def _short_child(steps: int, advice: FrameAdvice) -> str:
+    return f"That frame took {steps} steps and cost more than it saved; phases of about {advice.phase} pay."
+
+
+def _with_turn(growth: Log[int], turn: Turn, size: int) -> Log[int]:
+    """What follows a reply belongs to its step."""
+    if isinstance(turn, Reply):
+        return growth.append(size)
+    return growth.without_last().append(growth[-1] + size) if growth else growth
+
+
+def _chars(turn: Turn) -> int:
+    if isinstance(turn, Reply):
+        calls = (part for part in turn.parts if isinstance(part, ToolCall))
+        texts = (part.text for part in turn.parts if isinstance(part, Text))
+        return sum(len(call.name) + len(str(call.arguments)) for call in calls) + sum(map(len, texts))
+    return 0 if isinstance(turn, Compaction) else len(turn.text)
+
+
+def index_tokens(heap: Heap) -> float:
+    """Of the heap's index, near enough."""
+    lines = (_INDEX_LINE_CHARS + len(chunk.name) + len(chunk.description) for chunk in heap.chunks.values())
+    return sum(lines) / CHARS_PER_TOKEN
+
+
+class Adaptive(Struct, frozen=True):
+    """Attributes:
+    read: Price of a token read from the cache, in prices of an input token; None is what the run records.
+    """
+
+    name: str = "adaptive"
+    read: float | None = None
+    tools: tuple[Tool, ...] = (*WORKSPACE, PUSH_SHORT, POP_SHORT, *HEAP_SHORT)
+    prompt: str = "adaptive"
+    texts: tuple[str, ...] = (PUSHING, POPPING)
+    prefix_stable: bool = True
+
+    def render(self, state: State) -> View:
+        start = state.begun
+        prices = rates(start.price, self.read)
+        step_tokens, conversation = STEP_TOKENS, None
+        for frame in state.stack:
+            conversation = self._conversation(start, frame, prices, step_tokens)
+            step_tokens = conversation.advice.step_tokens
+        if conversation is None:
+            raise IndexError("no frame is running")
+        messages = conversation.messages.close().messages
+        life: Literal["5m", "1h"] = "1h" if hour_pays(prices, state.seconds, state.step) else "5m"
+        breakpoints = rolling_breakpoints(messages, len(messages[-1].parts), life)
+        return View(start.system, start.tools, messages, breakpoints)
+
+    def _conversation(self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float) -> AdvisedConversation:
+        budgets = start.budgets
+        may_push = frame.depth - frame.pushed_at < budgets.depth
+        advice = first_advice(prices, step_tokens, index_tokens(frame.opened))
+        own = "\n".join((
+            opening(frame, budgets, index(frame.opened, budgets), registers=not frame.task),
+            *([advice_text(advice)] if may_push else []),
+            *([_recorded(start, POPPING)] if frame.depth else []),
+        ))  # fmt: skip
+        constants, thoughts = run_constants(start), start.thinking == "kept"
+        parts, news = (Text(constants), Text(own)), heap_news("on_change", budgets)
+        begun = AdvisedConversation(
+            Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts),
+            prices if may_push else None,
+            _recorded(start, PUSHING),
+            advice,
+            int(advice.phase * advice.step_tokens),
+            Log(),
+        )
+        return frame.turns.fold(grow, begun, (self.name, constants, thoughts, own, prices))
+
+    def upkeep(self, state: State) -> Effect | None:
+        return None
+
+
+def _recorded(start: RunStarted, name: str) -> str:
+    """The text as the run recorded it; a run that was forked from another strategy has none."""
+    return next((text.text for text in start.texts or () if text.name == name), "")
+
+
+def adaptive(parameters: str) -> Adaptive:
+    chosen = parse("adaptive", parameters, PARAMETERS)
+    read = chosen.words["read"]
+    return Adaptive(chosen.name, None if read == "run" else float(read))

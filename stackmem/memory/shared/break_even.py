@@ -1,0 +1,123 @@
+"""When a frame pays: the prices of a run and the lengths of a conversation in, steps out.
+
+Amounts are in tokens, prices in those of a token of input. With *r* the price of a token read from the cache, *w* of
+one written to it and *o* of one of output:
+
+1. n more steps in a conversation of H tokens read H n times: that costs ``r H n``.
+2. A frame for them costs K beyond its work: two replies, one that pushes and one that pops, at ``o + w``; its opening
+   with the index, and its result, at ``w``. The step that pushes and the one after the pop read H all the same.
+3. So a frame for the next n steps pays where ``r H (n - 2) > K``. Where they take longer than an entry of the cache
+   lives, H is written again instead of read once, which costs ``(w - r) H`` more.
+4. Steps of g tokens each, in frames of n, cost ``K / n + r g n / 2`` a step beyond what they write. That is least at
+   ``n = sqrt(2 K / (r g))``: the phase.
+5. Two frames cost less than one conversation of both where ``2 K + r g n² < 2 r g n²``, n steps in each: with 4, where
+   each is a phase. So work of more than two phases pays in frames from its start.
+6. A parent of m phases reads its own pushes and results as often: more than two phases of phases are better in groups.
+
+Source: docs/strategies.md, When a frame pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil, exp, sqrt
+from statistics import fmean
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.pricing import Price
+
+LIFE_SECONDS = 300.0
+"""How long an entry of the cache lives where no hour is paid for."""
+STEP_SECONDS = 10.0
+"""From one request to the next, as bills are made."""
+_CALL_TOKENS = 250
+"""Of a reply that pushes or pops, with what it tells and stores."""
+_TEXT_TOKENS = 250
+"""Of a frame's opening beside the index, or of a result."""
+_LEAST_PHASE, _MOST_STEPS = 3, 999
+_LEAST_READ = 0.001
+
+
+class Rates(Struct, frozen=True):
+    """Prices of a token; those here are of most models."""
+
+    read: float = 0.1
+    write: float = 1.25
+    hour: float = 2.0
+    output: float = 5.0
+
+
+class FrameAdvice(Struct, frozen=True):
+    """What a frame is told.
+
+    Attributes:
+        least: Work of more steps than these pays in a frame.
+        phase: Steps of the phase that costs least.
+        step_tokens: What a step brings.
+    """
+
+    least: int
+    phase: int
+    step_tokens: float
+
+
+def rates(price: Price | None, read: float | None = None) -> Rates:
+    """Of a model with this price; ``read`` goes over it."""
+    known = Rates()
+    if price is not None and price.input > 0:
+        one = price.input
+        known = Rates(
+            price.cache_read / one, price.cache_write_5m / one, price.cache_write_1h / one, price.output / one
+        )
+    return replace(known, read=max(_LEAST_READ, known.read if read is None else read))
+
+
+def frame_tokens(prices: Rates, index_tokens: float) -> float:
+    """K: what a frame costs beyond its work."""
+    return 2 * _CALL_TOKENS * (prices.output + prices.write) + prices.write * (2 * _TEXT_TOKENS + index_tokens)
+
+
+def phase_steps(prices: Rates, step_tokens: float, index_tokens: float) -> int:
+    """The phase that costs least, where each step brings so many tokens."""
+    best = sqrt(2 * frame_tokens(prices, index_tokens) / (prices.read * max(1.0, step_tokens)))
+    return max(_LEAST_PHASE, min(_MOST_STEPS, round(best)))
+
+
+def least_steps(prices: Rates, history_tokens: float, phase: int, index_tokens: float) -> int:
+    """So many steps pay in a frame, beside a conversation of so many tokens."""
+    again = (prices.write - prices.read) * history_tokens if phase * STEP_SECONDS > LIFE_SECONDS else 0.0
+    least = 2 + ceil((frame_tokens(prices, index_tokens) + again) / (prices.read * history_tokens))
+    return min(_MOST_STEPS, least)
+
+
+def first_advice(prices: Rates, step_tokens: float, index_tokens: float) -> FrameAdvice:
+    """For a conversation that begins."""
+    phase = phase_steps(prices, step_tokens, index_tokens)
+    return FrameAdvice(2 * phase, phase, step_tokens)
+
+
+def frame_advice(prices: Rates, growth: Iterable[int], index_tokens: float) -> FrameAdvice | None:
+    """For a conversation whose steps brought so many tokens each; None where a phase in a frame does not pay."""
+    steps = sorted(growth)
+    history = sum(steps)
+    if history < 1:
+        return None
+    usual = fmean(steps[: -(-len(steps) * 3 // 4)])  # a long file is read once, and not in each phase
+    phase = phase_steps(prices, usual, index_tokens)
+    least = least_steps(prices, history, phase, index_tokens)
+    return FrameAdvice(least, phase, usual) if least <= phase else None
+
+
+def hour_pays(prices: Rates, seconds: float, steps: int) -> bool:
+    """Whether what all frames share should live in the cache for an hour; not where the run has no clock.
+
+    An hour costs ``hour - write`` more, once in it; each pause of over five minutes costs ``write - read``. Pauses are
+    taken to be as random as those between calls.
+    """
+    if seconds <= 0 or steps < 1:
+        return False
+    pace = seconds / steps
+    pauses = 3_600 / pace * exp(-LIFE_SECONDS / pace)
+    return pauses * (prices.write - prices.read) > prices.hour - prices.write

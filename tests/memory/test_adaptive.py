@@ -1,0 +1,113 @@
+"""What ``adaptive`` tells of frames, and when."""
+
+import pytest
+
+from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.facts import ToolReturned
+from stackmem.core.pricing import Price
+from stackmem.errors import UsageError
+from stackmem.memory import open_strategy
+from stackmem.memory.adaptive import STEP_TOKENS
+from stackmem.models.tokens import count
+from tests.build import Played, World, alloc, do, play, pop, push, shown_text, started
+
+GUIDE, FAREWELL, ADVICE = "A child sees nothing of this conversation", "is lost when you pop", "FRAMES PAY"
+OUTPUT = "x" * int(STEP_TOKENS * 2.5)
+
+
+def run(*replies, seconds: float = 0.0, **changes) -> Played:
+    """A run whose command ``make`` prints what a step usually brings."""
+    world = World(outputs={"make": ToolReturned(OUTPUT, exit_code=0)}, tick_seconds=seconds)
+    return play(*replies, start=started(changes.pop("strategy", "adaptive"), **changes), world=world)
+
+
+def steps(number: int):
+    return [do("run_command", command="make") for _ in range(number)]
+
+
+def shown(played: Played) -> str:
+    """The last prompt without the system prompt."""
+    return shown_text(played.view).removeprefix(played.view.system)
+
+
+def test_a_root_is_told_at_its_start_how_much_work_pays_in_frames():
+    assert "push it in phases of about 10 (more than 20 phases: in groups)" in shown(run())
+    assert "FRAMES PAY for work of more than 20 steps" in shown(run())
+
+
+@pytest.mark.parametrize(("read", "phase"), [(0.1, 10), (0.05, 15), (0.025, 21)])
+def test_cheaper_reads_make_longer_phases_whether_the_run_records_them_or_they_are_given(read, phase):
+    price = Price(2.0, 10.0, 2.5, 4.0, 2.0 * read, "a test")
+    for played in (run(price=price), run(strategy=f"adaptive:read={read:g}")):
+        assert f"phases of about {phase} " in shown(played)
+
+
+def test_the_task_stands_once_and_the_index_in_every_prompt():
+    played = run(*steps(1), alloc("env"))
+    assert all("HEAP INDEX: " in shown_text(asked.view) for asked in played.asked)
+    assert shown(played).count(played.state.begun.task) == 1
+
+
+def test_within_two_phases_nothing_more_is_told():
+    assert shown(run(*steps(17))).count(ADVICE) == 1
+    assert GUIDE not in shown(run(*steps(17)))
+
+
+def test_a_conversation_of_two_phases_is_told_by_its_own_length_and_how_to_push():
+    text = shown(run(*steps(21)))
+    assert text.count(ADVICE) == 2
+    assert GUIDE in text
+    assert "Each step reads these 14," in text
+    assert "FRAMES PAY for work of more than 5 steps: push it in phases of about 10 " in text
+
+
+def test_it_is_told_again_when_it_has_doubled_and_how_to_push_is_not():
+    text = shown(run(*steps(45)))
+    assert text.count(ADVICE) == 3
+    assert text.count(GUIDE) == 1
+
+
+def test_a_child_is_told_how_to_pop_and_the_deepest_nothing_of_frames():
+    child, deepest = shown(run(push())), shown(run(push(), budgets=Budgets(depth=1)))
+    assert (FAREWELL in child, ADVICE in child) == (True, True)
+    assert (FAREWELL in deepest, ADVICE in deepest) == (True, False)
+    assert FAREWELL not in shown(run())
+
+
+def test_a_child_reckons_with_the_steps_of_its_parent():
+    long = [do("write_file", path="a", content=4 * OUTPUT) for _ in range(8)]
+    assert "phases of about 10 " in shown(run(push()))
+    assert "phases of about 5 " in shown(run(*long, push()))
+
+
+def test_a_child_that_was_too_short_for_its_price_is_named():
+    assert "That frame took 3 steps and cost more than it saved" in shown(run(push(), *steps(2), pop()))
+    assert "cost more" not in shown(run(push(), *steps(5), pop()))
+
+
+def test_what_frames_share_lives_five_minutes_unless_the_pace_says_that_an_hour_pays():
+    lives = {
+        seconds: [point.ttl for point in run(*steps(3), seconds=seconds, limits=Limits(seconds=1e6)).view.breakpoints]
+        for seconds in (10.0, 100.0)
+    }
+    assert lives == {10.0: ["5m"] * 4, 100.0: ["1h", "1h", "5m", "5m"]}
+
+
+def test_its_tools_and_its_prompt_are_as_short_as_those_of_subagents():
+    def tokens(name: str) -> int:
+        start = started(name)
+        tools = "".join(tool.name + tool.description + tool.schema for tool in start.tools)
+        return count(start.system + tools, "claude-sonnet-5-5").tokens
+
+    assert tokens("adaptive") <= tokens("isolated") + 500
+    assert tokens("adaptive") <= 1_400
+
+
+def test_a_run_forked_from_another_strategy_has_no_guide_to_tell():
+    start = started("stackheap")
+    assert open_strategy("adaptive").render(play(push(), start=start).state).messages
+
+
+def test_a_price_that_is_none_of_those_known_is_refused():
+    with pytest.raises(UsageError, match=r"takes read=run\|0\.5"):
+        open_strategy("adaptive:read=2")

@@ -1,0 +1,98 @@
+"""When a frame pays, against sums that are written out."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackmem.core.pricing import Price
+from stackmem.memory.shared.break_even import (
+    FrameAdvice,
+    Rates,
+    first_advice,
+    frame_advice,
+    frame_tokens,
+    hour_pays,
+    least_steps,
+    phase_steps,
+    rates,
+)
+
+USUAL = Rates()
+
+
+def test_a_frame_costs_two_replies_an_opening_a_result_and_the_index():
+    assert frame_tokens(USUAL, 100) == 500 * 5 + 500 * 1.25 + 1.25 * (250 + 250 + 100)
+
+
+def reads_of_one_conversation(steps: int, step_tokens: float, read: float) -> float:
+    return sum(read * step_tokens * step for step in range(steps))
+
+
+@pytest.mark.parametrize("read", [0.1, 0.05, 0.025])
+@pytest.mark.parametrize("step_tokens", [300.0, 700.0, 1_500.0])
+def test_no_other_phase_costs_a_hundredth_less(read, step_tokens):
+    def cost(steps: int) -> float:
+        return (frame_tokens(prices, 0) + reads_of_one_conversation(steps, step_tokens, read)) / steps
+
+    prices = Rates(read=read)
+    assert cost(phase_steps(prices, step_tokens, 0)) <= 1.01 * min(map(cost, range(2, 200)))
+
+
+@pytest.mark.parametrize("read", [0.1, 0.05, 0.025])
+def test_two_phases_in_frames_cost_what_one_conversation_of_both_costs(read):
+    prices, step_tokens = Rates(read=read), 700.0
+    phase = phase_steps(prices, step_tokens, 0)
+    apart = 2 * (frame_tokens(prices, 0) + reads_of_one_conversation(phase, step_tokens, read))
+    assert apart == pytest.approx(reads_of_one_conversation(2 * phase, step_tokens, read), rel=0.1)
+    assert first_advice(prices, step_tokens, 0) == FrameAdvice(2 * phase, phase, step_tokens)
+
+
+@given(st.integers(200, 100_000), st.floats(0.01, 0.5))
+def test_a_frame_pays_from_the_least_number_of_steps_on_and_not_before(history, read):
+    prices = Rates(read=read)
+    least = least_steps(prices, history, 10, 0)
+    cost, saves = frame_tokens(prices, 0), read * history
+    if least < 999:
+        assert saves * (least - 2) >= cost - 1e-6
+    assert saves * (least - 3) < cost
+
+
+def test_a_parent_that_waits_for_over_five_minutes_is_written_again():
+    assert least_steps(USUAL, 10_000, 30, 0) == 2 + 4
+    assert least_steps(USUAL, 10_000, 31, 0) == 2 + 4 + 12  # 1.15 × 10,000 more over 0.1 × 10,000 a step
+
+
+def test_a_short_conversation_is_told_nothing_and_a_long_one_its_own_figures():
+    assert frame_advice(USUAL, [], 0) is None
+    assert frame_advice(USUAL, [700] * 4, 0) is None
+    assert frame_advice(USUAL, [700] * 20, 0) == FrameAdvice(2 + 3, 10, 700)
+
+
+def test_a_long_file_makes_the_history_long_and_the_phase_no_shorter():
+    with_file = frame_advice(USUAL, [700] * 9 + [13_000], 0)
+    assert with_file == FrameAdvice(2 + 2, 10, 700)
+
+
+def test_prices_are_those_of_the_run_and_what_is_given_goes_over_them():
+    assert rates(Price(2.0, 10.0, 2.5, 4.0, 0.1, "a test")) == Rates(0.05, 1.25, 2.0, 5.0)
+    assert rates(Price(2.0, 10.0, 2.5, 4.0, 0.1, "a test"), 0.5).read == 0.5
+    assert rates(None) == rates(Price(0.0, 0.0, 0.0, 0.0, 0.0, "free")) == USUAL
+
+
+def test_free_reads_are_no_division_by_nothing():
+    assert phase_steps(rates(None, 0.0), 1.0, 0) == 999
+
+
+@given(st.floats(0.01, 1.0), st.floats(1, 1e5), st.floats(0, 1e4))
+def test_cheaper_reads_never_make_phases_shorter(read, step_tokens, index):
+    cheap, dear = (phase_steps(Rates(read=price), step_tokens, index) for price in (read / 2, read))
+    assert 3 <= dear <= cheap <= 999
+
+
+@pytest.mark.parametrize(("seconds", "pays"), [(0.0, False), (10.0, False), (60.0, False), (70.0, True), (600.0, True)])
+def test_an_hour_pays_where_pauses_of_five_minutes_are_usual(seconds, pays):
+    """At 60 s a step 0.40 pauses an hour are to be expected, at 70 s 0.71; 0.75 / 1.15 = 0.65 of them pay an hour."""
+    assert hour_pays(USUAL, seconds * 7, 7) is pays
+    assert not hour_pays(USUAL, inf, 0)
