@@ -22,6 +22,7 @@ SPELLED = (
     "stackheap:registers=off,store=off", "stackheap_lossless:index=listed", "stackheap_lossless:registers=off",
 )  # fmt: skip
 SPECS = {
+    "adaptive": "56000fb8d145bdf0",
     "boundary": "88c132f83249f932",
     "clear": "88c132f83249f932",
     "expandable": "724c35b7316a08b8",
@@ -54,6 +55,7 @@ SPECS = {
 
 
 REFUSALS = {
+    "adaptive": "a7202a668992bd7c",
     "boundary": "ff783b58bf62ff38",
     "clear": "ff783b58bf62ff38",
     "expandable": "dbd29a221d1eb0b1",
