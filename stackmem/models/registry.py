@@ -21,7 +21,7 @@ from .endpoint import ANTHROPIC, OPENAI, endpoint
 from .human import HumanModel
 from .openai import CHAT, LEAST_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
 from .scripted import ScriptedModel
-from .simulated import VARIANTS, BoundedReader
+from .simulated import PERFECT, SETTINGS, VARIANTS, BoundedReader, ReaderDials, read_dial
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 SIMULATED = "bounded-reader"
@@ -186,10 +186,18 @@ def _simulated(wanted: ModelRequest) -> Model:
     name, _, variant = wanted.rest.partition(":")
     if name != SIMULATED:
         raise UsageError(f"there is no simulated model {wanted.rest[:80]!r}; the one there is: sim/{SIMULATED}")
-    if variant not in ("", *VARIANTS):
-        raise UsageError(f"sim/{SIMULATED} has no variant {variant[:80]!r}; there are {', '.join(VARIANTS)}")
     window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
-    return Scripted(f"sim/{wanted.rest}", window, BoundedReader(variant or VARIANTS[0], window))
+    policy, dials = VARIANTS[0], PERFECT
+    for word in filter(None, variant.split("+")):
+        turned = read_dial(dials, word)
+        if turned is not None:
+            dials = turned
+        elif word in VARIANTS:
+            policy = word
+        else:
+            known = ", ".join((*VARIANTS, *SETTINGS, *(f"{name}=SHARE" for name in ReaderDials.__struct_fields__)))
+            raise UsageError(f"sim/{SIMULATED} has no variant {word[:80]!r}; there are {known}, with + between")
+    return Scripted(f"sim/{wanted.rest}", window, BoundedReader(policy, window, dials))
 
 
 MODELS: dict[str, Callable[[ModelRequest], Model]] = {

@@ -95,6 +95,8 @@ def _entry(sight: ReaderSight, name: str, facts: dict[str, Held], room: int) -> 
     items = []
     size = sum(len(line) + 1 for line in said)
     for key, held in facts.items():
+        if known.dials.loses(key, held.value):
+            continue
         line = fact_line(key, held.value, held.at)
         if size + len(line) + 1 > room:
             break

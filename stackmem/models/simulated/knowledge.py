@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolCall
 
+from .dials import PERFECT, ReaderDials
 from .index import SeenChunk, SeenIndex, index_in
 from .lines import Candidates, Changed, Excluded, Line, Next, Planned, StatedFact, UnitFailed, UnitsDone, topic_of
 
@@ -61,6 +62,7 @@ class FramesAdvised(Struct, frozen=True):
 
 class Knowledge:
     """Attributes:
+    dials: How far the reader is from a perfect one.
     facts: Those that hold, by key.
     excluded: Candidates known to be wrong, by key, with their order.
     changed: Scope to the unit it changed at, and the order.
@@ -77,13 +79,14 @@ class Knowledge:
 
     __slots__ = (
         "agent_order", "asked", "candidates", "changed", "changed_by", "chars", "children", "chunks",
-        "closed", "crowded", "depth", "done", "done_order", "excluded", "facts", "failures", "files", "frames", "index",
-        "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
+        "closed", "crowded", "depth", "dials", "done", "done_order", "excluded", "facts", "failures", "files", "frames",
+        "index", "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
         "progress_seen", "ran", "refused", "repeats", "results", "saved", "saved_changes", "sent", "spans", "stubs",
         "too_deep", "used", "wrong",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, dials: ReaderDials = PERFECT) -> None:
+        self.dials = dials
         self.order = 0
         self.chars = 0
         self.facts: dict[str, Held] = {}

@@ -29,6 +29,7 @@ def unsaved(known: Knowledge) -> list[str]:
     return [
         key for key, held in known.facts.items()
         if held.origin == SEEN and key not in carried and known.saved.get(key) != (held.value, held.at)
+        and not known.dials.loses(key, held.value)
     ]  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def newest(known: Knowledge, key: str) -> int:
 
 
 def told_lines(known: Knowledge, keys: Iterable[str]) -> list[str]:
-    """The facts, after what is known to have changed of their topics."""
+    """The facts, after what is known to have changed of their topics; without those that are lost on the way."""
     named = list(keys)
     topics = {topic_of(key) for key in named}
     changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) in topics]
@@ -72,4 +73,7 @@ def told_lines(known: Knowledge, keys: Iterable[str]) -> list[str]:
 
 def fact_lines(known: Knowledge, keys: Iterable[str]) -> list[str]:
     held = ((key, visible(known, key)) for key in keys)
-    return [fact_line(key, one.value, one.at) for key, one in held if one is not None]
+    return [
+        fact_line(key, one.value, one.at) for key, one in held
+        if one is not None and not known.dials.loses(key, one.value)
+    ]  # fmt: skip

@@ -14,7 +14,8 @@ from .finding import find, half_read
 from .keeping import store_now
 from .knowledge import CHILD, TOLD, FramesAdvised, Held, Knowledge
 from .known_facts import dead_ends, fact_lines, newest, told_lines, valid, visible
-from .lines import Planned, StatedNeed, fact_line, topic_of
+from .lines import Planned, StatedNeed, topic_of
+from .overlooking import look_again, value_used
 from .sight import ATTEMPTS, ChosenCall, ReaderSight, command, fresh
 
 _FAILURES = 4
@@ -89,7 +90,10 @@ def _unit(sight: ReaderSight, objective: tuple[int, int], unit: int) -> ChosenCa
     kept = kept or (None if sight.offered.start else store_now(sight, due=False))
     if kept is not None:
         return kept
-    values = " ".join(f"{need.key}={known.facts[need.key].value}" for need in needs)
+    again = look_again(sight, unit, needs)
+    if again is not None:
+        return again
+    values = " ".join(f"{need.key}={value_used(sight, unit, need)}" for need in needs)
     action = fresh(sight, command(f"./work do {unit} {values}".rstrip(), f"all that unit {unit} needs is visible"))
     if action is None or known.failures.get(unit, 0) >= _FAILURES:
         return finish(sight, objective, unit - 1, _trouble(known, unit))
@@ -151,8 +155,7 @@ def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> li
     found = [key for key, held in known.facts.items() if held.origin != TOLD and visible(known, key) is not None]
     kept = {key for key in found if topic_of(key) in topics or known.saved.get(key) == _saying(known.facts[key])}
     ranked = sorted(found, key=lambda key: (key in kept, -newest(known, key)))
-    facts = [fact_line(key, known.facts[key].value, known.facts[key].at) for key in ranked]
-    return _fitting([*changed, *facts, *dead_ends(known)], room)
+    return _fitting([*changed, *fact_lines(known, ranked), *dead_ends(known)], room)
 
 
 def _saying(held: Held) -> tuple[str, int]:

@@ -20,13 +20,14 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, ReplyPart, Text, ToolCall, Usage, View
 from stackmem.core.requests import AskModel
 
+from .dials import PERFECT, ReaderDials
 from .index import INDEX_HEAD
 from .knowledge import SEEN, TOLD, Held, Knowledge
 from .known_facts import dead_ends, newest, visible
 from .lines import Planned, fact_line, topic_of
 from .listening import read_message
 from .policy import decide
-from .sight import ChosenCall, ReaderSight, offered
+from .sight import CHARS_PER_TOKEN, ChosenCall, ReaderSight, offered
 
 _SAID = {
     "run_command": "I run the command and read its whole output before anything else, since it may say that something "
@@ -65,15 +66,19 @@ def compaction_wanted(last: Message) -> SummaryRequest | None:
 
 
 def summary(known: Knowledge, wanted: SummaryRequest) -> str:
-    """At most forty lines and the characters asked for; what does not fit is lost."""
+    """At most forty lines, or a share of the facts, and the characters asked for; what does not fit is lost."""
     keys = sorted(known.facts, key=lambda key: (-newest(known, key), key))
-    facts = [fact_line(key, held.value, held.at) for key in keys if (held := visible(known, key)) is not None]
+    facts = [
+        fact_line(key, held.value, held.at) for key in keys
+        if (held := visible(known, key)) is not None and known.dials.summarizes(key, held.value)
+    ]  # fmt: skip
     changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items()]
     done = max(known.done, known.planned_from)
     progress = [f"done units 1-{done}"] if done > 0 else []
     heading = [_HEADINGS[wanted.kind]] if wanted.kind in _HEADINGS else []
     lines, room = [], wanted.chars
-    for line in [*heading, *progress, *changed[-5:], *facts, *dead_ends(known)][:LINES]:
+    most = LINES if known.dials.summary is None else None
+    for line in [*heading, *progress, *changed[-5:], *facts, *dead_ends(known)][:most]:
         room -= len(line) + 1
         if room < 0:
             break
@@ -88,10 +93,11 @@ class Reading:
     all that follows. The last message is read on a copy, since many strategies show it only once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dials: ReaderDials = PERFECT) -> None:
         self._system = ""
         self._read: list[Message] = []
-        self._known = Knowledge()
+        self._dials = dials
+        self._known = Knowledge(dials)
 
     def of(self, view: View) -> Knowledge:
         """What the view says; it is the caller's own."""
@@ -100,7 +106,7 @@ class Reading:
         messages = list(view.messages)
         goes_on = len(self._read) < len(messages) and all(map(_same, self._read, messages))
         if system != self._system or not goes_on:
-            self._system, self._read, self._known = system, [], Knowledge()
+            self._system, self._read, self._known = system, [], Knowledge(self._dials)
             self._known.look_at_index(system)
         for message in messages[len(self._read) : -1]:
             read_message(self._known, message)
@@ -163,9 +169,6 @@ class Remembered:
         self._done = max(self._done, known.done)
 
 
-CHARS_PER_TOKEN = 2.5
-
-
 class BoundedReader:
     """The model; it holds nothing between two replies, but for the ``oracle``.
 
@@ -176,12 +179,13 @@ class BoundedReader:
     Args:
         variant: One of ``VARIANTS``.
         window_tokens: A longer prompt fails as at a provider.
+        dials: How far it is from a perfect reader.
     """
 
-    def __init__(self, variant: str = "nesting", window_tokens: int = 200_000) -> None:
+    def __init__(self, variant: str = "nesting", window_tokens: int = 200_000, dials: ReaderDials = PERFECT) -> None:
         self._variant = variant
         self._window_tokens = window_tokens
-        self._reading = Reading()
+        self._reading = Reading(dials)
         self._remembered = Remembered() if variant == "oracle" else None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:

@@ -16,6 +16,8 @@ from .listening import signed
 ATTEMPTS = 2
 """How often the same call is made before there is progress; then another way is taken."""
 
+CHARS_PER_TOKEN = 2.5
+
 VARIANTS = ("nesting", "flat", "oracle", "forgetful", "hoarder", "never-push", "always-push")
 
 

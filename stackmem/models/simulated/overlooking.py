@@ -1,0 +1,62 @@
+"""What a reader who overlooks does at a use of a fact: looks again, or takes a wrong value.
+
+Only where the dial ``long`` is set. A second look brings nothing new, so it is made once before there is progress; a
+wrong value that is refused is not taken again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .known_facts import visible
+from .lines import StatedNeed, topic_of
+from .listening import signed
+from .sight import CHARS_PER_TOKEN, ChosenCall, ReaderSight, command
+
+
+def look_again(sight: ReaderSight, unit: int, needs: Iterable[StatedNeed]) -> ChosenCall | None:
+    """The second look that the first of the facts costs which is missed and noticed; None where none is due."""
+    for need in needs:
+        if _missed(sight, unit, need) and _noticed(sight, unit, need):
+            look = _look(need, sight.known.facts[need.key].value)
+            if not sight.known.repeats.get(signed(look.tool, look.arguments)):
+                return look
+    return None
+
+
+def _look(need: StatedNeed, value: str) -> ChosenCall:
+    kind, _, rest = need.way.partition(" ")
+    why = f"{need.key} is in sight somewhere, and it is safer to look again"
+    if kind == "read":
+        return ChosenCall("read_file", {"path": rest}, why)
+    if kind == "probe":
+        return command(f"./work probe {need.key} {value}", why)
+    return command("./work status", why)
+
+
+def value_used(sight: ReaderSight, unit: int, need: StatedNeed) -> str:
+    """The fact's value, or another one where it is missed and nobody notices."""
+    value = sight.known.facts[need.key].value
+    if not _missed(sight, unit, need) or _noticed(sight, unit, need):
+        return value
+    known, topic = sight.known, topic_of(need.key)
+    others = (held.value for key in sorted(known.facts) if topic_of(key) == topic and (held := visible(known, key)))
+    return next((other for other in others if other != value), f"{value}-x"[-80:])
+
+
+def _missed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
+    known = sight.known
+    if not known.dials.long:
+        return False
+    changed = known.changed_at(need.key)[0] > 0
+    value = known.facts[need.key].value
+    return known.dials.misses(need.key, value, _use(sight, unit), known.chars / CHARS_PER_TOKEN, changed=changed)
+
+
+def _noticed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
+    return sight.known.dials.notices(need.key, sight.known.facts[need.key].value, _use(sight, unit))
+
+
+def _use(sight: ReaderSight, unit: int) -> str:
+    """A unit, and how often it failed: who was refused looks with other luck."""
+    return f"{unit}.{sight.known.failures.get(unit, 0)}"
