@@ -55,7 +55,8 @@ class AdvisedConversation(Struct, frozen=True):
         guide: How to push; empty once it was told.
         advice: The last one.
         advised_at: Tokens of the turns at that time; at the start those of a phase.
-        growth: Tokens of each step.
+        growth: Tokens of each step but the last.
+        open_tokens: Of the last, with what followed its reply.
         tokens: Of all of them.
         reply_step: Of the last reply.
     """
@@ -66,6 +67,7 @@ class AdvisedConversation(Struct, frozen=True):
     advice: FrameAdvice
     advised_at: int
     growth: Log[int]
+    open_tokens: int = 0
     tokens: int = 0
     reply_step: int = 0
 
@@ -76,7 +78,8 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
     after = replace(
         before,
         messages=extend(before.messages, turn),
-        growth=_with_turn(before.growth, turn, size),
+        growth=before.growth.append(before.open_tokens) if isinstance(turn, Reply) and before.tokens else before.growth,
+        open_tokens=size if isinstance(turn, Reply) else before.open_tokens + size,
         tokens=before.tokens + size,
         reply_step=turn.step if isinstance(turn, Reply) else before.reply_step,
     )
@@ -86,7 +89,7 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
         after = _with_text(after, _short_child(turn.step - before.reply_step, before.advice))
     advice = None
     if after.tokens >= 2 * before.advised_at:
-        advice = frame_advice(before.rates, after.growth, index_tokens(turn.heap))
+        advice = frame_advice(before.rates, (*after.growth, after.open_tokens), index_tokens(turn.heap))
     if advice is None:
         return after
     lines = (f"Each step reads these {after.tokens:,} tokens again.", advice_text(advice), before.guide)
@@ -108,13 +111,6 @@ def advice_text(advice: FrameAdvice) -> str:
 
 def _short_child(steps: int, advice: FrameAdvice) -> str:
     return f"That frame took {steps} steps and cost more than it saved; phases of about {advice.phase} pay."
-
-
-def _with_turn(growth: Log[int], turn: Turn, size: int) -> Log[int]:
-    """What follows a reply belongs to its step."""
-    if isinstance(turn, Reply):
-        return growth.append(size)
-    return growth.without_last().append(growth[-1] + size) if growth else growth
 
 
 def _chars(turn: Turn) -> int:
