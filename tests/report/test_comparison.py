@@ -20,6 +20,7 @@ from stackmem.report.comparison.columns import as_text, range_text
 from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
 from stackmem.report.comparison.findings import findings, remarks
 from stackmem.report.comparison.results import TrialRow, read_bench
+from stackmem.report.comparison.stability import map_rows, stability_maps
 from stackmem.report.comparison.write import escaped, write_report
 from tests.report.bench_rows import SHAPES, bench, row, zoo
 
@@ -216,6 +217,39 @@ def test_markdown_has_a_table_for_the_whole_and_for_each_task(tmp_path):
     assert len({one.count(" | ") for one in rows[:23]}) == 1
     assert "simulated: a fixed policy whose only memory is its prompt" in text
     assert r"stackheap\_lossless" in text
+
+
+def readers():
+    """Two readers: the first solves all with either, the second only with the dear one."""
+    for model, solved in (("sim/a", 1), ("sim/b", 0)):
+        for task in ("ledger", "conflict"):
+            yield row("full", task, model=model, bill_read=2_000_000)
+            yield row("cheap", task, model=model, solved=solved, bill_read=1_000_000)
+            yield row("same", task, model=model, bill_read=2_010_000)
+
+
+def test_what_hangs_on_the_model_is_counted_over_the_models(tmp_path):
+    (shown_map,) = stability_maps(shown(tmp_path, readers()), WANTS)
+    assert shown_map.models == ("sim/a", "sim/b")
+    assert {pair for pair, count in shown_map.better.items() if count} == {("cheap", "full"), ("cheap", "same")}
+    heads, *rows = map_rows(shown_map, WANTS)
+    cells = {one[0]: dict(zip(heads, one, strict=True)) for one in rows}
+    assert cells["cheap"]["over full"] == "depends, 1 of 2"
+    assert cells["full"]["over same"] == cells["same"]["over full"] == "none"
+    assert cells["cheap"]["solved"] == "0 % to 100 %"
+    assert cells["same"]["bill to full"] == "1.00×"
+
+
+def test_one_model_has_no_such_map(tmp_path):
+    assert stability_maps(shown(tmp_path, pairs()), WANTS) == []
+
+
+@pytest.mark.parametrize("kind", ["html", "md"])
+def test_the_map_stands_before_the_tables_and_its_names_are_text(tmp_path, kind):
+    rows = [row(name, task, model=model) for model in ("sim/a", HOSTILE) for task in "xy" for name in ("full", HOSTILE)]
+    text = write_report(bench(tmp_path, rows), str(tmp_path / f"r.{kind}")).path.read_text(encoding="utf-8")
+    assert text.index("Which verdicts hang on the model") < text.index("All tasks ·")
+    assert "<script>alert" not in text
 
 
 def test_a_name_is_no_markdown():

@@ -20,8 +20,8 @@ READING = (
     "a single world it is the trial, and speaks of that world alone. Held against the baseline, trials are paired by "
     "task, seed, horizon and model, and the interval is widened for the number of strategies compared in the table "
     "(Holm). The words better and worse are used only where that interval excludes no difference, the exact test "
-    f"agrees, and the gap is {AMOUNT_OF_INTEREST:.0%} of a bill or a context or {SHARE_OF_INTEREST * 100:.0f} points "
-    "of success at least; alike means that the interval holds no such gap. With too few units no outcome could have "
+    f"agrees, and the gap is {AMOUNT_OF_INTEREST * 100:.0f} % of a bill or a context or "
+    f"{SHARE_OF_INTEREST * 100:.0f} points of success at least; alike means that the interval holds no such gap. With too few units no outcome could have "
     "passed the test. Everything else is no difference shown, which is not the same as none."
 )
 _FIRST = ("command", "date", "version", "machine", "python")

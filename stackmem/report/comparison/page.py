@@ -19,7 +19,8 @@ from .figures import Section, Wants, bill
 from .findings import facts, remarks
 from .plots import Curve, frontier, loss_curves, loss_plot, slope_plot, slopes
 from .results import BenchRows, TrialRow
-from .tables import table, trial_list
+from .stability import map_rows, map_text, stability_maps
+from .tables import plain_table, table, trial_list
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -53,6 +54,7 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path)
     anchors = Anchors(results)
     parts = [("Summary", _summary(results, wants))]
     if results.trials:
+        parts += _stability(shown, wants)
         parts += _groups(results, shown, wants, anchors)
         parts.append(
             ("Trials", _card("Trials", "Every number above leads here.", trial_list(results, wants, anchors, path)))
@@ -60,6 +62,15 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path)
     body = "".join(f'<section id="p{number}">{inside}</section>' for number, (_, inside) in enumerate(parts))
     nav = "".join(f'<a href="#p{number}">{escape(name)}</a>' for number, (name, _) in enumerate(parts))
     return _PAGE.format(policy=policy, style=style, nav=nav, body=body, program=program)
+
+
+def _stability(shown: Sequence[Section], wants: Wants) -> list[tuple[str, str]]:
+    """The maps of which verdicts hang on the model; nothing where there is one model."""
+    cards = [
+        _card(f"Which verdicts hang on the model · {one.title}", map_text(one), plain_table(map_rows(one, wants)))
+        for one in stability_maps(shown, wants)
+    ]
+    return [("Models", "".join(cards))] if cards else []
 
 
 def _groups(results: BenchRows, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> Iterator[tuple[str, str]]:

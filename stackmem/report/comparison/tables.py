@@ -33,6 +33,17 @@ def table(section: Section, wants: Wants, anchors: Anchors) -> str:
     )
 
 
+def plain_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the heads first; nothing in it leads anywhere."""
+    heads, *rest = ([escape(cell) for cell in row] for row in rows)
+    head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
+    body = "".join(
+        f'<tr><th scope="row" class="who">{first}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for first, *cells in rest
+    )
+    return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
 def _heads(shown: Sequence[Column]) -> str:
     groups = "".join(
         f'<th scope="colgroup" colspan="{len(list(members))}" class="{_GROUP.get(name, "group")}">{escape(name)}</th>'

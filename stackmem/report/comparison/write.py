@@ -24,6 +24,7 @@ from .figures import Line, Section, Wants, sections
 from .findings import facts, findings, remarks, title
 from .page import page
 from .results import BenchRows, read_bench
+from .stability import map_rows, map_text, stability_maps
 
 KINDS = (".html", ".md", ".csv")
 PRICED_AS = "claude-sonnet-5-5"
@@ -102,6 +103,11 @@ def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
     said += [line for remark in remarks(results, wants) for line in ("", escaped(remark))]
     if not results.trials:
         said += ["", "No trial has ended yet."]
+    for one in stability_maps(shown, wants):
+        heads, *rows = map_rows(one, wants)
+        said += ["", f"## Which verdicts hang on the model · {escaped(one.title)}", "", escaped(map_text(one)), ""]
+        said += [_row([escaped(cell) for cell in heads]), _row(["---", *("---:" for _ in heads[1:])])]
+        said += [_row([escaped(cell) for cell in row]) for row in rows]
     for section in shown:
         said += _section(section, wants)
     return "\n".join(said) + "\n"
