@@ -21,8 +21,8 @@ READING = (
     "task, seed, horizon and model, and the interval is widened for the number of strategies compared in the table "
     "(Holm). The words better and worse are used only where that interval excludes no difference, the exact test "
     f"agrees, and the gap is {AMOUNT_OF_INTEREST * 100:.0f} % of a bill or a context or "
-    f"{SHARE_OF_INTEREST * 100:.0f} points of success at least; alike means that the interval holds no such gap. With too few units no outcome could have "
-    "passed the test. Everything else is no difference shown, which is not the same as none."
+    f"{SHARE_OF_INTEREST * 100:.0f} points of success at least; alike means that the interval holds no such gap. With "
+    "too few units no outcome could have passed the test. Everything else is no difference shown, which is not the same as none."
 )
 _FIRST = ("command", "date", "version", "machine", "python")
 _SAID = ("models", "trials", "price")
