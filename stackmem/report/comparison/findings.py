@@ -12,8 +12,8 @@ from .results import BenchRows
 
 SIMULATED = (
     "The model sim/bounded-reader is simulated: a fixed policy whose only memory is its prompt. It measures what a "
-    "strategy keeps in sight and what that costs, not intelligence: it neither writes code nor misreads, and it shows "
-    "nothing about how well a real model would use a strategy's tools."
+    "strategy keeps in sight and what that costs, not intelligence: it writes no code and misreads only as its "
+    "dials say, and it shows nothing about how well a real model would use a strategy's tools."
 )
 READING = (
     "The unit is the world: its trials are averaged before anything is said of how sure a figure is. In the table of "
@@ -22,7 +22,8 @@ READING = (
     "(Holm). The words better and worse are used only where that interval excludes no difference, the exact test "
     f"agrees, and the gap is {AMOUNT_OF_INTEREST * 100:.0f} % of a bill or a context or "
     f"{SHARE_OF_INTEREST * 100:.0f} points of success at least; alike means that the interval holds no such gap. With "
-    "too few units no outcome could have passed the test. Everything else is no difference shown, which is not the same as none."
+    "too few units no outcome could have passed the test. Everything else is no difference shown, which is not the "
+    "same as none."
 )
 _FIRST = ("command", "date", "version", "machine", "python")
 _SAID = ("models", "trials", "price")
