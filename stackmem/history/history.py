@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -35,7 +34,7 @@ from .census import Census
 from .durable import make_durable
 from .git import git, git_into, store_environment
 from .layer import Overlay
-from .lower import LowerFolder, changed_since
+from .lower import LowerFolder, changed_since, file_clock_ns
 from .objects import EXECUTABLE, FOLDER, GONE, REMOVED, Node, ObjectStore, alternates
 from .walk import LeftOut, Seen, path_bytes
 
@@ -130,7 +129,7 @@ class History:
             installed = {path_bytes(path) for path in self._leave_out}
             self._lower = LowerFolder(over.folder, over.hidden, over.upper, installed)
             self._lower.base = self._listed(state.base) if state.base else {}
-            self._began_ns = state.began_ns or time.time_ns()
+            self._began_ns = state.began_ns or file_clock_ns()
         self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
         self._gone: set[bytes] = set()
 

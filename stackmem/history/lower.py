@@ -23,6 +23,7 @@ from .walk import CACHES, LeftOut
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NAMED = 1_000
+_COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, by which files get their times; Python has no name for it
 
 
 class LowerFolder:
@@ -38,7 +39,7 @@ class LowerFolder:
         self._hidden = hidden
         self._leave_out = leave_out
         self._known: set[tuple[bytes, str]] = set()
-        self._since = time.time_ns()
+        self._since = file_clock_ns()
 
     def look(self, store: ObjectStore, largest_bytes: int, withholds: Callable[[bytes], bool]) -> None:
         """Read what has been shadowed since the last look."""
@@ -111,7 +112,7 @@ class LowerFolder:
         return name in CACHES or name.lower() == b".git" or folder + b"/" + name in self._leave_out
 
     def _take(self, path: bytes, status: os.stat_result) -> None:
-        if status.st_ctime_ns > self._since:
+        if status.st_ctime_ns >= self._since:
             # Nobody can say whether the run's file was made from this text or from the one before: no patch may
             # replace what stands there now, and as what the run began with is not known, none will.
             self.base[path] = self._keep.empty()
@@ -172,14 +173,21 @@ def _is_opaque(folder: int, name: bytes) -> bool:
         return False
 
 
+def file_clock_ns() -> int:
+    """The time that a file would get that changes now; it stands still for some milliseconds."""
+    return time.clock_gettime_ns(_COARSE)
+
+
 def changed_since(
     folder: Path, hidden: Collection[bytes], began_ns: int, leave_out: Collection[bytes] = ()
 ) -> tuple[str, ...]:
-    """What of the folder has changed since then, as far as a run can see it: files by name, and folders in which names
-    came or went; ``began_ns`` is of the same clock as the file system's.
+    """What of the folder has changed since then, as far as a run can see it: files by name, and folders that were
+    renamed, or in which names came or went; ``began_ns`` is a ``file_clock_ns``.
     """
     root = os.fsencode(folder)
     changed: list[str] = []
+    with suppress(OSError):
+        changed += ["./"] * (os.lstat(root).st_ctime_ns >= began_ns)
     todo = [b""]
     while todo and len(changed) < _NAMED:
         at = todo.pop()
@@ -189,14 +197,14 @@ def changed_since(
                 with suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
                     inside = stat.S_ISDIR(status.st_mode)
-                    later = status.st_mtime_ns if inside else status.st_ctime_ns
-                    if later <= began_ns and not inside:
+                    later = status.st_ctime_ns >= began_ns
+                    if not later and not inside:
                         continue  # most of them
                     if entry.name in CACHES or path in leave_out or entry.name in DEPENDENCIES:
                         continue
                     if path in hidden:
                         continue
-                    if later > began_ns:
+                    if later:
                         changed.append(shown_name(path) + "/" * inside)
                     if inside:
                         todo.append(path)

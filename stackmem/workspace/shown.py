@@ -17,13 +17,21 @@ _STOPPED = {
 }
 
 
-def shown_output(ended: CommandEnd, seconds: float, shown_bytes: int, readable: Callable[[bytes], str]) -> str:
+_CROSSED = b"cross-device link"  # as libraries and runtimes spell EXDEV
+_RENAME = "(rename(2) and git mv fail on a folder that this run did not make; mv or cp -r and rm -r work)\n"
+
+
+def shown_output(
+    ended: CommandEnd, seconds: float, shown_bytes: int, readable: Callable[[bytes], str], *, layered: bool = False
+) -> str:
     """Beginning and end of the output within ``shown_bytes``, the last line in brackets saying how it ended.
 
     Attributes:
         readable: Turns bytes into clean text without secrets.
+        layered: The command worked on a layer; one that failed to rename a folder of it is told the way out.
     """
-    last = f"[{_last_line(ended, seconds)}]"
+    failed_rename = layered and ended.exit_code != 0 and any(_CROSSED in part for part in ended.capture.parts())
+    last = f"{_RENAME * failed_rename}[{_last_line(ended, seconds)}]"
     room = shown_bytes - len(last) - 1
     head, tail = (readable(part) for part in ended.capture.parts())
     text = clip(head, room) if not tail else _joined(head, tail, ended.capture.total, room)

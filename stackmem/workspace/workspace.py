@@ -164,7 +164,8 @@ class Workspace:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
             ended = self._run(command, seconds, binds_git=binds_git)
-        text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)))
+        layered = bool(self.view.namespaces)
+        text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)), layered=layered)
         return ToolOutcome(text, failed=ended.exit_code != 0, exit_code=ended.exit_code, reason=ended.reason)
 
     def run_apart(self, command: str, seconds: float, most_bytes: int) -> CommandEnd:

@@ -156,7 +156,6 @@ def test_a_whiteout_of_ones_own_cannot_be_made_and_a_forged_mark_hides_nothing(p
 @for_everyone
 def test_what_changes_in_the_folder_meanwhile_is_named_and_nothing_of_it_is_overwritten(place: Path):
     with laid(place) as here:
-        time.sleep(0.02)  # times of files go by the tick of the system
         folder(here.hers, {"d/two.txt": "hers\n", "new.txt": "hers\n"})
         kinds = here.changes("echo b >> a.txt; echo mine > d/two.txt")
         assert kinds == {"a.txt": "modified", "d/two.txt": "modified"}

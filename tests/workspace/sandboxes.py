@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from stackmem.history.layer import Overlay, OwnFolder, make_upper
 from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap
 from stackmem.workspace.isolation.landlock import Landlock
@@ -28,16 +29,18 @@ from stackmem.workspace.workspace import Workspace, open_workspace
 from tests.conftest import CAMPAIGN
 from tests.workspace.people import Person, for_everyone
 
+LAYERED = "bubblewrap on a layer"
 LEVELS = {
     "bubblewrap": Bubblewrap,
+    LAYERED: Bubblewrap,
     "bubblewrap (no /proc)": lambda: Bubblewrap(proc=False),
     "namespaces": Namespaces,
     "landlock": Landlock,
     "none": Bare,
 }
 BUBBLEWRAP = ("bubblewrap",)
-MOUNTED = ("bubblewrap", "bubblewrap (no /proc)")
-# The variant without /proc differs in one mount, so it runs all cases only in a campaign.
+MOUNTED = (*BUBBLEWRAP, "bubblewrap (no /proc)", *((LAYERED,) if CAMPAIGN else ()))
+# The variants differ in one mount, so they run all cases only in a campaign.
 CONTAINED = (*(MOUNTED if CAMPAIGN else BUBBLEWRAP), "namespaces")
 CONFINED = (*CONTAINED, "landlock")
 ALL = (*CONFINED, "none")
@@ -54,6 +57,11 @@ def hostile(*levels: str) -> Callable[[Callable[..., None]], Callable[..., None]
         return marked
 
     return wrap
+
+
+def layered_too(levels: tuple[str, ...]) -> tuple[str, ...]:
+    """For what a layer could change: these levels, and a layer in every run of the tests."""
+    return tuple(dict.fromkeys((*levels, LAYERED)))
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +104,26 @@ def opened(person: Person, toolchains: dict[bool, Toolchain]) -> Callable[..., A
         chosen = LEVELS[level]()
         if failure := _failures(level, os.geteuid(), tools):
             pytest.skip(f"{level} is not to be had here: {failure}")
-        workspace = open_workspace(chosen, root, inside, Profile(**rest), toolchain=tools, **keywords)
-        try:
-            yield workspace
-        finally:
-            workspace.close()
+        layer = layer_over(root) if level == LAYERED else OwnFolder(root)
+        with contextlib.closing(layer):
+            ground = layer.view if level == LAYERED else root
+            workspace = open_workspace(chosen, ground, inside, Profile(**rest), toolchain=tools, **keywords)
+            workspace.layer = layer  # type: ignore[attr-defined]  # for the judge
+            if level == LAYERED:  # a name by which the tests reach its files from the host
+                workspace.root = Path(f"/proc/self/fd/{workspace.files.fd}")
+            try:
+                yield workspace
+            finally:
+                workspace.close()
 
     return enter
+
+
+def layer_over(folder: Path) -> Overlay:
+    """A layer that hides nothing, with its files beside the folder."""
+    place = Path(tempfile.mkdtemp(prefix="layer-", dir=folder.parent))
+    make_upper(folder, place)
+    return Overlay(folder, place, ())
 
 
 _known: dict[tuple[str, int], str] = {}

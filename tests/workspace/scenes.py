@@ -4,14 +4,17 @@ import contextlib
 import ctypes
 import os
 import signal
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
 
-from stackmem.workspace.beneath import open_by_kernel, open_by_walk, opener_for
+from stackmem.history.layer import Overlay, make_upper
+from stackmem.workspace.beneath import Opener, open_by_kernel, open_by_walk, opener_for
 from stackmem.workspace.files import Files
+from tests.conftest import CAMPAIGN
 
 SECRET = "the secret"
 SHOWN = 32 * 1024
@@ -26,6 +29,12 @@ def _has_openat2() -> bool:
         os.close(root)
 
 
+class OnLayer(Struct, frozen=True):
+    """The workspace is a layer over a folder, and paths in it are resolved so."""
+
+    opener: Opener
+
+
 OPENERS = [
     pytest.param(
         open_by_kernel, id="kernel", marks=pytest.mark.skipif(not _has_openat2(), reason="openat2 is refused")
@@ -33,6 +42,10 @@ OPENERS = [
     pytest.param(open_by_walk, id="walk"),
 ]
 each_opener = pytest.mark.parametrize("opener", OPENERS)
+LAYERED = [pytest.param(OnLayer(open_by_kernel), id="on a layer", marks=OPENERS[0].marks)]
+on_each_ground = pytest.mark.parametrize("opener", [*OPENERS, *LAYERED])
+raced_on_each_ground = on_each_ground if CAMPAIGN else each_opener
+"""A race takes seconds for each way."""
 
 
 class Scene(Struct, frozen=True):
@@ -60,6 +73,8 @@ class Scene(Struct, frozen=True):
 
 
 def scene(place: Path, opener=None, inside="/workspace") -> Scene:
+    if isinstance(opener, OnLayer):
+        return _scene_on_layer(place, opener.opener, inside)
     ws, outside = place / "ws", place / "outside"
     ws.mkdir()
     outside.mkdir()
@@ -67,6 +82,26 @@ def scene(place: Path, opener=None, inside="/workspace") -> Scene:
     (ws / "d").mkdir()
     (ws / "d" / "file").write_text("inside")
     return Scene(ws, outside, Files(ws, inside, opener))
+
+
+def _scene_on_layer(place: Path, opener: Opener, inside: str) -> Scene:
+    """The same, with ``d`` over a folder of that name; ``ws`` is a name by which the host reaches the layer."""
+    below, outside = place / "below", place / "outside"
+    for folder in (below, outside):
+        folder.mkdir()
+    (outside / "file").write_text(SECRET)
+    (below / "d").mkdir()
+    (below / "d" / "file").write_text("what the run took away")
+    make_upper(below, place)
+    over = Overlay(below, place, ())
+    files = Files(over.view.fd, inside, opener)
+    weakref.finalize(files, over.close)
+    ws = Path(f"/proc/self/fd/{over.view.fd}")
+    (ws / "d" / "file").unlink()
+    (ws / "d").rmdir()
+    (ws / "d").mkdir()  # of the run's own, so that it can be renamed
+    (ws / "d" / "file").write_text("inside")
+    return Scene(ws, outside, files)
 
 
 @contextlib.contextmanager

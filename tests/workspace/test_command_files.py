@@ -12,9 +12,11 @@ from tests.workspace.sandboxes import (
     BUBBLEWRAP,
     CONFINED,
     CONTAINED,
+    LAYERED,
     MOUNTED,
     SECRET,
     hostile,
+    layered_too,
     outside,
     py,
     sh,
@@ -23,7 +25,7 @@ from tests.workspace.sandboxes import (
 NEEDS_GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_a_command_cannot_change_read_or_link_files_outside(place, level, opened):
     there = outside(place)
     with opened(place, level) as workspace:
@@ -39,7 +41,7 @@ def test_a_command_cannot_change_read_or_link_files_outside(place, level, opened
     assert os.listdir(place / "ws") == []
 
 
-@hostile(*MOUNTED)
+@hostile(*layered_too(MOUNTED))
 def test_a_command_cannot_touch_mode_times_or_attributes_outside(place, level, opened):
     there = outside(place) / "file"
     before = there.stat()
@@ -53,7 +55,7 @@ def test_a_command_cannot_touch_mode_times_or_attributes_outside(place, level, o
     )
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_system_folders_and_the_hosts_tmp_cannot_be_written(place, level, opened):
     name = f"stackmem-hostile-{os.getpid()}"
     folders = ("/etc", "/usr", "/usr/bin", "", "/tmp", "/var/tmp", "/opt", "/dev/shm")
@@ -62,7 +64,7 @@ def test_system_folders_and_the_hosts_tmp_cannot_be_written(place, level, opened
         assert [folder for folder in folders if os.path.lexists(f"{folder}/{name}")] == []
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_the_hosts_users_and_keys_are_not_there(place, level, opened):
     keys = place / "home" / ".ssh"
     keys.mkdir(parents=True)
@@ -76,7 +78,7 @@ def test_the_hosts_users_and_keys_are_not_there(place, level, opened):
     assert done.failed
 
 
-@hostile(*MOUNTED)
+@hostile(*layered_too(MOUNTED))
 def test_etc_names_no_user_of_the_host(place, level, opened):
     with opened(place, level) as workspace:
         done = sh(workspace, "cut -d: -f1 /etc/passwd; whoami; hostname; cat /etc/resolv.conf")
@@ -84,7 +86,7 @@ def test_etc_names_no_user_of_the_host(place, level, opened):
 
 
 @NEEDS_GIT
-@hostile(*MOUNTED)
+@hostile(*layered_too(MOUNTED))
 def test_no_git_hook_or_configuration_can_be_planted_in_a_repository_that_is_there(place, level, opened):
     with opened(place, level) as workspace:
         assert not sh(workspace, "git init -q . && echo a > a && git add a && git commit -qm first").failed
@@ -102,7 +104,7 @@ def test_no_git_hook_or_configuration_can_be_planted_in_a_repository_that_is_the
         ).failed
 
 
-@hostile(*MOUNTED)
+@hostile(*layered_too(MOUNTED))
 def test_a_git_folder_that_is_a_link_out_of_the_sandbox_creates_nothing_on_the_host(place, level, opened):
     victim = place / "victim"
     victim.mkdir()
@@ -115,7 +117,7 @@ def test_a_git_folder_that_is_a_link_out_of_the_sandbox_creates_nothing_on_the_h
         (place / "ws/.git").unlink()
 
 
-@hostile(*MOUNTED)
+@hostile(*layered_too(MOUNTED))
 def test_odd_git_folders_do_not_keep_the_sandbox_from_starting(place, level, opened):
     git = place / "ws/.git"
     shapes = {
@@ -134,7 +136,7 @@ def test_odd_git_folders_do_not_keep_the_sandbox_from_starting(place, level, ope
             shutil.rmtree(git) if git.is_dir() else git.unlink()
 
 
-@hostile(*ALL)
+@hostile(*layered_too(ALL))
 def test_a_run_leaves_no_ghost_files_behind(place, level, opened):
     with opened(place, level) as workspace:
         sh(workspace, "true")
@@ -142,7 +144,7 @@ def test_a_run_leaves_no_ghost_files_behind(place, level, opened):
         assert os.listdir(workspace.root) == []
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_privileges_cannot_be_gained(place, level, opened):
     with opened(place, level) as workspace:
         done = sh(
@@ -157,7 +159,7 @@ def test_privileges_cannot_be_gained(place, level, opened):
             assert held == "CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n[exit 0]"
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_mounts_namespaces_and_roots_are_refused(place, level, opened):
     tries = ["mount -t tmpfs none /tmp", "mount --bind . /usr", "umount /", "unshare -Ur true", "unshare -m true",
              "chroot . /bin/true", "nsenter -t 1 -m true", "mknod dev b 254 0", "mknod dev c 1 3",
@@ -167,7 +169,7 @@ def test_mounts_namespaces_and_roots_are_refused(place, level, opened):
     assert "DONE" not in done.text
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_denied_system_calls_say_eperm(place, level, opened):
     program = """
 import ctypes, errno, platform
@@ -190,7 +192,7 @@ print("clone3", ctypes.get_errno()) if ctypes.get_errno() != errno.ENOSYS else N
         assert py(workspace, program).text == "[exit 0]"
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_kernel_settings_cannot_be_written_also_by_root(place, level, opened):
     files = ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/irq/default_smp_affinity",
              "/proc/sys/vm/overcommit_memory")  # fmt: skip
@@ -205,7 +207,7 @@ def test_kernel_settings_cannot_be_written_also_by_root(place, level, opened):
     assert not Path("/sys/fs/cgroup/cpu/stackmem").exists()
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_devices_of_the_host_cannot_be_opened(place, level, opened):
     names = ("kmsg", "mem", "port", "vda", "sda", "nvme0n1", "kvm", "fuse", "loop0", "loop-control", "net/tun")
     with opened(place, level) as workspace:
@@ -215,7 +217,7 @@ def test_devices_of_the_host_cannot_be_opened(place, level, opened):
     assert "DONE" not in done.text
 
 
-@hostile(*MOUNTED)
+@hostile(*layered_too(MOUNTED))
 def test_no_file_system_of_the_sandbox_but_the_sized_ones_can_be_filled(place, level, opened):
     with opened(place, level) as workspace:
         done = sh(
@@ -226,7 +228,7 @@ def test_no_file_system_of_the_sandbox_but_the_sized_ones_can_be_filled(place, l
     assert "DONE" not in done.text
 
 
-@hostile(*CONTAINED)
+@hostile(*layered_too(CONTAINED))
 def test_no_root_or_folder_of_a_process_leads_out(place, level, opened):
     there = outside(place)
     with opened(place, level) as workspace:
@@ -238,7 +240,7 @@ def test_no_root_or_folder_of_a_process_leads_out(place, level, opened):
     assert done.failed
 
 
-@hostile(*CONFINED)
+@hostile(*layered_too(CONFINED))
 def test_commands_side_by_side_share_the_workspace_and_not_tmp(place, level, opened):
     with opened(place, level) as workspace:
         texts = {}
@@ -274,7 +276,7 @@ def test_a_command_cannot_flip_git_under_the_mounts_of_the_next_one(place, level
     assert os.listdir(victim) == []
 
 
-@hostile(*ALL)
+@hostile(*layered_too(ALL))
 def test_a_workspace_behind_a_swapped_link_is_still_the_folder_that_was_opened(place, level, opened):
     there = outside(place)
     with opened(place, level) as workspace:
@@ -282,7 +284,8 @@ def test_a_workspace_behind_a_swapped_link_is_still_the_folder_that_was_opened(p
         (place / "ws").symlink_to(there)
         if level in MOUNTED:
             assert sh(workspace, "echo x > written").exit_code == 0
-            assert os.listdir(place / "moved") == ["written"]
+            assert os.listdir(f"/proc/self/fd/{workspace.files.fd}") == ["written"]
+            assert os.listdir(place / "moved") == ([] if level == LAYERED else ["written"])
         else:
             sh(workspace, "echo x > written")
         assert os.listdir(there) == ["file"]
@@ -316,3 +319,17 @@ def test_ordinary_jobs_work(place, level, opened):
         for job in jobs:
             done = sh(workspace, job)
             assert not done.failed, (job, done.text)
+
+
+@hostile(LAYERED)
+def test_a_command_that_cannot_rename_a_folder_of_the_lower_one_is_told_the_way_out(place, level, opened):
+    (place / "ws" / "d").mkdir(parents=True)
+    (place / "ws" / "d" / "file").write_text("kept")
+    rename = "python -c \"import os; os.rename('d', 'e')\""
+    with opened(place, level) as workspace:
+        *_, told, last = sh(workspace, rename).text.splitlines()
+        assert told == "(rename(2) and git mv fail on a folder that this run did not make; mv or cp -r and rm -r work)"
+        assert last == "[exit 1]"
+        assert sh(workspace, "mv d e && cat e/file && mv e d").text == "kept\n[exit 0]"
+        assert sh(workspace, "echo Invalid cross-device link").text == "Invalid cross-device link\n[exit 0]"
+    assert os.listdir(place / "ws" / "d") == ["file"]

@@ -4,7 +4,7 @@ import contextlib
 import os
 
 from stackmem.workspace.profile import Profile
-from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, MOUNTED, bystander, hostile, py, sh
+from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, MOUNTED, bystander, hostile, layered_too, py, sh
 
 CANARY = "canary-1f0e7a"
 SECRETS = ("ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PGPASSWORD", "GOOGLE_APPLICATION_CREDENTIALS")
@@ -47,7 +47,7 @@ def test_no_command_line_shows_a_path_of_the_host(place, level, opened):
     assert "stackmem-" not in done.text
 
 
-@hostile(*ALL)
+@hostile(*layered_too(ALL))
 def test_only_the_three_standard_descriptors_are_open(place, level, opened):
     program = """
 import os

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.conftest import CAMPAIGN
 from tests.workspace.people import for_everyone
-from tests.workspace.scenes import SECRET, each_opener, flipping, scene
+from tests.workspace.scenes import SECRET, flipping, raced_on_each_ground, scene
 
 READS, WRITES, SECONDS = (40_000, 10_000, 3.0) if CAMPAIGN else (6_000, 1_500, 3.0)
 
@@ -53,7 +53,7 @@ def test_the_attack_succeeds_against_a_resolver_that_looks_before_it_opens(place
             assert time.monotonic() < end, "the attacker never got in between, so the tests below show nothing"
 
 
-@each_opener
+@raced_on_each_ground
 @for_everyone
 def test_a_directory_that_turns_into_a_link_lets_no_read_outside(place, opener):
     at = scene(place, opener)
@@ -65,7 +65,7 @@ def test_a_directory_that_turns_into_a_link_lets_no_read_outside(place, opener):
     assert sum(seen.values()) > 1000
 
 
-@each_opener
+@raced_on_each_ground
 @for_everyone
 def test_a_file_that_turns_into_a_link_lets_no_read_outside(place, opener):
     at = scene(place, opener)
@@ -76,7 +76,7 @@ def test_a_file_that_turns_into_a_link_lets_no_read_outside(place, opener):
     assert sum(seen.values()) > 1000
 
 
-@each_opener
+@raced_on_each_ground
 @for_everyone
 def test_a_directory_that_is_moved_under_a_path_that_climbs_lets_nothing_outside(place, opener):
     at = scene(place, opener)
@@ -90,7 +90,7 @@ def test_a_directory_that_is_moved_under_a_path_that_climbs_lets_nothing_outside
     assert set(leaked) == {"failed"}
 
 
-@each_opener
+@raced_on_each_ground
 @for_everyone
 def test_no_write_goes_outside_while_its_directory_turns_into_a_link(place, opener):
     at = scene(place, opener)
@@ -104,7 +104,7 @@ def test_no_write_goes_outside_while_its_directory_turns_into_a_link(place, open
     assert os.listdir(real) == ["file"]
 
 
-@each_opener
+@raced_on_each_ground
 @for_everyone
 def test_no_write_goes_outside_while_the_file_turns_into_a_link(place, opener):
     at = scene(place, opener)

@@ -1,9 +1,9 @@
 """The code that is judged tries to reach its judge: by files that programs read as they start, and as it is asked."""
 
 import shutil
+from pathlib import Path
 
 from stackmem.core.facts import ChecksReturned
-from stackmem.history.layer import OwnFolder
 from stackmem.run.checks import CheckRoom, TaskChecks
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import Workspace, open_workspace
@@ -103,9 +103,8 @@ def answer():
 """
 
 
-def judged(workspace: Workspace, made: str, hidden: str = HIDDEN) -> ChecksReturned:
+def judged(workspace: Workspace, place: Path, made: str, hidden: str = HIDDEN) -> ChecksReturned:
     """What the checks say of a module, in a folder full of files that want to be run."""
-    place = workspace.root.parent
     for name, content in {**START_UP, "made.py": made}.items():
         path = workspace.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,14 +123,14 @@ def judged(workspace: Workspace, made: str, hidden: str = HIDDEN) -> ChecksRetur
             workspace._level, root, "/workspace", Profile(), mounts, env, toolchain=workspace._seat.toolchain
         )
 
-    room = CheckRoom(OwnFolder(workspace.root), scratch, workspace.place, opened)
+    room = CheckRoom(workspace.layer, scratch, workspace.place, opened)
     return TaskChecks(room, tests, place / "verifier", 60.0, {}).judge()
 
 
 @hostile(*ALL)
 def test_no_attack_on_the_judge_works(place, level, opened):
     with opened(place, level) as workspace:
-        verdict = judged(workspace, ATTACKS)
+        verdict = judged(workspace, place, ATTACKS)
     assert verdict.rewards == {"reward": 0.0}, verdict
     assert "12 tried, worked: []" in verdict.text
 
@@ -145,12 +144,12 @@ def test_the_attacks_work_on_a_judge_that_holds_nothing_apart(place, level, open
     )  # others stop it
     with opened(place, level) as workspace:
         made = f"{ATTACKS}\nATTACKS = {{name: ATTACKS[name] for name in {kept!r}}}\n"
-        verdict = judged(workspace, made, HIDDEN.replace('os.environ["APART"]', '""'))
+        verdict = judged(workspace, place, made, HIDDEN.replace('os.environ["APART"]', '""'))
     assert all(attack in verdict.text for attack in kept), verdict
 
 
 @hostile("bubblewrap")
 def test_an_honest_module_passes_among_the_same_files(place, level, opened):
     with opened(place, level) as workspace:
-        verdict = judged(workspace, f"def answer():\n    return {EXPECTED!r}\n")
+        verdict = judged(workspace, place, f"def answer():\n    return {EXPECTED!r}\n")
     assert verdict.rewards == {"reward": 1.0}, verdict

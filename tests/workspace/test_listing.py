@@ -6,7 +6,7 @@ import pytest
 from stackmem.workspace.tree import remove_tree
 from tests.growth import spent
 from tests.workspace.people import for_everyone
-from tests.workspace.scenes import each_opener, scene
+from tests.workspace.scenes import on_each_ground, scene
 
 
 @for_everyone
@@ -73,7 +73,7 @@ def test_one_large_directory_does_not_crowd_out_the_others(crowd):
     assert len(lines) < 300
 
 
-@each_opener
+@on_each_ground
 @for_everyone
 def test_a_tree_of_three_thousand_levels_is_listed_two_levels_deep(place, opener):
     at = scene(place, opener)

@@ -122,8 +122,10 @@ class Bubblewrap:
         args = _memory_file(stack, "args", kept.opening + own)
         life = line_of_life(stack)
         # It has the read end of its own reports, too: else it would die of them where the harness has died meanwhile,
-        # and the process that waits to become the sandbox would wait for good.
-        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=status_read)
+        # and the process that waits to become the sandbox would wait for good. No namespace of ours reaches a command.
+        entered = seat.view.fds if seat.view else ()
+        drop = (status_read, *entered)
+        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=drop)
         environ = build_environment(
             path=(*seat.first, f"{INSIDE}/bin", *seat.profile.path),
             home=_HOME,
@@ -136,7 +138,7 @@ class Bubblewrap:
             argv=seat.view.entered(*argv) if seat.view else argv,
             environ=environ,
             cwd="/",
-            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds, *(seat.view.fds if seat.view else ())),
+            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds, *entered),
             status_fd=status_read,
         )
 

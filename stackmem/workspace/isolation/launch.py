@@ -110,7 +110,13 @@ def line_of_life(stack: ExitStack) -> int:
 
 
 def limited(
-    command: str, profile: Profile, *, count_processes: bool, life: int = -1, drop: int = -1, place: str = ""
+    command: str,
+    profile: Profile,
+    *,
+    count_processes: bool,
+    life: int = -1,
+    drop: tuple[int, ...] = (),
+    place: str = "",
 ) -> tuple[str, ...]:
     """Wrap a command into its per-process limits.
 
@@ -132,7 +138,7 @@ def limited(
     if count_processes:
         limits.append(f"ulimit -u {profile.process_limit}")
     alive = f"read -t 0 -u {life} && exit 1; exec {life}<&-; " if life >= 0 else ""  # readable: it has ended
-    alive += f"exec {drop}<&-; " if drop >= 0 else ""
+    alive += "".join(f"exec {fd}<&-; " for fd in drop)
     alive += f"cd -- {shlex.quote(place)}; " if place else ""  # where it is gone, from the workspace itself
     script = "{ " + "; ".join(limits) + f'; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; exec "$@"'
     return ("/bin/bash", "-c", script, "sh", "/bin/bash", "-c", command)
