@@ -41,6 +41,7 @@ COMMANDS = {
     "whatif": "Cost a recorded run under other strategies.",
     "apply": "Apply a run's patch to the folder it came from.",
     "export": "Write a run in another tool's format.",
+    "gateway": "Record any agent, between it and its provider.",
     "import": "Take another agent's recording in as a run.",
     "bench": "Compare memory strategies over many runs.",
     "log": "Prove what a bench made, and hand runs in to it.",

@@ -33,7 +33,7 @@ from stackmem.core.tool_schemas import parse
 from stackmem.core.tools import PushFrame
 from stackmem.trace.imported import mark
 
-from .session import RecordedReply, RecordedResult, RecordedSession, RecordedText
+from .session import RecordedFailure, RecordedReply, RecordedResult, RecordedSession, RecordedText
 
 USER = "imported:user"
 UNANSWERED = "(the recording holds no result)"
@@ -64,12 +64,23 @@ def facts(
         price: Of the recording's own model; None where it is not known.
         by: Which other model gave a reply.
     """
-    teller = _Teller(session, by)
-    start = RunStarted(
+    times = (at for at in (session.began, *_times(session)) if at is not None)
+    teller = Teller(next(times, 0.0), by)
+    yield teller.fact(None, started(session, price, window_tokens, "stackheap" if _has_children(session) else "full"))
+    for turn in session.turns:
+        yield from teller.turn(turn)
+    if ending(session) == "popped":
+        yield teller.fact(None, FramePopped("frame-0", result(session)))
+    yield teller.fact(None, RunEnded(ending(session), result(session)))
+
+
+def started(session: RecordedSession, price: Price | None, window_tokens: int, strategy: str) -> RunStarted:
+    """The first fact of a recording, under the strategy that its prompts are rendered with."""
+    return RunStarted(
         task=session.task,
         task_name=session.name or session.id,
         model=session.model or "unknown",
-        strategy="stackheap" if _has_children(session) else "full",
+        strategy=strategy,
         system=session.system,
         tools=session.tools,
         workspace=session.workspace,
@@ -84,11 +95,6 @@ def facts(
         version=mark(session.origin),
         rules=0,
     )
-    yield teller.fact(None, start)
-    yield from teller.turns(session)
-    if ending(session) == "popped":
-        yield teller.fact(None, FramePopped("frame-0", result(session)))
-    yield teller.fact(None, RunEnded(ending(session), result(session)))
 
 
 def _has_children(session: RecordedSession) -> bool:
@@ -119,10 +125,12 @@ def result(session: RecordedSession) -> str:
     return ""
 
 
-class _Teller:
-    def __init__(self, session: RecordedSession, by: Callable[[RecordedReply], Answerer | UnsetType]) -> None:
+class Teller:
+    """Tells turn after turn of a recording, each after those before it."""
+
+    def __init__(self, began: float, by: Callable[[RecordedReply], Answerer | UnsetType] = own_model) -> None:
         self._by = by
-        self._at = next((at for at in (session.began, *_times(session)) if at is not None), 0.0)
+        self._at = began
         self._frames = 0
 
     def fact(self, at: float | None, event: Event) -> TimedFact:
@@ -130,13 +138,15 @@ class _Teller:
         self._at = self._at if at is None else max(self._at, at)
         return TimedFact(self._at, event)
 
-    def turns(self, session: RecordedSession) -> Iterator[TimedFact]:
-        for turn in session.turns:
-            match turn:
-                case RecordedText():
-                    yield self.fact(turn.at, NoticeGiven(USER, turn.text))
-                case RecordedReply():
-                    yield from self._said(turn)
+    def turn(self, turn: RecordedReply | RecordedText | RecordedFailure) -> Iterator[TimedFact]:
+        """The facts of one turn; a reply's answers, and the agents that its calls started, are told with it."""
+        match turn:
+            case RecordedText():
+                yield self.fact(turn.at, NoticeGiven(USER, turn.text))
+            case RecordedFailure():
+                yield self.fact(turn.at, turn.failed)
+            case RecordedReply():
+                yield from self._said(turn)
 
     def _said(self, said: RecordedReply) -> Iterator[TimedFact]:
         answers = {answer.call_id: answer for answer in said.answers}
@@ -178,7 +188,8 @@ class _Teller:
         yield self.fact(
             began, FramePushed(frame, push.name, push.objective, push.return_spec, push.constraint, push.context)
         )
-        yield from self.turns(child)
+        for turn in child.turns:
+            yield from self.turn(turn)
         yield self.fact(answer.at, FramePopped(frame, answer.text))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from stackmem.core.facts import Stop
+from stackmem.core.facts import ModelFailed, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.strict_json import strict_value
 from stackmem.errors import UsageError
@@ -65,6 +65,13 @@ class RecordedText(Struct):
     at: float | None = None
 
 
+class RecordedFailure(Struct):
+    """A request that the provider gave no whole reply to."""
+
+    failed: ModelFailed
+    at: float | None = None
+
+
 class RecordedSession(Struct):
     """One conversation, with those that it started inside it.
 
@@ -84,7 +91,7 @@ class RecordedSession(Struct):
     name: str = ""
     workspace: str = ""
     tools: tuple[ToolSpec, ...] = ()
-    turns: list[RecordedReply | RecordedText] = []
+    turns: list[RecordedReply | RecordedText | RecordedFailure] = []
     began: float | None = None
     usd: float | None = None
     result: str | None = None

@@ -1,0 +1,96 @@
+"""``stackmem gateway``: a recorder between any agent and its provider."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import typer
+
+from stackmem.cli.options import Json, argument, option, runs_folder
+from stackmem.cli.screen.text import echo_json, readable
+from stackmem.errors import UsageError
+from stackmem.gateway.agents import run_agent
+from stackmem.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
+from stackmem.gateway.upstream import upstreams
+
+app = typer.Typer(help="Record any agent: a gateway between it and its provider.", invoke_without_command=True)
+
+_UPSTREAM = option("--upstream", "anthropic, openai, or the address of a server for all requests.", "NAME|URL")
+_MAX_USD = option("--max-usd", "Refuse requests once so much is spent.", "AMOUNT")
+_MAX_TOKENS = option("--max-tokens-per-request", "Refuse longer prompts; estimated.", "N")
+_HOST = option("--host", f"Listen there; not on loopback only with {TOKEN_VARIABLE}.", "HOST", default="127.0.0.1")
+_PORT = option("--port", "Listen at this port; 0 for any that is free.", "PORT", default=0)
+_RUNS = option("-o --runs-dir", "Keep the runs there.", "DIR")
+
+
+def _terms(
+    upstream: str | None, max_usd: float | None, max_tokens: int | None, host: str, port: int, runs_dir: str | None
+) -> GatewayTerms:
+    if (max_usd is not None and not max_usd > 0) or (max_tokens is not None and max_tokens <= 0):
+        raise UsageError("--max-usd and --max-tokens-per-request take numbers above 0")
+    return GatewayTerms(
+        upstreams(upstream, os.environ), runs_folder(runs_dir), host, port, os.environ.get(TOKEN_VARIABLE, ""),
+        max_usd, max_tokens,
+    )  # fmt: skip
+
+
+@app.callback()
+def gateway_command(
+    context: typer.Context,
+    upstream: str | None = _UPSTREAM,
+    max_usd: float | None = _MAX_USD,
+    max_tokens: int | None = _MAX_TOKENS,
+    host: str = _HOST,
+    port: int = _PORT,
+    runs_dir: str | None = _RUNS,
+) -> None:
+    """Forward what agents ask of their provider, byte for byte, and record it as runs, until Ctrl-C."""
+    if context.invoked_subcommand is not None:
+        return
+    terms = _terms(upstream, max_usd, max_tokens, host, port, runs_dir)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # before the thread starts, which then has them blocked, too
+    try:
+        with serving(terms, os.environ) as served:
+            typer.echo(f"export ANTHROPIC_BASE_URL={served.url} OPENAI_BASE_URL={served.url}/v1")
+            typer.echo(f"recording to {readable(str(terms.runs_dir))}; Ctrl-C ends it", err=True)
+            signal.sigwait(_ENDS)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+    _tell(bill_of(served.gateway))
+
+
+_ENDS = {signal.SIGINT, signal.SIGTERM}
+
+
+@app.command("run", short_help="Start an agent behind a gateway of its own.")
+def run_command(
+    command: list[str] = argument("CMD...", "The agent's command, behind --."),
+    upstream: str | None = _UPSTREAM,
+    max_usd: float | None = _MAX_USD,
+    max_tokens: int | None = _MAX_TOKENS,
+    runs_dir: str | None = _RUNS,
+    json: Json = False,
+) -> None:
+    """Start an agent that is led through a gateway by its variables; ends with its exit code, a bill and its runs."""
+    terms = _terms(upstream, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
+    with serving(terms, os.environ) as served:
+        code = run_agent(command, os.environ, served.url)
+    bill = bill_of(served.gateway)
+    if json:
+        echo_json(bill)
+    else:
+        _tell(bill)
+    raise typer.Exit(code)
+
+
+def _tell(bill: GatewayBill) -> None:
+    """The bill and the runs, on stderr: stdout is the agent's."""
+    for run in bill.runs:
+        cost = "cost unknown" if run.cost_usd is None else f"${run.cost_usd:.4f}"
+        told = f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}"
+        typer.echo(readable(told), err=True)
+    unpriced = f", and {bill.unpriced:,} replies of unknown price" if bill.unpriced else ""
+    typer.echo(f"{len(bill.runs):,} runs, ${bill.usd:.4f}{unpriced}; stackmem view RUN shows one", err=True)
+    for note in bill.notes[-5:]:
+        typer.echo(readable(f"note: {note}"), err=True)

@@ -1,0 +1,56 @@
+"""An agent started behind the gateway: the variables and arguments that lead it there, and its end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+from stackmem.errors import UsageError
+
+_LOCAL = "127.0.0.1,localhost,::1"
+
+
+def agent_environ(environ: Mapping[str, str], url: str) -> dict[str, str]:
+    """The variables that agents and SDKs read, and no proxy between them and the gateway."""
+    given = dict(environ)
+    for name in ("NO_PROXY", "no_proxy"):
+        given[name] = ",".join(filter(None, (environ.get(name, ""), _LOCAL)))
+    return given | {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_BASE": url,
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_BASE": f"{url}/v1",
+    }
+
+
+def agent_command(command: Sequence[str], url: str) -> list[str]:
+    """The command; Codex, which reads no variable, gets the same as settings."""
+    if PurePath(command[0]).name != "codex":
+        return list(command)
+    provider = f'{{name="stackmem",base_url="{url}/v1",env_key="OPENAI_API_KEY",wire_api="responses"}}'
+    settings = ["-c", "model_provider=stackmem", "-c", f"model_providers.stackmem={provider}"]
+    return [command[0], *settings, *command[1:]]
+
+
+def run_agent(command: Sequence[str], environ: Mapping[str, str], url: str) -> int:
+    """Start the agent, wait for its end, and give its exit code; 128 and the signal where one ended it.
+
+    Ctrl-C is the agent's alone: the terminal sends it to both.
+
+    Raises:
+        UsageError: It cannot be started.
+    """
+    try:
+        agent = subprocess.Popen(agent_command(command, url), env=agent_environ(environ, url))
+    except OSError as error:
+        raise UsageError(f"{command[0]} cannot be started ({error.strerror}); name a command behind --") from error
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+    ended = signal.signal(signal.SIGTERM, lambda *_: agent.terminate())
+    try:
+        code = agent.wait()
+    finally:
+        for number, handler in (*before.items(), (signal.SIGTERM, ended)):
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,140 @@
+"""What passed, line after line: the record that a run's trace is told from.
+
+Rule 1: a line is written with one call when the thing has happened, so kill -9 takes nothing that happened before.
+Rule 2: nothing is written twice: a request's line holds what it said that was not known.
+Rule 3: no key is in it: headers are not recorded, and texts go through the scrubber.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.messages import Part, ToolSpec, Usage
+from stackmem.errors import TraceError
+from stackmem.trace.store import append_line, cut_torn_line
+
+from .conversations import Kind
+from .wires.wire import Role
+
+EXCHANGES = "exchanges.jsonl"
+
+
+class ToldMessage(Struct, frozen=True):
+    """A message as it is recorded."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+
+class RequestPassed(Struct, frozen=True, tag="asked"):
+    """A client asked.
+
+    Attributes:
+        at: Seconds since 1970.
+        number: Of the exchange, from 1 in the run.
+        conversation: Its number in the gateway; ``parent`` that of the one whose call it works for.
+        told: What was not known of the conversation.
+        system, tools: With the first request of a conversation; else empty.
+        body_sha256, body_bytes: Of the request as the client sent it; ``sent_`` as it went upstream.
+    """
+
+    at: float
+    number: int
+    conversation: int
+    kind: Kind
+    wire: str
+    model: str
+    told: tuple[ToldMessage, ...]
+    body_sha256: str
+    body_bytes: int
+    sent_sha256: str
+    sent_bytes: int
+    retry: bool = False
+    parent: int | None = None
+    call_id: str = ""
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    continues: str = ""
+
+
+class AnswerPassed(Struct, frozen=True, tag="answered"):
+    """The upstream answered, or did not.
+
+    Attributes:
+        number: Of the exchange.
+        status: The HTTP status; 0 where there was none.
+        first_byte_seconds: From the request to the answer's first byte; ``seconds`` to its last.
+        elsewhere: The conversation had gone on meanwhile.
+        lost: Of an answer that did not end: what it used at least.
+    """
+
+    at: float
+    number: int
+    status: int
+    reply: ModelReplied | ModelFailed
+    first_byte_seconds: float = 0.0
+    seconds: float = 0.0
+    elsewhere: bool = False
+    lost: Usage | UnsetType = UNSET
+
+
+class RunClosed(Struct, frozen=True, tag="closed"):
+    """The gateway ended, or forgot the conversation."""
+
+    at: float
+
+
+Passed = RequestPassed | AnswerPassed | RunClosed
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Passed)
+
+
+class ExchangeWriter:
+    """Appends what passed to a run's file."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ``TraceError`` where it cannot be made."""
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._size = cut_torn_line(self._file)
+        except OSError as error:
+            raise TraceError(f"{path} cannot be made ({error.strerror}); choose another folder with -o") from error
+        self._path = path
+
+    def append(self, passed: Passed) -> None:
+        """Raises ``TraceError`` where the disk takes no more; what stood before is whole."""
+        try:
+            self._size = append_line(self._file, _encoder.encode(passed) + b"\n", self._size)
+        except OSError as error:
+            raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room there") from error
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def read_exchanges(path: Path) -> Iterator[Passed]:
+    """What passed, in order; a last line that a crash cut short is left out.
+
+    Raises:
+        TraceError: The file cannot be read, or a line is none of ours.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield _decoder.decode(line)
+                except (msgspec.DecodeError, RecursionError) as error:
+                    raise TraceError(f"line {number} of {path} is no line of the gateway's ({error})") from error
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read ({error.strerror})") from error

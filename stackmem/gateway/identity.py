@@ -1,0 +1,113 @@
+"""Conversations told apart by what they hold: a chain of digests, and the longest part of it that is known.
+
+Rule 1: the chain begins with the wire format, the key and, where a client sends it, the agent's id: what differs there
+    is never one conversation, and nothing else that a client sends makes two one.
+Rule 2: a part counts as known only where it reaches a reply: agents of one kind all begin with the same words.
+Rule 3: of what is known the newest stays; what is pushed out is taken for new when it comes again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from .wires.wire import ForeignMessage, Role, identity_of
+
+MOST_KNOWN = 500_000
+"""Digests that the index holds: about 50 bytes each."""
+
+
+class Chain(Struct, frozen=True):
+    """The digests of a conversation's beginnings.
+
+    Attributes:
+        digests: After the seed, one for each block; the last stands for all.
+        replied: So many blocks reach the first reply, that one included; 0 where there is none.
+    """
+
+    digests: tuple[bytes, ...]
+    replied: int
+
+    @property
+    def tip(self) -> bytes:
+        return self.digests[-1]
+
+    def __len__(self) -> int:
+        return len(self.digests) - 1
+
+
+def seed(wire: str, secret: str, agent: str) -> bytes:
+    """Where a chain begins; of the key nothing but a digest is kept, in memory alone."""
+    fields = (wire, hashlib.sha256(secret.encode()).hexdigest(), agent)
+    return hashlib.blake2b("\0".join(fields).encode(), digest_size=16).digest()
+
+
+def chain(start: bytes, messages: Sequence[ForeignMessage]) -> Chain:
+    """The chain of a request's messages."""
+    digests, replied = [start], 0
+    for role, block in blocks(messages):
+        digests.append(link(digests[-1], role, block))
+        if role == "assistant" and not replied:
+            replied = len(digests) - 1
+    return Chain(tuple(digests), replied)
+
+
+def grown(tip: bytes, told: ForeignMessage) -> Iterator[bytes]:
+    """The digests that a reply adds behind a tip."""
+    for block in told.identity:
+        tip = link(tip, told.role, block)
+        yield tip
+
+
+def link(tip: bytes, role: Role, block: bytes) -> bytes:
+    return hashlib.blake2b(tip + role.encode() + block, digest_size=16).digest()
+
+
+def blocks(messages: Sequence[ForeignMessage]) -> Iterator[tuple[Role, bytes]]:
+    """Every block that counts, with its role; where one message ends and the next begins does not matter."""
+    return ((one.role, block) for one in messages for block in one.identity)
+
+
+def unseen(messages: Sequence[ForeignMessage], known: int) -> tuple[ForeignMessage, ...]:
+    """The messages behind the first ``known`` blocks; one that is known in part comes without that part."""
+    ends = [0]
+    for one in messages:
+        ends.append(ends[-1] + len(one.identity))
+    if known == 0:
+        return tuple(messages)
+    for number, (before, end) in enumerate(pairwise(ends)):
+        if before >= known:
+            return tuple(messages[number:])
+        if end > known:
+            first = messages[number]
+            skipped = known - before
+            counted = [part for part in first.parts if identity_of(part)]
+            rest = ForeignMessage(first.role, tuple(counted[skipped:]), first.identity[skipped:])
+            return (rest, *messages[number + 1 :])
+    return ()
+
+
+class Index:
+    """Which conversation each known chain belongs to."""
+
+    def __init__(self, most: int = MOST_KNOWN) -> None:
+        self._known: dict[bytes, int] = {}
+        self._most = most
+
+    def add(self, digests: Sequence[bytes], conversation: int) -> None:
+        for digest in digests:
+            self._known.pop(digest, None)
+            self._known[digest] = conversation
+        while len(self._known) > self._most:
+            del self._known[next(iter(self._known))]
+
+    def longest(self, found: Chain) -> tuple[int, int] | None:
+        """The conversation that holds most of a chain, and how many blocks of it; None where none holds a reply."""
+        for length in range(len(found), max(found.replied, 1) - 1, -1):
+            conversation = self._known.get(found.digests[length])
+            if conversation is not None and found.replied:
+                return conversation, length
+        return None

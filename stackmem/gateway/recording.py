@@ -1,0 +1,212 @@
+"""What passes as runs: one for each tree of conversations, told while it happens.
+
+A run's folder holds ``exchanges.jsonl``, what passed, and ``trace.jsonl``, what follows from that. The trace is told
+from the lines alone, so a gateway that was killed leaves both, and the trace can be told to its end from the lines.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from stackmem.core.machine import fold
+from stackmem.errors import TraceError
+from stackmem.run.result import RunResult, result_fields, write_result
+from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
+from stackmem.trace.lock import Lock
+from stackmem.trace.private import write_json
+from stackmem.trace.record import Record
+from stackmem.trace.store import TraceReader, TraceWriter, cut_torn_line, write_line
+from stackmem.version import VERSION
+from stackmem.workspace.secrets import Scrubber, scrub_value
+
+from .conversations import Placed
+from .exchanges import (
+    EXCHANGES,
+    AnswerPassed,
+    ExchangeWriter,
+    Passed,
+    RequestPassed,
+    RunClosed,
+    read_exchanges,
+)
+from .telling import Telling
+
+P = TypeVar("P", RequestPassed, AnswerPassed)
+
+ORIGIN = f"gateway {VERSION}"
+STRATEGY = "gateway"
+_MOST_OPEN = 256
+
+
+class RunBeingTold:
+    """One run's folder while requests still come."""
+
+    def __init__(self, runs_dir: Path, first: RequestPassed) -> None:
+        """Raises ``UsageError`` or ``TraceError`` where the folder cannot be made or written."""
+        words = next((getattr(part, "text", "") for one in first.told for part in one.parts), "")
+        self.folder = new_run(runs_dir, words[:40], STRATEGY)
+        self.count = 0
+        self.conversations: set[int] = set()
+        self._at = first.at
+        self._telling = Telling(ORIGIN)
+        self._trace = TraceWriter(self.folder / TRACE, lambda: self._at)
+        self._lines = ExchangeWriter(self.folder / EXCHANGES)
+
+    def take(self, passed: Passed) -> None:
+        """Record what passed, and tell what follows from it. Raises ``TraceError`` where the disk takes no more."""
+        self._lines.append(passed)
+        for fact in self._telling.take(passed):
+            self._at = fact.at
+            record = self._trace.append(fact.event)
+            if record.seq == 1:
+                write_json(self.folder / RUN, fact.event)
+
+    def close(self, at: float) -> None:
+        """End the run and write its result."""
+        try:
+            self.take(RunClosed(at))
+            self._trace.sync()
+        finally:
+            self._lines.close()
+            self._trace.close()
+        write_result(outcome(self.folder), self.folder / RESULT)
+
+
+def tell_to_end(folder: Path) -> bool:
+    """Tell a run to its end whose gateway was killed; whether there was anything to tell.
+
+    Raises:
+        TraceError: Somebody writes the run, a line is broken, or the trace does not follow from the lines.
+    """
+    lock = Lock(folder / TRACE)
+    try:
+        if (folder / RESULT).exists():
+            return False
+        passed = list(read_exchanges(folder / EXCHANGES))
+        if not passed:
+            return False
+        if not isinstance(passed[-1], RunClosed):
+            passed.append(RunClosed(passed[-1].at))
+            lines = ExchangeWriter(folder / EXCHANGES)
+            lines.append(passed[-1])
+            lines.close()
+        whole = told_lines(passed)
+        with (folder / TRACE).open("r+b") as trace:
+            size = cut_torn_line(trace.fileno())
+            if not whole.startswith(trace.read(size)):
+                raise TraceError(
+                    f"the trace of {folder.name} does not follow from its {EXCHANGES}; take a copy from before"
+                )
+            trace.write(whole[size:])
+        write_result(outcome(folder), folder / RESULT)
+        return True
+    except OSError as error:
+        raise TraceError(f"{folder} cannot be written ({error.strerror}); make room there") from error
+    finally:
+        lock.close()
+
+
+def told_lines(passed: Iterable[Passed]) -> bytes:
+    """The whole trace that follows from what passed."""
+    telling, digest, lines, number = Telling(ORIGIN), "", [], 0
+    for one in passed:
+        for fact in telling.take(one):
+            number += 1
+            line, digest = write_line(Record(number, round(fact.at, 3), fact.event), digest)
+            lines.append(line)
+    return b"".join(lines)
+
+
+def outcome(folder: Path) -> RunResult:
+    """What a told run came to. Raises ``TraceError`` where its trace is broken."""
+    reader = TraceReader(folder / TRACE)
+    records = list(reader)
+    state = fold(record.event for record in records)
+    return RunResult(
+        run=folder.name,
+        run_dir=str(folder),
+        wall_seconds=round(records[-1].at - records[0].at, 3),
+        isolation=state.begun.isolation,
+        workspace=state.begun.workspace,
+        records=len(records),
+        digest=reader.digest,
+        **result_fields(state),
+    )
+
+
+class Recording:
+    """Every run of one gateway.
+
+    Attributes:
+        forget: Told the conversations of a run that is closed because too many are open.
+    """
+
+    def __init__(
+        self, runs_dir: Path, environ: Mapping[str, str], clock: Callable[[], float],
+        forget: Callable[[Iterable[int]], None],
+    ) -> None:  # fmt: skip
+        self._runs_dir, self._environ, self._clock, self._forget = runs_dir, environ, clock, forget
+        self._runs: OrderedDict[int, RunBeingTold] = OrderedDict()
+        self._by_conversation: dict[int, RunBeingTold] = {}
+        self._side: RunBeingTold | None = None
+        self._scrubbers: OrderedDict[tuple[str, ...], Scrubber] = OrderedDict()
+        self.folders: list[Path] = []
+
+    def asked(self, placed: Placed, passed: RequestPassed, keys: tuple[str, ...]) -> tuple[RunBeingTold, int]:
+        """Record a request; its run, and the number of the exchange there."""
+        passed = self._scrubbed(passed, keys)
+        run = self._run_of(placed, passed)
+        run.count += 1
+        run.take(msgspec.structs.replace(passed, number=run.count))
+        return run, run.count
+
+    def answered(self, run: RunBeingTold, passed: AnswerPassed, keys: tuple[str, ...]) -> None:
+        run.take(self._scrubbed(passed, keys))
+
+    def close(self) -> None:
+        """End every run."""
+        for run in list(self._runs.values()):
+            self._close(run)
+
+    def _run_of(self, placed: Placed, passed: RequestPassed) -> RunBeingTold:
+        family = placed.conversation if placed.parent is None else placed.parent
+        run = self._by_conversation.get(placed.conversation) or self._by_conversation.get(family)
+        if run is None and placed.kind == "side":
+            run = self._side
+        if run is None:
+            run = RunBeingTold(self._runs_dir, passed)
+            self.folders.append(run.folder)
+            self._runs[id(run)] = run
+            self._side = run if placed.kind == "side" else self._side
+        run.conversations.add(placed.conversation)
+        self._by_conversation[placed.conversation] = run
+        self._runs.move_to_end(id(run))
+        while len(self._runs) > _MOST_OPEN:
+            self._close(next(iter(self._runs.values())))
+        return run
+
+    def _close(self, run: RunBeingTold) -> None:
+        del self._runs[id(run)]
+        self._side = None if run is self._side else self._side
+        for number in run.conversations:
+            self._by_conversation.pop(number, None)
+        self._forget(run.conversations)
+        run.close(self._clock())
+
+    def _scrubbed(self, passed: P, keys: tuple[str, ...]) -> P:
+        """What passed, without the keys of the request and of the environment, and keys known by their shape."""
+        scrubber = self._scrubbers.get(keys)
+        if scrubber is None:
+            own = {f"GATEWAY_API_KEY_{number}": key for number, key in enumerate(keys)}
+            scrubber = self._scrubbers[keys] = Scrubber({**self._environ, **own})
+            if len(self._scrubbers) > 64:
+                self._scrubbers.popitem(last=False)
+        spelled = msgspec.json.encode(passed)
+        if not scrubber.holds(spelled.decode()):
+            return passed
+        return msgspec.convert(scrub_value(msgspec.json.decode(spelled), scrubber.scrub), type(passed))

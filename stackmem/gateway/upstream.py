@@ -1,0 +1,125 @@
+"""Where requests go, and which of their headers go with them.
+
+Rule 1: of a request only what belongs to one connection changes on its way, and codings that cannot be read here.
+Rule 2: no redirect is followed: the key goes to the address that the person named, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+Headers = list[tuple[bytes, bytes]]
+
+TOKEN_HEADER = b"x-stackmem-token"
+SILENCE_SECONDS = 900.0
+"""The longest pause of an upstream; a request without a stream may think for minutes."""
+_CONNECT_SECONDS = 15.0
+_MOST_DECODED = 32 << 20
+_OF_ONE_CONNECTION = {
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
+    b"transfer-encoding", b"upgrade",
+}  # fmt: skip
+_NOT_SENT = _OF_ONE_CONNECTION | {b"host", b"content-length", b"accept-encoding", TOKEN_HEADER}
+_READ_HERE = ("gzip", "deflate", "identity")
+_KEYS = (b"x-api-key", b"authorization", b"x-goog-api-key", b"api-key")
+ADDRESSES = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
+
+
+class Upstreams(Struct, frozen=True):
+    """The address of each provider."""
+
+    anthropic: str
+    openai: str
+
+    def url(self, provider: str, path: str, query: str) -> str:
+        """The address of a request; the version stands once, whether the upstream's address brings it or not."""
+        at = (self.anthropic if provider == "anthropic" else self.openai).rstrip("/")
+        if at.endswith("/v1") and path.startswith("/v1"):
+            path = path.removeprefix("/v1")
+        elif not at.endswith("/v1") and not path.startswith("/v1") and provider == "openai":
+            path = f"/v1{path}"
+        return f"{at}{path}{'?' if query else ''}{query}"
+
+
+def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
+    """The addresses: the one that is named for both, else those of the environment, else the providers' own.
+
+    Raises:
+        UsageError: An address is none.
+    """
+    own = {name: environ.get(f"{name.upper()}_BASE_URL") or address for name, address in ADDRESSES.items()}
+    if named is not None and named not in ADDRESSES:
+        own = dict.fromkeys(ADDRESSES, named)
+    for address in own.values():
+        if urlsplit(address).scheme not in {"http", "https"} or not urlsplit(address).hostname:
+            raise UsageError(f"--upstream {address!r:.80} is no address; write anthropic, openai, or http(s)://HOST")
+    return Upstreams(own["anthropic"], own["openai"])
+
+
+def to_upstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The headers that go upstream; of the codings that the client takes, those that can be read here."""
+    given = list(headers)
+    named = _named_by_connection(given)
+    kept = [(name, value) for name, value in given if name.lower() not in _NOT_SENT | named]
+    asked = b",".join(value for name, value in given if name.lower() == b"accept-encoding").decode("latin-1")
+    codings = [one.strip() for one in asked.split(",") if one.partition(";")[0].strip().lower() in _READ_HERE]
+    return [*kept, (b"accept-encoding", ", ".join(codings or ["identity"]).encode("latin-1"))]
+
+
+def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """The headers that go back; the body is passed as it comes, so its length and coding stay."""
+    given = list(headers)
+    named = _named_by_connection(given)
+    return [(name.lower(), value) for name, value in given if name.lower() not in _OF_ONE_CONNECTION | named]
+
+
+def _named_by_connection(headers: Headers) -> set[bytes]:
+    values = (value for name, value in headers if name.lower() == b"connection")
+    return {one.strip().lower() for value in values for one in value.split(b",")}
+
+
+def keys_in(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
+    """The keys that a request brings: for telling accounts apart in memory, and to take them out of texts."""
+    found = (value.decode("latin-1").strip() for name, value in headers if name.lower() in _KEYS)
+    return tuple(value.removeprefix("Bearer ").removeprefix("bearer ").strip() for value in found)
+
+
+def decoded(body: bytes, coding: str) -> bytes:
+    """A bounded copy of an answer without its coding.
+
+    Raises:
+        ValueError: The coding is not known here, the bytes are not in it, or there are more than 32 MiB.
+    """
+    if coding in {"", "identity"}:
+        return body
+    if coding not in {"gzip", "x-gzip", "deflate"}:
+        raise ValueError(f"the answer is coded as {coding[:20]!r}, which is not read here")
+    opened = zlib.decompressobj(wbits=47 if "gzip" in coding else 15)
+    try:
+        plain = opened.decompress(body, _MOST_DECODED)
+    except zlib.error as error:
+        raise ValueError(f"the answer is not coded as it says: {error}") from error
+    if opened.unconsumed_tail:
+        raise ValueError("the answer is longer than 32 MiB")
+    return plain
+
+
+def open_client(silence_seconds: float = SILENCE_SECONDS) -> AsyncClient:
+    """The client for every upstream; it honours the proxies of the environment."""
+    import httpx2
+
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(silence_seconds, connect=_CONNECT_SECONDS, pool=None),
+        follow_redirects=False,
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0),
+    )

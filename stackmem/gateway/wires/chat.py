@@ -1,0 +1,124 @@
+"""OpenAI's Chat Completions: ``/v1/chat/completions``, which many servers speak."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.messages import Part, Text, ToolCall, ToolResult, ToolSpec
+from stackmem.core.text import whole
+from stackmem.models.json_text import parse_arguments
+from stackmem.models.openai_stream import read_chat
+
+from .wire import (
+    ForeignMessage,
+    ForeignRequest,
+    Json,
+    Memory,
+    Role,
+    Wire,
+    body_of,
+    message,
+    nothing_known,
+    object_of,
+    result_text,
+    text_part,
+    tool_of,
+    unknown,
+)
+
+_ROLES: dict[Any, Role] = {
+    "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "user",
+    "function": "user",
+}  # fmt: skip
+
+
+def _read_message(raw: bytes) -> ForeignMessage:
+    told = object_of(json.loads(raw), "a message")
+    spoken = told.get("role")
+    role = _ROLES.get(spoken) if isinstance(spoken, str) else None
+    if role is None:
+        raise ValueError(f"no role {spoken!r:.40}")
+    if spoken in {"tool", "function"}:
+        name = told.get("tool_call_id") or told.get("name") or ""
+        return message("user", [ToolResult(whole(str(name)), result_text(told.get("content")))])
+    return message(role, (*_content(role, told.get("content")), *_calls(told)))
+
+
+def _content(role: Role, content: object) -> Iterator[Part]:
+    for part in content if isinstance(content, list) else [content]:
+        match part:
+            case None:
+                pass
+            case str():
+                yield from text_part(part)
+            case {"type": "text", "text": text} | {"type": "refusal", "refusal": text}:
+                yield from text_part(text)
+            case dict():
+                yield unknown(role, part)
+            case _:
+                raise ValueError("a part is no object")
+
+
+def _calls(told: Json) -> Iterator[Part]:
+    calls = told.get("tool_calls")
+    for call in calls if isinstance(calls, list) else []:
+        match call:
+            case {"id": str(name), "function": {"name": str(tool), "arguments": str(text)}}:
+                value, malformed = parse_arguments(text)
+                yield ToolCall(whole(name), whole(tool), value, malformed)
+            case dict():
+                yield unknown("assistant", call)
+
+
+@lru_cache(maxsize=8)
+def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
+    found = json.loads(raw)
+    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+    functions = [tool["function"] if isinstance(tool.get("function"), dict) else tool for tool in tools]
+    return tuple(tool_of(one.get("name"), one.get("description"), one.get("parameters")) for one in functions)
+
+
+_memory = Memory(_read_message)
+
+
+def read(body: bytes) -> ForeignRequest:
+    """Raises ``ValueError`` where the body is no Chat Completions request."""
+    found = body_of(body)
+    raw = tuple(map(bytes, found.messages or ()))
+    messages = tuple(map(_memory.read, raw))
+    system = [part.text for one in messages if one.role == "system" for part in one.parts if isinstance(part, Text)]
+    return ForeignRequest(
+        model=whole(found.model),
+        system="\n\n".join(system),
+        tools=_tools(bytes(found.tools) or b"null"),
+        messages=messages,
+        raw=raw,
+        reply_tokens=found.max_completion_tokens or found.max_tokens or 0,
+        wants_json=(found.response_format or {}).get("type") in {"json_schema", "json_object"},
+    )
+
+
+def error(kind: str, text: str) -> Json:
+    """A failure in the form of both of OpenAI's formats."""
+    return {"error": {"message": text, "type": kind, "param": None, "code": None}}
+
+
+def _reply(events: Iterable[str]) -> ModelReplied | ModelFailed:
+    return read_chat(events, 0)
+
+
+CHAT = Wire(
+    name="openai-chat",
+    provider="openai",
+    paths=("/chat/completions",),
+    field="messages",
+    read=read,
+    reply=_reply,
+    ends=(b"[DONE]",),
+    begun=nothing_known,
+    error=error,
+)

@@ -1,0 +1,123 @@
+"""Anthropic's Messages: ``/v1/messages``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import Part, Thinking, ToolCall, ToolResult, ToolSpec, Usage
+from stackmem.core.text import whole, whole_value
+from stackmem.models.anthropic_stream import read_reply
+
+from .wire import (
+    ForeignMessage,
+    ForeignRequest,
+    Json,
+    Memory,
+    Role,
+    Wire,
+    body_of,
+    message,
+    object_of,
+    result_text,
+    text_part,
+    tool_of,
+    unknown,
+)
+
+_ATTRIBUTION = "x-anthropic-billing-header"
+"""How the line begins that some clients put into a system block of its own, and that the provider takes out."""
+
+
+def _read_message(raw: bytes) -> ForeignMessage:
+    told = object_of(json.loads(raw), "a message")
+    role = told.get("role")
+    if role not in {"user", "assistant", "system"}:
+        raise ValueError(f"no role {role!r:.40}")
+    content = told.get("content")
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return message(role, (part for block in blocks for part in _parts(role, block)))
+
+
+def _parts(role: Role, block: Any) -> Iterator[Part]:
+    match block:
+        case {"type": "text", "text": text}:
+            yield from text_part(text)
+        case {"type": "thinking" | "redacted_thinking"}:
+            yield Thinking(whole_value({name: value for name, value in block.items() if name != "cache_control"}))
+        case {"type": "tool_use", "id": str(name), "name": str(tool)}:
+            yield ToolCall(whole(name), whole(tool), whole_value(block.get("input")))
+        case {"type": "tool_result", "tool_use_id": str(name)}:
+            yield ToolResult(whole(name), result_text(block.get("content")), block.get("is_error") is True)
+        case dict():
+            yield unknown(role, block)
+        case _:
+            raise ValueError("a block is no object")
+
+
+@lru_cache(maxsize=8)
+def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
+    found = json.loads(raw)
+    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+    return tuple(tool_of(tool.get("name"), tool.get("description"), tool.get("input_schema")) for tool in tools)
+
+
+@lru_cache(maxsize=8)
+def _system(raw: bytes) -> str:
+    found = json.loads(raw)
+    blocks = found if isinstance(found, list) else [{"type": "text", "text": found}]
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return "\n\n".join(
+        whole(text) for text in texts if isinstance(text, str) and text and not text.startswith(_ATTRIBUTION)
+    )
+
+
+_memory = Memory(_read_message)
+
+
+def read(body: bytes) -> ForeignRequest:
+    """Raises ``ValueError`` where the body is no Messages request."""
+    found = body_of(body)
+    raw = tuple(map(bytes, found.messages or ()))
+    config = found.output_config or {}
+    return ForeignRequest(
+        model=whole(found.model),
+        system=_system(bytes(found.system) or b"null"),
+        tools=_tools(bytes(found.tools) or b"null"),
+        messages=tuple(map(_memory.read, raw)),
+        raw=raw,
+        reply_tokens=found.max_tokens or 0,
+        wants_json=found.output_format is not None or "format" in config,
+    )
+
+
+_ENDS = (
+    '{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}',
+    '{"type": "message_stop"}',
+)
+
+
+def _begun(events: Iterable[str]) -> Usage:
+    """What the first event tells, and the counts since; output tokens are a lower bound."""
+    found = read_reply((*events, *_ENDS))
+    return found.usage if isinstance(found, ModelReplied) else Usage()
+
+
+def _error(kind: str, text: str) -> Json:
+    return {"type": "error", "error": {"type": kind, "message": text}}
+
+
+MESSAGES = Wire(
+    name="anthropic-messages",
+    provider="anthropic",
+    paths=("/messages",),
+    field="messages",
+    read=read,
+    reply=read_reply,
+    ends=(b"message_stop",),
+    begun=_begun,
+    error=_error,
+)

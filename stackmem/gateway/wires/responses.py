@@ -1,0 +1,125 @@
+"""OpenAI's Responses: ``/v1/responses``, whose input is a list of items instead of messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import msgspec
+from msgspec import Raw
+
+from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from stackmem.core.text import whole, whole_value
+from stackmem.models.json_text import parse_arguments
+from stackmem.models.openai_responses import read_response
+
+from .chat import error
+from .wire import (
+    ForeignMessage,
+    ForeignRequest,
+    Memory,
+    Role,
+    Wire,
+    body_of,
+    message,
+    nothing_known,
+    object_of,
+    result_text,
+    text_part,
+    tool_of,
+    unknown,
+)
+
+_items = msgspec.json.Decoder(list[Raw])
+
+
+def _read_item(raw: bytes) -> ForeignMessage:
+    item = object_of(json.loads(raw), "an item")
+    match item:
+        case {"type": "function_call", "call_id": str(name), "name": str(tool)}:
+            given = item.get("arguments")
+            value, malformed = parse_arguments(given if isinstance(given, str) else json.dumps(given))
+            return message("assistant", [ToolCall(whole(name), whole(tool), value, malformed)])
+        case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str(name)}:
+            return message("user", [ToolResult(whole(name), result_text(item.get("output")))])
+        case {"type": "reasoning"}:
+            return message("assistant", [Thinking(whole_value(item))])
+        case {"role": "user" | "assistant" as role, **rest}:
+            return message(role, _content(role, rest.get("content")))
+        case {"role": "system" | "developer", **rest}:
+            return message("system", _content("system", rest.get("content")))
+        case {"type": str(kind)}:
+            side: Role = "user" if kind.endswith(("_output", "_reference", "_response")) else "assistant"
+            return message(side, [unknown(side, item)])
+        case _:
+            raise ValueError("an item has neither a role nor a type")
+
+
+def _content(role: Role, content: object) -> Iterator[Part]:
+    for part in content if isinstance(content, list) else [content]:
+        match part:
+            case str():
+                yield from text_part(part)
+            case {"type": "input_text" | "output_text" | "text", "text": text} | {"type": "refusal", "refusal": text}:
+                yield from text_part(text)
+            case dict():
+                yield unknown(role, part)
+            case _:
+                raise ValueError("a part is no object")
+
+
+@lru_cache(maxsize=8)
+def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
+    found = json.loads(raw)
+    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+    return tuple(
+        tool_of(one.get("name") or one.get("type"), one.get("description"), one.get("parameters")) for one in tools
+    )
+
+
+_memory = Memory(_read_item)
+
+
+def read(body: bytes) -> ForeignRequest:
+    """Raises ``ValueError`` where the body is no Responses request."""
+    found = body_of(body)
+    given = bytes(found.input) or b"[]"
+    if given.startswith(b'"'):
+        raw: tuple[bytes, ...] = ()
+        messages: tuple[ForeignMessage, ...] = (message("user", text_part(json.loads(given))),)
+    else:
+        raw = tuple(map(bytes, _items.decode(given)))
+        messages = tuple(map(_memory.read, raw))
+    system = [part.text for one in messages if one.role == "system" for part in one.parts if isinstance(part, Text)]
+    shape = (found.text or {}).get("format")
+    known = found.conversation
+    place = known if isinstance(known, str) else known.get("id", "") if isinstance(known, dict) else ""
+    return ForeignRequest(
+        model=whole(found.model),
+        system="\n\n".join(filter(None, (whole(found.instructions or ""), *system))),
+        tools=_tools(bytes(found.tools) or b"null"),
+        messages=messages,
+        raw=raw,
+        reply_tokens=found.max_output_tokens or 0,
+        wants_json=isinstance(shape, dict) and shape.get("type") in {"json_schema", "json_object"},
+        continues=whole(found.previous_response_id or str(place)),
+    )
+
+
+def _reply(events: Iterable[str]) -> ModelReplied | ModelFailed:
+    return read_response(events, 0)
+
+
+RESPONSES = Wire(
+    name="openai-responses",
+    provider="openai",
+    paths=("/responses",),
+    field="input",
+    read=read,
+    reply=_reply,
+    ends=(b"response.completed", b"response.incomplete", b"response.failed"),
+    begun=nothing_known,
+    error=error,
+)

@@ -1,0 +1,239 @@
+"""What a wire format tells of a request and its answer, in the values that every format shares.
+
+Rule 1: reading never changes what is forwarded. A body that cannot be read is forwarded all the same.
+Rule 2: what a client may spell anew from turn to turn (cache marks, thinking, ids of items, blanks at the end of a
+    text) is in the parts and not in the identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
+from stackmem.core.text import whole, whole_value
+
+Json = dict[str, Any]
+Role = Literal["user", "assistant", "system"]
+
+_LEFT_OUT = ("<system-reminder>", "<environment_context>")
+"""Texts that begin so are the client's own, and may be another at the next turn."""
+_DATA_CHARS = 200
+
+
+class ForeignMessage(Struct, frozen=True):
+    """One message as a client sent it.
+
+    Attributes:
+        role: ``system`` also for what a client calls ``developer``.
+        identity: A digest for each part by which conversations are told apart.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+    identity: tuple[bytes, ...]
+
+
+class ForeignRequest(Struct, frozen=True):
+    """One request for a reply.
+
+    Attributes:
+        raw: The bytes of each message, in order, as they stand in the body.
+        reply_tokens: The most that the reply may have; 0 where the request does not say.
+        wants_json: The reply is to be JSON by a schema.
+        continues: What the request goes on from that only the provider has; empty where the body holds all.
+    """
+
+    model: str
+    system: str
+    tools: tuple[ToolSpec, ...]
+    messages: tuple[ForeignMessage, ...]
+    raw: tuple[bytes, ...]
+    reply_tokens: int = 0
+    wants_json: bool = False
+    continues: str = ""
+
+    @property
+    def chars(self) -> int:
+        """Characters of everything that the model reads."""
+        tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in self.tools)
+        return len(self.system) + tools + sum(_chars(part) for one in self.messages for part in one.parts)
+
+
+class Wire(Struct, frozen=True):
+    """One provider's format.
+
+    Attributes:
+        name: As records spell it.
+        provider: Whose upstream takes it.
+        paths: Ends of the paths that ask for a reply, without the version before them.
+        field: Where the messages stand in a body.
+        read: A whole body; raises ``ValueError`` where it is none of this format.
+        reply: The events of an answer, put together.
+        ends: What stands in the last event of a stream.
+        begun: What an answer that did not end used at least, by the events that came.
+        error: The body of a refusal, in the form that clients of this format read.
+    """
+
+    name: str
+    provider: Literal["anthropic", "openai"]
+    paths: tuple[str, ...]
+    field: str
+    read: Callable[[bytes], ForeignRequest]
+    reply: Callable[[Iterable[str]], ModelReplied | ModelFailed]
+    ends: tuple[bytes, ...]
+    begun: Callable[[Iterable[str]], Usage]
+    error: Callable[[str, str], Json]
+
+
+def identity_of(part: Part) -> tuple[bytes, ...]:
+    """What tells a part from another, as one digest; none for what is left out."""
+    match part:
+        case Text(text=text):
+            bare = text.strip()
+            return () if not bare or bare.startswith(_LEFT_OUT) else (_digest("text", bare),)
+        case ToolCall():
+            return (_digest("call", part.id, part.name, part.malformed or part.arguments),)
+        case ToolResult():
+            return (_digest("result", part.call_id, part.text.strip()),)
+        case Thinking():
+            return ()
+
+
+def message(role: Role, parts: Iterable[Part]) -> ForeignMessage:
+    """The message with its identity; a system message has none."""
+    kept = tuple(parts)
+    known = () if role == "system" else tuple(one for part in kept for one in identity_of(part))
+    return ForeignMessage(role, kept, known)
+
+
+def unknown(role: Role, block: Json) -> Part:
+    """A block of a kind that is not read: named, with the digest of what it holds.
+
+    In a reply it is left out of the identity, as the provider sends some of them in another form than it takes.
+    """
+    kind = whole(str(block.get("type", "unknown")))[:_DATA_CHARS]
+    bare = {name: value for name, value in block.items() if name not in {"cache_control", "id", "status"}}
+    spelled = json.dumps(bare, sort_keys=True).encode()
+    if role == "assistant":
+        return Thinking({"type": kind, "sha256": hashlib.sha256(spelled).hexdigest()})
+    return Text(f"[{kind}: {len(spelled):,} bytes, sha256 {hashlib.sha256(spelled).hexdigest()[:16]}]")
+
+
+def text_part(text: object) -> tuple[Part, ...]:
+    """A text that is not empty, as a part."""
+    return (Text(whole(text)),) if isinstance(text, str) and text else ()
+
+
+def result_text(content: object, role: Role = "user") -> str:
+    """The text of a result: a string, or blocks; what is no text is named with its digest."""
+    if isinstance(content, str):
+        return whole(content)
+    told: list[str] = []
+    for block in content if isinstance(content, list) else []:
+        found = block.get("text") if isinstance(block, dict) else block
+        if isinstance(found, str):
+            told.append(whole(found))
+        elif isinstance(block, dict):
+            named = unknown("user", block)
+            told.append(named.text if isinstance(named, Text) else "")
+    return "\n".join(told)
+
+
+def object_of(value: Any, what: str) -> Json:
+    """Raises ``ValueError`` where the value is no object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no object")
+    return value
+
+
+def tool_of(name: object, description: object, schema: object) -> ToolSpec:
+    """A tool as the model is shown it."""
+    spelled = json.dumps(whole_value(schema), ensure_ascii=False)
+    return ToolSpec(whole(str(name)), whole(str(description or "")), spelled)
+
+
+class Body(Struct):
+    """What is read of a body, of whatever format; the other fields only pass through."""
+
+    model: str = ""
+    stream: bool | None = False
+    system: Raw = Raw()
+    instructions: str | None = None
+    tools: Raw = Raw()
+    messages: list[Raw] | None = None
+    input: Raw = Raw()
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    max_output_tokens: int | None = None
+    response_format: Json | None = None
+    output_config: Json | None = None
+    output_format: Json | None = None
+    text: Json | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+
+
+_body = msgspec.json.Decoder(Body)
+
+
+def body_of(body: bytes) -> Body:
+    """Raises ``ValueError`` where the body is no request."""
+    try:
+        return _body.decode(body)
+    except RecursionError as error:
+        raise ValueError("the body is nested too deep") from error
+
+
+class Memory:
+    """What messages were read to, by their bytes, so that a message is read once and not at every turn.
+
+    Its size is bounded by the bytes it has read; the oldest go first.
+    """
+
+    def __init__(self, read: Callable[[bytes], ForeignMessage], most_bytes: int = 32 << 20) -> None:
+        self._read, self._most, self._bytes = read, most_bytes, 0
+        self._known: dict[bytes, ForeignMessage] = {}
+        self._sizes: dict[bytes, int] = {}
+
+    def read(self, raw: bytes) -> ForeignMessage:
+        """Raises ``ValueError`` where it is no message."""
+        key = hashlib.blake2b(raw, digest_size=16).digest()
+        known = self._known.get(key)
+        if known is None:
+            try:
+                known = self._read(raw)
+            except RecursionError as error:
+                raise ValueError("a message is nested too deep") from error
+            self._known[key], self._sizes[key] = known, len(raw)
+            self._bytes += len(raw)
+            while self._bytes > self._most and len(self._known) > 1:
+                oldest = next(iter(self._known))
+                del self._known[oldest]
+                self._bytes -= self._sizes.pop(oldest)
+        return known
+
+
+def _digest(*fields: Any) -> bytes:
+    return hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=16).digest()
+
+
+def _chars(part: Part) -> int:
+    match part:
+        case Text(text=text) | ToolResult(text=text):
+            return len(text)
+        case ToolCall():
+            return len(part.name) + len(part.malformed or json.dumps(part.arguments))
+        case Thinking():
+            return 0
+
+
+def nothing_known(events: Iterable[str]) -> Usage:
+    """The format tells nothing of what was used before its answer ends."""
+    return Usage()
