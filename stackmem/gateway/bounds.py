@@ -18,7 +18,7 @@ CHARS_PER_TOKEN = 2.5
 """As in the rules of our own runs: on the safe side for code and English."""
 
 
-class Spending(Struct):
+class GatewaySpending(Struct):
     """What was spent so far, held against the bounds.
 
     Attributes:

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Text, ToolCall
 
-from .identity import Chain, Index, chain, grown, unseen
+from .identity import ChainIndex, PrefixChain, chain, grown, unseen
 from .wires.wire import ForeignMessage, ForeignRequest, message
 
 Kind = Literal["new", "turn", "edit", "child", "compacted", "side"]
@@ -29,7 +29,7 @@ _SHORTEST_SUMMARY = 80
 _SHORTEST_PROMPT = 8
 
 
-class Conversation(Struct):
+class ForeignConversation(Struct):
     """One conversation as far as it is known.
 
     Attributes:
@@ -63,7 +63,7 @@ class Placed(Struct, frozen=True):
 
     conversation: int
     kind: Kind
-    chain: Chain
+    chain: PrefixChain
     told: tuple[ForeignMessage, ...]
     known: int = 0
     retry: bool = False
@@ -75,8 +75,8 @@ class Conversations:
     """Every conversation that is remembered: at most 4,096, the oldest of which are forgotten."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, Conversation] = OrderedDict()
-        self._index = Index()
+        self._known: OrderedDict[int, ForeignConversation] = OrderedDict()
+        self._index = ChainIndex()
         self._count = 0
 
     def place(self, request: ForeignRequest, start: bytes, group: bytes, body: bytes) -> Placed:
@@ -97,7 +97,7 @@ class Conversations:
             return Placed(held.number, kind, found, unseen(request.messages, match[1]), match[1], retry)
         return self._new(request, found, group, body)
 
-    def _new(self, request: ForeignRequest, found: Chain, group: bytes, body: bytes) -> Placed:
+    def _new(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
         again = next((one for one in self._known.values() if body in one.asked and not one.length), None)
         if again is not None:
             return Placed(again.number, "new", found, request.messages, retry=True)
@@ -112,7 +112,7 @@ class Conversations:
         parent, call_id = (None, "") if side else _parent(others, opening)
         self._count += 1
         kind: Kind = "side" if side else "new" if parent is None else "child"
-        made = Conversation(self._count, group, found.digests[0], tools=bool(request.tools), asked={body})
+        made = ForeignConversation(self._count, group, found.digests[0], tools=bool(request.tools), asked={body})
         self._known[made.number] = made
         while len(self._known) > _MOST_CONVERSATIONS:
             self._known.popitem(last=False)
@@ -144,7 +144,7 @@ def said(reply: ModelReplied) -> ForeignMessage:
     return message("assistant", reply.parts)
 
 
-def _parent(others: list[Conversation], opening: str) -> tuple[int | None, str]:
+def _parent(others: list[ForeignConversation], opening: str) -> tuple[int | None, str]:
     """The conversation that a new one works for, and the call, where the new one's words stand in it."""
     waiting = [one for one in others if one.calls]
     for one in waiting:

@@ -20,7 +20,7 @@ MOST_KNOWN = 500_000
 """Digests that the index holds: about 50 bytes each."""
 
 
-class Chain(Struct, frozen=True):
+class PrefixChain(Struct, frozen=True):
     """The digests of a conversation's beginnings.
 
     Attributes:
@@ -45,14 +45,14 @@ def seed(wire: str, secret: str, agent: str) -> bytes:
     return hashlib.blake2b("\0".join(fields).encode(), digest_size=16).digest()
 
 
-def chain(start: bytes, messages: Sequence[ForeignMessage]) -> Chain:
+def chain(start: bytes, messages: Sequence[ForeignMessage]) -> PrefixChain:
     """The chain of a request's messages."""
     digests, replied = [start], 0
     for role, block in blocks(messages):
         digests.append(link(digests[-1], role, block))
         if role == "assistant" and not replied:
             replied = len(digests) - 1
-    return Chain(tuple(digests), replied)
+    return PrefixChain(tuple(digests), replied)
 
 
 def grown(tip: bytes, told: ForeignMessage) -> Iterator[bytes]:
@@ -90,7 +90,7 @@ def unseen(messages: Sequence[ForeignMessage], known: int) -> tuple[ForeignMessa
     return ()
 
 
-class Index:
+class ChainIndex:
     """Which conversation each known chain belongs to."""
 
     def __init__(self, most: int = MOST_KNOWN) -> None:
@@ -104,7 +104,7 @@ class Index:
         while len(self._known) > self._most:
             del self._known[next(iter(self._known))]
 
-    def longest(self, found: Chain) -> tuple[int, int] | None:
+    def longest(self, found: PrefixChain) -> tuple[int, int] | None:
         """The conversation that holds most of a chain, and how many blocks of it; None where none holds a reply."""
         for length in range(len(found), max(found.replied, 1) - 1, -1):
             conversation = self._known.get(found.digests[length])

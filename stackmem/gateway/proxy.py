@@ -28,14 +28,14 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.models.event_stream import server_events
 from stackmem.models.failures import failed, kind_of_status, sentence
 
-from .bounds import Spending
+from .bounds import GatewaySpending
 from .conversations import Conversations, Placed
 from .exchanges import AnswerPassed, RequestPassed, ToldMessage
 from .identity import seed
 from .recording import Recording, RunBeingTold
 from .upstream import TOKEN_HEADER, Upstreams, decoded, keys_in, open_client, to_client, to_upstream
 from .wires import WIRES, wire_of
-from .wires.wire import ForeignRequest, Wire
+from .wires.wire import ForeignRequest, WireFormat
 
 MOST_BODY_BYTES = 256 << 20
 MOST_ANSWER_BYTES = 1 << 30
@@ -54,7 +54,7 @@ class Underway(Struct):
         first: The same for the answer's first byte; 0 before it.
     """
 
-    wire: Wire
+    wire: WireFormat
     asked: ForeignRequest
     placed: Placed
     run: RunBeingTold
@@ -73,7 +73,7 @@ class Gateway:
     """
 
     def __init__(
-        self, upstreams: Upstreams, runs_dir: Path, spending: Spending, environ: dict[str, str], token: str = "",
+        self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str], token: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.spending = spending
@@ -124,7 +124,7 @@ class Gateway:
         return await self._forward(request, sent, underway, wire)
 
     async def _forward(
-        self, request: Request, sent: httpx2.Request, underway: Underway | None, wire: Wire | None
+        self, request: Request, sent: httpx2.Request, underway: Underway | None, wire: WireFormat | None
     ) -> Response:
         sending = asyncio.ensure_future(self._client.send(sent, stream=True))
         gone = asyncio.ensure_future(_gone(request))
@@ -145,7 +145,7 @@ class Gateway:
         return passing
 
     def _unanswered(
-        self, underway: Underway | None, wire: Wire | None, status: int, kind: str, named: str, error: Exception
+        self, underway: Underway | None, wire: WireFormat | None, status: int, kind: str, named: str, error: Exception
     ) -> Response:
         """No answer came: told in the provider's form, without the address, which may hold a login."""
         told = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
@@ -193,14 +193,14 @@ class Gateway:
         self._end(underway, answer.status_code, reply, plain)
         return None
 
-    def _read(self, wire: Wire, body: bytes) -> ForeignRequest | None:
+    def _read(self, wire: WireFormat, body: bytes) -> ForeignRequest | None:
         try:
             return wire.read(body)
         except ValueError as error:
             self._note(f"a request of {wire.name} was forwarded and not recorded: {error}")
             return None
 
-    def _record(self, wire: Wire, asked: ForeignRequest, request: Request, body: bytes) -> Underway | None:
+    def _record(self, wire: WireFormat, asked: ForeignRequest, request: Request, body: bytes) -> Underway | None:
         try:
             keys = keys_in(request.headers.raw)
             digest = hashlib.sha256(body)
@@ -288,7 +288,7 @@ class Gateway:
         self.notes = [*self.notes[-99:], sentence_[:500]]
 
 
-def _may_be_over(wire: Wire, answer: httpx2.Response, chunk: bytes, size: int) -> bool:
+def _may_be_over(wire: WireFormat, answer: httpx2.Response, chunk: bytes, size: int) -> bool:
     return any(end in chunk for end in wire.ends) or answer.headers.get("content-length") == str(size)
 
 
@@ -322,5 +322,5 @@ def _provider(request: Request, path: str) -> str:
     return "anthropic" if named else "openai"
 
 
-def _refusal(wire: Wire | None, status: int, kind: str, text: str) -> Response:
+def _refusal(wire: WireFormat | None, status: int, kind: str, text: str) -> Response:
     return JSONResponse((wire or WIRES[0]).error(kind, text), status_code=status)

@@ -17,7 +17,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.run.result import RunResult, read_result
 from stackmem.run.run_folder import RESULT
 
-from .bounds import Spending
+from .bounds import GatewaySpending
 from .upstream import Upstreams
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedG
             f"the gateway needs the extra 'gateway' ({error.name} is missing); pip install 'stackmem[gateway]'"
         ) from error
     refuse_open(terms.host, terms.token)
-    spending = Spending(terms.max_usd, terms.max_tokens)
+    spending = GatewaySpending(terms.max_usd, terms.max_tokens)
     gateway = Gateway(terms.upstreams, terms.runs_dir, spending, dict(environ), terms.token)
     with _listening(terms.host, terms.port) as listener:
         config = uvicorn.Config(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.gateway.conversations import Conversations, Placed
-from stackmem.gateway.identity import Index, chain, seed, unseen
+from stackmem.gateway.identity import ChainIndex, chain, seed, unseen
 from stackmem.gateway.wires.messages import read
 from tests.gateway.upstream import assistant, request, result, text, use, user
 
@@ -158,7 +158,7 @@ def test_two_requests_from_one_place_are_told():
 
 
 def test_the_index_forgets_the_oldest():
-    index = Index(most=2)
+    index = ChainIndex(most=2)
     found = chain(b"s", read(request(user("a"), assistant("b"), user("c"))).messages)
     index.add(found.digests[1:2], 7)
     index.add([b"x", b"y"], 8)

@@ -17,9 +17,9 @@ from .wire import (
     ForeignMessage,
     ForeignRequest,
     Json,
-    Memory,
+    ReadMessages,
     Role,
-    Wire,
+    WireFormat,
     body_of,
     message,
     nothing_known,
@@ -82,7 +82,7 @@ def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
     return tuple(tool_of(one.get("name"), one.get("description"), one.get("parameters")) for one in functions)
 
 
-_memory = Memory(_read_message)
+_memory = ReadMessages(_read_message)
 
 
 def read(body: bytes) -> ForeignRequest:
@@ -111,7 +111,7 @@ def _reply(events: Iterable[str]) -> ModelReplied | ModelFailed:
     return read_chat(events, 0)
 
 
-CHAT = Wire(
+CHAT = WireFormat(
     name="openai-chat",
     provider="openai",
     paths=("/chat/completions",),

@@ -16,9 +16,9 @@ from .wire import (
     ForeignMessage,
     ForeignRequest,
     Json,
-    Memory,
+    ReadMessages,
     Role,
-    Wire,
+    WireFormat,
     body_of,
     message,
     object_of,
@@ -75,7 +75,7 @@ def _system(raw: bytes) -> str:
     )
 
 
-_memory = Memory(_read_message)
+_memory = ReadMessages(_read_message)
 
 
 def read(body: bytes) -> ForeignRequest:
@@ -110,7 +110,7 @@ def _error(kind: str, text: str) -> Json:
     return {"type": "error", "error": {"type": kind, "message": text}}
 
 
-MESSAGES = Wire(
+MESSAGES = WireFormat(
     name="anthropic-messages",
     provider="anthropic",
     paths=("/messages",),

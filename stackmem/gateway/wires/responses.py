@@ -19,9 +19,9 @@ from .chat import error
 from .wire import (
     ForeignMessage,
     ForeignRequest,
-    Memory,
+    ReadMessages,
     Role,
-    Wire,
+    WireFormat,
     body_of,
     message,
     nothing_known,
@@ -79,7 +79,7 @@ def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
     )
 
 
-_memory = Memory(_read_item)
+_memory = ReadMessages(_read_item)
 
 
 def read(body: bytes) -> ForeignRequest:
@@ -112,7 +112,7 @@ def _reply(events: Iterable[str]) -> ModelReplied | ModelFailed:
     return read_response(events, 0)
 
 
-RESPONSES = Wire(
+RESPONSES = WireFormat(
     name="openai-responses",
     provider="openai",
     paths=("/responses",),

@@ -66,7 +66,7 @@ class ForeignRequest(Struct, frozen=True):
         return len(self.system) + tools + sum(_chars(part) for one in self.messages for part in one.parts)
 
 
-class Wire(Struct, frozen=True):
+class WireFormat(Struct, frozen=True):
     """One provider's format.
 
     Attributes:
@@ -191,7 +191,7 @@ def body_of(body: bytes) -> Body:
         raise ValueError("the body is nested too deep") from error
 
 
-class Memory:
+class ReadMessages:
     """What messages were read to, by their bytes, so that a message is read once and not at every turn.
 
     Its size is bounded by the bytes it has read; the oldest go first.
