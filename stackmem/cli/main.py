@@ -36,6 +36,7 @@ COMMANDS = {
     "replay": "Verify every event and prompt of a run.",
     "fork": "Go on from a step of a run, with something changed.",
     "view": "Write a run, or two, as one HTML file.",
+    "ui": "Show runs and benches in the browser, live.",
     "report": "Write what the strategies of a bench solved and cost.",
     "diff": "Say where two runs part, and what each came to.",
     "whatif": "Cost a recorded run under other strategies.",

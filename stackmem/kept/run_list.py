@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from fnmatch import fnmatchcase
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
@@ -65,6 +65,7 @@ class RunRow(Struct, frozen=True):
 
 FIELDS: tuple[str, ...] = RunRow.__struct_fields__
 _RUN_NAME = re.compile(r"\d{8}T\d{6}Z-.+")
+_STAMP = re.compile(r"\d{8}T\d{6}Z(-|$)", re.ASCII)
 _CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
 _ORDERS: dict[str, Callable[[float, float], bool]] = {">": gt, "<": lt, ">=": ge, "<=": le, "=": eq, "!=": ne}
 _NUMBERS = ("steps", "frames", "tokens", "cost_usd", "wall_seconds", "disk_bytes")
@@ -86,11 +87,20 @@ def list_runs(runs_dir: Path) -> list[RunRow]:
     Raises:
         UsageError: ``runs_dir`` cannot be read.
     """
+    return [run_row(folder) for folder in run_folders(runs_dir)]
+
+
+def run_folders(runs_dir: Path) -> list[Path]:
+    """The folders of runs, by name: the oldest first.
+
+    Raises:
+        UsageError: ``runs_dir`` cannot be read.
+    """
     try:
-        folders = sorted(path for path in runs_dir.iterdir() if is_run(path))
+        names = sorted(os.listdir(runs_dir))
     except OSError as error:
         raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with --runs-dir") from error
-    return [_row(folder) for folder in folders]
+    return [folder for name in names if is_run(folder := runs_dir / name)]
 
 
 def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
@@ -140,7 +150,8 @@ def _scratch(run_dir: Path) -> list[Path]:
     return [] if copied else [work.parent]
 
 
-def _row(folder: Path) -> RunRow:
+def run_row(folder: Path) -> RunRow:
+    """The row of one run, as its folder stands now."""
     name = name_of(folder)
     held = is_held(folder / TRACE)  # looked at first: who ends writes the result and then gives the lock back
     result = read_result(folder / RESULT)
@@ -178,7 +189,7 @@ def _has_begun(folder: Path) -> bool:
 
 def _start_time(name: str) -> str:
     try:
-        return datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).isoformat()
+        return datetime.fromisoformat(name[:16]).isoformat() if _STAMP.match(name) else ""
     except ValueError:
         return ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import ceil
 
 from msgspec import Struct
@@ -112,13 +111,15 @@ class PageFold:
     """Takes a run's records in order.
 
     Attributes:
-        page: What was found so far; complete after ``close``.
+        page: What was found so far; complete after ``close``, and again after more records and another ``close``.
+        touched: Indexes of frames that began or ended; whoever reads it empties it.
     """
 
     def __init__(
         self, run: str, texts: Texts, prompts: Prompts, changes: TreeChanges, text_of: TextOf = no_sources
     ) -> None:
-        self.page = RunPage(run, 0, "", "", "", "", "", 0.0, 0, files_missing=changes.missing)
+        self.page = RunPage(run, 0, "", "", "", "", "", 0.0, 0)
+        self.touched: set[int] = set()
         self._state = State()
         self._completions: Completions | None = Completions(text_of)
         self._asked: View | None = None
@@ -127,9 +128,8 @@ class PageFold:
         self._imported = ""
         self._strategy: MemoryStrategy | None = None
         self._frames: dict[str, int] = {}
-        self._turn_chars: list[int] = []  # before each step, of all turns of all frames
-        self._prompt_chars: list[int] = []
-        self._chars = 0
+        self._prompt_tokens = self._prompt_chars = 0
+        self._chars = 0  # of all turns of all frames
         self._last_at = 0.0
         self._idle_seconds = 0.0  # between what stopped the run and what took it up again
 
@@ -181,12 +181,18 @@ class PageFold:
         page.result = self._texts.ref(state.end.result if state.end else state.result)
         page.wall_seconds = round(max(0.0, self._last_at - page.started - self._idle_seconds), 3)
         page.torn_bytes = torn_bytes
+        page.files_missing = self._changes.missing
         page.lanes, page.sequences = self._lanes.found, self._prompts.sequences
-        if page.frames and state.end is not None:
-            page.frames[0].outcome = _ROOT.get(page.outcome, "open")
-        for step, full in zip(page.steps, self._full_history(), strict=True):
-            step.full = full
+        if page.frames:
+            page.frames[0].outcome = "open" if state.end is None else _ROOT.get(page.outcome, "open")
+            self.touched.add(0)
+        page.tokens_per_char = self._prompt_tokens / self._prompt_chars if self._prompt_chars else 1 / _CHARS_PER_TOKEN
         return page
+
+    @property
+    def lanes(self) -> Lanes:
+        """The life of each chunk so far."""
+        return self._lanes
 
     def _start(self, state: State, at: float) -> None:
         """What a start says, and that of a fork, which replaces it."""
@@ -216,8 +222,8 @@ class PageFold:
         usd = reply_usd(usage, start.price, event.answerer)
         triples, cached = self._rendered(event, at)
         page.estimated = page.estimated or usage.estimated
-        self._turn_chars.append(self._chars)
-        self._prompt_chars.append(self._prompts.chars(triples))
+        self._prompt_tokens += usage.prompt
+        self._prompt_chars += self._prompts.chars(triples)
         page.steps.append(
             PageStep(
                 frame=self._frames[state.running.id],
@@ -226,7 +232,7 @@ class PageFold:
                 read=cached.read,
                 written=cached.written,
                 output=usage.output,
-                full=0,
+                turns=self._chars,
                 usd=None if usd is None else round(usd, 6),
                 stop=event.stop,
                 ranges=triples,
@@ -287,12 +293,14 @@ class PageFold:
             self._opened(state.running, self._frames.get(state.running.parent, -1), state.step + 1)
         if isinstance(event, facts.FramePopped) and event.frame in self._frames:
             row = self.page.frames[self._frames[event.frame]]
+            self.touched.add(self._frames[event.frame])
             row.last, row.result = max(state.step, row.first), self._texts.ref(event.result)
             row.forced, row.verified = event.forced, event.verified
             row.outcome = "forced" if event.forced else "ok" if event.verified in ("", "exit 0") else "failed"
 
     def _opened(self, frame: Frame, parent: int, first: int) -> None:
         self._frames[frame.id] = len(self.page.frames)
+        self.touched.add(len(self.page.frames))
         ref, registers = self._texts.ref, frame.registers
         self.page.frames.append(
             PageFrame(
@@ -308,17 +316,6 @@ class PageFold:
                 verify=frame.verify,
             )
         )
-
-    def _full_history(self) -> Iterable[int]:
-        """Tokens each prompt would have had with all turns of all frames before it in one conversation.
-
-        Characters become tokens at the run's own rate: recorded prompt tokens per character of the prompts rendered.
-        """
-        steps = self.page.steps
-        chars = sum(self._prompt_chars)
-        rate = sum(step.prompt for step in steps) / chars if chars else 1 / 2.5
-        first = steps[0].prompt if steps else 0
-        return [round(first + turns * rate) for turns in self._turn_chars]
 
 
 def _new_turns(before: State, after: State) -> list[Turn]:

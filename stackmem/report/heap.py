@@ -42,17 +42,19 @@ class Lane(Struct):
 
 
 class Lanes:
-    """The lanes of one run, told of each heap in turn."""
+    """The lanes of one run, told of each heap in turn.
+
+    Attributes:
+        found: In the order of the names' first allocation.
+        touched: Names whose lane changed; whoever reads it empties it.
+    """
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
         self._heap = Heap()
         self._lanes: dict[str, Lane] = {}
-
-    @property
-    def found(self) -> list[Lane]:
-        """In the order of the names' first allocation."""
-        return list(self._lanes.values())
+        self.found: list[Lane] = []
+        self.touched: set[str] = set()
 
     def see(self, heap: Heap, step: int) -> None:
         """Note what changed by ``step``."""
@@ -71,7 +73,7 @@ class Lanes:
                 self._aged(self._lanes[name], stale=heap.stale(chunk), step=step)
 
     def _changed(self, old: Chunk | None, chunk: Chunk, step: int) -> None:
-        lane = self._lanes.setdefault(chunk.name, Lane(chunk.name, [], [], []))
+        lane = self._lane(chunk.name)
         if old is not None and chunk.read != old.read and chunk.read is not None:
             lane.reads.append(chunk.read)
         if old is not None and (old.content, old.description, old.source, old.written) == (
@@ -92,12 +94,22 @@ class Lanes:
             )
         )
 
+    def _lane(self, name: str) -> Lane:
+        self.touched.add(name)
+        if name not in self._lanes:
+            self._lanes[name] = Lane(name, [], [], [])
+            self.found.append(self._lanes[name])
+        return self._lanes[name]
+
     def _ended(self, lane: Lane, step: int) -> None:
+        self.touched.add(lane.name)
         lane.versions[-1].end = step
         self._aged(lane, stale=False, step=step)
 
     def _aged(self, lane: Lane, *, stale: bool, step: int) -> None:
         open_now = bool(lane.stale) and lane.stale[-1][1] is None
+        if stale != open_now:
+            self.touched.add(lane.name)
         if stale and not open_now:
             lane.stale.append([step, None])
         elif open_now and not stale:

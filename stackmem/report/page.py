@@ -36,44 +36,63 @@ _PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
 <title>stackmem</title>
-<!--
-uPlot, which draws the charts:
-{licence}-->
-<style>{style}</style>
+{more}<style>{style}</style>
 </head>
 <body>
 <noscript>This page needs JavaScript; everything it shows is inside it.</noscript>
-<script type="application/octet-stream" id="held">{held}</script>
-<script>{vendored}</script>
-<script type="module">{program}</script>
-</body>
+{body}</body>
 </html>
 """
+_LICENCE = "<!--\nuPlot, which draws the charts:\n{licence}-->\n"
+_HELD = '<script type="application/octet-stream" id="held">{held}</script>\n'
 
 
 def page(shown: PageContent) -> bytes:
     """The whole file."""
-    held = base64.b64encode(gzip.compress(json.encode(shown), 9, mtime=0)).decode()
-    vendored, program = _asset("vendor/uPlot.iife.min.js"), _program()
-    style = "".join(_asset(name) for name in _STYLES)
+    return _run_page(gzip.compress(json.encode(shown), 9, mtime=0), ("single",), "", connects=False)
+
+
+def live_page(content: bytes, more: str) -> bytes:
+    """The same page where a server stands behind it, which tells it what is new and runs commands.
+
+    Args:
+        content: A ``PageContent`` as JSON.
+        more: Elements of the head that tell the page where to ask.
+    """
+    return _run_page(gzip.compress(content, 1), ("commands", "live"), more, connects=True)
+
+
+def _run_page(packed: bytes, last: Sequence[str], more: str, *, connects: bool) -> bytes:
+    held = _HELD.format(held=base64.b64encode(packed).decode())
+    scripts = _asset("vendor/uPlot.iife.min.js"), _program((*_MODULES, *last))
+    licence = _LICENCE.format(licence=_asset("vendor/uPlot.LICENSE"))
+    return _document(_STYLES, scripts, held, licence + more, connects=connects)
+
+
+def index_page(more: str) -> bytes:
+    """A page that holds nothing: it asks its server for the runs and benches there are."""
+    program = _program(("text", "theme", "commands", "index"))
+    return _document(("page.css", "index.css"), ("", program), "", more, connects=True)
+
+
+def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: str, *, connects: bool) -> bytes:
+    """A page; its policy allows its own style, and its own scripts: a plain one, then a module."""
+    style = "".join(map(_asset, styles))
+    plain, module = scripts
+    connect = "connect-src 'self'; img-src data:; " if connects else ""
+    more += '<link rel="icon" href="data:,">\n' if connects else ""
     policy = (
-        f"default-src 'none'; script-src {_digest(vendored)} {_digest(program)}; style-src {_digest(style)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {_digest(plain)} {_digest(module)}; style-src {_digest(style)}; "
+        f"{connect}base-uri 'none'; form-action 'none'"
     )
-    filled = _PAGE.format(
-        policy=policy,
-        licence=_asset("vendor/uPlot.LICENSE"),
-        style=style,
-        held=held,
-        vendored=vendored,
-        program=program,
-    )
-    return filled.encode()
+    first = f"<script>{plain}</script>\n" if plain else ""
+    body = f'{held}{first}<script type="module">{module}</script>\n'
+    return _PAGE.format(policy=policy, more=more, style=style, body=body).encode()
 
 
-def _program() -> str:
+def _program(modules: Sequence[str]) -> str:
     """The modules in one, each in a scope of its own: a file without a server cannot import another."""
-    return "".join(_scope(name, _asset(f"{name}.js")) for name in _MODULES)
+    return "".join(_scope(name, _asset(f"{name}.js")) for name in modules)
 
 
 def _scope(name: str, source: str) -> str:

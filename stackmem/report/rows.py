@@ -46,7 +46,7 @@ class PageStep(Struct, array_like=True):
         frame: Index of the frame it was asked in.
         at: Seconds since the run's first record, without the time it was stopped.
         prompt: Tokens of the whole prompt; then how many of them were read from the cache, and written to it.
-        full: Tokens that a prompt with the whole history would have had.
+        turns: Characters of all turns of all frames before it.
         usd: With the summaries that were written after it; None where the price is unknown.
         ranges: The prompt, see ``prompts``; empty where it cannot be rendered.
         reply: Numbers of parts.
@@ -61,7 +61,7 @@ class PageStep(Struct, array_like=True):
     read: int
     written: int
     output: int
-    full: int
+    turns: int
     usd: float | None
     stop: str
     ranges: list[int]
@@ -80,6 +80,8 @@ class RunPage(Struct):
         simulated: Where the cache is a simulation, the shortest prefix that it keeps, in tokens; else 0.
         unrendered: Why prompts cannot be shown, or differ from those sent; empty where all is as it was.
         files_missing: Why changes of files cannot be shown.
+        tokens_per_char: Of the prompts rendered. A prompt with the whole history would have had the tokens of the first
+            prompt, and ``turns`` of the step at this rate.
     """
 
     id: str
@@ -102,6 +104,7 @@ class RunPage(Struct):
     files_missing: str = ""
     torn_bytes: int = 0
     heap_chars: int = 0
+    tokens_per_char: float = 0.0
     frames: list[PageFrame] = field(default_factory=list)
     steps: list[PageStep] = field(default_factory=list)
     before: list[PageFact] = field(default_factory=list)

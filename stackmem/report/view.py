@@ -9,20 +9,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.core.facts import ModelReplied, RunForked, RunStarted, ToolReturned, VerifyReturned
+from stackmem.core.facts import ModelReplied
 from stackmem.trace.comparison import FactComparison
 from stackmem.trace.diff import counted_records
 from stackmem.trace.lineage import HISTORY, RunReader
-from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
 
-from .files import Pair, TreeChanges, changes
-from .fold import PageFold
+from .follow import FollowedRun
 from .prompts import Prompts
 from .rows import RunPage
 from .texts import Texts
-
-NO_HISTORY = "no history of files was kept with this run"
 
 
 class SharedSteps(Struct, frozen=True, omit_defaults=True):
@@ -53,43 +49,19 @@ class PageContent(Struct):
 
 
 def read_runs(folders: Sequence[Path]) -> PageContent:
-    """One run, or two that are compared.
+    """One run, or several that are compared; where two part is told of two.
 
     Raises:
         TraceError: A trace is broken, or a parent of a fork is missing.
     """
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
-    runs = [_read_run(folder, texts, Prompts(texts, parts, numbers)) for folder in folders]
+    runs = [FollowedRun(folder, texts, Prompts(texts, parts, numbers)).read() for folder in folders]
     if len(folders) != 2:
         return PageContent(texts.items, parts, runs)
     one, other = folders
     parted = parting(RunReader(one), RunReader(other), (one / HISTORY, other / HISTORY))
     return PageContent(texts.items, parts, runs, parted)
-
-
-def _read_run(folder: Path, texts: Texts, prompts: Prompts) -> RunPage:
-    stores, pairs = _trees(folder)
-    reader = RunReader(folder)
-    kept = TreeChanges({}, NO_HISTORY) if pairs is None else changes(stores, pairs)
-    fold = PageFold(folder.resolve().name, texts, prompts, kept, sources_of(folder))
-    for record in reader:
-        fold.take(record)
-    return fold.close(reader.torn_bytes)
-
-
-def _trees(folder: Path) -> tuple[list[Path], list[Pair] | None]:
-    """The folders whose histories hold the run's files, and the trees that followed one another; None for no tree."""
-    stores, pairs, last = [folder], dict[Pair, None](), ""
-    for record in RunReader(folder):
-        match record.event:
-            case RunStarted(tree=tree) | ToolReturned(tree=tree) | VerifyReturned(tree=tree):
-                if last and tree and tree != last:
-                    pairs[last, tree] = None
-                last = tree or last
-            case RunForked(parent=parent):
-                stores.append(folder.parent / parent)
-    return stores, list(pairs) if last else None
 
 
 def parting(

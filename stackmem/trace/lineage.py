@@ -33,12 +33,14 @@ class RunReader:
         torn_bytes: As ``TraceReader``, of the run's own file.
         digest: Digest of the last record read.
         folder: The run's.
+        read_bytes: As ``TraceReader``, of the run's own file.
     """
 
     def __init__(self, run_dir: Path) -> None:
         self.folder = run_dir
         self.torn_bytes = 0
         self.digest = ""
+        self.read_bytes = 0
 
     def __iter__(self) -> Iterator[Record]:
         """The records in order, the shared ones too.
@@ -61,7 +63,7 @@ class RunReader:
         for record in reader:
             if record.seq == at and reader.digest != digest:
                 break
-            self.digest = reader.digest
+            self.digest, self.read_bytes = reader.digest, reader.read_bytes
             yield record
             if record.seq == at:
                 return

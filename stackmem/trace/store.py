@@ -261,12 +261,14 @@ class TraceReader:
     Attributes:
         torn_bytes: Length of a last line that a crash cut short, known once all was read; it is no part of the trace.
         digest: Digest of the last line read.
+        read_bytes: Where in the file the last record read ends.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.torn_bytes = 0
         self.digest = ""
+        self.read_bytes = 0
 
     def __iter__(self) -> Iterator[Record]:
         """The records in order.
@@ -282,6 +284,7 @@ class TraceReader:
             fork = origin(file.readline(LONGEST_BYTES))
             number, self.digest = (fork.at, fork.digest) if fork else (0, "")
             file.seek(0)
+            self.read_bytes = 0
             first = number + 1
             for number, line in enumerate(self._lines(file), first):
                 if line.endswith(b"\n"):
@@ -294,6 +297,7 @@ class TraceReader:
                             raise
                         self.torn_bytes = len(line)
                         break
+                self.read_bytes += len(line)
                 yield record
             if number - bool(self.torn_bytes) < first:
                 raise unbegun(self._path.parent)

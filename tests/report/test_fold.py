@@ -138,18 +138,24 @@ def test_a_step_that_changes_too_much_shows_its_beginning(tmp_path):
     assert change.patch.endswith("more characters are left out]")
 
 
+def full_history(run):
+    """Tokens of each prompt with the whole history, as the page works them out."""
+    steps = run["steps"]
+    return [steps[0][2] + step[6] * run["tokens_per_char"] for step in steps]
+
+
 def test_the_full_history_is_what_one_conversation_would_hold(tmp_path):
     shown = opened(long_run(tmp_path / "full", 60, "full"))
     # Of a run that is one conversation, it grows as its own prompts do, at one rate for all of them.
     prompts = [step[2] for step in shown["runs"][0]["steps"]]
-    full = [step[6] for step in shown["runs"][0]["steps"]]
+    full = full_history(shown["runs"][0])
     assert full[0] == prompts[0]
     assert all(a < b for a, b in pairwise(full))
 
 
 def test_frames_keep_the_context_below_the_full_history(tmp_path):
-    steps = opened(long_run(tmp_path / "run", 400))["runs"][0]["steps"]
-    assert steps[-1][6] > 3 * steps[-1][2]
+    run = opened(long_run(tmp_path / "run", 400))["runs"][0]
+    assert full_history(run)[-1] > 3 * run["steps"][-1][2]
 
 
 def test_the_cost_of_each_step_adds_up_to_that_of_the_run(tmp_path, made):
@@ -172,13 +178,13 @@ def test_where_no_usage_is_reported_the_cache_is_simulated(tmp_path):
     assert [step[13] for step in run["steps"]] == [""] * 4
 
 
-def test_a_torn_end_and_a_run_that_still_runs_are_shown(made, tmp_path):
+def test_a_torn_end_and_a_run_that_was_killed_are_shown(made, tmp_path):
     torn = tmp_path / "torn"
     torn.mkdir()
     lines = (made["invoices"] / "trace.jsonl").read_bytes().splitlines(keepends=True)
     (torn / "trace.jsonl").write_bytes(b"".join(lines[:50]) + lines[50][:40])
     run = opened(torn)["runs"][0]
-    assert (run["outcome"], run["torn_bytes"]) == ("running", 40)
+    assert (run["outcome"], run["torn_bytes"]) == ("interrupted", 40)
     assert run["frames"][0]["outcome"] == "open"
 
 

@@ -38,7 +38,6 @@ class Chart {
       this.element,
     );
     new ResizeObserver(() => this.resize()).observe(this.element);
-    timeline.on("view", () => this.update());
     this.element.addEventListener("click", (event) => timeline.choose(this.stepOf(event), run.place));
     this.element.addEventListener("pointermove", (event) => tooltip.follow(event, this.lines(this.stepOf(event))));
     this.element.addEventListener("pointerleave", () => tooltip.hide());
@@ -77,16 +76,20 @@ class Chart {
     const width = this.element.clientWidth;
     if (!width || width === this.plot.width) return;
     this.plot.setSize({ width, height: this.height });
-    this.update();
+    this.paint();
   }
 
-  update() {
+  paint() {
     this.plot.setData(this.held(), false);
     this.plot.setScale("x", { min: this.timeline.domain[0], max: this.timeline.domain[1] });
   }
 
   repaint() {
     this.plot.redraw(false, true);
+  }
+
+  remove() {
+    this.plot.destroy();
   }
 
   stepOf(event) {

@@ -46,10 +46,23 @@ function lane(title, keys, ...bodies) {
 // The lanes of one run below one another, and a line through them where the chosen step is.
 class Board {
   constructor(timeline, run, tooltip) {
-    this.timeline = timeline;
-    this.run = run;
+    Object.assign(this, { timeline, run, tooltip, parts: [] });
     this.head = el("div", { class: "playhead" });
     this.parting = el("div", { class: "parting", hidden: true }, el("span", { text: this.parted() }));
+    this.element = el("div", { class: "board" });
+    this.build();
+    timeline.on("growth", () => this.build());
+    timeline.on("view", () => {
+      for (const part of this.parts) part.paint();
+      this.mark();
+    });
+    timeline.on("choice", () => this.mark());
+    new ResizeObserver(() => this.mark()).observe(this.element);
+  }
+
+  build() {
+    const { timeline, run, tooltip } = this;
+    for (const part of this.parts) part.remove?.();
     const scale = ruler(timeline);
     const flame = new Flame(timeline, run, tooltip);
     const context = new ContextChart(timeline, run, tooltip);
@@ -59,9 +72,7 @@ class Board {
     const outcomes = OUTCOMES.filter(([name]) => used.has(name)).map(([name, told]) => key(name, told));
     const more = run.fullPeak > 0 && run.peak > 0 ? `, at most ${(run.fullPeak / run.peak).toFixed(1)}× this run's peak` : "";
     this.parts = [scale, flame.surface, context, heap?.surface, cache].filter(Boolean);
-    this.element = el(
-      "div",
-      { class: "board" },
+    this.element.replaceChildren(
       run.letter ? el("h2", { class: "board-name" }, el("b", { text: run.letter }), el("span", { text: ` ${run.strategy} · ${run.model}` })) : "",
       scale.element,
       lane("Frames", outcomes, flame.surface.element),
@@ -79,9 +90,6 @@ class Board {
       this.head,
       this.parting,
     );
-    timeline.on("view", () => this.mark());
-    timeline.on("choice", () => this.mark());
-    new ResizeObserver(() => this.mark()).observe(this.element);
   }
 
   mark() {
@@ -179,7 +187,7 @@ function keyboard(timeline, search) {
     "+": () => timeline.zoomBy(0.5),
     "=": () => timeline.zoomBy(0.5),
     "-": () => timeline.zoomBy(2),
-    b: () => timeline.runs.length > 1 && timeline.choose(timeline.chosen.step, 1 - timeline.chosen.run),
+    b: () => timeline.runs.length > 1 && timeline.choose(timeline.chosen.step, (timeline.chosen.run + 1) % timeline.runs.length),
     "/": () => search.field.focus(),
   };
   document.addEventListener("keydown", (event) => {
@@ -232,7 +240,8 @@ function address(timeline) {
 
 const hashOf = ({ chosen, runs }) => `#step=${chosen.step}${runs.length > 1 ? `&run=${chosen.run + 1}` : ""}`;
 
-async function open() {
+// Shows what the page holds, and returns what shows it; `more` are elements that a page with a server adds.
+async function show(more) {
   const { runs, parted } = await load();
   const timeline = new Timeline(runs, parted);
   const tooltip = new Tooltip();
@@ -251,12 +260,15 @@ async function open() {
   out.disabled = true;
   timeline.on("choice", () => (spoken.textContent = timeline.run.count ? stepLine(timeline.run, timeline.chosen.step) : ""));
   document.title = `${runs.map((run) => plain(run.task_name || run.id)).join(" and ")} · stackmem`;
+  const heads = el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" }, ...runs.map(summary));
+  timeline.on("growth", () => heads.replaceChildren(...runs.map(summary)));
   document.body.prepend(
-    el("header", { class: "top" }, el("span", { class: "brand", text: "stackmem" }), search.element, theme),
+    el("header", { class: "top" }, more.home ?? el("span", { class: "brand", text: "stackmem" }), search.element, theme),
     el(
       "main",
       {},
-      el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" }, ...runs.map(summary)),
+      more.actions?.(timeline) ?? "",
+      heads,
       el(
         "section",
         { class: "card timeline", "aria-label": "Over the steps" },
@@ -274,8 +286,11 @@ async function open() {
   address(timeline);
   performance.mark("ready");
   document.documentElement.dataset.ready = isDark() ? "dark" : "light";
+  return { timeline, inspector };
 }
 
-open().catch((error) => {
-  document.body.prepend(el("p", { class: "broken", text: `This page cannot be shown: ${error.message}` }));
-});
+export const open = (more = {}) =>
+  show(more).catch((error) => {
+    document.body.prepend(el("p", { class: "broken", text: `This page cannot be shown: ${error.message}` }));
+    throw error;
+  });

@@ -1,6 +1,6 @@
 // The runs of the page, decoded once, and questions about them.
 
-const STEP = ["frame", "at", "prompt", "read", "written", "output", "full", "usd", "stop", "ranges", "reply", "facts", "files", "broke"];
+const STEP = ["frame", "at", "prompt", "read", "written", "output", "turns", "usd", "stop", "ranges", "reply", "facts", "files", "broke"];
 const VERSION = ["start", "end", "chars", "content", "description", "source", "again"];
 const CHANGE = ["heading", "patch", "added", "removed"];
 
@@ -26,18 +26,49 @@ export class Run {
     this.place = place;
     this.texts = held.texts;
     this.parts = held.parts;
-    this.letter = held.runs.length > 1 ? "AB"[place] : "";
+    this.letter = held.runs.length > 1 ? "ABCDEF"[place] : "";
     this.rows = told.steps;
-    this.count = told.steps.length;
-    this.priced = this.count > 0 && told.steps.every((row) => row[7] !== null);
-    this.depth = Math.max(0, ...told.frames.map((frame) => frame.depth));
     this.lanes = told.lanes.map((lane) => ({ ...lane, versions: lane.versions.map((one) => named(VERSION, one)) }));
+    this.laneOf = new Map(this.lanes.map((lane) => [lane.name, lane]));
+    this.derive();
+  }
+
+  // What follows from the rows.
+  derive() {
+    this.count = this.rows.length;
+    this.priced = this.count > 0 && this.rows.every((row) => row[7] !== null);
+    this.depth = this.frames.reduce((most, frame) => Math.max(most, frame.depth), 0);
     this.bounds = this.widths();
-    this.children = new Map();
-    told.frames.forEach((frame, at) => {
-      if (!this.children.has(frame.parent)) this.children.set(frame.parent, []);
-      this.children.get(frame.parent).push(at);
-    });
+    const first = this.count ? this.rows[0][2] : 0;
+    this.full = this.rows.map((row) => Math.round(first + row[6] * this.tokens_per_char));
+  }
+
+  // Takes in what is new: texts, parts and steps at their ends, and what of the last step and of lanes has grown.
+  merge(change) {
+    for (const name of ["texts", "parts", "before"]) for (const one of change[name]) this[name].push(one);
+    Object.assign(this, change.run);
+    const last = this.rows.at(-1);
+    if (change.last && last) {
+      last[7] = change.last.usd;
+      last[11].push(...change.last.facts);
+      last[12].push(...change.last.files);
+    }
+    for (const row of change.steps) this.rows.push(row);
+    for (const [at, frame] of change.frames) this.frames[at] = frame;
+    for (const [at, numbers] of change.sequences) this.sequences[at] = (this.sequences[at] ?? []).concat(numbers);
+    for (const told of change.lanes) this.mergeLane(told);
+    this.derive();
+  }
+
+  mergeLane({ name, at, versions, reads, stale }) {
+    if (!this.laneOf.has(name)) {
+      this.laneOf.set(name, { name, versions: [], reads: [], stale: [] });
+      this.lanes.push(this.laneOf.get(name));
+    }
+    const lane = this.laneOf.get(name);
+    lane.versions.splice(at[0], Infinity, ...versions.map((one) => named(VERSION, one)));
+    lane.reads.splice(at[1], Infinity, ...reads);
+    lane.stale.splice(at[2], Infinity, ...stale);
   }
 
   // Where each step starts and ends, by what its width means.
@@ -52,12 +83,13 @@ export class Run {
 
   // Step number, from 1.
   step(number) {
-    const row = named(STEP, this.rows[number - 1]);
+    const row = { ...named(STEP, this.rows[number - 1]), full: this.full[number - 1] };
     row.files = row.files.map((one) => named(CHANGE, one));
     return row;
   }
 
   column(name) {
+    if (name === "full") return this.full;
     const place = STEP.indexOf(name);
     return this.rows.map((row) => row[place]);
   }
@@ -129,7 +161,7 @@ export class Run {
   }
 
   get fullPeak() {
-    return this.rows.reduce((most, row) => Math.max(most, row[6]), 0);
+    return this.full.reduce((most, tokens) => Math.max(most, tokens), 0);
   }
 
   get usd() {

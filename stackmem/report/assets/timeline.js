@@ -12,7 +12,7 @@ export class Timeline {
     this.parted = parted;
     this.mode = "steps";
     this.chosen = { run: 0, step: Math.min(1, runs[0].count) };
-    this.listeners = { view: [], choice: [] };
+    this.listeners = { view: [], choice: [], growth: [] };
     this.domain = this.whole();
   }
 
@@ -88,6 +88,15 @@ export class Timeline {
     this.tell("view");
   }
 
+  // After the runs have grown: what showed all of them still does.
+  grow(grown) {
+    const { zoomed } = this;
+    grown();
+    if (!zoomed) this.domain = this.whole();
+    this.tell("growth");
+    this.tell("view");
+  }
+
   choose(step, place = this.chosen.run) {
     const run = this.runs[place];
     if (!run) return;
@@ -131,7 +140,6 @@ export class Surface {
     this.draw = draw;
     this.height = 20;
     new ResizeObserver(() => this.paint()).observe(this.element);
-    timeline.on("view", () => this.paint());
   }
 
   get width() {

@@ -65,6 +65,12 @@ def write_report(
     return Written(path, len(results.trials))
 
 
+def report_page(folder: Path) -> bytes:
+    """The report of the bench in ``folder`` as a page, as it would stand there; raises as ``write_report`` does."""
+    results = read_bench(folder)
+    return _content(results, _wants(results, None, None), folder / "report.html").encode(errors="replace")
+
+
 def _content(results: BenchRows, wants: Wants, path: Path) -> str:
     shown = sections(results, wants)
     match path.suffix.lower():

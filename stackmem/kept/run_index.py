@@ -1,0 +1,87 @@
+"""The rows of a folder of runs, kept current: a run that has ended is read once, and looked at again if it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+
+from stackmem.errors import UsageError
+from stackmem.run.run_folder import TRACE
+
+from .run_list import INTERRUPTED, RUNNING, UNBEGUN, RunRow, name_of, run_folders, run_row
+
+_OPEN = (RUNNING, INTERRUPTED, UNBEGUN)
+
+
+class RunIndex:
+    """The runs of one folder, or of all folders in one, as a bench has them; safe to call from several threads.
+
+    Attributes:
+        folder: Holds the runs, or the folders that hold them.
+        version: Counts the changes that ``refresh`` found.
+        unread: Runs that ``refresh`` has still to read for the first time.
+    """
+
+    def __init__(self, folder: Path, *, nested: bool = False) -> None:
+        """Begin with no row; a folder that is not there holds no runs."""
+        self.folder, self._nested = folder, nested
+        self.version = self.unread = 0
+        self._lock = Lock()
+        self._known: dict[str, tuple[int, RunRow, Path]] = {}
+
+    @property
+    def rows(self) -> dict[str, RunRow]:
+        """What is known, by the run's path below the folder, in no order."""
+        return {name: row for name, (_, row, _) in self._known.copy().items()}
+
+    def folder_of(self, run: str) -> Path | None:
+        """The folder of a run that is listed under this path; nothing else has one."""
+        found = self._known.get(run)
+        return found[2] if found else None
+
+    def refresh(self) -> None:
+        """Look at the folder again, the newest runs first; each row can be had as soon as it is read."""
+        with self._lock:
+            there = dict(self._folders())
+            gone = self._known.keys() - there.keys()
+            for run in gone:
+                del self._known[run]
+            self.version += bool(gone)
+            self.unread = len(there.keys() - self._known.keys())
+            for run, folder in there.items():
+                self._look(run, folder)
+
+    def _folders(self) -> Iterator[tuple[str, Path]]:
+        if not self._nested:
+            yield from ((name_of(folder), folder) for folder in _newest(self.folder))
+            return
+        try:
+            above = sorted(path for path in self.folder.iterdir() if path.is_dir())
+        except OSError:
+            return
+        for place in above:
+            yield from ((f"{name_of(place)}/{name_of(folder)}", folder) for folder in _newest(place))
+
+    def _look(self, run: str, folder: Path) -> None:
+        known = self._known.get(run)
+        try:
+            changed = folder.stat().st_mtime_ns
+        except OSError:
+            return
+        if known and known[0] == changed:
+            return
+        row = run_row(folder)
+        # Only the end of a run writes its result and takes its lock away, and both change the folder.
+        settled = row.outcome not in _OPEN and not (folder / TRACE).with_suffix(".lock").exists()
+        if known is None or known[1] != row:
+            self.version += 1
+        self.unread -= known is None
+        self._known[run] = (changed if settled else -1, row, folder)
+
+
+def _newest(folder: Path) -> list[Path]:
+    try:
+        return run_folders(folder)[::-1]
+    except UsageError:
+        return []

@@ -1,0 +1,180 @@
+// The list of runs and benches: searched, filtered and sorted by the server, kept current while it is open.
+
+import { el, plain, count, compact, usd, duration, plural } from "./text.js";
+import { DARK, switchTheme, isDark } from "./theme.js";
+import { ask, openCommand } from "./commands.js";
+
+const AT_ONCE = 200;
+const MOST_PICKED = 6;
+const COLUMNS = [
+  ["started", "Started", (row) => row.started.slice(0, 16).replace("T", " ")],
+  ["task", "Task", (row) => row.task || row.run],
+  ["outcome", "Outcome", (row) => row.outcome],
+  ["strategy", "Strategy", (row) => row.strategy],
+  ["model", "Model", (row) => row.model],
+  ["steps", "Steps", (row) => (row.steps === null ? "" : count(row.steps)), true],
+  ["tokens", "Tokens", (row) => (row.tokens === null ? "" : compact(row.tokens)), true],
+  ["cost_usd", "Cost", (row) => (row.cost_usd === null ? "" : usd(row.cost_usd)), true],
+  ["wall_seconds", "Time", (row) => (row.wall_seconds === null ? "" : duration(row.wall_seconds)), true],
+];
+const GOOD = ["solved", "finished"];
+
+const wanted = { q: "", filters: [], sort: "-started", limit: AT_ONCE };
+const picked = new Set();
+let shown = { rows: [], matched: 0, total: 0, unread: 0, outcomes: {}, places: [] };
+
+const text = el("input", { type: "search", placeholder: "Search   /", "aria-label": "Search runs by task, strategy, model, outcome or id", autocomplete: "off", spellcheck: "false" });
+const conditions = el("input", { type: "text", placeholder: "outcome=solved steps>20", "aria-label": "Filter: conditions as stackmem runs --filter takes them", autocomplete: "off", spellcheck: "false" });
+const status = el("p", { class: "faint", role: "status" });
+const wrong = el("p", { class: "warn", role: "alert" });
+const outcomes = el("div", { class: "outcomes", role: "group", "aria-label": "Outcomes" });
+const head = el("tr", {});
+const body = el("tbody", {});
+const more = el("button", { type: "button", class: "more", hidden: true, onclick: () => ((wanted.limit += AT_ONCE), look()) });
+const compare = el("button", { type: "button", class: "primary", onclick: () => (location.href = `run?${[...picked].map((id) => `id=${encodeURIComponent(id)}`).join("&")}`) });
+const benches = el("section", { class: "card benches", "aria-label": "Benches", hidden: true });
+
+function tone(outcome) {
+  if (GOOD.includes(outcome)) return "ok";
+  return outcome === "running" ? "open" : "failed";
+}
+
+function heading([field, label, , number]) {
+  const way = wanted.sort === field ? "ascending" : wanted.sort === `-${field}` ? "descending" : null;
+  const turn = () => {
+    wanted.sort = way === "descending" ? field : `-${field}`;
+    look();
+  };
+  const arrow = { ascending: " ↑", descending: " ↓" }[way] ?? "";
+  return el("th", { scope: "col", class: number ? "n" : "", "aria-sort": way }, el("button", { type: "button", onclick: turn, text: label + arrow }));
+}
+
+function line(row) {
+  const link = `run?id=${encodeURIComponent(row.id)}`;
+  const name = plain(row.run);
+  const pick = el("input", { type: "checkbox", "aria-label": `Pick ${name}`, onchange: () => choose(row.id, pick) });
+  pick.checked = picked.has(row.id);
+  const cells = COLUMNS.map(([field, , tell, number]) => {
+    const told = tell(row);
+    if (field === "task") return el("th", { scope: "row" }, el("a", { href: link, title: name, text: told }), row.parent ? el("span", { class: "faint", text: " fork" }) : "");
+    if (field === "outcome") return el("td", {}, el("span", { class: `pill ${tone(told)}`, text: told }));
+    return el("td", { class: number ? "n" : "", text: told });
+  });
+  return el("tr", {}, el("td", {}, el("label", { class: "pick" }, pick)), ...cells);
+}
+
+function choose(id, box) {
+  if (box.checked && picked.size >= MOST_PICKED) box.checked = false;
+  if (box.checked) picked.add(id);
+  else picked.delete(id);
+  showPicked();
+}
+
+function showPicked() {
+  compare.disabled = picked.size < 2;
+  compare.textContent = picked.size < 2 ? `Pick 2 to ${MOST_PICKED} runs to compare` : `Compare ${picked.size} runs`;
+}
+
+function show() {
+  head.replaceChildren(el("td", {}), ...COLUMNS.map(heading));
+  const focused = document.activeElement?.closest?.("tbody tr a, tbody tr input")?.closest("tr")?.rowIndex;
+  body.replaceChildren(...shown.rows.map(line));
+  if (focused) body.rows[Math.min(focused, body.rows.length) - 1]?.querySelector("a")?.focus();
+  const reading = shown.unread > 0 ? `, ${count(shown.unread)} still to be read` : "";
+  status.textContent = shown.total
+    ? `${plural(shown.matched, "run")}${shown.matched < shown.total ? ` of ${count(shown.total)}` : ""}${reading}`
+    : shown.looked
+      ? "No runs here yet: stackmem solve calculator makes one."
+      : "Reading the folder …";
+  more.hidden = shown.rows.length >= shown.matched;
+  more.textContent = `Show ${count(Math.min(AT_ONCE, shown.matched - shown.rows.length))} more`;
+  const kinds = Object.entries(shown.outcomes).sort((one, other) => other[1] - one[1]);
+  outcomes.replaceChildren(
+    ...kinds.map(([name, many]) => {
+      const condition = `outcome=${name}`;
+      const on = wanted.filters.includes(condition);
+      const flip = () => {
+        wanted.filters = on ? wanted.filters.filter((one) => one !== condition) : [...wanted.filters, condition];
+        look();
+      };
+      return el("button", { type: "button", class: "chip", "aria-pressed": on, onclick: flip }, el("i", { class: `swatch ${tone(name)}` }), `${plain(name)} ${count(many)}`);
+    }),
+  );
+  document.documentElement.dataset.ready = "";
+}
+
+let asked = 0;
+async function look() {
+  const query = new URLSearchParams({ q: wanted.q, sort: wanted.sort, limit: Math.min(wanted.limit, 2000) });
+  for (const one of [...wanted.filters, ...conditions.value.split(/\s+(?=\w+\s*[!<>=])/)]) if (one.trim()) query.append("filter", one.trim());
+  const mine = (asked += 1);
+  try {
+    const found = await ask(`rows?${query}`);
+    if (mine !== asked) return;
+    shown = found;
+    wrong.textContent = "";
+    show();
+  } catch (error) {
+    if (mine === asked) wrong.textContent = error.message;
+  }
+}
+
+function bench(one) {
+  const left = one.seconds_left === null ? "" : `, about ${duration(one.seconds_left)} left`;
+  const state = one.running ? `running${left}` : one.done < one.total ? "stopped" : "complete";
+  const told = one.broken ? el("span", { class: "warn", text: one.broken }) : el("span", { class: "faint", text: `${count(one.done)} of ${plural(one.total, "trial")}${one.errors ? `, ${plural(one.errors, "error")}` : ""} · bill ${usd(one.bill_usd)} · ${state}` });
+  const bar = el("progress", { max: Math.max(1, one.total), value: one.done, "aria-label": `Trials of ${plain(one.name)} that have ended` });
+  return el("li", {}, el("a", { href: `bench/${one.place}/`, text: one.name }), one.broken ? "" : bar, told);
+}
+
+async function lookAtBenches() {
+  const found = await ask("benches");
+  benches.hidden = !found.length;
+  benches.replaceChildren(el("h2", { text: "Benches" }), el("ul", {}, ...found.map(bench)));
+}
+
+function later(does) {
+  let waiting;
+  return () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(does, 120);
+  };
+}
+
+text.addEventListener("input", later(() => ((wanted.q = text.value.trim()), (wanted.limit = AT_ONCE), look())));
+conditions.addEventListener("input", later(look));
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, dialog, select")) return;
+  event.preventDefault();
+  text.focus();
+});
+
+document.title = "Runs · stackmem";
+document.documentElement.dataset.scheme = isDark() ? "dark" : "light";
+const theme = el("button", { type: "button", class: "icon", "aria-label": "Switch between light and dark", text: "◐", onclick: switchTheme });
+DARK.addEventListener("change", () => (document.documentElement.dataset.scheme = isDark() ? "dark" : "light"));
+const prune = el("button", { type: "button", text: "Prune old runs", onclick: () => openCommand("prune", String(shown.places.findIndex((place) => !place.bench))) });
+document.body.prepend(
+  el("header", { class: "top" }, el("span", { class: "brand", text: "stackmem" }), el("div", { class: "search", role: "search" }, text), theme),
+  el(
+    "main",
+    {},
+    el("h1", { class: "visually-hidden", text: "Runs and benches" }),
+    benches,
+    el(
+      "section",
+      { class: "card runs", "aria-label": "Runs" },
+      el("div", { class: "bar" }, status, outcomes, conditions, compare, prune),
+      wrong,
+      el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table of runs" }, el("table", {}, el("thead", {}, head), body)),
+      more,
+    ),
+  ),
+);
+showPicked();
+const source = new EventSource("changes");
+source.addEventListener("changed", () => (look(), lookAtBenches()));
+source.addEventListener("error", () => (status.textContent = "The server does not answer; this is what it said last."));
+look();
+lookAtBenches();
+setInterval(lookAtBenches, 3000);

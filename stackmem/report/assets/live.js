@@ -1,0 +1,53 @@
+// The page with a server behind it: it follows its run, and runs commands.
+
+import { el } from "./text.js";
+import { open } from "./main.js";
+import { ACTIONS, openCommand } from "./commands.js";
+
+const said = (name) => [...document.querySelectorAll(`meta[name="${name}"]`)].map((meta) => meta.content);
+
+const home = el("a", { class: "brand", href: "./", title: "All runs and benches", text: "stackmem" });
+const state = el("span", { class: "state", role: "status" });
+
+function actions(timeline) {
+  const [run, other] = said("run");
+  if (other !== undefined) return "";
+  const given = { fork: () => ({ at: timeline.chosen.step }) };
+  const buttons = ["resume", "fork", "export", "rm"].map((action) =>
+    el("button", { type: "button", onclick: () => openCommand(action, run, given[action]?.()), text: ACTIONS[action][0] }),
+  );
+  return el("div", { class: "actions", role: "group", "aria-label": "What can be done with this run" }, state, ...buttons);
+}
+
+function follow({ timeline, inspector }) {
+  const [run, other] = said("run");
+  if (other !== undefined) return;
+  const [shown] = timeline.runs;
+  if (shown.outcome === "running" && !location.hash.includes("step")) timeline.choose(shown.count);
+  const source = new EventSource(`facts?id=${encodeURIComponent(run)}&after=${said("version")[0]}`);
+  let waiting = [];
+  const take = () => {
+    const changes = waiting;
+    waiting = [];
+    const before = shown.count;
+    const atEnd = timeline.chosen.step >= before;
+    timeline.grow(() => changes.forEach((change) => shown.merge(change)));
+    if (atEnd && shown.count > before) timeline.choose(shown.count);
+    else if (timeline.chosen.step >= before) inspector.show();
+    tell();
+  };
+  const tell = () => (state.textContent = shown.outcome === "running" ? "live" : "");
+  source.addEventListener("facts", ({ data }) => {
+    if (!waiting.length) setTimeout(take, 100);
+    waiting.push(JSON.parse(data));
+  });
+  source.addEventListener("whole", () => location.reload());
+  source.addEventListener("broken", ({ data }) => {
+    source.close();
+    state.textContent = JSON.parse(data);
+  });
+  source.addEventListener("error", () => (state.textContent = "The server does not answer; this is what it said last."));
+  source.addEventListener("open", tell);
+}
+
+open({ home, actions }).then(follow);

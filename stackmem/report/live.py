@@ -1,0 +1,142 @@
+"""A run for pages that are open while it goes on: all of it once, and after that only what is new."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+from msgspec.structs import fields
+
+from .follow import FollowedRun
+from .heap import Lane
+from .prompts import Prompts
+from .rows import RunPage
+from .texts import Texts
+from .view import PageContent
+
+_LISTS = ("frames", "steps", "before", "lanes", "sequences")
+_SCALARS = tuple(field.name for field in fields(RunPage) if field.name not in _LISTS)
+_KEPT = 500  # changes that a page which was cut off may have missed
+
+
+class LiveRun:
+    """One run, shared by all pages that show it; safe to call from several threads.
+
+    Attributes:
+        version: Counts the changes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Begin; nothing is read before ``refresh``."""
+        self._lock = Lock()
+        self._texts, self._parts = Texts(), list[Any]()
+        self._followed = FollowedRun(folder, self._texts, Prompts(self._texts, self._parts, {}))
+        self._page: RunPage | None = None
+        self._sent = _Sent()
+        self._changes: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
+        self.version = 0
+
+    def refresh(self) -> int:
+        """Read what is new in the trace, and return the version.
+
+        Raises:
+            TraceError: The trace is broken.
+        """
+        with self._lock:
+            page = self._followed.read()
+            first = self._page is None
+            before, after = self._sent, _Sent.of(self._texts.items, self._parts, page, self._sent.lanes)
+            if first or before != after:
+                self.version += 1
+                if not first:
+                    self._changes.append((self.version, msgspec.json.encode(self._change(before, page))))
+                self._note(page, after)
+            self._page = page
+            return self.version
+
+    def content(self) -> tuple[int, bytes]:
+        """The version, and the whole page as JSON."""
+        with self._lock:
+            runs = [self._page] if self._page else []
+            return self.version, msgspec.json.encode(PageContent(self._texts.items, self._parts, runs))
+
+    def since(self, version: int) -> list[tuple[int, bytes]] | None:
+        """The changes after a version, oldest first; None where they are not kept any more."""
+        with self._lock:
+            if not 0 < version <= self.version:
+                return None
+            found = [change for change in self._changes if change[0] > version]
+            return found if len(found) == self.version - version else None
+
+    def _note(self, page: RunPage, sent: _Sent) -> None:
+        self._sent = sent
+        touched = self._followed.fold.lanes.touched
+        for lane in page.lanes if not sent.lanes else [one for one in page.lanes if one.name in touched]:
+            sent.lanes[lane.name] = len(lane.versions), len(lane.reads), len(lane.stale)
+        touched.clear()
+        self._followed.fold.touched.clear()
+
+    def _change(self, sent: _Sent, page: RunPage) -> dict[str, Any]:
+        fold = self._followed.fold
+        change: dict[str, Any] = {
+            "texts": self._texts.items[sent.texts :],
+            "parts": self._parts[sent.parts :],
+            "run": {name: getattr(page, name) for name in _SCALARS},
+            "before": page.before[sent.before :],
+            "steps": page.steps[sent.steps :],
+            "frames": [[number, page.frames[number]] for number in sorted(fold.touched)],
+            "lanes": [_lane_change(lane, sent) for lane in page.lanes if lane.name in fold.lanes.touched],
+            "sequences": [
+                [number, added[start:]]
+                for number, added in enumerate(page.sequences)
+                if len(added) > (start := sent.sequences[number] if number < len(sent.sequences) else 0)
+            ],
+        }
+        if sent.steps:
+            last = page.steps[sent.steps - 1]
+            change["last"] = {"usd": last.usd, "facts": last.facts[sent.facts :], "files": last.files[sent.files :]}
+        return change
+
+
+def _lane_change(lane: Lane, sent: _Sent) -> dict[str, Any]:
+    """The lane from the last version, read and stretch that a page has; each may have changed since."""
+    versions, reads, stale = sent.lanes.get(lane.name, (0, 0, 0))
+    at = max(0, versions - 1), reads, max(0, stale - 1)
+    rest = {"versions": lane.versions[at[0] :], "reads": lane.reads[at[1] :], "stale": lane.stale[at[2] :]}
+    return {"name": lane.name, "at": at, **rest}
+
+
+class _Sent(msgspec.Struct):
+    """How much of a run the pages have; ``lanes`` counts versions, reads and stale stretches by name."""
+
+    texts: int = 0
+    parts: int = 0
+    before: int = 0
+    steps: int = 0
+    facts: int = 0
+    files: int = 0
+    usd: float | None = None
+    frames: int = 0
+    sequences: list[int] = []
+    said: list[Any] = []
+    lanes: dict[str, tuple[int, int, int]] = {}
+
+    @classmethod
+    def of(cls, texts: list[str], parts: list[Any], page: RunPage, lanes: dict[str, tuple[int, int, int]]) -> _Sent:
+        last = page.steps[-1] if page.steps else None
+        return cls(
+            texts=len(texts),
+            parts=len(parts),
+            before=len(page.before),
+            steps=len(page.steps),
+            facts=len(last.facts) if last else 0,
+            files=len(last.files) if last else 0,
+            usd=last.usd if last else None,
+            frames=len(page.frames),
+            sequences=[len(one) for one in page.sequences],
+            said=[getattr(page, name) for name in _SCALARS],
+            lanes=lanes,
+        )

@@ -1,0 +1,106 @@
+"""What a page may do to a run: commands of stackmem, shown before they run, each in a process of its own.
+
+A page sends names and values; the command is put together here. A value stands after ``--flag=``, so that it is never
+taken for a flag, and a run is a folder that the index lists.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+from stackmem.errors import UsageError
+
+_FLAGS: Mapping[str, tuple[str, ...]] = {
+    "resume": ("max-steps", "max-usd"),
+    "fork": ("at", "strategy", "model", "max-steps", "max-usd"),
+    "export": ("format", "out"),
+    "rm": (),
+    "prune": ("older-than", "keep-last"),
+}
+_NEEDED = {"fork": "at", "export": "format"}
+_LONGEST_CHARS = 1_000
+_KEPT_LINES = 400
+_PATIENCE_SECONDS = 10.0
+
+
+def command_of(action: str, folder: Path, values: Mapping[str, str], *, dry_run: bool = False) -> list[str]:
+    """The words of a command after ``stackmem``.
+
+    Args:
+        folder: Of the run; of ``prune`` the folder of the runs.
+        values: Flag, without its dashes, to value; an empty one is left out.
+        dry_run: Of ``prune``: whether nothing is to be removed.
+
+    Raises:
+        UsageError: There is no such action, flag or value.
+    """
+    if action not in _FLAGS:
+        raise UsageError(f"a page cannot {action[:40]!r}; it can {', '.join(_FLAGS)}")
+    for name, value in values.items():
+        if name not in _FLAGS[action] or "\0" in value or len(value) > _LONGEST_CHARS:
+            raise UsageError(
+                f"{action} takes no {name[:40]!r} like that; it takes {', '.join(_FLAGS[action]) or 'none'}"
+            )
+    if (needed := _NEEDED.get(action)) and not values.get(needed):
+        raise UsageError(f"{action} needs a value for {needed}")
+    given = [f"--{name}={values[name]}" for name in _FLAGS[action] if values.get(name)]
+    if action == "prune":
+        return ["runs", "prune", *given, f"--runs-dir={folder}", *(["--dry-run"] if dry_run else [])]
+    return [*(["runs", "rm"] if action == "rm" else [action]), str(folder), *given]
+
+
+def shown(words: Sequence[str]) -> str:
+    """The command as a person would type it."""
+    return shlex.join(["stackmem", *words])
+
+
+class Job:
+    """A command that was started, and the last lines that it printed."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """Start it; nobody can answer its questions."""
+        self.command = shown(words)
+        self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "stackmem", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            errors="backslashreplace",
+        )
+        self._reader = Thread(target=self._read, args=[self._process.stdout], daemon=True)
+        self._reader.start()
+
+    def _read(self, output: IO[str]) -> None:
+        with output as said:
+            while line := said.readline(4_000):
+                self.lines.append(line.rstrip("\n"))
+        self._process.wait()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs, and until all that it printed was read."""
+        return None if self._reader.is_alive() else self._process.returncode
+
+    def interrupt(self) -> None:
+        """End it as Ctrl-C does: a run can be resumed."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> None:
+        """Wait for its end; kill it where it does not come."""
+        self._reader.join(_PATIENCE_SECONDS)
+        if self._reader.is_alive():
+            self._process.kill()
+            self._reader.join(_PATIENCE_SECONDS)

@@ -1,0 +1,80 @@
+"""Serves the pages on loopback until it is interrupted."""
+
+from __future__ import annotations
+
+import resource
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from stackmem.errors import UsageError
+
+from .app import Studio
+from .places import Places
+
+_HOST = "127.0.0.1"
+_FILES = 16_384  # a connection takes one, and nobody asks who opens many
+
+
+def serve(folders: Sequence[Path], port: int, ready: Callable[[str], None]) -> list[str]:
+    """Serve until SIGINT or SIGTERM, and return the commands that were still running and were interrupted.
+
+    Args:
+        port: 0 takes any that is free.
+        ready: Given the address, which holds the token, once the server listens.
+
+    Raises:
+        UsageError: A folder is none of runs or benches, or the port is taken.
+    """
+    studio = Studio(Places(folders))
+    token = secrets.token_urlsafe(24)
+    with _listening(port) as listener:
+        port = listener.getsockname()[1]
+        hosts = frozenset({f"{_HOST}:{port}", f"localhost:{port}"})
+        _allow_files()
+        config = uvicorn.Config(
+            studio.app(token, hosts), http="h11", ws="none", lifespan="off", log_level="critical", access_log=False,
+            server_header=False, proxy_headers=False, timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        threading.Thread(target=studio.watch, daemon=True).start()
+        ready(f"http://{_HOST}:{port}/{token}/")
+        with suppress(KeyboardInterrupt):  # it was closed in order; that is how a person closes it
+            _Server(config, studio.stop).run(sockets=[listener])
+    return studio.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends its streams first: else it would wait for pages that are open to go."""
+
+    def __init__(self, config: uvicorn.Config, stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._stop()
+        super().handle_exit(sig, frame)
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((_HOST, port))
+        listener.listen(1_024)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise UsageError(f"port {port} on {_HOST} cannot be had ({error}); choose another with --port") from error
+    return listener
+
+
+def _allow_files() -> None:
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

@@ -1,0 +1,61 @@
+"""A run's records as they arrive: each once, however often it is asked what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stackmem.errors import TraceError
+
+from .lineage import TRACE, RunReader
+from .record import Record, read_line
+from .store import LONGEST_BYTES
+
+
+class RunTail:
+    """Reads a run that may still be written.
+
+    Attributes:
+        torn_bytes: Length of what stands after the last whole record: a line that is being written, or was cut short.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        """Begin before the first record; nothing is read yet."""
+        self._folder = run_dir
+        self._place: tuple[int, int, str] | None = None  # bytes and records read, and the last digest
+        self.torn_bytes = 0
+
+    def fresh(self) -> Iterator[Record]:
+        """The records that were not given before; at first all there are, those of a fork's parents too.
+
+        Raises:
+            TraceError: A line is broken, a parent is missing, or the file is not what it was.
+        """
+        return self._all() if self._place is None else self._added(*self._place)
+
+    def _all(self) -> Iterator[Record]:
+        reader = RunReader(self._folder)
+        for record in reader:
+            self._place = reader.read_bytes, record.seq, reader.digest
+            yield record
+        self.torn_bytes = reader.torn_bytes
+
+    def _added(self, read_bytes: int, number: int, digest: str) -> Iterator[Record]:
+        path = self._folder / TRACE
+        try:
+            with path.open("rb") as file:
+                if file.seek(0, 2) < read_bytes:
+                    raise TraceError(f"the trace {path} is shorter than it was; open the run again")
+                file.seek(read_bytes)
+                for line in iter(lambda: file.readline(LONGEST_BYTES), b""):
+                    self.torn_bytes = 0 if line.endswith(b"\n") else len(line)
+                    if self.torn_bytes:
+                        return
+                    read_bytes += len(line)
+                    if line != b"\n":  # the end of a line that was whole without it
+                        record, digest = read_line(line[:-1], digest, number + 1)
+                        number = record.seq
+                        self._place = read_bytes, number, digest
+                        yield record
+        except OSError as error:
+            raise TraceError(f"the trace {path} cannot be read further: {error.strerror}") from error

@@ -1,0 +1,87 @@
+"""A page that follows a run is told what is new, and comes to what a page of the whole run holds."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from stackmem.report.live import LiveRun
+from tests.conftest import CAMPAIGN
+from tests.report import runs
+
+
+def merged(held: dict[str, Any], change: dict[str, Any]) -> None:
+    """As the page does it."""
+    run = held["runs"][0]
+    held["texts"] += change["texts"]
+    held["parts"] += change["parts"]
+    run["before"] += change["before"]
+    run |= change["run"]
+    if "last" in change:
+        last = run["steps"][-1]
+        last[7] = change["last"]["usd"]
+        last[11] += change["last"]["facts"]
+        last[12] += change["last"]["files"]
+    run["steps"] += change["steps"]
+    for at, frame in change["frames"]:
+        run["frames"][at : at + 1] = [frame]
+    for at, numbers in change["sequences"]:
+        run["sequences"][at : at + 1] = [[*(run["sequences"][at] if at < len(run["sequences"]) else []), *numbers]]
+    for told in change["lanes"]:
+        lane = next((one for one in run["lanes"] if one["name"] == told["name"]), None)
+        if lane is None:
+            lane = {"name": told["name"], "versions": [], "reads": [], "stale": []}
+            run["lanes"].append(lane)
+        for at, name in zip(told["at"], ("versions", "reads", "stale"), strict=True):
+            lane[name][at:] = told[name]
+
+
+def content(live: LiveRun) -> dict[str, Any]:
+    decoded: dict[str, Any] = msgspec.json.decode(live.content()[1])
+    return decoded
+
+
+@pytest.mark.parametrize("name", ["invoices", "system", "hostile"])
+def test_the_changes_come_to_the_whole(made, tmp_path, name):
+    lines = (made[name] / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    if (made[name] / "history.git").exists():
+        (folder / "history.git").symlink_to(made[name] / "history.git")
+    trace = folder / "trace.jsonl"
+    trace.write_bytes(lines[0])
+    live = LiveRun(folder)
+    version = live.refresh()
+    held = content(live)
+    for end in range(2, len(lines) + 1):
+        trace.write_bytes(b"".join(lines[:end]))
+        live.refresh()
+        for number, change in live.since(version) or []:
+            version = number
+            merged(held, msgspec.json.decode(change))
+    assert held == content(live)
+    whole = LiveRun(folder)
+    whole.refresh()
+    assert held == content(whole)
+
+
+def test_what_a_page_is_told_of_a_long_run_does_not_grow_with_it(tmp_path):
+    folder = runs.long_run(tmp_path / "run", 10_000 if CAMPAIGN else 1_500)
+    lines = (folder / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    sizes = []
+    for end in (len(lines) // 10, len(lines) - 40):
+        (folder / "trace.jsonl").write_bytes(b"".join(lines[:end]))
+        live = LiveRun(folder)
+        version = live.refresh()
+        (folder / "trace.jsonl").write_bytes(b"".join(lines[: end + 40]))
+        live.refresh()
+        ((_, change),) = live.since(version) or []
+        sizes.append(len(change))
+    assert sizes[1] < 2 * sizes[0]
+
+
+def test_changes_that_are_not_kept_are_not_made_up(made):
+    live = LiveRun(made["invoices"])
+    assert live.refresh() == live.refresh() == 1
+    assert live.since(1) == []
+    assert [live.since(version) for version in (0, 2, -1)] == [None] * 3

@@ -1,0 +1,50 @@
+"""The server as a process: it is told where it is, listens on loopback alone, and Ctrl-C ends it."""
+
+import re
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+
+from tests.stage import pop
+
+
+def test_it_prints_its_address_and_ctrl_c_ends_it(stage, serve):
+    stage.solve(stage.task(pop()))
+    address, process = serve(stage.runs)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
+    with urllib.request.urlopen(address + "changes") as stream:  # a page that stays open does not hold it up
+        assert stream.readline() == b"event: changed\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_it_listens_on_loopback_alone(stage, serve):
+    address, _ = serve(stage.elsewhere)
+    port = int(address.split(":")[2].split("/")[0])
+    table = Path("/proc/net/tcp").read_text("utf-8").splitlines()
+    listening = {line.split()[1] for line in table if line.split()[3] == "0A"}
+    assert {one for one in listening if one.endswith(f":{port:04X}")} == {f"0100007F:{port:04X}"}
+
+
+def test_a_thousand_idle_connections_do_not_stop_it(stage, serve):
+    address, _ = serve(stage.elsewhere)
+    port = int(address.split(":")[2].split("/")[0])
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(900)]
+    for one in idle[::3]:
+        one.send(b"GET / HTTP/1.1\r\nHost: ")
+    with urllib.request.urlopen(address + "rows") as answer:
+        assert answer.status == 200
+    for one in idle:
+        one.close()
+
+
+def test_what_cannot_be_served_is_said(stage):
+    told = stage.call("ui", stage.root / "gone")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "there is no folder" in told.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        told = stage.call("ui", stage.elsewhere, "--port", taken.getsockname()[1])
+    assert told.returncode == 2
+    assert "choose another with --port" in told.stderr
