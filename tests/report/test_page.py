@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import stackmem.report
-from stackmem.report.page import page
+from stackmem.report.page import live_page, page
 from stackmem.report.view import read_runs
 from tests.report.runs import HOSTILE
 
@@ -51,8 +51,17 @@ def test_a_page_is_the_same_each_time(made):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
 def test_a_module_makes_no_markup_of_text(path):
     source = path.read_text(encoding="utf-8")
-    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|fetch\(|XMLHttp|import\("
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|XMLHttp|import\("
     assert re.findall(forbidden, source) == []
+
+
+def test_the_file_asks_nobody_and_the_page_of_a_server_asks_it_alone(made):
+    asks = r"fetch\(|EventSource|WebSocket|sendBeacon"
+    content = page(read_runs([made["invoices"]])).decode()
+    assert re.findall(asks, content) == []
+    assert "connect-src" not in content
+    assert {path.stem for path in MODULES if re.search(asks, path.read_text("utf-8"))} == {"commands", "index", "live"}
+    assert "connect-src 'self'; img-src data:; base-uri" in live_page(b"{}", "").decode()
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)

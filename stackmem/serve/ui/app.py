@@ -26,7 +26,7 @@ from stackmem.report.live import LiveRun
 from stackmem.report.page import index_page, live_page
 from stackmem.report.view import read_runs
 
-from .commands import Job, command_of, shown
+from .commands import StartedCommand, command_of, shown
 from .guard import Guard
 from .places import Places
 
@@ -44,7 +44,7 @@ class Studio:
     def __init__(self, places: Places) -> None:
         """Show these places."""
         self.places = places
-        self.jobs: list[Job] = []
+        self.jobs: list[StartedCommand] = []
         self._live: OrderedDict[Path, LiveRun] = OrderedDict()
         self._lock = Lock()
         self._readers = 0  # lists that are open, for which the places are looked at again and again
@@ -198,7 +198,7 @@ class Studio:
         if not asked.start:
             return _json({"command": shown(words)})
         with self._lock:
-            self.jobs.append(Job(words))
+            self.jobs.append(StartedCommand(words))
             return _json({"command": shown(words), "job": len(self.jobs) - 1})
 
     def job(self, request: Request) -> Response:

@@ -63,7 +63,7 @@ def shown(words: Sequence[str]) -> str:
     return shlex.join(["stackmem", *words])
 
 
-class Job:
+class StartedCommand:
     """A command that was started, and the last lines that it printed."""
 
     def __init__(self, words: Sequence[str]) -> None:

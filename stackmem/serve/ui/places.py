@@ -40,7 +40,7 @@ class BenchState(Struct, frozen=True):
     broken: str = ""
 
 
-class Place(Struct):
+class ShownFolder(Struct):
     """A folder of runs, or a bench."""
 
     folder: Path
@@ -65,7 +65,7 @@ class Places:
         Raises:
             UsageError: A folder is not there, or is a run.
         """
-        self.all: list[Place] = []
+        self.all: list[ShownFolder] = []
         self.looked = False
         for folder in dict.fromkeys(folders):
             if is_run(folder):
@@ -76,11 +76,11 @@ class Places:
 
     def _add(self, folder: Path) -> None:
         if _is_bench(folder):
-            self.all.append(Place(folder, RunIndex(folder / RUNS, nested=True), is_bench=True))
+            self.all.append(ShownFolder(folder, RunIndex(folder / RUNS, nested=True), is_bench=True))
             return
-        self.all.append(Place(folder, RunIndex(folder), is_bench=False))
+        self.all.append(ShownFolder(folder, RunIndex(folder), is_bench=False))
         below = sorted(path for path in folder.iterdir() if not path.is_symlink() and _is_bench(path))
-        self.all += [Place(path, RunIndex(path / RUNS, nested=True), is_bench=True) for path in below]
+        self.all += [ShownFolder(path, RunIndex(path / RUNS, nested=True), is_bench=True) for path in below]
 
     def refresh(self) -> None:
         """Look again at every folder."""
@@ -105,7 +105,7 @@ class Places:
             raise UsageError("there is no such run any more; go back to the list")
         return folder
 
-    def place(self, number: str) -> Place:
+    def place(self, number: str) -> ShownFolder:
         """Raises ``UsageError`` where there is none of this number."""
         if not number.isascii() or not number.isdigit() or len(number) > 4 or int(number) >= len(self.all):
             raise UsageError("there is no such folder here; go back to the list")
@@ -140,7 +140,7 @@ class Places:
         return [_state(place, number) for number, place in enumerate(self.all) if place.is_bench]
 
 
-def _rows(place: Place) -> Iterable[tuple[str, RunRow]]:
+def _rows(place: ShownFolder) -> Iterable[tuple[str, RunRow]]:
     return place.runs.rows.items()
 
 
@@ -155,7 +155,7 @@ def _is_bench(folder: Path) -> bool:
         return False
 
 
-def _state(place: Place, number: int) -> BenchState:
+def _state(place: ShownFolder, number: int) -> BenchState:
     try:
         plan = read_plan(place.folder)
         rows = list({row["id"]: row for row in read_rows(place.folder)}.values())
