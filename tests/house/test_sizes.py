@@ -11,3 +11,39 @@ FILE_CAP, FUNCTION_CAP, FOLDER_CAP = 400, 60, 25
 # Folder to the files it may show.
 MAY_BE_FULL = {
     "stackmem/cli/commands": 36,  # one file a command is what a reader of the command line looks for
+    "stackmem/core": 26,
+}
+
+
+def length(path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def long_functions(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_CAP:
+                yield f"{node.name}: {lines} lines"
+
+
+def test_every_file_stays_under_its_cap():
+    assert {name(path): lines for path in modules() if (lines := length(path)) > FILE_CAP} == {}
+
+
+def test_every_function_stays_under_its_cap():
+    long = {name(path): list(long_functions(tree(path))) for path in modules()}
+    assert {path: functions for path, functions in long.items() if functions} == {}
+
+
+def test_no_folder_shows_more_files_than_a_reader_takes_in():
+    at_one_level = Counter(name(path.parent) for path in modules() if path.name != "__init__.py")
+    assert {
+        folder: count for folder, count in at_one_level.items() if count > MAY_BE_FULL.get(folder, FOLDER_CAP)
+    } == {}
+    assert [folder for folder in MAY_BE_FULL if at_one_level[folder] <= FOLDER_CAP] == []
+
+
+def test_a_long_function_is_seen():
+    assert list(long_functions(ast.parse("def f():\n" + "    x = 1\n" * FUNCTION_CAP))) == ["f: 61 lines"]
+    assert list(long_functions(ast.parse("def f():\n" + "    x = 1\n" * (FUNCTION_CAP - 1)))) == []
