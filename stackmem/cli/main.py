@@ -40,6 +40,7 @@ COMMANDS = {
     "report": "Write what the strategies of a bench solved and cost.",
     "diff": "Say where two runs part, and what each came to.",
     "whatif": "Cost a recorded run under other strategies.",
+    "evidence": "Compare memory strategies on recordings of real agents.",
     "apply": "Apply a run's patch to the folder it came from.",
     "export": "Write a run in another tool's format.",
     "gateway": "Record any agent, between it and its provider.",

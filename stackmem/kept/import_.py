@@ -15,7 +15,7 @@ from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import TimedFact, facts
-from stackmem.formats.recordings.session import RecordedReply, RecordedSession
+from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordingFile
 from stackmem.models.catalog import lookup
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
@@ -53,46 +53,52 @@ class ImportedRun(Struct, frozen=True):
     left_out: tuple[str, ...]
 
 
-def import_file(file: Path, spelled: str | None, runs_dir: Path) -> ImportedRun:
-    """Read the file, and keep its trace as a new run.
+def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[ImportedRun, ...]:
+    """Read the file, and keep the trace of each of its sessions as a new run.
 
     Args:
         spelled: The format; None where what the file holds decides.
 
     Raises:
-        UsageError: The file cannot be read, or is not what its format says; nothing is left behind.
-        TraceError: The trace cannot be written.
+        UsageError: The file cannot be read, or is not what its format says; of the session at fault nothing is left.
+        TraceError: A trace cannot be written.
     """
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
     content = _read(file)
+    sha256, kept = hashlib.sha256(content).hexdigest(), []
     try:
-        named, session = _session(file, content, spelled)
-        run_dir = new_run(runs_dir, session.name or session.id, named)
-        with removed_on_failure(run_dir):
-            return _keep(session, file, hashlib.sha256(content).hexdigest(), run_dir)
+        named, sessions = _sessions(file, content, spelled)
+        for session in sessions:
+            run_dir = new_run(runs_dir, session.name or session.id, named)
+            with removed_on_failure(run_dir):
+                kept.append(_keep(session, file, sha256, run_dir))
     except RecursionError as error:
         raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
+    return tuple(kept)
 
 
-def facts_of(file: Path) -> Iterator[TimedFact]:
-    """The facts of a recording, which is kept nowhere.
+def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, ...]]]:
+    """The sessions of a recording, which is kept nowhere, each with its facts.
 
     Raises:
         UsageError: The file cannot be read, or is in no known format.
     """
     try:
-        _, session = _session(file, _read(file), None)
-        yield from _facts(session)
+        for session in _sessions(file, _read(file), None)[1]:
+            yield session, tuple(_facts(session))
     except RecursionError as error:
         raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
 
 
-def _session(file: Path, content: bytes, spelled: str | None) -> tuple[str, RecordedSession]:
-    """The format's name, and what the file holds."""
-    text, where = content.decode("utf-8-sig", "replace"), str(file)
-    named = spelled or guess(text, where)
-    return named, IMPORTERS[named](text, where, lambda: _subagents(file))
+def _sessions(file: Path, content: bytes, spelled: str | None) -> tuple[str, list[RecordedSession]]:
+    """The format's name, and what the file holds; a session that names no task has the file's name."""
+    recording = RecordingFile(content, str(file), lambda: _subagents(file))
+    named = spelled or guess(recording)
+    sessions = IMPORTERS[named](recording)
+    for session in sessions:
+        session.name = session.name or file.name.split(".", 1)[0]
+    return named, sessions
 
 
 def _read(file: Path) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import UNSET, Struct
@@ -17,8 +18,11 @@ from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
 from stackmem.errors import StackmemError, TraceError, UsageError
+from stackmem.formats.recordings.facts import TimedFact
 from stackmem.measure.first_loss import UsedFacts, facts_used
+from stackmem.measure.hypothetical_frames import estimated_outputs
 from stackmem.measure.moments import Moment, moments
+from stackmem.measure.phases import PhaseRule
 from stackmem.measure.prefix import Count, PromptBlock, text_of
 from stackmem.measure.whatif import (
     PUSHES,
@@ -37,7 +41,8 @@ from stackmem.trace.imported import imported_from
 
 from .cache_bill import counter_for, moments_of
 from .find import find_run
-from .import_ import facts_of
+from .hypothetical import MISSED, HandOverBand, bands, is_flat, start_with_frames
+from .import_ import sessions_of
 from .run_list import name_of
 
 DEFAULT_PRICE = "claude-sonnet-5-5"
@@ -52,8 +57,9 @@ class WhatIfRow(Struct, frozen=True):
     Attributes:
         recorded: It is the strategy that the run was recorded with.
         note: What of the strategy could not show, or why it does not apply.
-        outcome: None where it does not apply.
+        outcome: None where it does not apply; of hypothetical frames that of the middle band.
         ratio: Its bill over that of the recorded strategy; None where either is not known.
+        bands: Of a flat run cut into hypothetical frames, from the best case to the worst.
     """
 
     strategy: str
@@ -61,6 +67,7 @@ class WhatIfRow(Struct, frozen=True):
     note: str
     outcome: WhatIfOutcome | None
     ratio: float | None = None
+    bands: tuple[HandOverBand, ...] = ()
 
 
 class WhatIf(Struct, frozen=True):
@@ -69,6 +76,8 @@ class WhatIf(Struct, frozen=True):
     Attributes:
         price: The model whose prices and cache hold.
         counted: How the tokens of texts were counted.
+        window_tokens: That prompts are held against, and strategies go by.
+        estimated_replies: Replies whose usage the recording lacks; their length is an estimate.
         rows: The recorded strategy first.
     """
 
@@ -78,6 +87,8 @@ class WhatIf(Struct, frozen=True):
     counted: str
     steps: int
     frames: int
+    window_tokens: int
+    estimated_replies: int
     latency_seconds: float | None
     rows: tuple[WhatIfRow, ...]
 
@@ -96,25 +107,49 @@ def parse_strategies(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(open_strategy(one).name for one in named))
 
 
-def what_if(named: str, runs_dir: Path, strategies: Iterable[str], price: str | None, latency: float | None) -> WhatIf:
-    """One recording, a run or another agent's file, under each of the strategies.
+class WhatIfQuestion(Struct, frozen=True):
+    """Under what a recording is told again.
+
+    Attributes:
+        price: The model whose prices, cache and window hold; None is the recorded one.
+        latency_seconds: From each request to the next; None for the times of the recording.
+        window_tokens: None is the window of that model; of a run of our own, the run's.
+        phases: How a flat run is cut into frames; None leaves it as one.
+        missed: Shares of what is handed over that is looked for again, a band each; the middle one is the row's.
+    """
+
+    strategies: tuple[str, ...]
+    price: str | None = None
+    latency_seconds: float | None = None
+    window_tokens: int | None = None
+    phases: PhaseRule | None = PhaseRule()
+    missed: tuple[float, ...] = MISSED
+
+
+def what_if(named: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[WhatIf]:
+    """Each recording of a run, or of another agent's file, under each of the strategies.
 
     Raises:
         UsageError: There is no such recording, or no model of that name; it has no step.
         TraceError: The trace is broken.
     """
-    name, again = _recording(named, runs_dir)
+    for name, again in _recordings(named, runs_dir):
+        yield tell_again(name, again, question)
+
+
+def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatIfQuestion) -> WhatIf:
+    """One recording under each of the strategies; ``again`` begins its moments anew."""
     run = tuple(again())
     if not run:
         raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")
     start = run[-1].after.begun
-    model = _model(price, start.model)
+    model = _model(question.price, start.model)
     steps = run[-1].after.step
     if not steps:
         raise UsageError(f"{name} has no reply of a model; there is nothing to tell again")
     counter, counted = counter_for(again, model)
-    terms = Terms(model.price, model.min_cache_tokens, _cached_count(counter), latency)
-    rows = tuple(_rows(run, start, strategies, terms))
+    terms = Terms(model.price, model.min_cache_tokens, _cached_count(counter), question.latency_seconds)
+    start, run, estimated = _prepared(run, model, question.window_tokens, terms)
     return WhatIf(
         run=name,
         imported=imported_from(start),
@@ -122,19 +157,40 @@ def what_if(named: str, runs_dir: Path, strategies: Iterable[str], price: str | 
         counted=counted,
         steps=steps,
         frames=run[-1].after.pushes,
-        latency_seconds=latency,
-        rows=rows,
+        window_tokens=start.window_tokens,
+        estimated_replies=estimated,
+        latency_seconds=question.latency_seconds,
+        rows=tuple(_rows(run, start, question, terms)),
     )
 
 
-def _recording(named: str, runs_dir: Path) -> tuple[str, Callable[[], Iterator[Moment]]]:
-    """What it is called, and what begins it anew."""
+def _prepared(
+    run: tuple[Moment, ...], model: ModelRow, window_tokens: int | None, terms: Terms
+) -> tuple[RunStarted, tuple[Moment, ...], int]:
+    """The start and the run with a window that somebody names, and of a foreign one with the length of every reply."""
+    start = run[-1].after.begun
+    if not imported_from(start):
+        return replace(start, window_tokens=window_tokens or start.window_tokens), run, 0
+    start = replace(start, window_tokens=window_tokens or model.window_tokens, price=model.price)
+    (began, _), *rest = ((moment.at, moment.event) for moment in run)
+    events, estimated = estimated_outputs([(began, start), *rest], terms.count)
+    return start, tuple(moments(events)), estimated
+
+
+def _recordings(named: str, runs_dir: Path) -> Iterator[tuple[str, Callable[[], Iterator[Moment]]]]:
+    """What each is called, and what begins it anew."""
     file = Path(named)
-    if file.is_file() and file.name != "trace.jsonl":
-        timed_facts = tuple((fact.at, fact.event) for fact in facts_of(file))
-        return str(file), lambda: moments(timed_facts)
-    folder = find_run(named, runs_dir)
-    return name_of(folder), lambda: moments_of(folder)
+    if not file.is_file() or file.name == "trace.jsonl":
+        folder = find_run(named, runs_dir)
+        yield name_of(folder), lambda: moments_of(folder)
+        return
+    found = list(sessions_of(file))
+    for session, timed_facts in found:
+        yield f"{file}{f' {session.id}' if len(found) > 1 else ''}", partial(_moments, timed_facts)
+
+
+def _moments(timed_facts: tuple[TimedFact, ...]) -> Iterator[Moment]:
+    return moments((fact.at, fact.event) for fact in timed_facts)
 
 
 def _model(wanted: str | None, recorded: str) -> ModelRow:
@@ -159,31 +215,48 @@ def _cached_count(counter: Count) -> Count:
     return remembered
 
 
-def _rows(run: tuple[Moment, ...], start: RunStarted, strategies: Iterable[str], terms: Terms) -> Iterator[WhatIfRow]:
+def _rows(run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms) -> Iterator[WhatIfRow]:
     facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
     own = open_strategy(start.strategy)
     recorded = as_recorded(run, facts[not has_frames(own)], terms)
     base = recorded.usd
     yield WhatIfRow(own.name, True, _note(run, own), recorded, 1.0 if base else None)
-    for spelled in strategies:
+    rule = question.phases if is_flat(run) else None
+    for spelled in question.strategies:
         strategy = open_strategy(spelled)
         if strategy.name == own.name:
             continue
-        row = _row(run, _start_under(start, strategy), strategy, facts, terms)
+        row = _row(run, _start_under(start, strategy), strategy, facts, terms, rule, question.missed)
         usd = row.outcome.usd if row.outcome else None
         yield replace(row, ratio=round(usd / base, 4) if usd is not None and base else None)
 
 
 def _row(
-    run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, UsedFacts], terms: Terms
-) -> WhatIfRow:
+    run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, UsedFacts], terms: Terms,
+    rule: PhaseRule | None, missed: tuple[float, ...],
+) -> WhatIfRow:  # fmt: skip
     if run[-1].after.program is not None and not has_frames(strategy):
         return WhatIfRow(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)
     try:
+        if rule is not None and has_frames(strategy):
+            start = start_with_frames(start, strategy)
+            cut = tuple(bands(run, strategy, start, rule, terms, missed))
+            if cut:
+                return WhatIfRow(strategy.name, False, _note_of_bands(cut), cut[len(cut) // 2].outcome, bands=cut)
         result = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
     except StackmemError as error:
         return WhatIfRow(strategy.name, False, f"does not apply: {error}", None)
     return WhatIfRow(strategy.name, False, _note(run, strategy), result)
+
+
+def _note_of_bands(cut: Sequence[HandOverBand]) -> str:
+    low, high, middle = cut[0], cut[-1], cut[len(cut) // 2]
+    frames = middle.handed.frames
+    notes = [f"{frames} hypothetical {'frame' if frames == 1 else 'frames'}"]
+    if low.outcome.usd is not None and high.outcome.usd is not None:
+        notes.append(f"${low.outcome.usd:,.4f} to ${high.outcome.usd:,.4f}")
+    notes.append(f"{middle.handed.facts:,} facts across frames, {middle.handed.again:,} results looked for again")
+    return "; ".join(notes)
 
 
 def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:

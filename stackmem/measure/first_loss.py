@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -113,29 +113,38 @@ def facts_used(run: Iterable[Moment], *, flat: bool = False) -> UsedFacts:
     Args:
         flat: Take all frames for one conversation.
     """
-    known: set[str] = set()
     origins: dict[str, int] = {}
     needed: dict[str, dict[str, int]] = {}
+    for moment, told, used in told_and_used(run):
+        origins.update(dict.fromkeys(told, moment.after.step))
+        if isinstance(moment.event, ModelReplied):
+            frames = ("frame-0",) if flat else tuple(frame.id for frame in moment.before.stack)
+            for frame in frames:
+                needed.setdefault(frame, {}).update(dict.fromkeys(used, moment.after.step))
+    used_ever = {one for frame in needed.values() for one in frame}
+    return UsedFacts({one: origins[one] for one in origins if one in used_ever}, needed)
+
+
+def told_and_used(run: Iterable[Moment]) -> Iterator[tuple[Moment, frozenset[str], frozenset[str]]]:
+    """Each moment with the facts that first came up in its results, and those that its calls used."""
+    known: set[str] = set()
+    origins: set[str] = set()
     for moment in run:
+        told, used = set[str](), set[str]()
         match moment.event:
             case RunStarted():
                 known |= _standing(moment.event)
             case ModelReplied():
-                step = moment.after.step
-                frames = ("frame-0",) if flat else tuple(frame.id for frame in moment.before.stack)
                 for part in moment.event.parts:
                     said = literals_of(part)
-                    used = [one for one in said if one in origins] if isinstance(part, ToolCall) else ()
-                    for frame in frames:
-                        needed.setdefault(frame, {}).update(dict.fromkeys(used, step))
+                    used |= said & origins if isinstance(part, ToolCall) else set()
                     known |= said
             case _:
                 for turn in moment.new_turns:
-                    new = literals(turn.text) - known if isinstance(turn, Result) else frozenset()
-                    origins.update(dict.fromkeys(new, moment.after.step))
-                    known |= new
-    used_ever = {one for frame in needed.values() for one in frame}
-    return UsedFacts({one: origins[one] for one in origins if one in used_ever}, needed)
+                    told |= literals(turn.text) - known if isinstance(turn, Result) else set()
+                    known |= told
+                origins |= told
+        yield moment, frozenset(told), frozenset(used)
 
 
 def _standing(start: RunStarted) -> set[str]:
@@ -221,7 +230,7 @@ class FactSight:
         known = self._links.get(before.length)
         if known is not None and known.before is before and same_message(known.message, message):
             return known
-        facts = frozenset().union(*map(literals_of, message.parts)) & self._wanted
+        facts = frozenset().union(*(self._wanted & literals_of(part) for part in message.parts))
         self._links[before.length] = link = _Link(before, message, facts, before.length + 1)
         return link
 

@@ -153,6 +153,11 @@ class Adaptive(Struct, frozen=True):
         breakpoints = rolling_breakpoints(messages, len(messages[-1].parts), life)
         return View(start.system, start.tools, messages, breakpoints)
 
+    def told(self, state: State) -> FrameAdvice | None:
+        """What the root was told since it began; None while its first advice stands."""
+        conversation = self._conversation(state.begun, state.stack[0], rates(state.begun.price, self.read), STEP_TOKENS)
+        return None if conversation.guide else conversation.advice
+
     def _conversation(self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float) -> AdvisedConversation:
         budgets = start.budgets
         may_push = frame.depth - frame.pushed_at < budgets.depth

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from stackmem.core.messages import ToolCall, ToolResult
 
+from .shared.foreign_tools import Does, does
 from .shared.linear import Cut, Exchange, Linear, OneConversation, Rules, freed, one_line
 from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
@@ -56,13 +57,13 @@ def _after(work: Work, exchange: Exchange) -> Work:
     """What is known of the work after one more exchange."""
     before = Work(work.steps) if work.ended else work
     since = before.since + 1
-    changed = before.changed or _succeeded(exchange, "write_file")
-    ended = _succeeded(exchange, "run_command") and (changed or since >= work.steps)
+    changed = before.changed or _succeeded(exchange, "writes")
+    ended = _succeeded(exchange, "runs") and (changed or since >= work.steps)
     return replace(before, ended=ended, since=since, changed=changed)
 
 
-def _succeeded(exchange: Exchange, tool: str) -> bool:
-    called = any(isinstance(part, ToolCall) and part.name == tool for part in exchange.said.parts)
+def _succeeded(exchange: Exchange, kind: Does) -> bool:
+    called = any(isinstance(part, ToolCall) and does(part) == kind for part in exchange.said.parts)
     return called and not any(isinstance(part, ToolResult) and part.failed for part in exchange.told.parts)
 
 

@@ -7,19 +7,23 @@ import pytest
 
 from stackmem.core.pricing import cost_usd
 from stackmem.errors import UsageError
-from stackmem.formats.recordings import IMPORTERS
-from stackmem.kept.import_ import import_file
+from stackmem.kept.import_ import ImportedRun, import_file
 from stackmem.models.catalog import lookup
 from stackmem.run.result import read_result
 from stackmem.trace.open_run import Run
-from tests.formats.test_recordings import FILES, SAMPLES, text_of
+from tests.formats.test_recordings import FILES, SAMPLES, read, text_of
 from tests.stage import Stage, records
+
+
+def imported(file: Path, spelled: str | None, runs: Path) -> ImportedRun:
+    (run,) = import_file(file, spelled, runs)
+    return run
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_recording_becomes_a_run_with_its_cost(stage: Stage, name):
-    done = import_file(SAMPLES / FILES[name], None, stage.runs)
-    session = IMPORTERS[name](text_of(name), "", list)
+    done = imported(SAMPLES / FILES[name], None, stage.runs)
+    session = read(name)
     expected = sum(cost_usd(said.usage, lookup(said.model).price) for said in session.replies())
     assert done.cost_usd == pytest.approx(expected, abs=1e-6)
     result = read_result(Path(done.run_dir) / "result.json")
@@ -28,7 +32,7 @@ def test_a_recording_becomes_a_run_with_its_cost(stage: Stage, name):
 
 
 def test_two_imports_of_a_file_hold_the_same_trace(stage):
-    one, other = (import_file(SAMPLES / "atif.json", None, stage.runs) for _ in range(2))
+    one, other = (imported(SAMPLES / "atif.json", None, stage.runs) for _ in range(2))
     assert (Path(one.run_dir) / "trace.jsonl").read_bytes() == (Path(other.run_dir) / "trace.jsonl").read_bytes()
 
 
@@ -37,8 +41,8 @@ def test_a_model_without_a_price_costs_what_the_recording_says_or_nobody_knows(s
     named, silent = tmp_path / "named.json", tmp_path / "silent.json"
     named.write_text(unknown, "utf-8")
     silent.write_text(unknown.replace("total_cost_usd", "total_steps").replace("0.0042", "7"), "utf-8")
-    assert import_file(named, None, stage.runs).cost_usd == 0.0042
-    assert import_file(silent, None, stage.runs).cost_usd is None
+    assert imported(named, None, stage.runs).cost_usd == 0.0042
+    assert imported(silent, None, stage.runs).cost_usd is None
 
 
 def test_subagents_in_files_beside_the_session_are_read(stage, tmp_path):
@@ -48,7 +52,7 @@ def test_subagents_in_files_beside_the_session_are_read(stage, tmp_path):
     inner = tmp_path / "session" / "subagents" / "agent-ad2d877.jsonl"
     inner.parent.mkdir(parents=True)
     inner.write_text("".join(line for line in lines if '"isSidechain":true' in line), "utf-8")
-    assert import_file(file, None, stage.runs).frames == 1
+    assert imported(file, None, stage.runs).frames == 1
 
 
 def test_the_command_says_what_came_in_and_what_did_not(stage):
@@ -70,7 +74,7 @@ def test_json_holds_what_is_kept(stage):
 
 @pytest.mark.parametrize("asked", [["replay", "last"], ["resume", "last"]])
 def test_what_needs_our_rules_is_refused_in_one_sentence(stage, asked):
-    import_file(SAMPLES / "mini.traj.json", None, stage.runs)
+    imported(SAMPLES / "mini.traj.json", None, stage.runs)
     ran = stage.call(*asked)
     assert ran.returncode == 2
     assert "was imported from mini (mini-swe-agent 2.2.1) and cannot be" in ran.stderr
@@ -84,7 +88,7 @@ def test_what_needs_our_rules_is_refused_in_one_sentence(stage, asked):
         (["."], "cannot be read (Is a directory)"),
         ([SAMPLES / "README.md"], "in no known format"),
         ([SAMPLES / "README.md", "--format", "mini"], "is no JSON"),
-        ([SAMPLES / "README.md", "--format", "csv"], "no format 'csv'; known: atif, claude-code, mini"),
+        ([SAMPLES / "README.md", "--format", "csv"], "no format 'csv'; known: atif, chat, claude-code"),
         ([SAMPLES / "atif.json", "--format", "mini"], "is not as its format says"),
         ([SAMPLES / "atif.json", "--format", "claude-code"], "is no JSON"),
     ],
@@ -112,14 +116,14 @@ def test_agents_in_agents_without_end_are_one_sentence_and_leave_nothing(stage, 
         json.dumps(agent(0, 1) | {"subagent_trajectories": [agent(one, one + 1) for one in range(1, 3_000)]})
     )
     with pytest.raises(UsageError, match="nests agents in agents too deep"):
-        import_file(file, None, stage.runs)
+        imported(file, None, stage.runs)
     assert not stage.runs.exists() or list(stage.runs.iterdir()) == []
 
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_read(stage, tmp_path):
     file = tmp_path / "marked.json"
     file.write_text("\ufeff" + text_of("atif"), "utf-8")
-    assert import_file(file, None, stage.runs).steps == 4
+    assert imported(file, None, stage.runs).steps == 4
 
 
 def test_a_runs_directory_that_cannot_be_made_is_named(stage):
@@ -129,7 +133,7 @@ def test_a_runs_directory_that_cannot_be_made_is_named(stage):
 
 
 def test_costs_of_models_with_different_prices_add_up_from_the_facts(stage):
-    done = import_file(SAMPLES / "claude_code.jsonl", None, stage.runs)
+    done = imported(SAMPLES / "claude_code.jsonl", None, stage.runs)
     run = Run(Path(done.run_dir))
     assert len(done.models) == 2
     assert run.cost == pytest.approx(done.cost_usd, abs=1e-6)
@@ -140,6 +144,6 @@ def test_costs_of_models_with_different_prices_add_up_from_the_facts(stage):
 def test_one_reply_of_a_model_without_a_price_leaves_the_cost_unknown(stage, tmp_path):
     file = tmp_path / "session.jsonl"
     file.write_text(text_of("claude-code").replace("claude-haiku-4-5-20251001", "somebody-elses"), "utf-8")
-    run = Run(Path(import_file(file, None, stage.runs).run_dir))
+    run = Run(Path(imported(file, None, stage.runs).run_dir))
     assert (run.cost, run.state.cost_usd) == (None, None)
     assert run.state.usd > 0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stackmem.kept.whatif import parse_strategies, what_if
+from stackmem.kept.whatif import WhatIfQuestion, parse_strategies, what_if
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.formats.test_recordings import FILES, SAMPLES
 from tests.stage import ROOT, Stage
@@ -53,14 +53,14 @@ def test_several_recordings_are_also_told_together(stage, run):
     assert [line.split()[:2] for line in text.splitlines()[3:]] == [
         ["stackheap", "2"], ["full", "2"], ["rolling_summary:turns=2", "2"],
     ]  # fmt: skip
-    each = [what_if(name, stage.runs, ["full"], None, None) for name in ("a-run", "b-run")]
+    each = [one for name in ("a-run", "b-run") for one in what_if(name, stage.runs, WhatIfQuestion(("full",)))]
     bills = [row.outcome.usd for found in each for row in found.rows if row.strategy == "full"]
     assert f"${sum(bills):,.4f}" in text
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_another_agents_file_is_told_again_and_kept_nowhere(stage, name):
-    found = what_if(str(SAMPLES / FILES[name]), stage.runs, ["window:2", "full"], None, None)
+    (found,) = what_if(str(SAMPLES / FILES[name]), stage.runs, WhatIfQuestion(("window:2", "full")))
     assert found.imported.startswith(name)
     assert {row.strategy for row in found.rows} >= {"full", open_strategy("window:2").name}
     assert not stage.runs.exists()

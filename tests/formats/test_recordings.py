@@ -18,7 +18,7 @@ from stackmem.errors import UsageError
 from stackmem.formats.exports import EXPORTS
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import facts
-from stackmem.formats.recordings.session import RecordedSession
+from stackmem.formats.recordings.session import RecordedSession, RecordingFile
 from stackmem.trace.record import Record
 from tests.formats.test_export_atif import SCHEMA
 from tests.trace.stories import exported, told
@@ -32,7 +32,12 @@ def text_of(name: str) -> str:
 
 
 def read(name: str, text: str | None = None, subagents: Any = ()) -> RecordedSession:
-    return IMPORTERS[name](text_of(name) if text is None else text, "the file", lambda: subagents)
+    (session,) = IMPORTERS[name](file_of(text_of(name) if text is None else text, subagents))
+    return session
+
+
+def file_of(text: str, subagents: Any = ()) -> RecordingFile:
+    return RecordingFile(text.encode("utf-8", "surrogatepass"), "the file", lambda: subagents)
 
 
 def events(session: RecordedSession) -> list[Any]:
@@ -53,15 +58,15 @@ def session_of(found: list[dict[str, Any]], **more: Any) -> RecordedSession:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_format_is_known_by_what_the_file_holds(name):
-    assert guess(text_of(name), "the file") == name
+    assert guess(file_of(text_of(name))) == name
 
 
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "null", "hello", "{", '{"type":1}', '{"type":"x"}', "\x00", "[" * 100_000]
 )
 def test_a_file_in_no_known_format_is_refused_with_the_known_ones(text):
-    with pytest.raises(UsageError, match=r"in no known format; .* --format names one of atif, claude-code, mini"):
-        guess(text, "the file")
+    with pytest.raises(UsageError, match=r"in no known format; .* --format names one of atif, chat, claude-code, mini"):
+        guess(file_of(text))
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -8,24 +8,31 @@ import typer
 
 from stackmem.cli.options import Json, argument, flag, option, runs_folder
 from stackmem.cli.screen.text import echo_json, readable
-from stackmem.kept.import_ import import_file
+from stackmem.kept.import_ import ImportedRun, import_file
 
 
 def command(
     file: Path = argument("FILE", "A recording of another agent."),
-    spelled: str | None = option("--format", "atif, claude-code or mini; found out without it.", "FORMAT"),
+    spelled: str | None = option(
+        "--format", "atif, chat, claude-code, mini, swe-agent or terminal; found out without it.", "FORMAT"
+    ),
     json: Json = False,
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Take another agent's recording in as a run that can be looked at, measured and costed, but not replayed."""
     done = import_file(file, spelled, runs_folder(runs_dir))
     if json:
-        echo_json(done)
+        echo_json(done[0] if len(done) == 1 else done)
         return
-    cost = "cost unknown" if done.cost_usd is None else f"${done.cost_usd:.4f}"
-    typer.echo(f"{done.run}: {done.steps:,} steps, {done.frames:,} frames, {done.usage.total:,} tokens, {cost}")
-    typer.echo(readable(f"imported from {done.origin}, model {', '.join(done.models) or 'unknown'}"))
-    for sentence in done.left_out[:10]:
+    for run in done:
+        _tell(run)
+
+
+def _tell(run: ImportedRun) -> None:
+    cost = "cost unknown" if run.cost_usd is None else f"${run.cost_usd:.4f}"
+    typer.echo(f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}")
+    typer.echo(readable(f"imported from {run.origin}, model {', '.join(run.models) or 'unknown'}"))
+    for sentence in run.left_out[:10]:
         typer.echo(readable(f"left out: {sentence}"))
-    if len(done.left_out) > 10:
-        typer.echo(f"left out: {len(done.left_out) - 10:,} more, all of them in {done.run_dir}/imported.json")
+    if len(run.left_out) > 10:
+        typer.echo(f"left out: {len(run.left_out) - 10:,} more, all of them in {run.run_dir}/imported.json")

@@ -6,7 +6,8 @@ import typer
 
 from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder, warn_of_plugins
 from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width
-from stackmem.kept.whatif import WhatIf, WhatIfRow, parse_strategies, what_if
+from stackmem.kept.hypothetical import phase_rule
+from stackmem.kept.whatif import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
 from stackmem.measure.first_loss import FirstLoss
 
 _HEAD = (
@@ -22,17 +23,27 @@ def command(
     latency: float | None = option(
         "--latency", "Between requests; as recorded without it.", "SECONDS", min=0.0, max=86_400.0
     ),
+    window_tokens: int | None = option(
+        "--window-tokens", "The window; by default the price model's, of a run of ours its own.", "N", min=1
+    ),
+    phases: str = option(
+        "--phases",
+        "How a flat run is cut into frames: boundaries, sub-goals, green, none, or a number of steps.",
+        "RULE",
+        default="boundaries",
+    ),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonArray = False,
 ) -> None:
     """Say what a recorded run would have held and cost under other strategies, its actions being the same."""
     warn_of_plugins()
-    folder, wanted = runs_folder(runs_dir), parse_strategies(strategies)
-    results = []
-    for place, named in enumerate(traces):
-        results.append(what_if(named, folder, wanted, price, latency))
+    folder = runs_folder(runs_dir)
+    question = WhatIfQuestion(parse_strategies(strategies), price, latency, window_tokens, phase_rule(phases))
+    results: list[WhatIf] = []
+    for result in (each for named in traces for each in what_if(named, folder, question)):
         if not json:
-            typer.echo("\n".join([*([""] if place else []), *_lines(results[-1], terminal_width())]))
+            typer.echo("\n".join([*([""] if results else []), *_lines(result, terminal_width())]))
+        results.append(result)
     if json:
         echo_json(results)
     elif len(results) > 1:
@@ -46,8 +57,12 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
     lines = [
         one_line(f"{result.run}: {whose}{result.steps:,} steps, {result.frames:,} frames"),
         one_line(f"prices and cache of {result.price}, tokens counted as {result.counted}"),
-        f"requests {paced}",
+        f"requests {paced}; a window of {result.window_tokens:,} tokens",
     ]
+    if result.estimated_replies:
+        lines.append(
+            f"~ replies: the recording lacks the usage of {result.estimated_replies:,}; their length is an estimate"
+        )
     rows = [_HEAD, *(_cells(row) for row in result.rows)]
     lines += ["", *align(rows, (0, len(_HEAD) - 1), width=width)]
     lines += ["", "* the strategy of the recording; ratio: its bill is 1"]

@@ -2,60 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
 from stackmem.errors import UsageError
 
 from .atif import read_atif
+from .chat import is_chat, read_chat
 from .claude_code import read_claude_code
 from .mini import read_mini
-from .session import RecordedSession, load
-
-Subagents = Callable[[], Iterable[tuple[str, str]]]
-
-
-def _atif(text: str, where: str, subagents: Subagents) -> RecordedSession:
-    return read_atif(load(text, where), where)
+from .session import RecordedSession, RecordingFile, load
+from .swe_agent import read_swe_agent
+from .terminal import is_terminal_log, read_terminal
 
 
-def _mini(text: str, where: str, subagents: Subagents) -> RecordedSession:
-    return read_mini(load(text, where), where)
+def _whole(read: Callable[[object, str], RecordedSession]) -> Callable[[RecordingFile], list[RecordedSession]]:
+    """The reader of a format in which a file is one JSON value and one session."""
+    return lambda file: [read(load(file.text, file.where), file.where)]
 
 
-def _claude_code(text: str, where: str, subagents: Subagents) -> RecordedSession:
-    return read_claude_code(text, where, subagents())
-
-
-IMPORTERS: dict[str, Callable[[str, str, Subagents], RecordedSession]] = {
-    "atif": _atif,
-    "claude-code": _claude_code,
-    "mini": _mini,
+IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
+    "atif": _whole(read_atif),
+    "chat": lambda file: read_chat(load(file.text, file.where), file.where),
+    "claude-code": lambda file: [read_claude_code(file.text, file.where, file.subagents())],
+    "mini": _whole(read_mini),
+    "swe-agent": _whole(read_swe_agent),
+    "terminal": lambda file: [read_terminal(file.text, file.where)],
 }
-"""Name to reader; a reader takes the file's text, what to call it in messages, and the files of its subagents."""
+"""Name to reader; a reader gives the sessions of the file, in their order."""
 
 
-def guess(text: str, where: str) -> str:
+def guess(file: RecordingFile) -> str:
     """The format of a file by what stands in it.
 
     Raises:
         UsageError: It is none that we know.
     """
-    try:
-        value = load(text, where)
-    except UsageError:
-        value = None
-    if isinstance(value, dict):
-        if str(value.get("schema_version", "")).startswith("ATIF"):
-            return "atif"
-        if str(value.get("trajectory_format", "")).startswith("mini-swe-agent"):
-            return "mini"
-    first = next((line for line in text.split("\n") if line.strip()), "")
-    try:
-        line = load(first, where)
-    except UsageError:
-        line = None
-    if isinstance(line, dict) and isinstance(line.get("type"), str) and ("sessionId" in line or "uuid" in line or
-                                                                         line["type"] == "summary"):  # fmt: skip
-        return "claude-code"
+    text = file.text
+    found = _of_value(_json(text)) or _of_line(_json(next((line for line in text.split("\n") if line.strip()), "")))
+    if not found and is_terminal_log(text):
+        found = "terminal"
+    if found:
+        return found
     known = ", ".join(sorted(IMPORTERS))
-    raise UsageError(f"{where} is in no known format; stackmem import --format names one of {known}")
+    raise UsageError(f"{file.where} is in no known format; stackmem import --format names one of {known}")
+
+
+def _json(text: str) -> Any:
+    try:
+        return load(text, "")
+    except UsageError:
+        return None
+
+
+def _of_value(value: Any) -> str:
+    """The format of a file that is one JSON value; empty for none."""
+    if is_chat(value):
+        return "chat"
+    if not isinstance(value, dict):
+        return ""
+    if str(value.get("schema_version", "")).startswith("ATIF"):
+        return "atif"
+    if str(value.get("trajectory_format", "")).startswith("mini-swe-agent"):
+        return "mini"
+    return "swe-agent" if {"trajectory", "info"} <= value.keys() else ""
+
+
+def _of_line(line: Any) -> str:
+    """The format of a file of JSON Lines by its first one; empty for none."""
+    if not isinstance(line, dict) or not isinstance(line.get("type"), str):
+        return ""
+    return "claude-code" if "sessionId" in line or "uuid" in line or line["type"] == "summary" else ""

@@ -9,70 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.core.messages import ToolCall, Usage
 from stackmem.errors import UsageError
 
-from .session import (
-    Count,
-    RecordedReply,
-    RecordedResult,
-    RecordedSession,
-    RecordedText,
-    load,
-    plain,
-    seconds,
-    shaped,
-    thinking,
-    words,
-)
+from .chat import ChatMessage, add_message
+from .session import RecordedSession, shaped
 
 Json = dict[str, Any]
-
-
-class _MiniFunction(Struct, frozen=True):
-    name: str
-    arguments: str | Json | None = None
-
-
-class _MiniCall(Struct, frozen=True):
-    function: _MiniFunction
-    id: str | None = None
-
-
-class _MiniDetails(Struct, frozen=True):
-    cached_tokens: Count | None = None
-
-
-class _MiniUsage(Struct, frozen=True):
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-    prompt_tokens_details: _MiniDetails | None = None
-    cache_read_input_tokens: Count | None = None
-    cache_creation_input_tokens: Count | None = None
-
-
-class _Response(Struct, frozen=True):
-    id: str | None = None
-    model: str | None = None
-    usage: _MiniUsage | None = None
-
-
-class _Extra(Struct, frozen=True):
-    actions: list[Json] | None = None
-    cost: float | None = None
-    timestamp: float | str | None = None
-    response: _Response | None = None
-    returncode: int | None = None
-
-
-class _MiniMessage(Struct, frozen=True):
-    role: str
-    content: str | list[Json] | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[_MiniCall] | None = None
-    tool_call_id: str | None = None
-    timestamp: float | str | None = None
-    extra: _Extra = _Extra()
 
 
 class _Stats(Struct, frozen=True):
@@ -88,7 +30,7 @@ class _Info(Struct, frozen=True):
 
 
 class _MiniTrajectory(Struct, frozen=True):
-    messages: list[_MiniMessage]
+    messages: list[ChatMessage]
     trajectory_format: str = ""
     info: _Info = _Info()
     instance_id: str = ""
@@ -117,8 +59,9 @@ def read_mini(value: object, where: str) -> RecordedSession:
         turns=[],
         left_out=[],
     )
+    fenced = whole.trajectory_format == "mini-swe-agent-1"
     for number, message in enumerate(whole.messages, 1):
-        _add(session, message, f"{where}, message {number}")
+        add_message(session, message, f"{where}, message {number}", fenced=fenced)
     if info.exit_status and not session.finished:
         session.left_out.append(f"how it ended: {info.exit_status}")
     return session
@@ -128,77 +71,3 @@ def _named(config: Json | None, part: str, key: str) -> str:
     inner = (config or {}).get(part)
     value = inner.get(key) if isinstance(inner, dict) else ""
     return value if isinstance(value, str) else ""
-
-
-def _add(session: RecordedSession, message: _MiniMessage, where: str) -> None:
-    text, at = words(message.content), seconds(message.extra.timestamp or message.timestamp, where)
-    last = session.turns[-1] if session.turns else None
-    match message.role:
-        case "assistant":
-            session.turns.append(_said(message, text, at, session))
-        case "system" if not session.turns and not session.system:
-            session.system = text
-        case "user" if not session.turns and not session.task:
-            session.task, session.began = text, at
-        case "tool" | "user" if isinstance(last, RecordedReply) and (call := _answered(last, message)):
-            code = message.extra.returncode
-            last.answers.append(RecordedResult(call, text, code not in (None, 0), at, code))
-        case "exit":
-            if session.result is None and text:
-                session.result = text
-        case "system" | "user" | "tool":
-            session.turns.append(RecordedText(text, at))
-        case _:
-            raise UsageError(f"{where} has the role {message.role!r}; system, user, assistant, tool and exit are known")
-
-
-def _answered(said: RecordedReply, message: _MiniMessage) -> str:
-    """The id of the call that a message answers: the one it names, else the first that waits; empty for none."""
-    done = {answer.call_id for answer in said.answers}
-    waiting = [call.id for call in said.calls if call.id not in done]
-    if message.tool_call_id is not None:
-        return message.tool_call_id if message.tool_call_id in waiting else ""
-    return waiting[0] if waiting else ""
-
-
-def _said(message: _MiniMessage, text: str, at: float | None, session: RecordedSession) -> RecordedReply:
-    number = len(session.turns)
-    calls = [_call(call, f"call_{number}_{place}") for place, call in enumerate(message.tool_calls or ())]
-    if not calls:  # models that write their commands as text
-        for place, action in enumerate(message.extra.actions or ()):
-            name = action.get("tool_call_id")
-            named = name if isinstance(name, str) and name else f"call_{number}_{place}"
-            calls.append(ToolCall(named, "bash", {"command": words(action.get("command"))}))
-    response = message.extra.response or _Response()
-    return RecordedReply(
-        parts=(*thinking(message.reasoning_content), *plain(text), *calls),
-        at=at,
-        stop="call" if calls else "end",
-        usage=_usage(response.usage or _MiniUsage()),
-        model=response.model or session.model,
-        reply_id=response.id or "",
-        usd=message.extra.cost,
-        answers=[],
-    )
-
-
-def _call(call: _MiniCall, fallback: str) -> ToolCall:
-    given = call.function.arguments
-    if not isinstance(given, str):
-        return ToolCall(call.id or fallback, call.function.name, given or {})
-    try:
-        return ToolCall(call.id or fallback, call.function.name, load(given, "arguments"))
-    except UsageError:
-        return ToolCall(call.id or fallback, call.function.name, malformed=given)
-
-
-def _usage(given: _MiniUsage) -> Usage:
-    """A prompt's tokens include those read from a cache and, where the writer counts so, those written to it."""
-    prompt, written = given.prompt_tokens or 0, given.cache_creation_input_tokens or 0
-    read = given.cache_read_input_tokens
-    if read is None:
-        read = (given.prompt_tokens_details.cached_tokens if given.prompt_tokens_details else None) or 0
-    rest = prompt - read - written
-    if rest < 0:  # the cache's tokens are counted beside the prompt's
-        rest = prompt
-    return Usage(rest, read, written, 0, given.completion_tokens or 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -19,6 +19,23 @@ T = TypeVar("T")
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 """Tokens, as other tools write them."""
+
+
+class RecordingFile(Struct, frozen=True):
+    """A file that holds one recording or several.
+
+    Attributes:
+        where: What to call it in messages.
+        subagents: Name and text of the files beside it that hold its subagents.
+    """
+
+    content: bytes
+    where: str
+    subagents: Callable[[], Iterable[tuple[str, str]]] = tuple
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8-sig", "replace")
 
 
 class RecordedResult(Struct):

@@ -18,7 +18,7 @@ from stackmem.errors import StackmemError
 from stackmem.kept.cache_bill import moments_of
 from stackmem.kept.redact import redact_run
 from stackmem.kept.run_list import list_runs
-from stackmem.kept.whatif import what_if
+from stackmem.kept.whatif import WhatIfQuestion, what_if
 from stackmem.measure.metrics import measure
 from stackmem.measure.timeline import timeline
 from stackmem.replays.live import replay_live
@@ -103,7 +103,7 @@ def test_a_run_cut_in_any_line_goes_on_to_the_same_end(run: Path, kept: Desk) ->
 READERS: dict[str, Callable[[Path], object]] = {
     "replay": replay_run,
     "redact": lambda folder: redact_run(folder, ["one"]),
-    "whatif": lambda folder: what_if(str(folder), folder.parent, ("full",), None, None),
+    "whatif": lambda folder: list(what_if(str(folder), folder.parent, WhatIfQuestion(("full",)))),
     "list": lambda folder: list_runs(folder.parent),
     "view": lambda folder: read_runs([folder]),
     "state": lambda folder: (Run(folder).state, list(Run(folder).steps), Run(folder).frames),

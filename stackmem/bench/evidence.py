@@ -1,0 +1,234 @@
+"""Recordings of real runs under memory strategies: an entry for each, kept as JSON Lines, so that a study goes on.
+
+Every request is billed as if sent ten seconds after the one before it: few recordings hold times. At that pace no entry
+of the cache lapses, so whatever a strategy writes is billed at the price of five minutes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.messages import Usage
+from stackmem.core.pricing import Price, cost_usd
+from stackmem.errors import StackmemError, UsageError
+from stackmem.kept.import_ import sessions_of
+from stackmem.kept.whatif import WhatIf, WhatIfQuestion, WhatIfRow, tell_again
+from stackmem.measure.moments import Moment, moments
+from stackmem.measure.phases import PhaseRule
+from stackmem.measure.whatif import WhatIfOutcome
+from stackmem.models.catalog import lookup
+
+READS = (0.1, 0.05, 0.025)
+"""Prices of a token read from the cache, in prices of a token of input."""
+PRICED_AS = "claude-sonnet-5-5"
+STRATEGIES = ("boundary", "mask", "summary", "isolated", "fold", "stackheap", "adaptive")
+CASES = ("best", "middle", "worst")
+FIXED = PhaseRule("fixed", 16, 16)
+_LATENCY_SECONDS = 10.0
+_LARGEST_BYTES = 100_000_000
+
+
+class StrategyBill(Struct, frozen=True):
+    """A recording under one strategy.
+
+    Attributes:
+        usd: The bill at each of the prices of ``READS``.
+        facts, lost: Facts that were used later, and those of them that were out of sight before.
+        frames: Hypothetical ones; 0 where the run stayed one conversation.
+        across: Facts told in one frame and used in another.
+        again: Results looked for again.
+    """
+
+    usd: tuple[float, ...]
+    peak_tokens: int
+    facts: int
+    lost: int
+    frames: int = 0
+    across: int = 0
+    again: int = 0
+
+
+class RecordingEntry(Struct, frozen=True):
+    """One recording.
+
+    Attributes:
+        file: In the folder, with ``/`` between its parts.
+        model: As the recording says, without its maker; else the file's first folder up to an ``@``.
+        task: What runs of the same task share.
+        estimated: Replies whose length is an estimate.
+        left_out: What the importer could not take in, a sentence each.
+        unread: Why there are no figures; empty where there are.
+        told: Strategy, and after a space the case or ``fixed``, to what came of it.
+    """
+
+    file: str
+    session: str = ""
+    model: str = ""
+    task: str = ""
+    origin: str = ""
+    steps: int = 0
+    estimated: int = 0
+    left_out: tuple[str, ...] = ()
+    unread: str = ""
+    told: dict[str, StrategyBill] = {}
+
+
+def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], None]) -> tuple[RecordingEntry, ...]:
+    """The entries of every recording below a folder; those that ``rows`` holds already are not made again.
+
+    Args:
+        rows: JSON Lines, to which each entry is appended.
+        done: StrategyBill of each new entry.
+
+    Raises:
+        UsageError: There is no such folder, or the rows cannot be read or written.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; name the one that holds the recordings")
+    known = {(entry.file, entry.session): entry for entry in read_entries(rows)}
+    files = {entry.file for entry in known.values()}
+    left = [path for path in distinct_files(folder) if path.relative_to(folder).as_posix() not in files]
+    left.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())  # one that is stopped is a sample
+    try:
+        with rows.open("ab") as out:
+            for entry in _each(folder, left, jobs):
+                out.write(msgspec.json.encode(entry) + b"\n")
+                out.flush()
+                known[entry.file, entry.session] = entry
+                done(entry)
+    except OSError as error:
+        raise UsageError(f"{rows} cannot be written ({error.strerror}); choose another file with --rows") from error
+    return tuple(sorted(known.values(), key=lambda entry: (entry.file, entry.session)))
+
+
+def read_entries(rows: Path) -> list[RecordingEntry]:
+    """What a file of rows holds; a last line that was cut short is left out.
+
+    Raises:
+        UsageError: Another line is no entry.
+    """
+    if not rows.exists():
+        return []
+    found, lines = [], rows.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            found += [msgspec.json.decode(line, type=RecordingEntry)] if line else []
+        except msgspec.DecodeError as error:
+            if number == len(lines):
+                break
+            raise UsageError(f"{rows}, line {number}: no entry of a study ({error}); name another file") from error
+    return found
+
+
+def distinct_files(folder: Path) -> list[Path]:
+    """Every file below the folder but hidden ones, the same bytes once; a link is not followed."""
+    found: dict[bytes, Path] = {}
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not hidden and not path.is_symlink() and path.is_file() and path.stat().st_size <= _LARGEST_BYTES:
+            found.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)
+    return list(found.values())
+
+
+def _each(folder: Path, files: list[Path], jobs: int) -> Iterator[RecordingEntry]:
+    work = partial(entries_of, folder)
+    if jobs == 1 or len(files) < 2:
+        for file in files:
+            yield from work(file)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
+        for future in as_completed([pool.submit(work, file) for file in files]):
+            yield from future.result()
+
+
+def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
+    """An entry for each session of a file, or one that says why there is none."""
+    place = file.relative_to(folder)
+    named = place.parts[0].split("@", 1)[0] if len(place.parts) > 1 else ""
+    entry, found = RecordingEntry(place.as_posix()), list[RecordingEntry]()
+    try:
+        for session, facts in sessions_of(file):
+            spoken = next((reply.model for reply in session.replies() if reply.model), "")
+            model = (session.model or spoken or named or "unknown").rsplit("/", 1)[-1]
+            one = replace(
+                entry, session=session.id, model=model, task=session.name, origin=session.origin,
+                left_out=tuple(session.left_out),
+            )  # fmt: skip
+            events = tuple((fact.at, fact.event) for fact in facts)
+            found.append(_told(one, partial(moments, events)))
+    except StackmemError as error:
+        found.append(replace(entry, unread=str(error).replace(str(folder), "DIR")[:300]))
+    return found
+
+
+def _told(entry: RecordingEntry, again: Callable[[], Iterator[Moment]]) -> RecordingEntry:
+    adaptive = tuple(f"adaptive:read={read:g}" for read in READS)
+    spelled = (*(name for name in STRATEGIES if name != "adaptive"), *adaptive)
+    question = WhatIfQuestion(spelled, PRICED_AS, _LATENCY_SECONDS)
+    try:
+        result = tell_again(entry.file, again, question)
+        fixed = tell_again(entry.file, again, replace(question, strategies=("stackheap",), phases=FIXED, missed=(0.5,)))
+    except StackmemError as error:
+        return replace(entry, unread=str(error)[:300])
+    told = dict(_figures(result))
+    told["stackheap fixed"] = _case(fixed.rows[1], 0)
+    return replace(entry, steps=result.steps, estimated=result.estimated_replies, told=_one_adaptive(told, adaptive))
+
+
+def _one_adaptive(told: dict[str, StrategyBill], spelled: Iterable[str]) -> dict[str, StrategyBill]:
+    """``adaptive`` once: at each price its bill with the advice that it gives at that price."""
+    kept = {name: one for name, one in told.items() if not name.startswith("adaptive")}
+    for case in CASES:
+        each = [told[f"{name} {case}"] for name in spelled]
+        kept[f"adaptive {case}"] = replace(each[1], usd=tuple(one.usd[place] for place, one in enumerate(each)))
+    return kept
+
+
+def _figures(result: WhatIf) -> Iterator[tuple[str, StrategyBill]]:
+    for row in result.rows:
+        if row.outcome is None:
+            raise UsageError(f"{row.strategy} {row.note}")
+        if row.recorded or row.strategy.split(":")[0] not in ("isolated", "fold", "stackheap", "adaptive"):
+            yield row.strategy.split(":")[0], _figure(row.outcome)
+            continue
+        for place, case in enumerate(CASES):
+            yield f"{row.strategy} {case}", _case(row, place)
+
+
+def _case(row: WhatIfRow, place: int) -> StrategyBill:
+    if row.bands:
+        band = row.bands[place]
+        handed = band.handed
+        return replace(_figure(band.outcome), frames=handed.frames, across=handed.facts, again=handed.again)
+    assert row.outcome is not None  # noqa: S101 - its caller refuses such rows
+    return _figure(row.outcome)
+
+
+def _figure(outcome: WhatIfOutcome) -> StrategyBill:
+    bills = tuple(round(_bill(outcome.usage, read), 6) for read in READS)
+    return StrategyBill(bills, outcome.peak_tokens, outcome.loss.facts, outcome.loss.lost)
+
+
+def _bill(usage: Usage, read: float) -> float:
+    price = _price()
+    written = usage.cache_write_5m + usage.cache_write_1h
+    return cost_usd(
+        Usage(usage.uncached, usage.cache_read, written, 0, usage.output),
+        replace(price, cache_read=read * price.input, tier_above_tokens=None),
+    )
+
+
+def _price() -> Price:
+    row = lookup(PRICED_AS)
+    if row is None or row.price is None:
+        raise UsageError(f"the table of prices has no {PRICED_AS}; reinstall stackmem")
+    return row.price

@@ -1,0 +1,127 @@
+"""Figures of a study of recordings: each model by itself, then all with equal weight, tasks resampled whole.
+
+A figure is a ratio of sums: of bills, of facts, of runs. Tasks are drawn with replacement, all runs of a task at once,
+whichever model made them; the interval holds the middle 95 % of the draws. Fewer than eight tasks have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from .evidence import READS, RecordingEntry
+from .intervals import CONFIDENCE, SEED, Interval, arrays
+
+LEAST_TASKS = 8
+ABOVE = 1.02
+"""A run that costs more than so many times the bill of ``full`` counts as dearer."""
+LENGTHS = ((1, 15), (16, 30), (31, 60), (61, 10**9))
+_DRAWS = 2_000
+
+Sums = Callable[[RecordingEntry], tuple[float, float]]
+
+
+class EvidenceLine(Struct, frozen=True):
+    """A strategy over a set of recordings.
+
+    Attributes:
+        name: The strategy, with its case.
+        bills: Its bills over those of ``full``, at each price of ``READS``.
+        dearer: Share of runs above ``ABOVE`` times the bill of ``full``, at each price.
+        lost: Share of the used facts that were out of sight.
+        frames: Hypothetical frames a run, on average.
+        again: Results looked for again a run, on average.
+    """
+
+    name: str
+    bills: tuple[Interval | None, ...]
+    dearer: tuple[Interval | None, ...]
+    lost: Interval | None
+    frames: float
+    again: float
+
+
+class EvidenceTable(Struct, frozen=True):
+    """Every strategy over one set of recordings."""
+
+    title: str
+    runs: int
+    tasks: int
+    models: tuple[str, ...]
+    lines: tuple[EvidenceLine, ...]
+
+
+def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
+    """All recordings, then by length, then by model; those without figures are in none."""
+    kept = [entry for entry in entries if entry.told]
+    found = [table("All recordings", kept)]
+    for least, most in LENGTHS:
+        title = f"{least} to {most} steps" if most < 10**9 else f"{least} steps and more"
+        found.append(table(title, [entry for entry in kept if least <= entry.steps <= most]))
+    models = dict.fromkeys(entry.model for entry in sorted(kept, key=lambda entry: entry.model))
+    found += [table(model, [entry for entry in kept if entry.model == model]) for model in models]
+    return tuple(one for one in found if one.runs)
+
+
+def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
+    names = list(dict.fromkeys(name for entry in entries for name in entry.told))
+    return EvidenceTable(
+        title,
+        len(entries),
+        len({entry.task for entry in entries}),
+        tuple(sorted({entry.model for entry in entries})),
+        tuple(_line(name, entries) for name in names),
+    )
+
+
+def _line(name: str, entries: Sequence[RecordingEntry]) -> EvidenceLine:
+    mine = [entry for entry in entries if name in entry.told]
+    places = range(len(READS))
+    return EvidenceLine(
+        name,
+        tuple(over_tasks(mine, _bills(name, place)) for place in places),
+        tuple(over_tasks(mine, _dearer(name, place)) for place in places),
+        over_tasks(mine, lambda entry: (entry.told[name].lost, entry.told[name].facts)),
+        sum(entry.told[name].frames for entry in mine) / len(mine),
+        sum(entry.told[name].again for entry in mine) / len(mine),
+    )
+
+
+def _bills(name: str, place: int) -> Sums:
+    return lambda entry: (entry.told[name].usd[place], entry.told["full"].usd[place])
+
+
+def _dearer(name: str, place: int) -> Sums:
+    return lambda entry: (float(entry.told[name].usd[place] > ABOVE * entry.told["full"].usd[place]), 1.0)
+
+
+def over_tasks(entries: Sequence[RecordingEntry], sums: Sums) -> Interval | None:
+    """The ratio of the sums of each model, averaged over the models; None where no sum is above 0."""
+    np = arrays()
+    tasks = {task: row for row, task in enumerate(sorted({entry.task for entry in entries}))}
+    models = {model: column for column, model in enumerate(sorted({entry.model for entry in entries}))}
+    over, under = np.zeros((len(tasks), len(models))), np.zeros((len(tasks), len(models)))
+    for entry in entries:
+        above, below = sums(entry)
+        over[tasks[entry.task], models[entry.model]] += above
+        under[tasks[entry.task], models[entry.model]] += below
+    held = under.sum(axis=0) > 0
+    if not held.any():
+        return None
+    value = float(_mean_ratio(over.sum(axis=0)[None, held], under.sum(axis=0)[None, held])[0])
+    if len(tasks) < LEAST_TASKS:
+        return Interval(value, None, None, len(tasks))
+    dice = np.random.default_rng(SEED)
+    drawn = dice.multinomial(len(tasks), np.full(len(tasks), 1 / len(tasks)), _DRAWS)
+    ratios = _mean_ratio(drawn @ over[:, held], drawn @ under[:, held])
+    low, high = np.nanquantile(ratios, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    return Interval(value, float(low), float(high), len(tasks))
+
+
+def _mean_ratio(over: Any, under: Any) -> Any:
+    """The mean over the models of each draw; a model that a draw left out is not in its mean."""
+    np = arrays()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nanmean(np.where(under > 0, over / under, np.nan), axis=1)

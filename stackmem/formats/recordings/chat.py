@@ -1,0 +1,223 @@
+"""Conversations as chat interfaces spell them: messages with roles, calls, and answers by id; bare lists of them.
+
+Read are a list of messages, and a list of tau-bench's runs. What a format adds to its messages (``extra``) is
+mini-swe-agent's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.messages import ToolCall, Usage
+from stackmem.errors import UsageError
+
+from .session import (
+    Count,
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedText,
+    load,
+    plain,
+    seconds,
+    shaped,
+    thinking,
+    words,
+)
+
+Json = dict[str, Any]
+_FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
+_RETURNED = re.compile(r"\s*<returncode>(-?\d{1,9})</returncode>")
+
+
+class _Function(Struct, frozen=True):
+    name: str
+    arguments: str | Json | None = None
+
+
+class _ChatCall(Struct, frozen=True):
+    function: _Function
+    id: str | None = None
+
+
+class _Details(Struct, frozen=True):
+    cached_tokens: Count | None = None
+
+
+class ChatUsage(Struct, frozen=True):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    prompt_tokens_details: _Details | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+
+
+class ChatResponse(Struct, frozen=True):
+    id: str | None = None
+    model: str | None = None
+    created: float | None = None
+    usage: ChatUsage | None = None
+
+
+class _Extra(Struct, frozen=True):
+    actions: list[Json] | None = None
+    cost: float | None = None
+    timestamp: float | str | None = None
+    response: ChatResponse | None = None
+    returncode: int | None = None
+
+
+class ChatMessage(Struct, frozen=True):
+    role: str
+    content: str | list[Json] | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_ChatCall] | None = None
+    tool_call_id: str | None = None
+    timestamp: float | str | None = None
+    extra: _Extra = _Extra()
+
+
+class _TauInfo(Struct, frozen=True):
+    task_id: int | str
+    traj: list[ChatMessage]
+    trial: int = 0
+    reward: float | None = None
+
+
+def is_chat(value: object) -> bool:
+    """Whether a JSON value is a list of messages, or of tau-bench's runs."""
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first, dict) and ("role" in first or {"task_id", "traj"} <= first.keys())
+
+
+def read_chat(value: object, where: str) -> list[RecordedSession]:
+    """The list as one session, or as one for each of tau-bench's runs, trials of a task under one name.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if not isinstance(value, list) or not value or not is_chat(value):
+        raise UsageError(f"{where} is no list of messages with roles; give the file as its tool wrote it")
+    if "role" in value[0]:
+        return [_conversation(shaped(value, list[ChatMessage], where), where, RecordedSession("chat", "conversation"))]
+    runs = shaped(value, list[_TauInfo], where)
+    return [_tau(run, f"{where}, run {number}") for number, run in enumerate(runs, 1)]
+
+
+def _tau(run: _TauInfo, where: str) -> RecordedSession:
+    name = f"tau-{run.task_id}"
+    session = RecordedSession("chat (tau-bench)", f"{name} trial {run.trial}", name=name, left_out=[])
+    if run.reward is not None:
+        session.left_out.append(f"its reward: {run.reward:g}")
+    return _conversation(run.traj, where, session)
+
+
+def _conversation(messages: list[ChatMessage], where: str, session: RecordedSession) -> RecordedSession:
+    session.turns, fenced = [], not any(message.tool_calls or message.role == "tool" for message in messages)
+    for number, message in enumerate(messages, 1):
+        add_message(session, message, f"{where}, message {number}", fenced=fenced)
+    return session
+
+
+def add_message(session: RecordedSession, message: ChatMessage, where: str, *, fenced: bool) -> None:
+    """Take one message into the session: as its beginning, a reply, an answer to a call, or words in between.
+
+    Args:
+        fenced: A reply without calls makes one by the only fenced block of its text, as mini-swe-agent 1 reads it.
+
+    Raises:
+        UsageError: Its role is none that a chat has.
+    """
+    extra = message.extra
+    text, at = words(message.content), seconds(extra.timestamp or message.timestamp, where)
+    last = session.turns[-1] if session.turns else None
+    match message.role:
+        case "assistant":
+            session.turns.append(_said(message, text, at, session, fenced=fenced))
+        case "system" | "developer" if not session.turns and not session.system:
+            session.system = text
+        case "user" if not session.turns and not session.task:
+            session.task, session.began = text, at
+        case "tool" | "user" if isinstance(last, RecordedReply) and (call := _answered(last, message)):
+            code = extra.returncode if extra.returncode is not None else _returned(text)
+            last.answers.append(RecordedResult(call, text, code not in (None, 0), at, code))
+        case "exit":
+            if session.result is None and text:
+                session.result = text
+        case "system" | "developer" | "user" | "tool":
+            session.turns.append(RecordedText(text, at))
+        case _:
+            known = "system, developer, user, assistant, tool and exit"
+            raise UsageError(f"{where} has the role {message.role!r}; {known} are known")
+
+
+def _returned(text: str) -> int | None:
+    found = _RETURNED.match(text)
+    return int(found[1]) if found else None
+
+
+def _answered(said: RecordedReply, message: ChatMessage) -> str:
+    """The id of the call that a message answers: the one it names, else the first that waits; empty for none."""
+    done = {answer.call_id for answer in said.answers}
+    waiting = [call.id for call in said.calls if call.id not in done]
+    if message.tool_call_id is not None:
+        return message.tool_call_id if message.tool_call_id in waiting else ""
+    return waiting[0] if waiting else ""
+
+
+def _said(
+    message: ChatMessage, text: str, at: float | None, session: RecordedSession, *, fenced: bool
+) -> RecordedReply:
+    number = len(session.turns)
+    calls = [_call(call, f"call_{number}_{place}") for place, call in enumerate(message.tool_calls or ())]
+    if not calls:  # models that write their commands as text
+        for place, action in enumerate(message.extra.actions or ()):
+            name = action.get("tool_call_id")
+            named = name if isinstance(name, str) and name else f"call_{number}_{place}"
+            calls.append(ToolCall(named, "bash", {"command": words(action.get("command"))}))
+    if not calls and fenced and message.extra.actions is None:
+        blocks = list(_FENCED.finditer(text))
+        if len(blocks) == 1:
+            calls.append(ToolCall(f"call_{number}_0", "bash", {"command": blocks[0][1]}))
+            text = text[: blocks[0].start()] + text[blocks[0].end() :]  # the call says it
+    response = message.extra.response or ChatResponse()
+    return RecordedReply(
+        parts=(*thinking(message.reasoning_content), *plain(text), *calls),
+        at=response.created if at is None else at,
+        stop="call" if calls else "end",
+        usage=_usage(response.usage or ChatUsage()),
+        model=response.model or session.model,
+        reply_id=response.id or "",
+        usd=message.extra.cost,
+        answers=[],
+    )
+
+
+def _call(call: _ChatCall, fallback: str) -> ToolCall:
+    given = call.function.arguments
+    if not isinstance(given, str):
+        return ToolCall(call.id or fallback, call.function.name, given or {})
+    return spelled_call(call.id or fallback, call.function.name, given)
+
+
+def spelled_call(call_id: str, name: str, arguments: str) -> ToolCall:
+    """A call whose arguments are JSON text, or were meant to be."""
+    try:
+        return ToolCall(call_id, name, load(arguments, "arguments"))
+    except UsageError:
+        return ToolCall(call_id, name, malformed=arguments)
+
+
+def _usage(given: ChatUsage) -> Usage:
+    """A prompt's tokens include those read from a cache and, where the writer counts so, those written to it."""
+    prompt, written = given.prompt_tokens or 0, given.cache_creation_input_tokens or 0
+    read = given.cache_read_input_tokens
+    if read is None:
+        read = (given.prompt_tokens_details.cached_tokens if given.prompt_tokens_details else None) or 0
+    rest = prompt - read - written
+    if rest < 0:  # the cache's tokens are counted beside the prompt's
+        rest = prompt
+    return Usage(rest, read, written, 0, given.completion_tokens or 0)

@@ -1,0 +1,118 @@
+"""Reads the trajectories of SWE-agent, those of 2024 and those of version 1.
+
+A file names no task and tokens in total only; one of 2024 names no model either. What an agent of 2024 was sent held
+only the last five observations whole; the file holds them all, and so does what is read here.
+
+Source: SWE-agent, "Trajectories"; files of 2024, read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.messages import ToolCall
+from stackmem.errors import UsageError
+from stackmem.memory.shared.foreign_tools import SWE_AGENT_COMMANDS, shows_failure
+
+from .session import Count, RecordedReply, RecordedResult, RecordedSession, load, plain, shaped, words
+
+Json = dict[str, Any]
+
+
+class _SweStep(Struct, frozen=True):
+    action: str = ""
+    observation: str = ""
+    response: str = ""
+    thought: str = ""
+
+
+class _Told(Struct, frozen=True):
+    role: str
+    content: str | list[Json] | None = None
+    is_demo: bool = False
+
+
+class _SweStats(Struct, frozen=True):
+    instance_cost: float | None = None
+    tokens_sent: Count | None = None
+    tokens_received: Count | None = None
+
+
+class _SweInfo(Struct, frozen=True):
+    exit_status: str | None = None
+    submission: str | None = None
+    model_stats: _SweStats = _SweStats()
+    swe_agent_version: str = ""
+
+
+class _SweTrajectory(Struct, frozen=True):
+    trajectory: list[_SweStep]
+    history: list[_Told] = []
+    info: _SweInfo = _SweInfo()
+    environment: str = ""
+    replay_config: str | None = None
+
+
+def read_swe_agent(value: object, where: str) -> RecordedSession:
+    """The trajectory as a session; a demonstration stands with the system prompt, for it is no part of the run.
+
+    Raises:
+        UsageError: It is no trajectory.
+    """
+    whole = shaped(value, _SweTrajectory, where)
+    info, told = whole.info, _opening(whole.history)
+    session = RecordedSession(
+        origin=f"swe-agent (SWE-agent {info.swe_agent_version or 'of 2024'})",
+        id="trajectory",
+        task=told.pop("task", ""),
+        system="\n\n".join(told.values()),
+        model=_model(whole.replay_config, where),
+        usd=info.model_stats.instance_cost,
+        result=info.submission or None,
+        finished=None if info.exit_status is None else info.exit_status.startswith("submitted"),
+        turns=[_reply(step, f"call_{number}") for number, step in enumerate(whole.trajectory, 1)],
+        left_out=[],
+    )
+    stats = info.model_stats
+    if stats.tokens_sent is not None:
+        received = f"{stats.tokens_received or 0:,} received"
+        session.left_out.append(f"tokens in total only: {stats.tokens_sent:,} sent, {received}")
+    if info.exit_status and not session.finished:
+        session.left_out.append(f"how it ended: {info.exit_status}")
+    return session
+
+
+def _opening(history: list[_Told]) -> dict[str, str]:
+    """The task, and what stands before it in every prompt."""
+    told: dict[str, str] = {}
+    for place, one in enumerate(history):
+        if one.is_demo:
+            told[f"demonstration {place}"] = f"[{one.role}] {words(one.content)}"
+        elif one.role == "assistant":
+            break
+        else:
+            told["system" if one.role == "system" else "task"] = words(one.content)
+    return told
+
+
+def _model(replay_config: str | None, where: str) -> str:
+    try:
+        config = load(replay_config, f"{where}, replay_config") if replay_config else {}
+    except UsageError:
+        return ""
+    for key in ("agent", "model", "name"):
+        config = config.get(key) if isinstance(config, dict) else None
+    return config if isinstance(config, str) else ""
+
+
+def _reply(step: _SweStep, call_id: str) -> RecordedReply:
+    """A step: its thought, one call, and what came back; a failure shows in the text alone."""
+    first = step.action.split(maxsplit=1)[0] if step.action.strip() else ""
+    thought = step.thought or ("" if first else step.response)
+    if not first:
+        return RecordedReply(plain(thought), stop="end", answers=[])
+    call = ToolCall(call_id, first if first in SWE_AGENT_COMMANDS else "bash", {"command": step.action})
+    result = RecordedResult(call_id, step.observation, shows_failure(step.observation))
+    return RecordedReply((*plain(thought), call), answers=[result])

@@ -1,0 +1,80 @@
+"""Reads the conversation that mini-swe-agent prints, out of a terminal's log with whatever stands around it.
+
+The screen wraps lines at its width and shows no usage; both stay as they are. Logs of other agents hold no whole
+conversation and are refused.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stackmem.core.messages import ToolCall
+from stackmem.errors import UsageError
+
+from .session import RecordedReply, RecordedResult, RecordedSession, RecordedText, plain
+
+_CODES = re.compile(r"\x1b\][^\x07\x1b]{0,200}\x07|\x1b\[[0-9;?]{0,40}[A-Za-z]")
+_WAITING = re.compile(r"^.? ?Waiting for the LM to respond\.\.\.[ \t]*$\n?", re.MULTILINE)
+_RULE = re.compile(r"^─{20,}[ \t]*$\n?", re.MULTILINE)
+_HEAD = re.compile(r"^(?:(System|User):|mini-swe-agent \(step (\d+), \$([\d.]+)\):)[ \t]*$", re.MULTILINE)
+_BLOCK = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n```", re.DOTALL)
+_MODEL = re.compile(r"\bmini -m (?:\w+/)?([\w.:-]{1,80})")
+_VERSION = re.compile(r"This is mini-swe-agent version (\d[\w.]{0,20}\w)")
+_RETURNED = re.compile(r"\s*<returncode>(-?\d{1,9})</returncode>")
+_SAVED = "\nSaved trajectory to "
+
+
+def is_terminal_log(text: str) -> bool:
+    return "mini-swe-agent (" in _CODES.sub("", text) or "This is mini-swe-agent version" in text
+
+
+def read_terminal(text: str, where: str) -> RecordedSession:
+    """The conversation as a session; its cost so far is the last that the screen shows.
+
+    Raises:
+        UsageError: It shows no step.
+    """
+    shown = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
+    heads = list(_HEAD.finditer(shown))
+    if not any(head[2] for head in heads):
+        raise UsageError(f"{where} shows no step of mini-swe-agent; only its conversations can be read from a log")
+    model, version = _MODEL.search(shown), _VERSION.search(shown)
+    session = RecordedSession(
+        origin=f"terminal (mini-swe-agent {version[1] if version else 'of unknown version'})",
+        id="log",
+        model=model[1] if model else "",
+        turns=[],
+        left_out=["times and tokens: a terminal shows none", "lines as the model wrote them: the terminal wraps"],
+    )
+    for place, head in enumerate(heads):
+        end = heads[place + 1].start() if place + 1 < len(heads) else len(shown)
+        _add(session, head, shown[head.end() : end].split(_SAVED, 1)[0].strip("\n"))
+    last = session.turns[-1]
+    session.finished = isinstance(last, RecordedReply) or "COMPLETE_TASK" in shown[heads[-1].start() - 400 :]
+    return session
+
+
+def _add(session: RecordedSession, head: re.Match[str], text: str) -> None:
+    last = session.turns[-1] if session.turns else None
+    if head[2]:
+        session.turns.append(_said(text, len(session.turns), session.model))
+        session.usd = float(head[3]) if head[3].count(".") <= 1 and head[3] != "." else session.usd
+    elif not session.turns and head[1] == "System":
+        session.system = text
+    elif not session.turns and not session.task:
+        session.task = text
+    elif isinstance(last, RecordedReply) and last.calls and not last.answers:
+        code = _RETURNED.match(text)
+        number = int(code[1]) if code else None
+        last.answers.append(RecordedResult(last.calls[0].id, text, number not in (None, 0), exit_code=number))
+    elif text:
+        session.turns.append(RecordedText(text))
+
+
+def _said(text: str, number: int, model: str) -> RecordedReply:
+    blocks = list(_BLOCK.finditer(text))
+    if len(blocks) != 1:
+        return RecordedReply(plain(text), stop="end", model=model, answers=[])
+    spoken = (text[: blocks[0].start()] + text[blocks[0].end() :]).strip()
+    call = ToolCall(f"call_{number}", "bash", {"command": blocks[0][1]})
+    return RecordedReply((*plain(spoken), call), model=model, answers=[])

@@ -1,0 +1,112 @@
+"""Where the phases of a flat run begin: after a stated sub-goal, where tests turn green, or every so many steps.
+
+A rule looks at what was known at that step and never ahead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from stackmem.core.facts import ModelReplied, ToolReturned
+from stackmem.core.messages import Text, ToolCall
+from stackmem.memory.shared.foreign_tools import does, runs_tests, shows_failure
+
+from .moments import Moment
+
+Rule = Literal["boundaries", "sub-goals", "green", "fixed"]
+
+_SUB_GOAL = re.compile(
+    r"\b(?:now|next|first|finally|lastly|step \d+|moving on|the (?:next|final|last) step|let's (?:start|begin|move on)|"
+    r"with (?:that|this) (?:done|fixed|in place)|time to)\b",
+    re.IGNORECASE,
+)
+_OPENING_CHARS = 120
+
+
+class FlatStep(Struct, frozen=True):
+    """A reply with what followed it until the next one."""
+
+    reply: Moment
+    rest: tuple[Moment, ...]
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        event = self.reply.event
+        parts = event.parts if isinstance(event, ModelReplied) else ()
+        return tuple(part for part in parts if isinstance(part, ToolCall))
+
+    @property
+    def text(self) -> str:
+        """What the reply says beside its calls."""
+        event = self.reply.event
+        parts = event.parts if isinstance(event, ModelReplied) else ()
+        return "\n".join(part.text for part in parts if isinstance(part, Text)).strip()
+
+    def answers(self) -> Iterator[tuple[ToolCall, Moment]]:
+        """Each call with the moment of its result."""
+        results = [moment for moment in self.rest if isinstance(moment.event, ToolReturned)]
+        yield from zip(self.calls, results, strict=False)
+
+
+class PhaseRule(Struct, frozen=True):
+    """How a flat run is cut.
+
+    Attributes:
+        least, most: Steps of a phase; the same where its length is fixed.
+    """
+
+    rule: Rule = "boundaries"
+    least: int = 8
+    most: int = 40
+
+
+def steps_of(run: Sequence[Moment]) -> tuple[tuple[Moment, ...], tuple[FlatStep, ...]]:
+    """What stands before the first reply, and the steps."""
+    starts = [place for place, moment in enumerate(run) if isinstance(moment.event, ModelReplied)]
+    ends = [*starts[1:], len(run)] if starts else []
+    steps = tuple(FlatStep(run[at], tuple(run[at + 1 : end])) for at, end in zip(starts, ends, strict=True))
+    return tuple(run[: starts[0]] if starts else run), steps
+
+
+def phases(steps: Sequence[FlatStep], rule: PhaseRule, first: int = 0) -> list[range]:
+    """The steps of each phase, from number ``first`` on.
+
+    The last step is in none: it ends the run. A rest of one step is in none either.
+    """
+    begins = beginnings(steps, rule.rule)
+    found, start, end = [], first, len(steps) - 1
+    while start < end:
+        stop = next(
+            (at for at in range(start + rule.least, min(start + rule.most, end)) if at in begins),
+            min(start + rule.most, end),
+        )
+        if stop - start > 1:
+            found.append(range(start, stop))
+        start = stop
+    return found
+
+
+def beginnings(steps: Sequence[FlatStep], rule: Rule) -> frozenset[int]:
+    """The steps before which a piece of work ends, by what the recording says until then."""
+    found = set[int]()
+    red = False
+    for number, step in enumerate(steps):
+        if rule in ("boundaries", "sub-goals") and _SUB_GOAL.search(step.text[:_OPENING_CHARS]):
+            found.add(number)
+        for call, moment in step.answers():
+            event = moment.event
+            if not runs_tests(call) or not isinstance(event, ToolReturned):
+                continue
+            failed = event.failed or shows_failure(event.text)
+            if red and not failed and rule in ("boundaries", "green"):
+                found.add(number + 1)
+            red = failed
+    return frozenset(found)
+
+
+def ends_run(step: FlatStep) -> bool:
+    return not step.calls or any(does(call) == "ends" for call in step.calls)
