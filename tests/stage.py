@@ -18,6 +18,7 @@ import msgspec
 
 import stackmem
 from stackmem import Record, RunResult, TraceReader
+from stackmem.history.layer import UPPER
 from stackmem.trace.store import write_line
 from tests.in_process import command_line
 
@@ -50,6 +51,11 @@ def push(name: str = "child", **more: Any) -> Reply:
 
 def fails(kind: str, **more: Any) -> Reply:
     return {"fault": kind, **more}
+
+
+def written_in(scratch: Path) -> Path:
+    """Where what a run writes into a folder's layer, or into its copy, stands on the host."""
+    return scratch / (UPPER if (scratch / UPPER).is_dir() else "workspace")
 
 
 class Stage:

@@ -21,6 +21,8 @@ from .git import HER_SECONDS, git, her_environment
 from .selection import DEPENDENCIES, Picked, in_work_tree, included, own_below, real_folder
 
 _IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+_SECRETS = (b".env", b".env.local", b".env.development", b".env.production", b".env.test", b".envrc")
+"""Hidden at the top of the folder also where they are not there yet: whoever makes one meanwhile keeps it."""
 _ESCAPES = {b"\\040": b" ", b"\\011": b"\t", b"\\012": b"\n", b"\\134": b"\\"}
 
 
@@ -62,7 +64,7 @@ def plan_layer(folder: Path, include: tuple[str, ...] = (), own: Iterable[Path] 
         folders=tuple(map(shown_name, sorted(look.dependencies))),
         skipped=tuple(map(shown_name, sorted(look.skipped))),
         outside_links=tuple(map(shown_name, sorted(look.outside))),
-        hidden=tuple(sorted(look.hidden)),
+        hidden=tuple(sorted({*look.hidden, *_SECRETS})),
         obstacle=look.foreign or _mounted_below(os.fsencode(folder)),
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.history.repository import shares_blocks
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
@@ -30,6 +31,7 @@ class Examined(Struct, frozen=True):
     """Attributes:
     active: The level that ``--isolation auto`` takes; empty where there is none.
     no_layer: Why a run would work on a copy, and not on a layer over a folder; empty where it would not.
+    shares_blocks: Whether such a copy shares its blocks with the folder's files.
     """
 
     active: str
@@ -38,6 +40,7 @@ class Examined(Struct, frozen=True):
     levels: tuple[LevelReport, ...]
     warnings: tuple[str, ...]
     no_layer: str
+    shares_blocks: bool = False
     project: Project | None = None
     instructions: str = ""
     git: str = ""
@@ -71,13 +74,15 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     if os.geteuid() == 0:
         warnings.append("you are root: a fault of the sandbox would have all rights; an ordinary user is safer")
     sandbox = sandbox_dir(settings, cwd, os.environ)
+    no_layer = _no_layer(root, resolved, cwd, (runs, sandbox))
     return Examined(
         active,
         str(runs),
         str(sandbox),
         levels,
         tuple(warnings),
-        _no_layer(root, resolved, cwd, (runs, sandbox)),
+        no_layer,
+        bool(no_layer) and root is not None and shares_blocks(root, sandbox),
         find_project(root, settings.include, os.environ.get("PATH", ""), granted, place) if root else None,
         find_instructions(folder) if folder else "",
         history_told(root, settings) if root else "",

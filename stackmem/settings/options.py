@@ -112,9 +112,9 @@ _TABLE = (
         choices=("read", "none"),
     ),
     Option(
-        "layer", "choice", "copy",
-        "How a run works on a folder: on a copy, or on a layer over it (overlay); auto takes the layer where it works.",
-        choices=("copy", "overlay", "auto"),
+        "layer", "choice", "auto",
+        "How a run works on a folder: on a layer over it (overlay), or on a copy; auto takes the layer where it works.",
+        choices=("auto", "overlay", "copy"),
     ),
     Option(
         "instructions", "text", "auto", "The project's own instructions for agents: auto, or a FILE.",

@@ -87,11 +87,18 @@ class Objects:
 
     def base(self) -> str:
         """Of a layer's history, the tree of what its folder held where the run changed it; empty for others."""
+        return self._remembered("base")
+
+    def latest(self) -> str:
+        """The tree of the last snapshot; empty where there is none."""
+        return self._remembered("tree")
+
+    def _remembered(self, name: str) -> str:
         try:
             state = msgspec.json.decode((self._git_dir / "stackmem.json").read_bytes(), type=dict[str, object])
         except (OSError, msgspec.DecodeError):
             return ""
-        return str(state.get("base", ""))
+        return str(state.get(name, ""))
 
     def listing(self, tree: str) -> dict[bytes, TreeEntry]:
         """Every file below a tree by its path, sorted by path.

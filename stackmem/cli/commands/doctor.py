@@ -13,7 +13,7 @@ import typer
 
 from stackmem.cli.options import Flags, Json, settings, takes
 from stackmem.cli.screen.text import echo_json, readable
-from stackmem.run.doctor import examine
+from stackmem.run.doctor import Examined, examine
 from stackmem.workspace.project.project import Project
 
 
@@ -33,9 +33,7 @@ def command(
     else:
         typer.echo(f"active: {report.active or 'none; commands are not run without --isolation'}")
         typer.echo(f"workspaces: {report.sandbox_dir}\nruns:       {report.runs_dir}")
-        none = readable(report.no_layer)
-        layer = f"no: {none}" if none else "work: --layer auto lays runs over your folder"
-        typer.echo(f"layers:     {layer}")
+        typer.echo(f"layers:     {_way(report)}")
         for level in report.levels:
             typer.echo(
                 f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"
@@ -54,6 +52,14 @@ def command(
         for warning in report.warnings:
             typer.echo(f"\nwarning: {warning}")
     sys.exit(0 if report.active else 5)
+
+
+def _way(report: Examined) -> str:
+    """How a run works on a folder here."""
+    if not report.no_layer:
+        return "work: a run lies over your folder and keeps what it changes"
+    shared = ", which shares its blocks with your files until one side writes" if report.shares_blocks else ""
+    return f"no: {readable(report.no_layer)}; a run works on a copy{shared}"
 
 
 def _rows(project: Project) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stackmem.core.program_facts import SourceLoaded
 from stackmem.core.requests import LoadSource
 from stackmem.run.request import EditedProgram, ProgramRequest
+from stackmem.trace.objects import Objects
 from stackmem.trace.program import TextOf
 from stackmem.trace.program_tape import Heard, Tape
 from stackmem.trace.snapshot import Snapshot
@@ -41,6 +42,7 @@ class EditedSources:
         self._program = posixpath.join(places[0], edited.program)
         self._host_program = request.path
         self._start = Snapshot(places[1], edited.tree)
+        self._latest = Snapshot(places[1], Objects(places[1]).latest())
         folders = (*reachable_folders(request, Path(edited.subject)), Path(request.path).parent)
         self._loader = Loader(self._file, folders)
 
@@ -64,7 +66,8 @@ class EditedSources:
             return True
         inner = posixpath.relpath(path, self._workspace)
         if inner not in self._start:
-            return bool(failed) or self._start.of_layer  # untouched, it stands in the folder
+            untouched = self._start.of_layer and inner not in self._latest  # then it stands in the folder
+            return bool(failed) or untouched
         return not failed and self._scrub(self._start[inner].decode("utf-8-sig", "replace")) == text
 
     def _places(self, path: str) -> list[Path]:

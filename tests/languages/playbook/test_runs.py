@@ -47,8 +47,7 @@ def test_a_run_that_stops_while_a_function_waits_is_resumed(tmp_path: Path):
     stopped = run_program(ready, dict(os.environ), Person(lambda _: None))
     assert (stopped.run.outcome, stopped.said) == ("input_needed", ("how many?",))
     folder = Path(stopped.run.run_dir)
-    (work,) = (tmp_path / "work").glob("*/workspace")
-    assert sorted(each.name for each in work.iterdir()) == ["made.txt", "main.pb"]
+    assert "made.txt" in os.listdir(stopped.run.workspace)
     again = resume(folder, {}, dict(os.environ), person=Person(lambda _: "seven"))
     assert (again.outcome, again.result.result) == ("finished", "7")
     assert replay_run(folder) is not None

@@ -54,6 +54,7 @@ FORGED = 400 if CAMPAIGN else 8
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     tiny.install()
     desk = Desk(tmp_path_factory.mktemp("damage"))
+    desk.flags["layer"] = "copy"  # its workspace is made anew from the history
     desk.write("a library", "lib.tiny")
     popped = {"call": "pop_frame", "args": {"result": '{"n": 1}'}}
     ran = {"call": "run_command", "args": {"command": "echo two >> made"}}

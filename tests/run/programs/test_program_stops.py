@@ -19,7 +19,7 @@ from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
 from tests.run.programs.test_run import Desk
-from tests.stage import rechain, records
+from tests.stage import rechain, records, written_in
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def test_ctrl_c_during_the_checks_of_a_programs_run_leaves_their_verdict_open(de
     assert (ended, judged) == (RunEnded("popped", "3"), ChecksReturned({}, "the checks were interrupted"))
     assert replay_run(run).outcome == "unsolved"
 
-    workspace = Path(next((desk.root / "work").iterdir())) / "workspace"
-    (workspace / "again").touch()
+    work = next((desk.root / "work").iterdir())
+    (written_in(work) / "again").touch()
     again = resume(run, {}, os.environ)
     assert (again.outcome, again.played, again.checked) == ("solved", True, True)
     assert replay_run(run).outcome == "solved"

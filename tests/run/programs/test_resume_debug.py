@@ -10,7 +10,7 @@ from stackmem.run.open import Person
 from stackmem.run.programs.edited_run import continue_program
 from stackmem.run.resume import resume
 from tests.in_process import command_line
-from tests.stage import Stage
+from tests.stage import Stage, written_in
 
 PROGRAM = """\
 main:
@@ -28,7 +28,7 @@ def halted(stage: Stage) -> Path:
     program.write_text(PROGRAM, "utf-8")
     assert command_line(["run", str(program)], stage.environ(), stage.elsewhere).returncode == 1
     run = stage.only_run()
-    (stage.work / run.name / "workspace" / "made").touch()
+    (written_in(stage.work / run.name) / "made").touch()
     return run
 
 

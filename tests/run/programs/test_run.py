@@ -237,7 +237,7 @@ def test_a_run_that_is_killed_goes_on_and_each_command_ran_once_from_its_view(de
 
 
 def log_of(desk: Desk) -> str:
-    found = list((desk.root / "work").glob("*/workspace/log.txt"))
+    found = list((desk.root / "work").glob("*/*/log.txt"))
     return found[0].read_text(encoding="utf-8") if found else ""
 
 
