@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Text, ToolCall
 
-from .identity import ChainIndex, PrefixChain, chain, grown, unseen
+from .identity import ChainIndex, PrefixChain, grown, unseen
 from .wires.wire import ForeignMessage, ForeignRequest, message
 
 Kind = Literal["new", "turn", "edit", "child", "compacted", "side"]
@@ -79,14 +79,13 @@ class Conversations:
         self._index = ChainIndex()
         self._count = 0
 
-    def place(self, request: ForeignRequest, start: bytes, group: bytes, body: bytes) -> Placed:
+    def place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
         """Where a request belongs; ``body`` is the digest of its bytes. It is taken as under way from here on.
 
         Args:
-            start: The seed of its chain.
+            found: Its chain.
             group: The same for all agents of one client.
         """
-        found = chain(start, request.messages)
         match = self._index.longest(found)
         held = self._known.get(match[0]) if match is not None else None
         if match is not None and held is not None:

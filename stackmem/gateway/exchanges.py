@@ -41,6 +41,8 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
         conversation: Its number in the gateway; ``parent`` that of the one whose call it works for.
         told: What was not known of the conversation.
         system, tools: With the first request of a conversation; else empty.
+        strategy: What was in force; empty for ``full``. Of the exchanges it left out the first ``dropped``
+            and showed the first ``short`` not whole.
         body_sha256, body_bytes: Of the request as the client sent it; ``sent_`` as it went upstream.
     """
 
@@ -61,6 +63,9 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     continues: str = ""
+    strategy: str = ""
+    dropped: int = 0
+    short: int = 0
 
 
 class AnswerPassed(Struct, frozen=True, tag="answered"):

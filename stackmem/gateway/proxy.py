@@ -30,11 +30,14 @@ from stackmem.models.failures import failed, kind_of_status, sentence
 
 from .bounds import GatewaySpending
 from .conversations import Conversations, Placed
+from .cutting import Cutter, ForeignCut, foreign_rules
 from .exchanges import AnswerPassed, RequestPassed, ToldMessage
-from .identity import seed
+from .identity import PrefixChain, chain, seed
 from .recording import Recording, RunBeingTold
+from .rewriting import rewritten
 from .upstream import TOKEN_HEADER, Upstreams, decoded, keys_in, open_client, to_client, to_upstream
 from .wires import WIRES, wire_of
+from .wires.messages import MESSAGES
 from .wires.wire import ForeignRequest, WireFormat
 
 MOST_BODY_BYTES = 256 << 20
@@ -65,6 +68,17 @@ class Underway(Struct):
     first: float = 0.0
 
 
+class _Origin:
+    """Who asks: the keys, and the chain of the conversation that begins with them."""
+
+    def __init__(self, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
+        self.keys = keys_in(request.headers.raw)
+        secret = "\0".join(self.keys)
+        agent = next((request.headers[name] for name in _AGENT_HEADERS if name in request.headers), "")
+        self.group = seed(wire.name, secret, "")
+        self.chain = chain(seed(wire.name, secret, agent), asked.messages)
+
+
 class Gateway:
     """One gateway: its upstreams, its bounds, and what it has recorded.
 
@@ -74,11 +88,14 @@ class Gateway:
 
     def __init__(
         self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str], token: str = "",
-        clock: Callable[[], float] = time.time,
+        strategy: str = "full", clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.spending = spending
         self.notes: list[str] = []
         self._upstreams, self._token, self._clock = upstreams, token, clock
+        rules = foreign_rules(strategy)
+        self._cutter = Cutter(rules) if rules is not None else None
+        self._strategy = "" if rules is None else strategy
         self._conversations = Conversations()
         self.recording = Recording(runs_dir, environ, clock, self._conversations.forget)
         self._client = open_client()
@@ -117,10 +134,15 @@ class Gateway:
         asked = self._read(wire, body) if wire is not None else None
         if wire is not None and asked is not None and (why := self.spending.refusal(asked)):
             return _refusal(wire, 400, "invalid_request_error", why)
-        underway = self._record(wire, asked, request, body) if wire is not None and asked is not None else None
-        provider = _provider(request, path)
-        url = self._upstreams.url(provider, path, request.url.query)
-        sent = httpx2.Request(request.method, url, headers=to_upstream(request.headers.raw), content=body)
+        underway, outgoing = None, body
+        if wire is not None and asked is not None:
+            own = _Origin(request, wire, asked)
+            cut, outgoing = self._cut(wire, asked, own.chain, body)
+            underway = self._record(wire, asked, own, body, cut, outgoing)
+        elif self._cutter is not None and path.endswith("/messages/count_tokens"):
+            outgoing = self._counted(request, body)
+        url = self._upstreams.url(_provider(request, path), path, request.url.query)
+        sent = httpx2.Request(request.method, url, headers=to_upstream(request.headers.raw), content=outgoing)
         return await self._forward(request, sent, underway, wire)
 
     async def _forward(
@@ -200,13 +222,31 @@ class Gateway:
             self._note(f"a request of {wire.name} was forwarded and not recorded: {error}")
             return None
 
-    def _record(self, wire: WireFormat, asked: ForeignRequest, request: Request, body: bytes) -> Underway | None:
+    def _cut(
+        self, wire: WireFormat, asked: ForeignRequest, found: PrefixChain, body: bytes
+    ) -> tuple[ForeignCut, bytes]:
+        """What the strategy makes of a request, and its body then; the body as it came where that fails."""
+        whole = ForeignCut(())
+        if self._cutter is None:
+            return whole, body
         try:
-            keys = keys_in(request.headers.raw)
-            digest = hashlib.sha256(body)
-            agent = next((request.headers[name] for name in _AGENT_HEADERS if name in request.headers), "")
-            group = seed(wire.name, "\0".join(keys), "")
-            placed = self._conversations.place(asked, seed(wire.name, "\0".join(keys), agent), group, digest.digest())
+            cut = self._cutter.cut(asked, found)
+            return cut, rewritten(body, wire, asked, cut, self._cutter.rules.shorten)
+        except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
+            self._note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
+            return whole, body
+
+    def _counted(self, request: Request, body: bytes) -> bytes:
+        """A request to count tokens, with the conversation as it would be sent."""
+        asked = self._read(MESSAGES, body)
+        return body if asked is None else self._cut(MESSAGES, asked, _Origin(request, MESSAGES, asked).chain, body)[1]
+
+    def _record(
+        self, wire: WireFormat, asked: ForeignRequest, own: _Origin, body: bytes, cut: ForeignCut, outgoing: bytes
+    ) -> Underway | None:
+        try:
+            keys, digest = own.keys, hashlib.sha256(body)
+            placed = self._conversations.place(asked, own.chain, own.group, digest.digest())
             opens = placed.kind not in ("turn", "edit")
             passed = RequestPassed(
                 at=self._clock(),
@@ -218,14 +258,17 @@ class Gateway:
                 told=tuple(ToldMessage(one.role, one.parts) for one in placed.told),
                 body_sha256=digest.hexdigest(),
                 body_bytes=len(body),
-                sent_sha256=digest.hexdigest(),
-                sent_bytes=len(body),
+                sent_sha256=hashlib.sha256(outgoing).hexdigest(),
+                sent_bytes=len(outgoing),
                 retry=placed.retry,
                 parent=placed.parent,
                 call_id=placed.call_id,
                 system=asked.system if opens else "",
                 tools=asked.tools if opens else (),
                 continues=asked.continues,
+                strategy=self._strategy,
+                dropped=cut.dropped,
+                short=cut.short,
             )
             run, number = self.recording.asked(placed, passed, keys)
         except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the agent's request goes on

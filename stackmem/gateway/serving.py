@@ -44,6 +44,7 @@ class GatewayTerms(Struct, frozen=True):
     token: str = ""
     max_usd: float | None = None
     max_tokens: int | None = None
+    strategy: str = "full"
 
 
 class ServedGateway(Struct, frozen=True):
@@ -74,7 +75,7 @@ def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedG
         ) from error
     refuse_open(terms.host, terms.token)
     spending = GatewaySpending(terms.max_usd, terms.max_tokens)
-    gateway = Gateway(terms.upstreams, terms.runs_dir, spending, dict(environ), terms.token)
+    gateway = Gateway(terms.upstreams, terms.runs_dir, spending, dict(environ), terms.token, terms.strategy)
     with _listening(terms.host, terms.port) as listener:
         config = uvicorn.Config(
             gateway.app, log_config=None, log_level="critical", access_log=False, server_header=False,

@@ -111,9 +111,8 @@ class Telling:
         if self._teller is None:
             self._root, self._teller = strand, Teller(asked.at, self._by)
             row = lookup(asked.model)
-            start = started(
-                strand.session, row.price if row else None, row.window_tokens if row else _UNKNOWN_WINDOW, "full"
-            )
+            price, window = (row.price, row.window_tokens) if row else (None, _UNKNOWN_WINDOW)
+            start = started(strand.session, price, window, asked.strategy or "full")
             yield self._teller.fact(None, start)
 
     def _session(self, asked: RequestPassed) -> RecordedSession:

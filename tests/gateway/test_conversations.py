@@ -23,7 +23,11 @@ class Client:
     def ask(self, *messages: Any, agent: str = "", key: str = "k", **more: Any) -> tuple[Placed, bytes]:
         body = request(*messages, **more)
         digest = sha256(body).digest()
-        return self.known.place(read(body), seed("w", key, agent), seed("w", key, ""), digest), digest
+        return self._placed(body, seed("w", key, agent), seed("w", key, ""), digest), digest
+
+    def _placed(self, body: bytes, start: bytes, group: bytes, digest: bytes) -> Placed:
+        asked = read(body)
+        return self.known.place(asked, chain(start, asked.messages), group, digest)
 
     def turn(self, *messages: Any, reply: tuple[ReplyPart, ...], **more: Any) -> Placed:
         placed, digest = self.ask(*messages, **more)

@@ -16,7 +16,7 @@ import pytest
 from stackmem.core.facts import FramePopped, FramePushed, ModelFailed, ModelReplied, NoticeGiven, RunEnded, ToolReturned
 from stackmem.errors import UsageError
 from stackmem.gateway import proxy
-from stackmem.gateway.exchanges import EXCHANGES, read_exchanges
+from stackmem.gateway.exchanges import EXCHANGES, RequestPassed, read_exchanges
 from stackmem.gateway.recording import tell_to_end, told_lines
 from stackmem.gateway.serving import GatewayTerms, ServedGateway, serving
 from stackmem.gateway.upstream import upstreams
@@ -337,3 +337,23 @@ def test_an_answer_without_end_is_cut(tmp_path, monkeypatch):
     ):
         post(served, request(user("Hi")))
     assert "longer than" in events(only_run(tmp_path))[1].detail
+
+
+def test_under_a_strategy_the_upstream_gets_the_cut_conversation_and_the_run_says_which(tmp_path):
+    told = [user("Mend the parser.")]
+    script = [RawAnswer(message_events(use("run", f"c{number}", n=number), stop="tool_use")) for number in range(5)]
+    with RawUpstream(*script, RawAnswer((b"{}",))) as upstream:
+        with gateway(upstream, tmp_path, strategy="mask:1,poll=1") as served:
+            for number in range(5):
+                post(served, request(*told))
+                told += [assistant(use("run", f"c{number}", n=number)), user(result(f"c{number}", "x" * 900))]
+            post(served, request(*told), "/v1/messages/count_tokens")
+        bodies = [body for _, _, body in upstream.seen]
+    assert [body.count(b"masked") for body in bodies] == [0, 0, 1, 2, 3, 4]
+    assert bodies[0] == request(user("Mend the parser."))
+    folder = only_run(tmp_path)
+    asked = [one for one in read_exchanges(folder / EXCHANGES) if isinstance(one, RequestPassed)]
+    assert [one.short for one in asked] == [0, 0, 1, 2, 3]
+    assert asked[-1].sent_bytes == len(bodies[4]) < asked[-1].body_bytes
+    assert events(folder)[0].strategy == "mask:1,poll=1"
+    assert served.gateway.notes == []

@@ -11,6 +11,7 @@ from stackmem.cli.options import Json, argument, option, runs_folder
 from stackmem.cli.screen.text import echo_json, readable
 from stackmem.errors import UsageError
 from stackmem.gateway.agents import run_agent
+from stackmem.gateway.cutting import foreign_rules
 from stackmem.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
 from stackmem.gateway.upstream import upstreams
 
@@ -19,19 +20,27 @@ app = typer.Typer(help="Record any agent: a gateway between it and its provider.
 _UPSTREAM = option("--upstream", "anthropic, openai, or the address of a server for all requests.", "NAME|URL")
 _MAX_USD = option("--max-usd", "Refuse requests once so much is spent.", "AMOUNT")
 _MAX_TOKENS = option("--max-tokens-per-request", "Refuse longer prompts; estimated.", "N")
+_STRATEGY = option("--strategy", "full, clear, mask, truncate or window, with parameters.", "NAME", default="full")
 _HOST = option("--host", f"Listen there; not on loopback only with {TOKEN_VARIABLE}.", "HOST", default="127.0.0.1")
 _PORT = option("--port", "Listen at this port; 0 for any that is free.", "PORT", default=0)
 _RUNS = option("-o --runs-dir", "Keep the runs there.", "DIR")
 
 
 def _terms(
-    upstream: str | None, max_usd: float | None, max_tokens: int | None, host: str, port: int, runs_dir: str | None
+    upstream: str | None,
+    strategy: str,
+    max_usd: float | None,
+    max_tokens: int | None,
+    host: str,
+    port: int,
+    runs_dir: str | None,
 ) -> GatewayTerms:
     if (max_usd is not None and not max_usd > 0) or (max_tokens is not None and max_tokens <= 0):
         raise UsageError("--max-usd and --max-tokens-per-request take numbers above 0")
+    foreign_rules(strategy)
     return GatewayTerms(
         upstreams(upstream, os.environ), runs_folder(runs_dir), host, port, os.environ.get(TOKEN_VARIABLE, ""),
-        max_usd, max_tokens,
+        max_usd, max_tokens, strategy,
     )  # fmt: skip
 
 
@@ -39,6 +48,7 @@ def _terms(
 def gateway_command(
     context: typer.Context,
     upstream: str | None = _UPSTREAM,
+    strategy: str = _STRATEGY,
     max_usd: float | None = _MAX_USD,
     max_tokens: int | None = _MAX_TOKENS,
     host: str = _HOST,
@@ -48,7 +58,7 @@ def gateway_command(
     """Forward what agents ask of their provider, byte for byte, and record it as runs, until Ctrl-C."""
     if context.invoked_subcommand is not None:
         return
-    terms = _terms(upstream, max_usd, max_tokens, host, port, runs_dir)
+    terms = _terms(upstream, strategy, max_usd, max_tokens, host, port, runs_dir)
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # before the thread starts, which then has them blocked, too
     try:
         with serving(terms, os.environ) as served:
@@ -67,13 +77,14 @@ _ENDS = {signal.SIGINT, signal.SIGTERM}
 def run_command(
     command: list[str] = argument("CMD...", "The agent's command, behind --."),
     upstream: str | None = _UPSTREAM,
+    strategy: str = _STRATEGY,
     max_usd: float | None = _MAX_USD,
     max_tokens: int | None = _MAX_TOKENS,
     runs_dir: str | None = _RUNS,
     json: Json = False,
 ) -> None:
     """Start an agent that is led through a gateway by its variables; ends with its exit code, a bill and its runs."""
-    terms = _terms(upstream, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
+    terms = _terms(upstream, strategy, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
     with serving(terms, os.environ) as served:
         code = run_agent(command, os.environ, served.url)
     bill = bill_of(served.gateway)

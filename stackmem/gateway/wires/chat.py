@@ -19,12 +19,14 @@ from .wire import (
     Json,
     ReadMessages,
     Role,
+    Shorten,
     WireFormat,
     body_of,
     message,
     nothing_known,
     object_of,
     result_text,
+    spelled,
     text_part,
     tool_of,
     unknown,
@@ -97,9 +99,25 @@ def read(body: bytes) -> ForeignRequest:
         tools=_tools(bytes(found.tools) or b"null"),
         messages=messages,
         raw=raw,
-        reply_tokens=found.max_completion_tokens or found.max_tokens or 0,
         wants_json=(found.response_format or {}).get("type") in {"json_schema", "json_object"},
     )
+
+
+def _shortened(raw: bytes, shorten: Shorten) -> bytes:
+    told = json.loads(raw)
+    if told.get("role") != "tool":
+        return raw
+    (result,) = _read_message(raw).parts
+    short = shorten(result) if isinstance(result, ToolResult) else result
+    return spelled({**told, "content": short.text}) if isinstance(short, ToolResult) and short != result else raw
+
+
+def _added(raw: bytes, text: str) -> bytes:
+    told = json.loads(raw)
+    content = told.get("content")
+    if isinstance(content, list):
+        return spelled({**told, "content": [*content, {"type": "text", "text": text}]})
+    return spelled({**told, "content": f"{content}\n\n{text}" if content else text})
 
 
 def error(kind: str, text: str) -> Json:
@@ -121,4 +139,6 @@ CHAT = WireFormat(
     ends=(b"[DONE]",),
     begun=nothing_known,
     error=error,
+    shortened=_shortened,
+    added=_added,
 )

@@ -18,11 +18,13 @@ from .wire import (
     Json,
     ReadMessages,
     Role,
+    Shorten,
     WireFormat,
     body_of,
     message,
     object_of,
     result_text,
+    spelled,
     text_part,
     tool_of,
     unknown,
@@ -89,11 +91,52 @@ def read(body: bytes) -> ForeignRequest:
         tools=_tools(bytes(found.tools) or b"null"),
         messages=tuple(map(_memory.read, raw)),
         raw=raw,
-        reply_tokens=found.max_tokens or 0,
         wants_json=found.output_format is not None or "format" in config,
     )
 
 
+def _shortened(raw: bytes, shorten: Shorten) -> bytes:
+    told = json.loads(raw)
+    content = told.get("content")
+    changed = False
+    for block in content if isinstance(content, list) else []:
+        if not isinstance(block, dict) or block.get("type") != "tool_result":
+            continue
+        (result,) = _parts("user", block)
+        short = shorten(result) if isinstance(result, ToolResult) else result
+        if isinstance(short, ToolResult) and short != result:
+            block["content"], changed = short.text, True
+    return spelled({**told, "content": [_unmarked(block) for block in content]}) if changed else raw
+
+
+def _unmarked(block: Any) -> Any:
+    return (
+        {name: value for name, value in block.items() if name != "cache_control"} if isinstance(block, dict) else block
+    )
+
+
+def _added(raw: bytes, text: str) -> bytes:
+    told = json.loads(raw)
+    content = told.get("content")
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return spelled({**told, "content": [*blocks, {"type": "text", "text": text}]})
+
+
+def _unbound(raw: bytes) -> bytes:
+    """Without thinking, which is signed over everything before it."""
+    if b"thinking" not in raw:
+        return raw
+    told = json.loads(raw)
+    content = told.get("content")
+    if told.get("role") != "assistant" or not isinstance(content, list):
+        return raw
+    kept = [one for one in content if not isinstance(one, dict) or one.get("type") not in _THOUGHTS]
+    if len(kept) == len(content):
+        return raw
+    return spelled({**told, "content": kept or [{"type": "text", "text": "(no text)"}]})
+
+
+_THOUGHTS = ("thinking", "redacted_thinking")
 _ENDS = (
     '{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}',
     '{"type": "message_stop"}',
@@ -120,4 +163,7 @@ MESSAGES = WireFormat(
     ends=(b"message_stop",),
     begun=_begun,
     error=_error,
+    shortened=_shortened,
+    added=_added,
+    unbound=_unbound,
 )

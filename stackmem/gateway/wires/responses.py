@@ -21,12 +21,14 @@ from .wire import (
     ForeignRequest,
     ReadMessages,
     Role,
+    Shorten,
     WireFormat,
     body_of,
     message,
     nothing_known,
     object_of,
     result_text,
+    spelled,
     text_part,
     tool_of,
     unknown,
@@ -102,10 +104,26 @@ def read(body: bytes) -> ForeignRequest:
         tools=_tools(bytes(found.tools) or b"null"),
         messages=messages,
         raw=raw,
-        reply_tokens=found.max_output_tokens or 0,
         wants_json=isinstance(shape, dict) and shape.get("type") in {"json_schema", "json_object"},
         continues=whole(found.previous_response_id or str(place)),
     )
+
+
+def _shortened(raw: bytes, shorten: Shorten) -> bytes:
+    item = json.loads(raw)
+    if item.get("type") not in {"function_call_output", "custom_tool_call_output"}:
+        return raw
+    (result,) = _read_item(raw).parts
+    short = shorten(result) if isinstance(result, ToolResult) else result
+    return spelled({**item, "output": short.text}) if isinstance(short, ToolResult) and short != result else raw
+
+
+def _added(raw: bytes, text: str) -> bytes:
+    item = json.loads(raw)
+    content = item.get("content")
+    if isinstance(content, list):
+        return spelled({**item, "content": [*content, {"type": "input_text", "text": text}]})
+    return spelled({**item, "content": f"{content}\n\n{text}" if content else text})
 
 
 def _reply(events: Iterable[str]) -> ModelReplied | ModelFailed:
@@ -122,4 +140,6 @@ RESPONSES = WireFormat(
     ends=(b"response.completed", b"response.incomplete", b"response.failed"),
     begun=nothing_known,
     error=error,
+    shortened=_shortened,
+    added=_added,
 )

@@ -45,7 +45,6 @@ class ForeignRequest(Struct, frozen=True):
 
     Attributes:
         raw: The bytes of each message, in order, as they stand in the body.
-        reply_tokens: The most that the reply may have; 0 where the request does not say.
         wants_json: The reply is to be JSON by a schema.
         continues: What the request goes on from that only the provider has; empty where the body holds all.
     """
@@ -55,7 +54,6 @@ class ForeignRequest(Struct, frozen=True):
     tools: tuple[ToolSpec, ...]
     messages: tuple[ForeignMessage, ...]
     raw: tuple[bytes, ...]
-    reply_tokens: int = 0
     wants_json: bool = False
     continues: str = ""
 
@@ -64,6 +62,9 @@ class ForeignRequest(Struct, frozen=True):
         """Characters of everything that the model reads."""
         tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in self.tools)
         return len(self.system) + tools + sum(_chars(part) for one in self.messages for part in one.parts)
+
+
+Shorten = Callable[[ToolResult], ToolResult]
 
 
 class WireFormat(Struct, frozen=True):
@@ -78,6 +79,10 @@ class WireFormat(Struct, frozen=True):
         reply: The events of an answer, put together.
         ends: What stands in the last event of a stream.
         begun: What an answer that did not end used at least, by the events that came.
+        shortened: A message with its results as a strategy shows them; itself where none changes.
+        added: A message of the user's with one more text at its end.
+        unbound: A message without what the provider binds to the bytes before it. None where it binds nothing, or
+            drops by itself what no longer fits.
         error: The body of a refusal, in the form that clients of this format read.
     """
 
@@ -90,6 +95,9 @@ class WireFormat(Struct, frozen=True):
     ends: tuple[bytes, ...]
     begun: Callable[[Iterable[str]], Usage]
     error: Callable[[str, str], Json]
+    shortened: Callable[[bytes, Shorten], bytes]
+    added: Callable[[bytes, str], bytes]
+    unbound: Callable[[bytes], bytes] | None = None
 
 
 def identity_of(part: Part) -> tuple[bytes, ...]:
@@ -163,15 +171,11 @@ class Body(Struct):
     """What is read of a body, of whatever format; the other fields only pass through."""
 
     model: str = ""
-    stream: bool | None = False
     system: Raw = Raw()
     instructions: str | None = None
     tools: Raw = Raw()
     messages: list[Raw] | None = None
     input: Raw = Raw()
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    max_output_tokens: int | None = None
     response_format: Json | None = None
     output_config: Json | None = None
     output_format: Json | None = None
@@ -237,3 +241,8 @@ def _chars(part: Part) -> int:
 def nothing_known(events: Iterable[str]) -> Usage:
     """The format tells nothing of what was used before its answer ends."""
     return Usage()
+
+
+def spelled(value: Json) -> bytes:
+    """A changed message as it is sent: the same value always gives the same bytes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -1,0 +1,152 @@
+"""Linear strategies on a conversation that is not ours: what of it is left out or shortened, decided from it alone.
+
+Rule 1: a decision is a function of the conversation's beginning: the same beginning is always cut the same way.
+Rule 2: a call and its result stay or go together; a border that would part them moves back.
+Rule 3: what a client spells anew from turn to turn decides nothing a second time: a decision that was made is kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, Part, Text, ToolCall, ToolResult
+from stackmem.errors import UsageError
+from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.memory.shared.linear import Linear, OneConversation, Rules, size
+
+from .identity import PrefixChain
+from .wires.wire import ForeignMessage, ForeignRequest
+
+FITTING = ("clear", "mask", "truncate", "window")
+_MOST_REMEMBERED = 2_048
+
+
+def foreign_rules(spelled: str) -> Rules | None:
+    """The rules of a strategy, with its parameters after a colon; None for ``full``, which changes nothing.
+
+    Raises:
+        UsageError: There is no such strategy, or it needs what another's agent does not have.
+    """
+    name = spelled.partition(":")[0]
+    if name in STRATEGIES and name not in ("full", *FITTING):
+        raise UsageError(
+            f"--strategy {name} needs tools, frames or requests of its own, which an agent that is not ours does not "
+            f"have; take full, {', '.join(FITTING)}"
+        )
+    strategy = open_strategy(spelled)
+    return strategy.rules if isinstance(strategy, OneConversation) else None
+
+
+class ForeignExchange(Struct, frozen=True):
+    """What the model said, and what it was told then: places of messages, the last one not included.
+
+    Attributes:
+        blocks: So many blocks of the conversation's identity end with it.
+    """
+
+    said: int
+    told: int
+    end: int
+    blocks: int
+
+
+class ForeignCut(Struct, frozen=True):
+    """What a strategy makes of a request.
+
+    Attributes:
+        exchanges: All of them that are whole.
+        dropped: So many of the first are left out.
+        short: So many of the first are not shown whole; the dropped ones are among them.
+        head: What is said in place of the dropped ones; empty for nothing.
+    """
+
+    exchanges: tuple[ForeignExchange, ...]
+    dropped: int = 0
+    short: int = 0
+    head: str = ""
+
+
+def exchanges(messages: Sequence[ForeignMessage]) -> tuple[ForeignExchange, ...]:
+    """The exchanges of a conversation; what stands before the first reply belongs to none."""
+    found: list[ForeignExchange] = []
+    said = told = -1
+    blocks = 0
+    for number, one in enumerate(messages):
+        if one.role == "assistant" and (said < 0 or told >= 0):
+            if said >= 0:
+                found.append(ForeignExchange(said, told, number, blocks))
+            said, told = number, -1
+        elif one.role != "assistant" and said >= 0 and told < 0:
+            told = number
+        blocks += len(one.identity)
+    if said >= 0 and told >= 0:
+        found.append(ForeignExchange(said, told, len(messages), blocks))
+    return tuple(found)
+
+
+class Cutter:
+    """Decides for one strategy; what it has decided of a beginning it remembers."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._known: OrderedDict[bytes, Linear] = OrderedDict()
+
+    def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
+        """What is left out or shortened of a request whose chain this is."""
+        told = exchanges(request.messages)
+        if not told or request.continues:
+            return ForeignCut(told)
+        first, shown = self._begun(request, found, told)
+        for number in range(first, len(told)):
+            one = told[number]
+            reply = Message("assistant", _parts(request.messages[one.said : one.told]))
+            # As if each exchange held a result: the last one stays whole, whether it is one of calls or of talk.
+            shown = replace(shown, step=number + 1, answer=number).finish_exchange(
+                reply, _parts(request.messages[one.told : one.end]) or (Text(""),)
+            )
+            self._keep(found.digests[one.blocks], shown)
+        dropped = _closed(request.messages, told, shown.cut.dropped)
+        head = self.rules.head(shown) if dropped == shown.cut.dropped else ""
+        return ForeignCut(told, dropped, max(dropped, shown.cut.short), head)
+
+    def _begun(
+        self, request: ForeignRequest, found: PrefixChain, told: tuple[ForeignExchange, ...]
+    ) -> tuple[int, Linear]:
+        """The longest beginning that is known, in exchanges, and what was made of it."""
+        for number in range(len(told), 0, -1):
+            known = self._known.get(found.digests[told[number - 1].blocks])
+            if known is not None:
+                return number, known
+        opening = _parts(request.messages[: told[0].said])
+        tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in request.tools)
+        first = Message("user", opening)
+        return 0, Linear(self.rules, opening, len(request.system) + tools, Log(), Log([first]), size(first))
+
+    def _keep(self, digest: bytes, shown: Linear) -> None:
+        self._known[digest] = shown
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)
+
+
+def _parts(messages: Sequence[ForeignMessage]) -> tuple[Part, ...]:
+    return tuple(part for one in messages if one.role != "system" for part in one.parts)
+
+
+def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], dropped: int) -> int:
+    """The last border up to there that parts no call from its result."""
+    open_calls: set[str] = set()
+    safe = 0
+    for number, one in enumerate(told[:dropped], 1):
+        for part in _parts(messages[one.said : one.end]):
+            if isinstance(part, ToolCall):
+                open_calls.add(part.id)
+            elif isinstance(part, ToolResult):
+                open_calls.discard(part.call_id)
+        if not open_calls:
+            safe = number
+    return safe
