@@ -80,6 +80,20 @@ SOURCES = (
         "MIT",
     ),
     Source(
+        "OpenHands/OpenHands",
+        "d6fab190bfb5",
+        r"evaluation/benchmarks/multi_swe_bench/examples/(?P<task>output\.jsonl)",
+        "llama-4-maverick@multi-swe-bench",
+        "MIT",
+    ),
+    Source(
+        "nunu0404/Python_OpenHands",
+        "c80bab5aa35f",
+        r"(?P<task>output\.jsonl)",
+        "gpt-5@multi-swe-bench",
+        "mixed",
+    ),
+    Source(
         "laude-institute/terminal-bench-leaderboard",
         "8e1925a397d7ed859c027cc19b3a3d90c16ef8df",
         r"results/[^/]+/20250825_swe-agent-mini_claude-4-sonnet/(?P<trial>[^/]+)/(?P<task>[^/]+)/[^/]+/sessions/agent\.log",
@@ -120,7 +134,7 @@ def lay_out(source: Source, clone: Path, folder: Path) -> Counter[str]:
         if content.returncode:
             counted["absent"] += 1
             continue
-        ending = "" if found["task"].endswith((".json", ".traj")) else Path(path).suffix
+        ending = "" if found["task"].endswith((".json", ".jsonl", ".traj")) else Path(path).suffix
         file = folder.joinpath(*filter(None, (found.groupdict().get("trial"), found["task"] + ending)))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.stdout)

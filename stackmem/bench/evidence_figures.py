@@ -1,11 +1,13 @@
 """Figures of a study of recordings: each model by itself, then all with equal weight, tasks resampled whole.
 
 A figure is a ratio of sums: of bills, of facts, of runs. Tasks are drawn with replacement, all runs of a task at once,
-whichever model made them; the interval holds the middle 95 % of the draws. Fewer than eight tasks have none.
+whichever model made them; the interval holds the middle 95 % of the draws. Fewer than eight tasks have none. Where
+several models are pooled, those with fewer than five runs are left out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +16,7 @@ from msgspec import Struct
 from .evidence import READS, RecordingEntry
 from .intervals import CONFIDENCE, SEED, Interval, arrays
 
-LEAST_TASKS = 8
+LEAST_TASKS, LEAST_RUNS = 8, 5
 ABOVE = 1.02
 """A run that costs more than so many times the bill of ``full`` counts as dearer."""
 LENGTHS = ((1, 15), (16, 30), (31, 60), (61, 10**9))
@@ -66,6 +68,9 @@ def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
 
 
 def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
+    """Every strategy over these recordings, without models of too few runs where another has enough."""
+    counted = Counter(entry.model for entry in entries)
+    entries = [entry for entry in entries if counted[entry.model] >= min(LEAST_RUNS, max(counted.values()))]
     names = list(dict.fromkeys(name for entry in entries for name in entry.told))
     return EvidenceTable(
         title,

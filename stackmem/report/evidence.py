@@ -14,7 +14,7 @@ from io import StringIO
 from pathlib import Path
 
 from stackmem.bench.evidence import FIXED, PRICED_AS, READS, RecordingEntry
-from stackmem.bench.evidence_figures import ABOVE, LEAST_TASKS, EvidenceLine, EvidenceTable, tables
+from stackmem.bench.evidence_figures import ABOVE, LEAST_RUNS, LEAST_TASKS, EvidenceLine, EvidenceTable, tables
 from stackmem.bench.intervals import Interval
 from stackmem.errors import UsageError
 
@@ -95,7 +95,7 @@ def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
         f"Bills are those of {PRICED_AS}, over the bill of full. Requests are ten seconds apart. A token read from "
         f"the cache costs {reads} of a token of input.",
         "Each model has the same weight. Intervals hold 95 %: tasks are drawn with replacement, with all of its runs. "
-        f"Fewer than {LEAST_TASKS} tasks have none.",
+        f"Fewer than {LEAST_TASKS} tasks have none; models with fewer than {LEAST_RUNS} runs are in no mean.",
         "Runs of one conversation are cut into frames where a sub-goal is stated or tests turn green. The case fixed "
         f"cuts every {FIXED.least} steps, adaptive where it says that frames pay.",
         "best: all that a later frame uses was handed over, as far as budgets go. middle, worst: half of it, or all, "

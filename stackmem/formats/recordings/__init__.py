@@ -10,7 +10,11 @@ from stackmem.errors import UsageError
 from .atif import read_atif
 from .chat import is_chat, read_chat
 from .claude_code import read_claude_code
+from .codex import is_codex, read_codex
+from .gemini_cli import is_gemini, read_gemini
+from .inspect_log import is_zip, read_inspect
 from .mini import read_mini
+from .openhands import is_openhands, read_openhands
 from .session import RecordedSession, RecordingFile, load
 from .swe_agent import read_swe_agent
 from .terminal import is_terminal_log, read_terminal
@@ -25,7 +29,11 @@ IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
     "atif": _whole(read_atif),
     "chat": lambda file: read_chat(load(file.text, file.where), file.where),
     "claude-code": lambda file: [read_claude_code(file.text, file.where, file.subagents())],
+    "codex": lambda file: [read_codex(file.text, file.where)],
+    "gemini-cli": lambda file: [read_gemini(file.text, file.where)],
+    "inspect": read_inspect,
     "mini": _whole(read_mini),
+    "openhands": lambda file: read_openhands(file.text, file.where),
     "swe-agent": _whole(read_swe_agent),
     "terminal": lambda file: [read_terminal(file.text, file.where)],
 }
@@ -38,6 +46,8 @@ def guess(file: RecordingFile) -> str:
     Raises:
         UsageError: It is none that we know.
     """
+    if is_zip(file.content):
+        return "inspect"
     text = file.text
     found = _of_value(_json(text)) or _of_line(_json(next((line for line in text.split("\n") if line.strip()), "")))
     if not found and is_terminal_log(text):
@@ -59,8 +69,14 @@ def _of_value(value: Any) -> str:
     """The format of a file that is one JSON value; empty for none."""
     if is_chat(value):
         return "chat"
+    if is_openhands(value):
+        return "openhands"
     if not isinstance(value, dict):
         return ""
+    if is_gemini(value):
+        return "gemini-cli"
+    if {"version", "eval", "status"} <= value.keys():
+        return "inspect"
     if str(value.get("schema_version", "")).startswith("ATIF"):
         return "atif"
     if str(value.get("trajectory_format", "")).startswith("mini-swe-agent"):
@@ -70,6 +86,12 @@ def _of_value(value: Any) -> str:
 
 def _of_line(line: Any) -> str:
     """The format of a file of JSON Lines by its first one; empty for none."""
+    if is_codex(line):
+        return "codex"
+    if is_gemini(line):
+        return "gemini-cli"
+    if is_openhands(line):
+        return "openhands"
     if not isinstance(line, dict) or not isinstance(line.get("type"), str):
         return ""
     return "claude-code" if "sessionId" in line or "uuid" in line or line["type"] == "summary" else ""

@@ -188,7 +188,7 @@ def _said(
         parts=(*thinking(message.reasoning_content), *plain(text), *calls),
         at=response.created if at is None else at,
         stop="call" if calls else "end",
-        usage=_usage(response.usage or ChatUsage()),
+        usage=chat_usage(response.usage),
         model=response.model or session.model,
         reply_id=response.id or "",
         usd=message.extra.cost,
@@ -211,8 +211,9 @@ def spelled_call(call_id: str, name: str, arguments: str) -> ToolCall:
         return ToolCall(call_id, name, malformed=arguments)
 
 
-def _usage(given: ChatUsage) -> Usage:
+def chat_usage(given: ChatUsage | None) -> Usage:
     """A prompt's tokens include those read from a cache and, where the writer counts so, those written to it."""
+    given = given or ChatUsage()
     prompt, written = given.prompt_tokens or 0, given.cache_creation_input_tokens or 0
     read = given.cache_read_input_tokens
     if read is None:

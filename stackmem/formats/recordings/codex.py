@@ -1,0 +1,198 @@
+"""Reads rollouts of Codex CLI: JSON Lines of ``timestamp``, ``type`` and ``payload``.
+
+Usage stands in lines of its own, cumulative and repeated: one counts where the total has grown. Cached tokens are part
+of the input, reasoning is part of the output. The model may change from turn to turn.
+
+Source: openai/codex, protocol of rollouts; the format has no published description.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.messages import ReplyPart, ToolCall, Usage
+from stackmem.errors import UsageError
+
+from .chat import spelled_call
+from .session import (
+    Count,
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedText,
+    load,
+    plain,
+    seconds,
+    shaped,
+    thinking,
+    words,
+)
+
+Json = dict[str, Any]
+_STANDING = ("<environment_context>", "<user_instructions>", "<permissions", "# AGENTS.md", "<INSTRUCTIONS>")
+_EXITED = re.compile(r"(?:Exit code: |Process exited with code )(-?\d{1,9})")
+
+
+class _RolloutLine(Struct, frozen=True):
+    type: str
+    timestamp: str | None = None
+    payload: Json = {}
+
+
+class _TokenUsage(Struct, frozen=True):
+    input_tokens: Count = 0
+    cached_input_tokens: Count = 0
+    output_tokens: Count = 0
+
+
+class _TokenInfo(Struct, frozen=True):
+    total_token_usage: _TokenUsage = _TokenUsage()
+    last_token_usage: _TokenUsage = _TokenUsage()
+
+
+def is_codex(line: Any) -> bool:
+    return isinstance(line, dict) and line.get("type") == "session_meta" and isinstance(line.get("payload"), dict)
+
+
+def read_codex(text: str, where: str) -> RecordedSession:
+    """The rollout as a session; a last line that was cut short is left out and said.
+
+    Raises:
+        UsageError: A line is none of the format; it is named.
+    """
+    reader, lines = _CodexReader(), text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{where}, line {number}"
+        try:
+            value = load(line, place)
+        except UsageError:
+            if number < len(lines):
+                raise
+            reader.session.left_out.append("the last line, which was cut short")
+            break
+        reader.line(shaped(value, _RolloutLine, place), place)
+    session = reader.session
+    session.left_out += [f"{count:,} lines of kind {kind}" for kind, count in sorted(reader.others.items())]
+    return session
+
+
+class _CodexReader:
+    def __init__(self) -> None:
+        self.session = RecordedSession("codex", "rollout", turns=[], left_out=[])
+        self.others: Counter[str] = Counter()
+        self._model = ""
+        self._total = _TokenUsage()
+        self._open = False
+        self._waiting: dict[str, RecordedReply] = {}
+
+    def line(self, line: _RolloutLine, where: str) -> None:
+        payload, at = line.payload, seconds(line.timestamp, where)
+        match line.type:
+            case "session_meta":
+                self._meta(payload)
+            case "turn_context":
+                self._model = words(payload.get("model")) or self._model
+                self.session.model = self.session.model or self._model
+            case "response_item":
+                self._item(payload, at, where)
+            case "event_msg" if payload.get("type") == "token_count":
+                self._tokens(payload.get("info"), where)
+            case "compacted":
+                self._open = False
+                self.session.turns.append(RecordedText(words(payload.get("message")), at))
+            case "event_msg":
+                pass  # the response items say the same
+            case kind:
+                self.others[kind] += 1
+
+    def _meta(self, payload: Json) -> None:
+        session, version = self.session, words(payload.get("cli_version"))
+        if session.id == "rollout":  # a fork repeats its parent's
+            session.id = words(payload.get("id")) or session.id
+            session.origin = f"codex (Codex CLI {version or 'of unknown version'})"
+            session.workspace = words(payload.get("cwd"))
+            session.system = words(payload.get("base_instructions") or payload.get("instructions"))
+
+    def _item(self, payload: Json, at: float | None, where: str) -> None:
+        kind, call_id = str(payload.get("type")), words(payload.get("call_id"))
+        match kind:
+            case "message" if payload.get("role") == "assistant":
+                self._say(plain(words(payload.get("content"))), at)
+            case "message":
+                self._tell(words(payload.get("content")), at)
+            case "reasoning":
+                self._say(thinking(words(payload.get("summary"))), at)
+            case "function_call":
+                self._call(spelled_call(call_id, words(payload.get("name")), words(payload.get("arguments"))), at)
+            case "custom_tool_call":
+                given = {"command": words(payload.get("input"))}
+                self._call(ToolCall(call_id, words(payload.get("name")), given), at)
+            case "local_shell_call":
+                self._call(ToolCall(call_id, "local_shell", payload.get("action")), at)
+            case "function_call_output" | "custom_tool_call_output" if call_id in self._waiting:
+                self._open = False
+                text, code = _output(payload.get("output"), where)
+                self._waiting.pop(call_id).answers.append(
+                    RecordedResult(call_id, text, code not in (None, 0), at, code)
+                )
+            case _:
+                self.others[kind] += 1
+
+    def _say(self, parts: tuple[ReplyPart, ...], at: float | None) -> RecordedReply:
+        """Put parts into the reply that is being told, or begin one."""
+        last = self.session.turns[-1] if self.session.turns else None
+        if not (self._open and isinstance(last, RecordedReply)):
+            last = RecordedReply((), at, "end", model=self._model, answers=[])
+            self.session.turns.append(last)
+            self._open = True
+        last.parts = (*last.parts, *parts)
+        return last
+
+    def _call(self, call: ToolCall, at: float | None) -> None:
+        said = self._say((call,), at)
+        said.stop = "call"
+        self._waiting[call.id] = said
+
+    def _tell(self, text: str, at: float | None) -> None:
+        self._open = False
+        session = self.session
+        if text.startswith(_STANDING) and not session.task:
+            session.system = "\n\n".join(filter(None, (session.system, text)))
+        elif not session.turns and not session.task:
+            session.task, session.began = text, at
+        else:
+            session.turns.append(RecordedText(text, at))
+
+    def _tokens(self, info: object, where: str) -> None:
+        if info is None:
+            return
+        found = shaped(info, _TokenInfo, where)
+        replies = [turn for turn in self.session.turns if isinstance(turn, RecordedReply)]
+        if found.total_token_usage == self._total or not replies or replies[-1].usage.total:
+            return
+        self._total, used = found.total_token_usage, found.last_token_usage
+        read = min(used.cached_input_tokens, used.input_tokens)
+        replies[-1].usage = Usage(used.input_tokens - read, read, 0, 0, used.output_tokens)
+        self._open = False
+
+
+def _output(output: object, where: str) -> tuple[str, int | None]:
+    """The text of a result and its exit code, where there is one."""
+    if isinstance(output, str) and output.startswith('{"output"'):
+        try:
+            value = load(output, where)
+        except UsageError:
+            value = None
+        if isinstance(value, dict):
+            told = value.get("metadata")
+            code = told.get("exit_code") if isinstance(told, dict) else None
+            return words(value.get("output")), code if isinstance(code, int) and not isinstance(code, bool) else None
+    text = words(output.get("content")) if isinstance(output, dict) else words(output)
+    found = _EXITED.search(text[:400])
+    return text, int(found[1]) if found else None

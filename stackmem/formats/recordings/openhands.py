@@ -1,0 +1,239 @@
+"""Reads events of OpenHands: those of version 0, as its evaluations write them, and those of its software agent SDK.
+
+A file is a list of events, a line for each event, or a line for each task with its events in ``history``. An action and
+its observation are joined; actions of one response of the model are one reply, whose usage counts once.
+
+Source: OpenHands, files of evaluations, read; the SDK's event classes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.messages import ToolCall
+from stackmem.errors import UsageError
+
+from .chat import ChatResponse, chat_usage, spelled_call
+from .session import (
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedText,
+    load,
+    plain,
+    seconds,
+    shaped,
+    thinking,
+    words,
+)
+
+Json = dict[str, Any]
+
+
+class _ToolCallMetadata(Struct, frozen=True):
+    function_name: str
+    tool_call_id: str
+    model_response: Json = {}
+
+
+class _OpenHandsEvent(Struct, frozen=True):
+    """An event of either version; each uses its own fields."""
+
+    id: int | str | None = None
+    timestamp: str | None = None
+    source: str = ""
+    action: str | Json | None = None
+    observation: str | Json | None = None
+    args: Json = {}
+    cause: int | None = None
+    content: Any = None
+    extras: Json = {}
+    tool_call_metadata: _ToolCallMetadata | None = None
+    kind: str = ""
+    system_prompt: Any = None
+    llm_message: Json = {}
+    thought: Any = None
+    reasoning_content: str | None = None
+    tool_name: str = ""
+    tool_call_id: str = ""
+    tool_call: Json = {}
+    llm_response_id: str = ""
+    error: Any = None
+    summary: str | None = None
+
+
+class _Task(Struct, frozen=True):
+    history: list[Any]
+    instance_id: str = ""
+    metadata: Json | None = None
+
+
+def is_openhands(value: object) -> bool:
+    """Whether a JSON value is an event, a list of them, or a task with its history."""
+    first = value[0] if isinstance(value, list) and value else value
+    if isinstance(first, list) and first:
+        first = first[0]
+    if not isinstance(first, dict):
+        return False
+    event = "source" in first and (first.keys() & {"action", "observation", "kind"})
+    return bool(event) or (isinstance(first.get("history"), list) and "instance_id" in first)
+
+
+def read_openhands(text: str, where: str) -> list[RecordedSession]:
+    """The sessions of a file: one of a list of events, or one for each task.
+
+    Raises:
+        UsageError: It holds something else; the line is named.
+    """
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    try:
+        values = [load(text, where)]
+    except UsageError:
+        values = [load(line, f"{where}, line {number}") for number, line in lines]
+    tasks = [one for value in values for one in (value if isinstance(value, list) else [value])]
+    if tasks and all(isinstance(one, dict) and "history" in one for one in tasks):
+        return [_session(shaped(one, _Task, where), f"{where}, task {place}") for place, one in enumerate(tasks, 1)]
+    return [_session(_Task(tasks), where)]
+
+
+def _session(task: _Task, where: str) -> RecordedSession:
+    config = (task.metadata or {}).get("llm_config")
+    model = config.get("model") if isinstance(config, dict) else ""
+    session = RecordedSession(
+        origin="openhands",
+        id=task.instance_id or "events",
+        name=task.instance_id,
+        model=model if isinstance(model, str) else "",
+        turns=[],
+        left_out=[],
+    )
+    reader = _OpenHandsReader(session)
+    for number, event in enumerate(_flat(task.history), 1):
+        reader.event(shaped(event, _OpenHandsEvent, f"{where}, event {number}"), f"{where}, event {number}")
+    session.left_out += [f"{count:,} events of kind {kind}" for kind, count in sorted(reader.others.items())]
+    return session
+
+
+def _flat(history: list[Any]) -> Iterator[Any]:
+    """Older files hold pairs of an action and its observation."""
+    for one in history:
+        if isinstance(one, list):
+            yield from one
+        else:
+            yield one
+
+
+class _OpenHandsReader:
+    def __init__(self, session: RecordedSession) -> None:
+        self._session = session
+        self.others: Counter[str] = Counter()
+        self._calls: dict[int | str, tuple[RecordedReply, str]] = {}
+
+    def event(self, event: _OpenHandsEvent, where: str) -> None:
+        at = seconds(event.timestamp, where)
+        if event.kind:
+            self._sdk(event, at)
+        elif event.tool_call_metadata is not None and event.action is not None:
+            self._action(event, event.tool_call_metadata, at, where)
+        elif event.cause in self._calls and event.cause is not None:
+            self._answer(*self._calls[event.cause], words(event.content), _code(event.extras), at)
+        elif event.action == "system":
+            self._session.system = words(event.args.get("content"))
+        elif event.action in ("message", "finish") and event.source in ("user", "agent"):
+            self._message(event.source, words(event.args.get("content", event.args.get("final_thought"))), at)
+        else:
+            self.others[str(event.action or event.observation)] += 1
+
+    def _sdk(self, event: _OpenHandsEvent, at: float | None) -> None:
+        match event.kind:
+            case "SystemPromptEvent":
+                self._session.system = words(event.system_prompt)
+            case "MessageEvent":
+                self._message(event.source, words(event.llm_message.get("content")), at)
+            case "ActionEvent":
+                given = event.tool_call.get("arguments", event.action)
+                spelled = given if isinstance(given, str) else None
+                call = (
+                    ToolCall(event.tool_call_id, event.tool_name, given)
+                    if spelled is None
+                    else spelled_call(event.tool_call_id, event.tool_name, spelled)
+                )
+                said = self._reply(event.llm_response_id, at)
+                if not said.calls:
+                    said.parts = (*thinking(event.reasoning_content), *plain(words(event.thought)))
+                said.parts = (*said.parts, call)
+                self._calls[event.tool_call_id] = (said, event.tool_call_id)
+            case "ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation" if event.tool_call_id in self._calls:
+                seen = event.observation if isinstance(event.observation, dict) else {}
+                text = words(event.error or seen.get("content", seen.get("output")))
+                failed = event.kind != "ObservationEvent" or seen.get("is_error") is True
+                self._answer(*self._calls[event.tool_call_id], text, _code(seen), at, failed=failed)
+            case "CondensationSummaryEvent" | "Condensation" if event.summary:
+                self._session.turns.append(RecordedText(event.summary, at))
+            case _:
+                self.others[event.kind] += 1
+
+    def _action(self, event: _OpenHandsEvent, made: _ToolCallMetadata, at: float | None, where: str) -> None:
+        response = shaped(made.model_response, ChatResponse, where)
+        said = self._reply(response.id or f"event {event.id}", at)
+        message = _message_of(made.model_response)
+        if not said.calls:
+            if not self._calls and response.model:
+                self._session.model = response.model  # the configuration says how it was reached
+            said.parts = plain(words(message.get("content")))
+            said.usage, said.model = chat_usage(response.usage), response.model or self._session.model
+        call_id = f"{made.tool_call_id}-{event.id}"
+        said.parts = (*said.parts, _call(call_id, made, message, event.args))
+        if event.id is not None:
+            self._calls[event.id] = (said, call_id)
+
+    def _reply(self, name: str, at: float | None) -> RecordedReply:
+        """The reply of that response; the last one goes on where its name is the same."""
+        last = self._session.turns[-1] if self._session.turns else None
+        if isinstance(last, RecordedReply) and name and last.reply_id == name:
+            return last
+        said = RecordedReply((), at, reply_id=name, model=self._session.model, answers=[])
+        self._session.turns.append(said)
+        return said
+
+    def _answer(
+        self, said: RecordedReply, call_id: str, text: str, code: int | None, at: float | None, *, failed: bool = False
+    ) -> None:
+        if all(answer.call_id != call_id for answer in said.answers):
+            said.answers.append(RecordedResult(call_id, text, failed or code not in (None, 0), at, code))
+
+    def _message(self, source: str, text: str, at: float | None) -> None:
+        session = self._session
+        if source == "agent":
+            session.turns.append(RecordedReply(plain(text), at, "end", model=session.model, answers=[]))
+        elif not session.turns and not session.task:
+            session.task, session.began = text, at
+        else:
+            session.turns.append(RecordedText(text, at))
+
+
+def _message_of(response: Json) -> Json:
+    choices = response.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    return message if isinstance(message, dict) else {}
+
+
+def _call(call_id: str, made: _ToolCallMetadata, message: Json, args: Json) -> ToolCall:
+    """The call as the model spelled it; where the response does not hold it, as the event has it."""
+    calls = message.get("tool_calls")
+    for one in calls if isinstance(calls, list) else ():
+        function = one.get("function") if isinstance(one, dict) and one.get("id") == made.tool_call_id else None
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            return spelled_call(call_id, made.function_name, function["arguments"])
+    return ToolCall(call_id, made.function_name, {name: value for name, value in args.items() if name != "thought"})
+
+
+def _code(found: Json) -> int | None:
+    inner = found.get("metadata")
+    code = inner.get("exit_code") if isinstance(inner, dict) else found.get("exit_code")
+    return code if isinstance(code, int) and not isinstance(code, bool) and code >= 0 else None

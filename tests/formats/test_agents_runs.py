@@ -1,0 +1,131 @@
+"""Recordings of OpenHands, Codex, Gemini CLI and Inspect: replies, answers, usage, and what was left out."""
+
+import json
+from importlib.util import find_spec
+
+import pytest
+
+from stackmem.core.facts import ModelReplied, ToolReturned
+from stackmem.core.machine import fold
+from stackmem.core.messages import Text, Thinking, ToolCall, Usage
+from stackmem.errors import UsageError
+from stackmem.formats.exports.inspect_log import write_inspect
+from stackmem.formats.recordings import IMPORTERS, guess
+from stackmem.formats.recordings.facts import facts
+from stackmem.formats.recordings.session import RecordingFile
+from tests.formats.foreign_runs import codex, gemini, openhands_0, openhands_sdk
+from tests.trace.stories import told
+
+GEMINI_LINES = [{key: value for key, value in gemini().items() if key != "messages"}, *gemini()["messages"]]
+TEXTS = {
+    "openhands": openhands_0(),
+    "openhands sdk": openhands_sdk(),
+    "openhands list": json.dumps(json.loads(openhands_0())["history"]),
+    "codex": codex(),
+    "gemini-cli": json.dumps(gemini()),
+    "gemini-cli lines": "\n".join(map(json.dumps, GEMINI_LINES)),
+}
+
+
+def file_of(text):
+    return RecordingFile(text.encode(), "the file")
+
+
+def session(name, text=None):
+    (found,) = IMPORTERS[name.split()[0]](file_of(TEXTS[name] if text is None else text))
+    return found
+
+
+def of(found, kind):
+    return [fact.event for fact in facts(found, None, 1) if isinstance(fact.event, kind)]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_format_is_known_and_the_facts_fold(name):
+    assert guess(file_of(TEXTS[name])) == name.split()[0]
+    found = session(name)
+    state = fold([fact.event for fact in facts(found, None, 1)])
+    assert state.begun.task == "Mend it."
+    assert state.step == len(list(found.replies())) >= 1
+
+
+def test_two_actions_of_one_response_are_one_reply_whose_usage_counts_once():
+    found = session("openhands")
+    (reply,) = of(found, ModelReplied)
+    assert reply.usage == Usage(50, 0, 0, 0, 7)
+    assert reply.parts[0] == Text("Look twice.")
+    assert [call.arguments for call in reply.parts[1:]] == [{"command": "ls 1"}, {"command": "ls 2"}]
+    assert [(one.text, one.exit_code, one.failed) for one in of(found, ToolReturned)] == [
+        ("seen 1", 0, False), ("seen 2", 1, True),
+    ]  # fmt: skip
+    assert (found.name, found.model, found.system) == ("pony-1", "maker/model-5", "You are OpenHands.")
+    assert found.left_out == ["1 events of kind recall"]
+
+
+def test_older_files_hold_pairs_and_several_tasks_are_several_sessions():
+    value = json.loads(openhands_0())
+    events = value["history"]
+    value["history"] = [events[:3], events[3:5], events[5:]]
+    assert of(session("openhands", json.dumps(value)), ModelReplied) == of(session("openhands"), ModelReplied)
+    assert len(IMPORTERS["openhands"](file_of(f"{openhands_0()}\n{openhands_0()}\n"))) == 2
+
+
+def test_events_of_the_sdk_are_read():
+    found = session("openhands sdk")
+    first, last = of(found, ModelReplied)
+    assert first.parts == (Text("Try."), ToolCall("c1", "terminal", {"command": "false"}))
+    assert last.parts == (Text("Done."),)
+    (answer,) = of(found, ToolReturned)
+    assert (answer.text, answer.exit_code, answer.failed) == ("no", 1, True)
+    assert (found.system, found.left_out) == ("You are.", ["1 events of kind ConversationStateUpdateEvent"])
+
+
+def test_usage_of_codex_counts_once_however_often_it_is_told():
+    found = session("codex")
+    first, last = of(found, ModelReplied)
+    assert (first.usage, last.usage) == (Usage(60, 40, 0, 0, 9), Usage(20, 100, 0, 0, 4))
+    assert [type(part) for part in first.parts] == [Thinking, ToolCall]
+    (answer,) = of(found, ToolReturned)
+    assert (answer.text, answer.exit_code, answer.failed) == ("no", 2, True)
+    assert found.model == "gpt-5.2-codex"
+    assert found.system == "You are Codex.\n\n<environment_context>x"
+    assert found.left_out == ["1 lines of kind ghost_snapshot"]
+
+
+def test_a_last_line_of_codex_that_was_cut_short_is_said_and_a_broken_one_before_it_refused():
+    assert "the last line, which was cut short" in session("codex", codex().rstrip()[:-20]).left_out
+    with pytest.raises(UsageError, match="line 1"):
+        session("codex", codex().replace('{"timestamp"', "{", 1))
+
+
+@pytest.mark.parametrize("name", ["gemini-cli", "gemini-cli lines"])
+def test_thoughts_of_gemini_are_output_and_cached_tokens_are_input(name):
+    found = session(name)
+    first, _ = of(found, ModelReplied)
+    assert first.usage == Usage(40, 60, 0, 0, 15)
+    assert [(one.text, one.failed) for one in of(found, ToolReturned)] == [("rate = 0.0731", False), ("", True)]
+    assert (found.model, found.left_out) == ("gemini-3-pro", ["1 messages of kind info"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("openhands", "[1]"), ("openhands", "{"), ("codex", "{}"), ("gemini-cli", "{}"), ("gemini-cli", "")],
+)
+def test_another_file_is_refused_in_one_sentence(name, text):
+    with pytest.raises(UsageError):
+        session(name, text)
+
+
+@pytest.mark.skipif(find_spec("inspect_ai") is None, reason="the extra inspect is not installed")
+def test_a_log_of_inspect_is_read_by_its_own_library(tmp_path):
+    path = tmp_path / "run.eval"
+    write_inspect(told("calculator"), "a-run", path)
+    log = RecordingFile(path.read_bytes(), str(path))
+    assert guess(log) == "inspect"
+    (found,) = IMPORTERS["inspect"](log)
+    replies = list(found.replies())
+    assert replies
+    assert sum(reply.usage.total for reply in replies) > 0
+    assert sum(len(reply.answers) for reply in replies) >= len(replies) - 1
+    with pytest.raises(UsageError, match="no log that Inspect reads"):
+        IMPORTERS["inspect"](RecordingFile(path.read_bytes()[:400], "the file"))
