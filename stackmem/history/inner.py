@@ -25,8 +25,9 @@ from stackmem.workspace.secrets import Scrubber
 
 from .git import HER_SECONDS, git, git_stream, her_environment, store_environment
 from .ignored import IgnoreRules
+from .inner_packs import InnerGit, pack, packed_before
 from .origin import Origin
-from .pack_cache import PackCache
+from .pack_cache import PackCache, PackedFrom
 from .selection import never_copied
 
 MOST_COMMITS = 20_000
@@ -91,31 +92,12 @@ def make_repository(
         (into / "HEAD").write_bytes(os.fsencode(head) + b"\n")
         if not origin.head:
             return InnerRepository("")
-        return _filled(_Inner(origin, into), (secrets, cache), most_commits, seconds)
+        return _filled(InnerGit(origin, into), (secrets, cache), most_commits, seconds)
     except OSError as error:
         raise WorkspaceError(f"the repository {into} cannot be made ({error.strerror}); make room there") from error
 
 
-class _Inner(Struct, frozen=True):
-    """The repository that is being made, asked with the objects of the other one in sight."""
-
-    origin: Origin
-    path: Path
-
-    def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
-        return git(*arguments, cwd=self.path, environment=self.seeing(), stdin=stdin, seconds=seconds)
-
-    def alone(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """Asked about the other one's work tree, without its objects."""
-        at = store_environment(self.path) | {"GIT_WORK_TREE": os.fspath(self.origin.root)}
-        return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=HER_SECONDS)
-
-    def seeing(self) -> dict[str, str]:
-        objects = os.fspath(self.origin.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
-        return store_environment(self.path) | {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"'}
-
-
-def _filled(inner: _Inner, given: tuple[Scrubber, PackCache], most_commits: int, seconds: float) -> InnerRepository:
+def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: int, seconds: float) -> InnerRepository:
     secrets, cache = given
     origin, into = inner.origin, inner.path
     ends = origin.shallow()
@@ -135,15 +117,19 @@ def _filled(inner: _Inner, given: tuple[Scrubber, PackCache], most_commits: int,
     packs = into / "objects" / "pack"
     withheld = cache.take(key, packs)
     if withheld is None:
-        withheld = _withheld(inner, objects, unseen, secrets)
-        kept = (name for name in objects if name not in withheld and not name.startswith(_MISSING))
-        arguments = ("pack-objects", "-q", "--window=0", "--delta-base-offset", str(packs / "pack"))
-        inner.ask(*arguments, stdin="\n".join(kept).encode() + b"\n")
-        cache.keep(key, packs, withheld)
+        made_from = _origin_key(origin, secrets)
+        there = packed_before(inner, made_from, cache, objects, unseen)
+        new = {name: path for name, path in objects.items() if name not in there}
+        withheld = _withheld(inner, new, unseen, secrets)
+        pack(inner, [name for name in new if name not in withheld and not name.startswith(_MISSING)])
+        cache.keep(key, packs, PackedFrom(made_from, withheld))
     _write_refs(inner, withheld)
     for name in withheld.intersection(name for _, _, name in tree):
         _write_stand_in(into / "objects" / name[:2] / name[2:])
-    _write_index(inner, tree)
+    like = _index_key(origin)
+    if not cache.take_index(key, like, into / "index"):
+        _write_index(inner, tree)
+        cache.keep_index(key, like, into / "index")
     return InnerRepository(origin.head, len(commits | cut), bool(cut), len(withheld))
 
 
@@ -174,14 +160,14 @@ def _settings(origin: Origin) -> dict[str, str]:
     return {name: value for name, _, value in pairs if value in _KEPT_SETTINGS[name]}
 
 
-def _commits(inner: _Inner, most: int) -> tuple[set[str], set[str]]:
+def _commits(inner: InnerGit, most: int) -> tuple[set[str], set[str]]:
     """The last commits, at most so many, and the parents of theirs that are not among them, where history is cut."""
     lines = inner.ask("rev-list", "--parents", f"--max-count={most}", inner.origin.head).decode().splitlines()
     commits = {line[: line.find(" ")] if " " in line else line for line in lines}
     return commits, {parent for line in lines for parent in line.split()[1:]} - commits
 
 
-def _objects(inner: _Inner, commits: set[str], seconds: float) -> dict[str, bytes]:
+def _objects(inner: InnerGit, commits: set[str], seconds: float) -> dict[str, bytes]:
     """Every object of these commits and a path that it has, commits none; what is missing by ``?`` before its name."""
     arguments = ("rev-list", "--objects", "--no-walk", "--missing=print", "--stdin")
     listed = inner.ask(*arguments, stdin="\n".join(sorted(commits)).encode() + b"\n", seconds=seconds)
@@ -192,7 +178,7 @@ def _objects(inner: _Inner, commits: set[str], seconds: float) -> dict[str, byte
     return found
 
 
-def _tree(inner: _Inner) -> _Tree:
+def _tree(inner: InnerGit) -> _Tree:
     found: _Tree = []
     for line in inner.ask("ls-tree", "-r", "-z", "--full-tree", inner.origin.head).split(b"\0")[:-1]:
         described, _, path = line.partition(b"\t")
@@ -201,7 +187,7 @@ def _tree(inner: _Inner) -> _Tree:
     return found
 
 
-def _unseen(inner: _Inner, objects: dict[str, bytes], tree: _Tree) -> set[str]:
+def _unseen(inner: InnerGit, objects: dict[str, bytes], tree: _Tree) -> set[str]:
     """The objects that a copy of the folder would leave out by their paths."""
     tracked = {path for path, _, _ in tree}
     seen = {name for path, _, name in tree if not _hidden(path)}  # an empty .env is the same blob as any empty file
@@ -212,19 +198,36 @@ def _unseen(inner: _Inner, objects: dict[str, bytes], tree: _Tree) -> set[str]:
 
 def _key(origin: Origin, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> str:
     """What the pack follows from."""
-    parts = (os.fspath(origin.common), secrets.fingerprint, *sorted(unseen), "", *sorted(objects))
+    return _hashed((_origin_key(origin, secrets), *sorted(unseen), "", *sorted(objects)))
+
+
+def _origin_key(origin: Origin, secrets: Scrubber) -> str:
+    """What all packs of a repository have in common: where it is, and which secrets none of them holds."""
+    return _hashed((os.fspath(origin.common), secrets.fingerprint))
+
+
+def _hashed(parts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _withheld(inner: _Inner, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> set[str]:
+def _index_key(origin: Origin) -> tuple[int, int]:
+    """What the index of the person's repository is like; zeros where it has none."""
+    try:
+        status = (origin.git_dir / "index").lstat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
+def _withheld(inner: InnerGit, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> frozenset[str]:
     """The blobs that a run may not see, and those that are missing."""
     there = [name for name, path in objects.items() if path and not name.startswith(_MISSING)]
     blobs = _with_secrets(inner, there, secrets.held_in)
     missing = {name.removeprefix(_MISSING) for name in objects if name.startswith(_MISSING)}
-    return missing | unseen.intersection(blobs) | {name for name, secret in blobs.items() if secret}
+    return frozenset(missing | unseen.intersection(blobs) | {name for name, secret in blobs.items() if secret})
 
 
-def _with_secrets(inner: _Inner, names: list[str], holds_secret: Callable[[bytes], bool]) -> dict[str, bool]:
+def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes], bool]) -> dict[str, bool]:
     """The blobs among these objects, and which of them holds a secret, or is too large to tell."""
     found: dict[str, bool] = {}
     batch: list[tuple[str, bytes]] = []
@@ -267,7 +270,7 @@ def _hidden(path: bytes) -> bool:
     return any(never_copied(name) for name in path.split(b"/"))
 
 
-def _ignored(inner: _Inner, paths: set[bytes]) -> set[bytes]:
+def _ignored(inner: InnerGit, paths: set[bytes]) -> set[bytes]:
     """Those of paths that were once tracked which the work tree's rules leave out of a copy now."""
     root = os.fsencode(inner.origin.root)
     real: dict[bytes, bool] = {b"": True}
@@ -287,7 +290,7 @@ def _ignored(inner: _Inner, paths: set[bytes]) -> set[bytes]:
         rules.close()
 
 
-def _write_refs(inner: _Inner, withheld: set[str]) -> None:
+def _write_refs(inner: InnerGit, withheld: frozenset[str]) -> None:
     """The branch, and for every absent blob a text that git reads in its place."""
     refs = {}
     if inner.origin.branch:
@@ -307,7 +310,7 @@ def _write_stand_in(place: Path) -> None:
     place.write_bytes(zlib.compress(b"blob %d\0%s" % (len(_WITHHELD), _WITHHELD)))
 
 
-def _write_index(inner: _Inner, tree: _Tree) -> None:
+def _write_index(inner: InnerGit, tree: _Tree) -> None:
     """The index as of HEAD; what the person's index knows of unchanged files spares git to read each of them again."""
     index = inner.path / "index"
     try:
@@ -333,7 +336,7 @@ def _copy_index(source: Path, target: Path) -> None:
         shutil.copyfileobj(file, copy)
 
 
-def _filtered(inner: _Inner, paths: list[bytes]) -> set[bytes]:
+def _filtered(inner: InnerGit, paths: list[bytes]) -> set[bytes]:
     """The paths whose content a filter makes from what git keeps, such as those of LFS: they would count as changed."""
     answer = inner.alone("check-attr", "-z", "--stdin", "filter", stdin=b"".join(path + b"\0" for path in paths))
     fields = answer.split(b"\0")[:-1]

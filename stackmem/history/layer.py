@@ -24,6 +24,8 @@ from .hidden import plan_layer
 
 WORK = "workspace"
 UPPER, _HIDE, _OWN = "upper", "hidden", "overlay"
+REPOSITORY = "repository"
+"""Holds the ``.git`` that the run is given. It is a part of what lies below, so the run keeps what it changes there."""
 _TRIES, _TRY_SECONDS = 40, 0.05  # for the lock: what a killed process left may still be dying
 
 
@@ -70,16 +72,21 @@ class Overlay:
         hidden: Paths in it that the run does not see.
     """
 
-    def __init__(self, folder: Path, place: Path, hidden: Iterable[bytes]) -> None:
+    def __init__(self, folder: Path, place: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
         """Mount the layer that ``place`` holds, with what was changed in it.
+
+        Args:
+            repository: A folder that lies over the other one, read-only too; None is the one in ``place``, if any.
 
         Raises:
             WorkspaceError: It cannot be had, or another process has it.
         """
         self.folder, self.upper, self.hidden = folder, place / UPPER, frozenset(hidden)
         self.kept = self.upper
+        self._repository = repository or place / REPOSITORY
         self._lock = _lock(place)
-        places = OverlayPlaces(self.upper, place / _OWN, place / _HIDE, place / WORK)
+        over = self._repository if self._repository.is_dir() else None
+        places = OverlayPlaces(self.upper, place / _OWN, place / _HIDE, place / WORK, over)
         try:
             for each in (places.hide, places.work, places.view):
                 each.mkdir(mode=0o700, exist_ok=True)
@@ -95,7 +102,7 @@ class Overlay:
 
     def copy(self, place: Path) -> Overlay:
         copy_folder(self.upper, place / UPPER)
-        return Overlay(self.folder, place, self.hidden)
+        return Overlay(self.folder, place, self.hidden, self._repository)
 
     def close(self) -> None:
         self.view.close()
@@ -110,6 +117,13 @@ def make_upper(folder: Path, place: Path) -> None:
     if not upper.is_dir():
         upper.mkdir()
         upper.chmod(folder.stat().st_mode & 0o777 | 0o700)  # what its owner cannot write into is no workspace
+
+
+def repository_place(folder: Path, place: Path) -> Path:
+    """Where the repository of a layer goes: below it; into it where the run's files lie in the folder, since the kernel
+    takes no folder below that lies in another one.
+    """
+    return place / (UPPER if place.resolve().is_relative_to(folder.resolve()) else REPOSITORY)
 
 
 def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> tuple[bytes, ...]:

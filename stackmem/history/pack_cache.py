@@ -1,6 +1,9 @@
-"""Packs of earlier runs by what they were made from: searching a history for secrets takes longer than copying it.
+"""Packs of earlier runs by what they were made from: searching a history for secrets takes longer than sharing it.
 
-A run gets a copy of its own, since commands may write into the pack that they see. Only the last few packs are kept.
+Rule 1: what stands here is never written again. A run whose commands can reach its repository gets a copy. One that
+    lies over its repository, as over the folder, gets links: it keeps the files where the cache no longer does.
+Rule 2: only packs of ours are here, whose objects were hashed again: of another repository nothing is borrowed.
+Rule 3: only the last few are kept.
 """
 
 from __future__ import annotations
@@ -9,63 +12,151 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import time
 
 import msgspec
+from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.tree import disk_bytes, remove_tree
 
-_KEPT = 4
-_WITHHELD = "withheld.json"
+_KEPT = 8
+_MOST_PACKS = 16  # of one entry; git asks each of them
+_ABOUT, _INDEX = "about.json", "index"
+
+
+class PackedFrom(Struct, frozen=True):
+    """What an entry was made from.
+
+    Attributes:
+        origin: The repository, and what stands for the secrets that were searched for.
+        withheld: The blobs that are absent.
+        index: What the index of that repository was like when the entry's was made.
+    """
+
+    origin: str
+    withheld: frozenset[str]
+    index: tuple[int, int] = (0, 0)
 
 
 class PackCache:
-    """A folder of packs; what cannot be read or written there is as if it were not there."""
+    """A folder of packs; what cannot be read or written there is as if it were not there.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    Attributes:
+        folder: Where they are.
+        links: Whether the files are linked and not copied: for places that no command can write.
+    """
 
-    def take(self, key: str, into: Path) -> set[str] | None:
-        """Copy the pack into a folder; the names of the blobs that it withholds, or None where there is none."""
+    def __init__(self, folder: Path, *, links: bool = False) -> None:
+        self.folder = folder
+        self.links = links
+
+    def take(self, key: str, into: Path) -> frozenset[str] | None:
+        """Put the packs of an entry into a folder; the names of the blobs it withholds, or None where there is none."""
         try:
             with self._locked():
-                place = self._folder / key
-                withheld = msgspec.json.decode((place / _WITHHELD).read_bytes(), type=set[str])
-                for pack in place.glob("pack-*"):
-                    shutil.copyfile(pack, into / pack.name)
+                place = self.folder / key
+                withheld = _about(place).withheld
+                self._put(place, into)
                 os.utime(place)
         except (OSError, msgspec.MsgspecError):
-            for part in into.glob("pack-*"):
-                part.unlink()
+            self._drop(into)
             return None
         return withheld
 
-    def keep(self, key: str, made: Path, withheld: set[str]) -> None:
-        """Keep a copy of the pack in a folder, and of the oldest packs none."""
+    def take_like(self, origin: str, into: Path) -> bool:
+        """Put the packs of the last entry of an origin into a folder; whether there was one."""
+        with suppress(OSError), self._locked():
+            for place in sorted(self._entries(), key=lambda path: -path.stat().st_mtime_ns):
+                with suppress(OSError, msgspec.MsgspecError):
+                    if _about(place).origin == origin and len(list(place.glob("*.pack"))) < _MOST_PACKS:
+                        self._put(place, into)
+                        return True
+        self._drop(into)
+        return False
+
+    def keep(self, key: str, made: Path, about: PackedFrom) -> None:
+        """Keep the packs of a folder, and of the oldest entries none."""
         try:
             with self._locked():
-                place = self._folder / f"{key}.new"
-                for old in (place, self._folder / key):
+                place = self.folder / f"{key}.new"
+                for old in (place, self.folder / key):
                     remove_tree(old)
                 place.mkdir()
-                for pack in made.glob("pack-*"):
-                    shutil.copyfile(pack, place / pack.name)
-                (place / _WITHHELD).write_bytes(msgspec.json.encode(withheld))
-                place.rename(self._folder / key)
-                places = (path for path in self._folder.iterdir() if path.is_dir())
-                for old in sorted(places, key=lambda path: path.stat().st_mtime_ns)[:-_KEPT]:
+                self._put(made, place)
+                (place / _ABOUT).write_bytes(msgspec.json.encode(about))
+                place.rename(self.folder / key)
+                for old in sorted(self._entries(), key=lambda path: path.stat().st_mtime_ns)[:-_KEPT]:
                     remove_tree(old)
         except (OSError, WorkspaceError):
             return
 
+    def take_index(self, key: str, like: tuple[int, int], into: Path) -> bool:
+        """Put the index of an entry at a path, where it was made from one that was like this."""
+        with suppress(OSError, msgspec.MsgspecError), self._locked():
+            place = self.folder / key
+            if _about(place).index == like != (0, 0):
+                self._share(place / _INDEX, into)
+                return True
+        return False
+
+    def keep_index(self, key: str, like: tuple[int, int], made: Path) -> None:
+        """Keep an index with the packs of its entry, in place of the one before."""
+        with suppress(OSError, msgspec.MsgspecError), self._locked():
+            place = self.folder / key
+            about = msgspec.structs.replace(_about(place), index=like)
+            (place / _INDEX).unlink(missing_ok=True)  # a run that has it keeps it
+            self._share(made, place / _INDEX)
+            (place / "about.new").write_bytes(msgspec.json.encode(about))
+            (place / "about.new").rename(place / _ABOUT)
+
+    def prune(self, older_seconds: float, *, dry_run: bool) -> int:
+        """Remove the entries that no run took for so long and that none has; the bytes that are free then."""
+        freed = 0
+        with suppress(OSError, WorkspaceError), self._locked():
+            for place in self._entries():
+                held = any(path.stat().st_nlink > 1 for path in place.glob("pack-*"))
+                if not held and place.stat().st_mtime < time() - older_seconds:
+                    freed += disk_bytes([[place]])[0] or 0
+                    if not dry_run:
+                        remove_tree(place)
+        return freed
+
+    def _entries(self) -> Iterator[Path]:
+        return (path for path in self.folder.iterdir() if path.is_dir() and path.suffix != ".new")
+
+    def _put(self, source: Path, into: Path) -> None:
+        for pack in source.glob("pack-*"):
+            self._share(pack, into / pack.name)
+
+    def _share(self, source: Path, target: Path) -> None:
+        if self.links:
+            try:
+                target.hardlink_to(source)
+            except FileExistsError:
+                raise
+            except OSError:  # another file system, or one without links
+                pass
+            else:
+                return
+        shutil.copyfile(source, target)
+
+    def _drop(self, into: Path) -> None:
+        for part in into.glob("pack-*"):
+            part.unlink()
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
         finally:
             os.close(fd)
+
+
+def _about(place: Path) -> PackedFrom:
+    return msgspec.json.decode((place / _ABOUT).read_bytes(), type=PackedFrom)

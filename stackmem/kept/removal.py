@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.objects import alternates
+from stackmem.run.git_inside import pack_cache
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lineage import HISTORY, begun_by
 from stackmem.trace.lock import Lock, is_held
@@ -88,6 +89,11 @@ def prune(runs_dir: Path, older_seconds: float, keep_last: int, *, dry_run: bool
         yield row
 
 
+def prune_histories(older_seconds: float, *, dry_run: bool) -> int:
+    """Remove the histories that no run took for so long, and that none has; the bytes that this frees."""
+    return pack_cache().prune(older_seconds, dry_run=dry_run)
+
+
 def _prune_left(runs_dir: Path, *, dry_run: bool) -> Iterator[Pruned]:
     """What was being removed by a process that was killed."""
     place = runs_dir / REMOVING
@@ -95,8 +101,13 @@ def _prune_left(runs_dir: Path, *, dry_run: bool) -> Iterator[Pruned]:
         return
     with nullcontext((place, -1)) if dry_run else _removing(runs_dir) as (_, held):
         for left in sorted(place.iterdir()):
-            row = Pruned(name_of(left), disk_bytes([folders_of(left)])[0], True)
+            row = Pruned(name_of(left), _own_bytes(left), True)
             yield row if dry_run else _tried(row, partial(_remove_moved, left, held))
+
+
+def _own_bytes(run_dir: Path) -> int | None:
+    """What a run takes on the disk, without what it shares with others."""
+    return disk_bytes([[pack_cache().folder], folders_of(run_dir)])[1]
 
 
 def _tried(row: Pruned, remove: Callable[[], None]) -> Pruned:
@@ -121,7 +132,7 @@ def _judged(run_dir: Path, needs: Mapping[str, frozenset[str]]) -> Pruned:
         why = "a process is writing it"
     if not why and (forks := sorted(name for name, parents in needs.items() if run_dir.name in parents)):
         why = f"what {forks[0]} begins with is in it"
-    return Pruned(name_of(run_dir), disk_bytes([folders_of(run_dir)])[0], not why, why)
+    return Pruned(name_of(run_dir), _own_bytes(run_dir), not why, why)
 
 
 def _not_ours(run_dir: Path) -> str:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
+from stackmem.run.git_inside import pack_cache
 from stackmem.run.request import read_request
 from stackmem.run.result import read_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, is_run
@@ -43,7 +44,7 @@ class RunRow(Struct, frozen=True):
         frames: Frames pushed.
         cost_usd: None where it is unknown.
         parent: The run that it was forked from, or that an edited program went on from; else empty.
-        disk_bytes: What the run and its workspace take on the disk.
+        disk_bytes: What the run and its workspace take on the disk, without the history that runs share.
 
     What only a result tells is None in a run that has none.
     """
@@ -116,7 +117,8 @@ def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int 
 
 
 def _measured(runs_dir: Path, rows: Sequence[RunRow]) -> list[RunRow]:
-    sizes = disk_bytes([folders_of(runs_dir / row.run) for row in rows])
+    shared = [pack_cache().folder]  # told first, so that no run counts what it has in common with others
+    _, *sizes = disk_bytes([shared, *(folders_of(runs_dir / row.run) for row in rows)])
     return [replace(row, disk_bytes=size) for row, size in zip(rows, sizes, strict=True)]
 
 

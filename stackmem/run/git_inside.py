@@ -22,6 +22,8 @@ from stackmem.workspace.refusals import ToolRefused
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import Workspace
 
+from .request import RunRequest
+
 GIT = ".git"
 _MOST_COMMITS = 50  # that are named
 _SECONDS, _BYTES = 20.0, 16_384
@@ -77,24 +79,34 @@ def history_told(folder: Path, settings: Settings) -> str:
     return f"a run can read {number} from HEAD, so old versions of files too; --git none keeps them out"
 
 
-def bring(origin: Origin, work: Path, secrets: Scrubber) -> InnerRepository:
+def pack_cache(*, links: bool = False) -> PackCache:
+    """The packs that the runs of a person share."""
+    return PackCache(state_folder() / "packs", links=links)
+
+
+def bring(origin: Origin, work: Path, secrets: Scrubber, *, shared: bool) -> InnerRepository:
     """Put the repository into a new workspace.
+
+    Args:
+        shared: No command can write there, so what other runs have, too, is linked.
 
     Raises:
         WorkspaceError: It cannot be made.
     """
     try:
-        return make_repository(origin, work / GIT, secrets, PackCache(state_folder() / "packs"))
+        return make_repository(origin, work / GIT, secrets, pack_cache(links=shared))
     except WorkspaceError as error:
         raise WorkspaceError(
             f"the history of {origin.root} cannot be brought into the run: {error}; say --git none to go on without it"
         ) from error
 
 
-def bring_again(folder: str, given: InnerRepository, work: Path, secrets: Scrubber) -> bool:
-    """Put the repository into a workspace that is made again, as the run first had it; whether that could be done."""
+def bring_again(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:
+    """Put what the run had of a repository into a workspace that is made again; whether that could be done."""
+    if request.git is None:
+        return True
     try:
-        bring(replace(find_origin(Path(folder)), head=given.head), work, secrets)
+        bring(replace(find_origin(Path(request.subject)), head=request.git.head), work, secrets, shared=shared)
     except StackmemError:  # the folder has another history by now
         return False
     return True

@@ -23,7 +23,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.history import History, folder_under, share
 from stackmem.history.ignored import IgnoreRules
-from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_again, make_upper
+from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_again, make_upper, repository_place
 from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
 from stackmem.history.walk import path_bytes
@@ -185,8 +185,9 @@ def _opened(
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
         over, missing = _fill(beginning, places, person)
-        ground = places.work if over is None else places.scratch / UPPER
-        request, gone = _with_repository(beginning, request, replace(places, work=ground), scrubber)
+        ground = places if over is None else replace(places, work=places.scratch / UPPER)
+        into = places.work if over is None else repository_place(over[0], places.scratch)
+        request, gone = _with_repository(beginning, request, ground, scrubber, into)
         missing += gone
         layer: Layer = OwnFolder(places.work) if over is None else Overlay(over[0], places.scratch, over[1])
         stack.callback(layer.close)
@@ -258,8 +259,7 @@ def _new_writer(beginning: Beginning, places: RunPlaces) -> TraceWriter | None:
 def _history(beginning: Beginning, places: RunPlaces, leave_out: tuple[str, ...], scrubber: Scrubber) -> History:
     """The history of the workspace; what a layer goes on from is written into it."""
     git_dir = places.run / HISTORY
-    layer = places.layer
-    over = layer if isinstance(layer, Overlay) else None
+    over = places.layer if isinstance(places.layer, Overlay) else None
     if isinstance(beginning, Forked | Edited | Rehearsed):
         share(beginning.run.folder / HISTORY, git_dir, beginning.state.tree)
     history = History(git_dir, places.work, leave_out, over=over)
@@ -304,18 +304,19 @@ def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Ove
 
 
 def _with_repository(
-    beginning: Beginning, request: RunRequest, places: RunPlaces, secrets: Scrubber
+    beginning: Beginning, request: RunRequest, places: RunPlaces, secrets: Scrubber, into: Path
 ) -> tuple[RunRequest, tuple[str, ...]]:
     """The request with the repository that a new workspace was given; of a workspace made again, what it is without."""
+    shared = into != places.work
     match beginning:
         case Fresh(prepared):
             if prepared.origin:
-                request = replace(request, git=bring(prepared.origin, places.work, secrets))
+                request = replace(request, git=bring(prepared.origin, into, secrets, shared=shared))
                 write_request(request, places.run)
         case Resumed():
             remove_stale_locks(places.work)
         case Forked() | Edited() | Rehearsed():
-            if request.git and not bring_again(request.subject, request.git, places.work, secrets):
+            if not bring_again(request, into, secrets, shared=shared):
                 return request, (GIT,)
     return request, ()
 

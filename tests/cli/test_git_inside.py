@@ -1,6 +1,7 @@
 """Git in a run on a person's own folder: what the agent reads, and what becomes of its commits and the repository."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,20 @@ def test_without_git_there_is_none_and_what_cannot_be_read_is_told(stage: Stage,
     ran = stage.call("solve", ".", "-t", "Nothing.", "--model", stage.script(pop()), cwd=hers)
     assert ran.returncode == 0
     assert f"the .git of {hers} is no repository, so its history stays outside" in ran.stderr
+
+
+def test_the_history_that_runs_share_is_counted_to_none_of_them_and_goes_with_the_last(stage: Stage, hers: Path):
+    (hers / "large.txt").write_bytes(os.urandom(3 << 20).hex().encode())
+    run_git(hers, "add", "-A")
+    run_git(hers, "commit", "-qm", "large")
+    run = solve(stage, hers)["run"]
+    (row,) = json.loads(stage.call("runs", "--json").stdout)
+    assert row["disk_bytes"] < 1 << 20
+    told = "histories of repositories that no run has"
+    for _ in range(2):  # at first those go that other tests have left
+        pruned = stage.call("runs", "prune", "--older-than", "0h", "--keep-last", "1")
+    assert told not in pruned.stdout
+    assert stage.call("runs", "rm", str(run)).returncode == 0
+    for does in ("would go", "are gone"):
+        flags = ["--dry-run"] * (does == "would go")
+        assert f"{told} {does}, " in stage.call("runs", "prune", "--older-than", "0h", *flags).stdout

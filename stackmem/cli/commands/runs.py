@@ -11,7 +11,7 @@ from stackmem.bench.ledger import LEDGER
 from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, runs_folder, switch
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
 from stackmem.errors import UsageError
-from stackmem.kept.removal import prune, read_age, remove_run
+from stackmem.kept.removal import prune, prune_histories, read_age, remove_run
 from stackmem.kept.run_list import INTERRUPTED, UNBEGUN, RunRow, choose_runs, find_runs
 
 _HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "size", "model", "from")
@@ -77,12 +77,16 @@ def prune_command(
             size = "" if row.bytes is None else f" ({shown_bytes(row.bytes)})"
             does = ("would remove" if dry_run else "removed") if row.removed else "kept"
             typer.echo(f"{does} {one_line(row.run)}{size}{row.why and ': '}{readable(row.why)}")
+    freed = prune_histories(age, dry_run=dry_run)
     if json:
         echo_json(rows)
         return
     gone = [row for row in rows if row.removed]
     size = shown_bytes(sum(row.bytes or 0 for row in gone))
     typer.echo(f"{len(gone):,} of {len(rows):,} old runs {'would go' if dry_run else 'are gone'}, {size}")
+    if freed:
+        does = "would go" if dry_run else "are gone"
+        typer.echo(f"histories of repositories that no run has {does}, {shown_bytes(freed)}")
 
 
 def shown_bytes(count: int) -> str:

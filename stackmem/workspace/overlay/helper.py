@@ -1,7 +1,8 @@
 """Mounts an overlay in namespaces of its own, hands three descriptors over, and ends: a program of its own.
 
 It needs nothing but the standard library, and has one thread, as a user namespace asks for. Its arguments are a socket,
-the folder, a place for what hides a part of it, the upper folder, its work folder and the place. It reads what to hide.
+a place for what hides a part of the folder, the upper folder, its work folder, the place, and the folders below. It
+is the last one of which it hides what it reads.
 """
 
 # Paths are bytes here, since a name need not be text.
@@ -30,20 +31,20 @@ def main() -> None:
         ours.send(f"{error.filename2 or 'mount'}: {error.strerror}".encode())
 
 
-def mounted(hidden: list[bytes], folder: bytes, hide: bytes, upper: bytes, work: bytes, place: bytes) -> list[int]:
+def mounted(hidden: list[bytes], hide: bytes, upper: bytes, work: bytes, place: bytes, *below: bytes) -> list[int]:
     """The merged folder, our namespace of mounts, and our user namespace where we have one of our own."""
     own_user = os.geteuid() != 0 or not _unshare(_NEW_MOUNTS)
     if own_user:
         _new_user()
     _mount(b"none", b"/", None, _RECURSIVE | _SLAVE, None)
     # By descriptor: no name has to be escaped, and none can be exchanged for a link on the way.
-    lower = os.open(folder, _FOLDER)
+    *over, lower = (os.open(folder, _FOLDER) for folder in below)
     _mount(b"none", hide, b"tmpfs", _NO_SETUID | _NO_DEVICES, b"mode=0700")
     make_whiteouts(hide, b"/proc/self/fd/%d" % lower, hidden)
-    fds = (os.open(hide, _FOLDER), lower, os.open(upper, _FOLDER), os.open(work, _FOLDER))
-    names = tuple(b"/proc/self/fd/%d" % fd for fd in fds)
+    fds = (*over, os.open(hide, _FOLDER), lower, os.open(upper, _FOLDER), os.open(work, _FOLDER))
+    *lowers, upper, work = (b"/proc/self/fd/%d" % fd for fd in fds)
     # One device for all: programs that stay on one would pass over files else.
-    options = b"lowerdir=%s:%s,upperdir=%s,workdir=%s,userxattr,xino=on" % names
+    options = b"lowerdir=%s,upperdir=%s,workdir=%s,userxattr,xino=on" % (b":".join(lowers), upper, work)
     _mount(b"overlay", place, b"overlay", _NO_SETUID | _NO_DEVICES, options)
     merged = os.open(place, _FOLDER)
     os.close(os.open(_PROBE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=merged))

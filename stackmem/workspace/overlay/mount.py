@@ -33,12 +33,14 @@ class OverlayPlaces(Struct, frozen=True):
         work: On the same file system, for the kernel alone.
         hide: Where whiteouts are mounted.
         view: Where all of it is seen.
+        over: A folder that lies over the other one, and is not written either.
     """
 
     upper: Path
     work: Path
     hide: Path
     view: Path
+    over: Path | None = None
 
 
 def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) -> WorkspaceView:
@@ -50,7 +52,8 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(_SECONDS)
-        words = map(str, (folder, places.hide, places.upper, places.work, places.view))
+        below = (places.over, folder) if places.over else (folder,)
+        words = map(str, (places.hide, places.upper, places.work, places.view, *below))
         command = [_python(), "-I", "-S", "-c", _HELPER, str(theirs.fileno()), *words]
         try:
             done = subprocess.run(

@@ -1,0 +1,71 @@
+"""The packs of a copy's own repository: made of another one's objects, and each object hashed again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.errors import WorkspaceError
+
+from .git import HER_SECONDS, git, store_environment
+from .origin import Origin
+from .pack_cache import PackCache
+
+
+class InnerGit(Struct, frozen=True):
+    """The repository that is being made, asked with the objects of the other one in sight."""
+
+    origin: Origin
+    path: Path
+
+    def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
+        return git(*arguments, cwd=self.path, environment=self.seeing(), stdin=stdin, seconds=seconds)
+
+    def alone(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        """Asked about the other one's work tree, without its objects."""
+        at = store_environment(self.path) | {"GIT_WORK_TREE": os.fspath(self.origin.root)}
+        return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=HER_SECONDS)
+
+    def seeing(self) -> dict[str, str]:
+        objects = os.fspath(self.origin.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
+        return store_environment(self.path) | {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"'}
+
+
+def packed_before(
+    inner: InnerGit, made_from: str, cache: PackCache, objects: Collection[str], unseen: set[str]
+) -> frozenset[str]:
+    """The objects in the packs of an earlier run, which are here then; none where one of them is not to be seen now."""
+    packs = inner.path / "objects" / "pack"
+    if not cache.take_like(made_from, packs):
+        return frozenset()
+    there = frozenset(name for index in packs.glob("*.idx") for name in _names_in(inner, index))
+    if there.issubset(objects) and there.isdisjoint(unseen):
+        return there
+    for part in packs.iterdir():
+        part.unlink()
+    return frozenset()
+
+
+def _names_in(inner: InnerGit, index: Path) -> list[str]:
+    lines = inner.alone("show-index", stdin=index.read_bytes()).decode().splitlines()
+    return [line.split()[1] for line in lines]
+
+
+def pack(inner: InnerGit, names: list[str]) -> None:
+    """Pack these objects.
+
+    Raises:
+        WorkspaceError: One of them is not what its name says: then nobody knows what a secret was looked for in.
+    """
+    place = inner.path / "objects" / "pack"
+    arguments = ("pack-objects", "-q", "--non-empty", "--window=0", "--delta-base-offset", str(place / "pack"))
+    made = inner.ask(*arguments, stdin="\n".join(names).encode() + b"\n").decode().split()
+    for name in made:
+        for suffix in ("idx", "rev"):
+            (place / f"pack-{name}.{suffix}").unlink(missing_ok=True)
+        inner.alone("index-pack", str(place / f"pack-{name}.pack"))  # hashes each of them, and sees nothing else
+        if set(_names_in(inner, place / f"pack-{name}.idx")) != set(names):
+            raise WorkspaceError(f"an object of {inner.origin.root} is not what its name says; git fsck tells more")
