@@ -32,9 +32,13 @@ class GatewaySpending(Struct):
     usd: float = 0.0
     unpriced: int = 0
 
+    @property
+    def is_bounded(self) -> bool:
+        return self.max_usd is not None or self.max_tokens is not None
+
     def refusal(self, request: ForeignRequest) -> str:
         """Why a request is not sent; empty where it is."""
-        tokens = int(request.chars / CHARS_PER_TOKEN)
+        tokens = int(request.chars / CHARS_PER_TOKEN) if self.max_tokens is not None else 0
         if self.max_tokens is not None and tokens > self.max_tokens:
             return (
                 f"stackmem gateway: the request has about {tokens:,} tokens and --max-tokens-per-request is "

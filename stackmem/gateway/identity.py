@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from .wires.wire import ForeignMessage, Role, identity_of
 
+_MOST_RECENT = 64
 MOST_KNOWN = 500_000
 """Digests that the index holds: about 50 bytes each."""
 
@@ -45,14 +46,39 @@ def seed(wire: str, secret: str, agent: str) -> bytes:
     return hashlib.blake2b("\0".join(fields).encode(), digest_size=16).digest()
 
 
+class Chains:
+    """The chains of requests; where one begins with the messages of a recent one, its digests are taken over."""
+
+    def __init__(self) -> None:
+        self._recent: dict[tuple[bytes, int], tuple[tuple[ForeignMessage, ...], PrefixChain, list[int]]] = {}
+
+    def chain(self, start: bytes, messages: tuple[ForeignMessage, ...]) -> PrefixChain:
+        """The chain of a request's messages, which ``read_all`` gave: the same message is the same object."""
+        key = (start, id(messages[0]) if messages else 0)
+        old, known, ends = self._recent.pop(key, ((), PrefixChain((start,), 0), [0]))
+        alike = min(len(old), len(messages))
+        for place in range(alike):
+            if old[place] is not messages[place]:
+                alike = place
+                break
+        digests, replied = list(known.digests[: ends[alike] + 1]), known.replied if known.replied <= ends[alike] else 0
+        ends = ends[: alike + 1]
+        for one in messages[alike:]:
+            for block in one.identity:
+                digests.append(link(digests[-1], one.role, block))
+                if one.role == "assistant" and not replied:
+                    replied = len(digests) - 1
+            ends.append(len(digests) - 1)
+        found = PrefixChain(tuple(digests), replied)
+        self._recent[key] = messages, found, ends
+        if len(self._recent) > _MOST_RECENT:
+            del self._recent[next(iter(self._recent))]
+        return found
+
+
 def chain(start: bytes, messages: Sequence[ForeignMessage]) -> PrefixChain:
     """The chain of a request's messages."""
-    digests, replied = [start], 0
-    for role, block in blocks(messages):
-        digests.append(link(digests[-1], role, block))
-        if role == "assistant" and not replied:
-            replied = len(digests) - 1
-    return PrefixChain(tuple(digests), replied)
+    return Chains().chain(start, tuple(messages))
 
 
 def grown(tip: bytes, told: ForeignMessage) -> Iterator[bytes]:
@@ -64,11 +90,6 @@ def grown(tip: bytes, told: ForeignMessage) -> Iterator[bytes]:
 
 def link(tip: bytes, role: Role, block: bytes) -> bytes:
     return hashlib.blake2b(tip + role.encode() + block, digest_size=16).digest()
-
-
-def blocks(messages: Sequence[ForeignMessage]) -> Iterator[tuple[Role, bytes]]:
-    """Every block that counts, with its role; where one message ends and the next begins does not matter."""
-    return ((one.role, block) for one in messages for block in one.identity)
 
 
 def unseen(messages: Sequence[ForeignMessage], known: int) -> tuple[ForeignMessage, ...]:

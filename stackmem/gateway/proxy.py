@@ -32,7 +32,7 @@ from .bounds import GatewaySpending
 from .conversations import Conversations, Placed
 from .cutting import Cutter, ForeignCut, foreign_rules
 from .exchanges import AnswerPassed, RequestPassed, ToldMessage
-from .identity import PrefixChain, chain, seed
+from .identity import Chains, seed
 from .recording import Recording, RunBeingTold
 from .rewriting import rewritten
 from .upstream import TOKEN_HEADER, Upstreams, decoded, keys_in, open_client, to_client, to_upstream
@@ -44,6 +44,8 @@ MOST_BODY_BYTES = 256 << 20
 MOST_ANSWER_BYTES = 1 << 30
 _MOST_KEPT_BYTES = 32 << 20
 _MOST_TRIES = 3
+_SENT_SECONDS = 0.01
+"""How long a request is given to be on its way before it is recorded."""
 _AGENT_HEADERS = ("x-claude-code-agent-id",)
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -71,12 +73,22 @@ class Underway(Struct):
 class _Origin:
     """Who asks: the keys, and the chain of the conversation that begins with them."""
 
-    def __init__(self, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
+    def __init__(self, chains: Chains, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
         self.keys = keys_in(request.headers.raw)
         secret = "\0".join(self.keys)
         agent = next((request.headers[name] for name in _AGENT_HEADERS if name in request.headers), "")
         self.group = seed(wire.name, secret, "")
-        self.chain = chain(seed(wire.name, secret, agent), asked.messages)
+        self.chain = chains.chain(seed(wire.name, secret, agent), asked.messages)
+
+
+class _Came:
+    """A request as it came, and what goes upstream of it."""
+
+    def __init__(self, at: float, began: float, wire: WireFormat | None, request: Request, body: bytes) -> None:
+        self.at, self.began, self.wire, self.request = at, began, wire, request
+        self.body = self.outgoing = body
+        self.asked: ForeignRequest | None = None
+        self.cut = ForeignCut(())
 
 
 class Gateway:
@@ -96,7 +108,7 @@ class Gateway:
         rules = foreign_rules(strategy)
         self._cutter = Cutter(rules) if rules is not None else None
         self._strategy = "" if rules is None else strategy
-        self._conversations = Conversations()
+        self._conversations, self._chains = Conversations(), Chains()
         self.recording = Recording(runs_dir, environ, clock, self._conversations.forget)
         self._client = open_client()
         self.app = Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)], lifespan=self._life)
@@ -131,25 +143,21 @@ class Gateway:
         if body is None:
             told = f"stackmem gateway: the request is longer than {MOST_BODY_BYTES >> 20} MiB"
             return _refusal(wire, 413, "request_too_large", told)
-        asked = self._read(wire, body) if wire is not None else None
-        if wire is not None and asked is not None and (why := self.spending.refusal(asked)):
-            return _refusal(wire, 400, "invalid_request_error", why)
-        underway, outgoing = None, body
-        if wire is not None and asked is not None:
-            own = _Origin(request, wire, asked)
-            cut, outgoing = self._cut(wire, asked, own.chain, body)
-            underway = self._record(wire, asked, own, body, cut, outgoing)
-        elif self._cutter is not None and path.endswith("/messages/count_tokens"):
-            outgoing = self._counted(request, body)
+        came = _Came(self._clock(), time.monotonic(), wire, request, body)
+        if self._cutter is not None or self.spending.is_bounded:
+            came.asked = self._read(wire, body) if wire is not None else None
+            if came.asked is not None and (why := self.spending.refusal(came.asked)):
+                return _refusal(wire, 400, "invalid_request_error", why)
+            self._cut(came, path)
         url = self._upstreams.url(_provider(request, path), path, request.url.query)
-        sent = httpx2.Request(request.method, url, headers=to_upstream(request.headers.raw), content=outgoing)
-        return await self._forward(request, sent, underway, wire)
+        sent = httpx2.Request(request.method, url, headers=to_upstream(request.headers.raw), content=came.outgoing)
+        return await self._forward(came, sent)
 
-    async def _forward(
-        self, request: Request, sent: httpx2.Request, underway: Underway | None, wire: WireFormat | None
-    ) -> Response:
+    async def _forward(self, came: _Came, sent: httpx2.Request) -> Response:
         sending = asyncio.ensure_future(self._client.send(sent, stream=True))
-        gone = asyncio.ensure_future(_gone(request))
+        gone = asyncio.ensure_future(_gone(came.request))
+        await asyncio.wait({sending, gone}, timeout=_SENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        underway = self._record(came)  # while the upstream thinks, so that nobody waits for it
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if not sending.done():
@@ -159,9 +167,9 @@ class Gateway:
         try:
             answer = sending.result()
         except httpx2.TimeoutException as error:
-            return self._unanswered(underway, wire, 504, "timeout", "timeout_error", error)
+            return self._unanswered(underway, came.wire, 504, "timeout", "timeout_error", error)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            return self._unanswered(underway, wire, 502, "connection", "api_error", error)
+            return self._unanswered(underway, came.wire, 502, "connection", "api_error", error)
         passing = StreamingResponse(self._pass(answer, underway), status_code=answer.status_code)
         passing.raw_headers = to_client(answer.headers.raw)
         return passing
@@ -222,34 +230,34 @@ class Gateway:
             self._note(f"a request of {wire.name} was forwarded and not recorded: {error}")
             return None
 
-    def _cut(
-        self, wire: WireFormat, asked: ForeignRequest, found: PrefixChain, body: bytes
-    ) -> tuple[ForeignCut, bytes]:
-        """What the strategy makes of a request, and its body then; the body as it came where that fails."""
-        whole = ForeignCut(())
-        if self._cutter is None:
-            return whole, body
+    def _cut(self, came: _Came, path: str) -> None:
+        """Have the strategy cut a request, or one to count its tokens; where that fails, it goes on as it came."""
+        counts = came.wire is None and path.endswith("/messages/count_tokens")
+        wire = MESSAGES if counts else came.wire
+        asked = self._read(MESSAGES, came.body) if counts else came.asked
+        if self._cutter is None or wire is None or asked is None:
+            return
         try:
+            found = _Origin(self._chains, came.request, wire, asked).chain
             cut = self._cutter.cut(asked, found)
-            return cut, rewritten(body, wire, asked, cut, self._cutter.rules.shorten)
+            came.outgoing = rewritten(came.body, wire, asked, cut, self._cutter.rules.shorten)
+            came.cut = cut
         except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
             self._note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
-            return whole, body
 
-    def _counted(self, request: Request, body: bytes) -> bytes:
-        """A request to count tokens, with the conversation as it would be sent."""
-        asked = self._read(MESSAGES, body)
-        return body if asked is None else self._cut(MESSAGES, asked, _Origin(request, MESSAGES, asked).chain, body)[1]
-
-    def _record(
-        self, wire: WireFormat, asked: ForeignRequest, own: _Origin, body: bytes, cut: ForeignCut, outgoing: bytes
-    ) -> Underway | None:
+    def _record(self, came: _Came) -> Underway | None:
+        wire = came.wire
+        asked = came.asked or (self._read(wire, came.body) if wire is not None else None)
+        if wire is None or asked is None:
+            return None
         try:
-            keys, digest = own.keys, hashlib.sha256(body)
+            own = _Origin(self._chains, came.request, wire, asked)
+            keys, digest = own.keys, hashlib.sha256(came.body)
+            sent = digest if came.outgoing is came.body else hashlib.sha256(came.outgoing)
             placed = self._conversations.place(asked, own.chain, own.group, digest.digest())
             opens = placed.kind not in ("turn", "edit")
             passed = RequestPassed(
-                at=self._clock(),
+                at=came.at,
                 number=0,
                 conversation=placed.conversation,
                 kind=placed.kind,
@@ -257,9 +265,9 @@ class Gateway:
                 model=asked.model,
                 told=tuple(ToldMessage(one.role, one.parts) for one in placed.told),
                 body_sha256=digest.hexdigest(),
-                body_bytes=len(body),
-                sent_sha256=hashlib.sha256(outgoing).hexdigest(),
-                sent_bytes=len(outgoing),
+                body_bytes=len(came.body),
+                sent_sha256=sent.hexdigest(),
+                sent_bytes=len(came.outgoing),
                 retry=placed.retry,
                 parent=placed.parent,
                 call_id=placed.call_id,
@@ -267,14 +275,14 @@ class Gateway:
                 tools=asked.tools if opens else (),
                 continues=asked.continues,
                 strategy=self._strategy,
-                dropped=cut.dropped,
-                short=cut.short,
+                dropped=came.cut.dropped,
+                short=came.cut.short,
             )
             run, number = self.recording.asked(placed, passed, keys)
         except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the agent's request goes on
             self._note(f"a request of {wire.name} was forwarded and not recorded: {type(error).__name__}: {error}")
             return None
-        return Underway(wire, asked, placed, run, number, keys, digest.digest(), time.monotonic())
+        return Underway(wire, asked, placed, run, number, keys, digest.digest(), came.began)
 
     def _answered(self, underway: Underway | None, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
         """Record an answer by its bytes; ``why`` says what cut it off, empty where nothing did."""

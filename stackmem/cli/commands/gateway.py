@@ -7,12 +7,13 @@ import signal
 
 import typer
 
-from stackmem.cli.options import Json, argument, option, runs_folder
-from stackmem.cli.screen.text import echo_json, readable
+from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder
+from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
 from stackmem.errors import UsageError
 from stackmem.gateway.agents import run_agent
 from stackmem.gateway.cutting import foreign_rules
 from stackmem.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
+from stackmem.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.gateway.upstream import upstreams
 
 app = typer.Typer(help="Record any agent: a gateway between it and its provider.", invoke_without_command=True)
@@ -93,6 +94,35 @@ def run_command(
     else:
         _tell(bill)
     raise typer.Exit(code)
+
+
+@app.command("status", short_help="Show the runs of gateways, also of one that runs.")
+def status_command(runs_dir: str | None = _RUNS, json: JsonArray = False) -> None:
+    """Show what gateways recorded: conversations, context, cost, and what a strategy saved, with its uncertainty."""
+    folder = runs_folder(runs_dir)
+    rows = gateway_status(folder)
+    if json:
+        echo_json(rows)
+        return
+    if not rows:
+        typer.echo(f"{folder} holds no run of a gateway")
+        return
+    for line in align([_HEADINGS, *map(_cells, rows)], left=(0, 1, 2, 3), width=terminal_width()):
+        typer.echo(line)
+
+
+_HEADINGS = (
+    "run", "state", "strategy", "model", "conversations", "requests", "failed", "context", "cost", "sent", "saved",
+)  # fmt: skip
+
+
+def _cells(row: GatewayRunStatus) -> tuple[str, ...]:
+    cost = "unknown" if row.cost_usd is None else f"${row.cost_usd:.4f}"
+    saved = "" if row.savings is None else f"${row.savings.usd:.4f} ± {row.savings.off_usd:.4f}"
+    return (
+        one_line(row.run), row.state, one_line(row.strategy), one_line(row.model), f"{row.conversations:,}",
+        f"{row.requests:,}", f"{row.failed:,}", f"{row.context_tokens:,}", cost, f"{row.sent_share:.0%}", saved,
+    )  # fmt: skip
 
 
 def _tell(bill: GatewayBill) -> None:

@@ -91,7 +91,7 @@ def read(body: bytes) -> ForeignRequest:
     """Raises ``ValueError`` where the body is no Chat Completions request."""
     found = body_of(body)
     raw = tuple(map(bytes, found.messages or ()))
-    messages = tuple(map(_memory.read, raw))
+    messages = _memory.read_all(raw)
     system = [part.text for one in messages if one.role == "system" for part in one.parts if isinstance(part, Text)]
     return ForeignRequest(
         model=whole(found.model),

@@ -89,7 +89,7 @@ def read(body: bytes) -> ForeignRequest:
         model=whole(found.model),
         system=_system(bytes(found.system) or b"null"),
         tools=_tools(bytes(found.tools) or b"null"),
-        messages=tuple(map(_memory.read, raw)),
+        messages=_memory.read_all(raw),
         raw=raw,
         wants_json=found.output_format is not None or "format" in config,
     )

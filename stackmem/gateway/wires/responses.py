@@ -93,7 +93,7 @@ def read(body: bytes) -> ForeignRequest:
         messages: tuple[ForeignMessage, ...] = (message("user", text_part(json.loads(given))),)
     else:
         raw = tuple(map(bytes, _items.decode(given)))
-        messages = tuple(map(_memory.read, raw))
+        messages = _memory.read_all(raw)
     system = [part.text for one in messages if one.role == "system" for part in one.parts if isinstance(part, Text)]
     shape = (found.text or {}).get("format")
     known = found.conversation

@@ -25,6 +25,7 @@ Role = Literal["user", "assistant", "system"]
 _LEFT_OUT = ("<system-reminder>", "<environment_context>")
 """Texts that begin so are the client's own, and may be another at the next turn."""
 _DATA_CHARS = 200
+_MOST_RECENT = 16
 
 
 class ForeignMessage(Struct, frozen=True):
@@ -205,6 +206,23 @@ class ReadMessages:
         self._read, self._most, self._bytes = read, most_bytes, 0
         self._known: dict[bytes, ForeignMessage] = {}
         self._sizes: dict[bytes, int] = {}
+        self._recent: dict[bytes, tuple[tuple[bytes, ...], tuple[ForeignMessage, ...]]] = {}
+
+    def read_all(self, raw: tuple[bytes, ...]) -> tuple[ForeignMessage, ...]:
+        """The messages of a request; those that it shares with a recent one are found by comparing bytes alone.
+
+        Raises:
+            ValueError: One is no message.
+        """
+        old, known = self._recent.pop(raw[0], ((), ())) if raw else ((), ())
+        shared = next((place for place, (one, other) in enumerate(zip(raw, old, strict=False)) if one != other), None)
+        alike = min(len(raw), len(old)) if shared is None else shared
+        found = (*known[:alike], *map(self.read, raw[alike:]))
+        if raw:
+            self._recent[raw[0]] = raw, found
+            if len(self._recent) > _MOST_RECENT:
+                del self._recent[next(iter(self._recent))]
+        return found
 
     def read(self, raw: bytes) -> ForeignMessage:
         """Raises ``ValueError`` where it is no message."""

@@ -1,0 +1,63 @@
+"""What gateways recorded, told at any time: after the end, after a kill, and of what a strategy saved."""
+
+import json
+import signal
+
+import httpx2
+
+from stackmem.core.facts import ModelReplied, RunEnded
+from stackmem.gateway.serving import GatewayTerms, serving
+from stackmem.gateway.status import gateway_status
+from stackmem.gateway.upstream import upstreams
+from stackmem.run.run_folder import TRACE
+from stackmem.trace.store import TraceReader
+from tests.gateway.upstream import RawAnswer, RawUpstream, assistant, message_events, request, result, text, use, user
+from tests.stage import Stage
+
+HEADERS = {"x-api-key": "sk-ant-api03-0123456789abcdefghij", "anthropic-version": "2023-06-01"}
+
+
+def test_a_strategys_run_says_what_was_sent_and_saved(tmp_path):
+    told, count = [user("Mend the parser.")], 6
+    script = [RawAnswer(message_events(use("run", f"c{number}", n=number), stop="tool_use")) for number in range(count)]
+    refused = RawAnswer((b"{}",), 529)
+    with RawUpstream(refused, *script) as upstream:
+        terms = GatewayTerms(upstreams(upstream.url, {}), tmp_path, strategy="mask:1,poll=1")
+        with serving(terms, {}) as served:
+            url = f"{served.url}/v1/messages"
+            httpx2.post(url, content=request(*told), headers=HEADERS, timeout=60)
+            for number in range(count):
+                httpx2.post(url, content=request(*told), headers=HEADERS, timeout=60)
+                told += [assistant(use("run", f"c{number}", n=number)), user(result(f"c{number}", "word " * 900))]
+    (row,) = gateway_status(tmp_path)
+    assert (row.state, row.strategy, row.conversations, row.requests) == ("ended", "mask:1,poll=1", 1, count + 1)
+    assert (row.retries, row.failed, row.context_tokens) == (1, 1, 100)
+    assert row.usage.prompt == 100 * count
+    assert row.sent_share < 0.8
+    assert row.savings is not None
+    assert row.savings.usd < 0  # a mask that moves at every step has the prompt written anew at every step
+    assert row.savings.off_usd > 0
+
+
+def test_what_a_killed_gateway_recorded_is_whole_and_is_told_to_its_end(stage: Stage):
+    with RawUpstream(RawAnswer(message_events(text("I look."), use("run", "c1", n=1), stop="tool_use"))) as upstream:
+        served = stage.start("gateway", "--upstream", upstream.url)
+        assert served.stdout is not None
+        url = served.stdout.readline().split("ANTHROPIC_BASE_URL=")[1].split()[0]
+        httpx2.post(f"{url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60)
+        (running,) = json.loads(stage.call("gateway", "status", "--json").stdout)
+        served.send_signal(signal.SIGKILL)
+        served.communicate(timeout=60)
+    (folder,) = stage.runs.iterdir()
+    before = [type(record.event) for record in TraceReader(folder / TRACE)]
+    shown = stage.call("gateway", "status", "-o", str(stage.runs))
+    after = [type(record.event) for record in TraceReader(folder / TRACE)]
+    assert (running["state"], running["requests"], running["context_tokens"]) == ("running", 1, 100)
+    assert folder.name in shown.stdout
+    assert ModelReplied not in before
+    assert after[-2:] == [ModelReplied, RunEnded]
+    assert "interrupted" in stage.call("runs").stdout
+
+
+def test_a_folder_without_such_runs_says_so(stage: Stage):
+    assert "no run of a gateway" in stage.call("gateway", "status").stdout
