@@ -24,7 +24,7 @@ class Source:
 
     Attributes:
         pattern: Of the paths; the group ``task`` names the file that is written, and ``trial`` tells trials apart.
-        folder: Where they go: the model, where the recordings name none.
+        folder: Where they go: the model before an ``@``; without one, the recordings name theirs.
         license: As the repository states it; without one, fetch the files and do not pass them on.
     """
 
@@ -69,7 +69,7 @@ SOURCES = (
         "SWE-agent/mini-swe-agent",
         "e5e0fbca1c60",
         r"output/(?P<trial>[^/]+)/[^/]+/(?P<task>[^/]+\.traj\.json)",
-        "deepseek-chat@swe-gym",
+        "swe-gym",
         "MIT",
     ),
     Source(

@@ -62,7 +62,7 @@ class RecordingEntry(Struct, frozen=True):
 
     Attributes:
         file: In the folder, with ``/`` between its parts.
-        model: As the recording says, without its maker; else the file's first folder up to an ``@``.
+        model: What stands before an ``@`` in the name of its first folder; else what the recording says.
         task: What runs of the same task share.
         estimated: Replies whose length is an estimate.
         left_out: What the importer could not take in, a sentence each.
@@ -153,12 +153,12 @@ def _each(folder: Path, files: list[Path], jobs: int) -> Iterator[RecordingEntry
 def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
     """An entry for each session of a file, or one that says why there is none."""
     place = file.relative_to(folder)
-    named = place.parts[0].split("@", 1)[0] if len(place.parts) > 1 else ""
+    named, suite, _ = place.parts[0].partition("@")
     entry, found = RecordingEntry(place.as_posix()), list[RecordingEntry]()
     try:
         for session, facts in sessions_of(file):
-            spoken = next((reply.model for reply in session.replies() if reply.model), "")
-            model = (session.model or spoken or named or "unknown").rsplit("/", 1)[-1]
+            said = session.model or next((reply.model for reply in session.replies() if reply.model), "unknown")
+            model = named if suite else said.rsplit("/", 1)[-1]
             one = replace(
                 entry, session=session.id, model=model, task=session.name, origin=session.origin,
                 left_out=tuple(session.left_out),

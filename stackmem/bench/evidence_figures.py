@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -118,11 +119,18 @@ def over_tasks(entries: Sequence[RecordingEntry], sums: Sums) -> Interval | None
     value = float(_mean_ratio(over.sum(axis=0)[None, held], under.sum(axis=0)[None, held])[0])
     if len(tasks) < LEAST_TASKS:
         return Interval(value, None, None, len(tasks))
-    dice = np.random.default_rng(SEED)
-    drawn = dice.multinomial(len(tasks), np.full(len(tasks), 1 / len(tasks)), _DRAWS)
+    drawn = _draws(len(tasks))
     ratios = _mean_ratio(drawn @ over[:, held], drawn @ under[:, held])
     low, high = np.nanquantile(ratios, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     return Interval(value, float(low), float(high), len(tasks))
+
+
+@lru_cache(maxsize=2)
+def _draws(tasks: int) -> Any:
+    """How often each task is in each draw: the same for every figure of as many tasks."""
+    np = arrays()
+    dice = np.random.default_rng(SEED)
+    return dice.multinomial(tasks, np.full(tasks, 1 / tasks), _DRAWS).astype(float)
 
 
 def _mean_ratio(over: Any, under: Any) -> Any:

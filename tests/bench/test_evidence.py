@@ -1,7 +1,6 @@
 """Recordings of real runs under strategies: the entries, the figures with their intervals, and the pages."""
 
 import csv
-import json
 import random
 from io import StringIO
 
@@ -24,22 +23,38 @@ from stackmem.report.evidence import summary, write_evidence
 from tests.formats.foreign_runs import mini_1, swe_agent, tau
 
 
-@pytest.fixture
-def folder(tmp_path):
-    root = tmp_path / "recordings"
-    for name, text in {
-        "model-a@suite/django__1.traj": swe_agent(20),
-        "model-b@suite/django__1.traj": swe_agent(12),
-        "model-b@suite/same.traj": swe_agent(12),
-        "model-c@suite/all.json": tau(),
-        "model-d@suite/one.traj.json": mini_1(),
-        "model-d@suite/nonsense.txt": "nothing of the kind",
-        ".git/config": "hidden",
-    }.items():
+def laid_out(root, files):
+    for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     return root
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    files = {
+        "model-a@suite/django__1.traj": swe_agent(20),
+        "model-b@suite/django__1.traj": swe_agent(12),
+        "model-b@suite/same.traj": swe_agent(12),
+        "model-c@suite/all.json": tau(),
+        "suite/one.traj.json": mini_1(),
+        "model-d@suite/nonsense.txt": "nothing of the kind",
+        ".git/config": "hidden",
+    }
+    return laid_out(tmp_path_factory.mktemp("recordings"), files)
+
+
+@pytest.fixture(scope="module")
+def entries(folder, tmp_path_factory):
+    return study(folder, tmp_path_factory.mktemp("rows") / "rows.jsonl", 1, quiet)
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Short runs: what is shown of them is that they are there."""
+    files = {f"model-{name}@suite/task.traj": swe_agent(number) for number, name in enumerate("abc", 1)}
+    return laid_out(tmp_path / "recordings", {**files, "model-d@suite/nonsense.txt": "nothing of the kind"})
 
 
 def quiet(entry):
@@ -52,15 +67,14 @@ def test_the_same_bytes_count_once_and_hidden_files_never(folder):
     ]  # fmt: skip
 
 
-def test_each_session_is_an_entry_with_its_model_its_task_and_every_strategy(folder, tmp_path):
-    entries = study(folder, tmp_path / "rows.jsonl", 1, quiet)
+def test_each_session_is_an_entry_with_its_model_its_task_and_every_strategy(entries, folder):
     assert [(entry.model, entry.task) for entry in entries if entry.told] == [
         ("model-a", "django__1"), ("model-b", "django__1"), ("model-c", "tau-7"), ("model-c", "tau-7"),
         ("model-9", "t1"),
     ]  # fmt: skip
     (bad,) = [entry for entry in entries if entry.unread]
     assert "in no known format" in bad.unread
-    assert str(tmp_path) not in bad.unread
+    assert str(folder) not in bad.unread
     first = entries[0].told
     assert set(first) == {
         "full", "boundary", "mask", "summary", "stackheap fixed",
@@ -72,13 +86,13 @@ def test_each_session_is_an_entry_with_its_model_its_task_and_every_strategy(fol
     assert (entries[0].estimated, entries[0].steps) == (21, 21)
 
 
-def test_a_study_goes_on_where_it_stopped_and_a_torn_line_is_made_again(folder, tmp_path):
+def test_a_study_goes_on_where_it_stopped_and_a_torn_line_is_made_again(small, tmp_path):
     rows = tmp_path / "rows.jsonl"
-    whole = study(folder, rows, 1, quiet)
+    whole = study(small, rows, 1, quiet)
     lines = rows.read_bytes().splitlines(keepends=True)
     rows.write_bytes(b"".join(lines[:2]) + lines[2][:40])
     made = []
-    again = study(folder, rows, 1, made.append)
+    again = study(small, rows, 1, made.append)
     assert again == whole
     assert len(made) == len(whole) - 2
     rows.write_bytes(b"{}\n" + b"".join(lines))
@@ -162,26 +176,25 @@ def test_a_study_is_written_by_the_end_of_its_name_only(tmp_path):
         write_evidence([], tmp_path / "out.pdf")
 
 
-def test_the_summary_counts_what_was_not_read_by_its_reason(folder, tmp_path):
-    text = "\n".join(summary(study(folder, tmp_path / "rows.jsonl", 1, quiet)))
+def test_the_summary_counts_what_was_not_read_by_its_reason(entries):
+    text = "\n".join(summary(entries))
     assert "5 recordings of 4 models and 3 tasks" in text
     assert "1 files or sessions were not read: is in no known format (1)" in text
 
 
-def test_the_command_writes_the_page_and_says_what_was_not_read(stage, folder, tmp_path):
+def test_the_command_writes_the_page_and_says_what_was_not_read(stage, small, tmp_path):
     out = tmp_path / "out.md"
-    ran = stage.call("evidence", folder, "-o", out, "--jobs", "1")
+    ran = stage.call("evidence", small, "-o", out, "--jobs", "1")
     assert ran.returncode == 0
     assert "not read: model-d@suite/nonsense.txt" in ran.stderr
     assert "| adaptive middle |" in out.read_text("utf-8")
-    assert len(json.loads((tmp_path / "out.jsonl").read_text("utf-8").splitlines()[0])["told"]["full"]["usd"]) == len(
-        READS
-    )
+    kept = [entry for entry in read_entries(tmp_path / "out.jsonl") if entry.told]
+    assert [len(entry.told["full"].usd) for entry in kept] == [len(READS)] * 3
     assert stage.call("evidence", tmp_path / "nowhere", "-o", out).returncode == 2
 
 
-def test_two_processes_find_what_one_finds(folder, tmp_path):
-    one, two = (study(folder, tmp_path / f"{jobs}.jsonl", jobs, quiet) for jobs in (1, 2))
+def test_two_processes_find_what_one_finds(small, tmp_path):
+    one, two = (study(small, tmp_path / f"{jobs}.jsonl", jobs, quiet) for jobs in (1, 2))
     assert one == two
 
 

@@ -14,7 +14,7 @@ from stackmem.report.evidence import summary, write_evidence
 
 
 def command(
-    folder: Path = argument("DIR", "Recordings of other agents, in folders MODEL@SUITE where they name no model."),
+    folder: Path = argument("DIR", "Recordings of other agents; in a folder MODEL@SUITE they are that model's."),
     output: Path = option("--output -o", "FILE.html, .md or .csv.", "FILE", default=Path("evidence.html")),
     rows: Path | None = option("--rows", "Where each recording's figures are kept, and found again.", "FILE.jsonl"),
     jobs: int = option("--jobs -j", "Recordings at once; as many as processors without it.", "N", min=0, default=0),
