@@ -134,7 +134,9 @@ class Cutter:
 
 
 def _parts(messages: Sequence[ForeignMessage]) -> tuple[Part, ...]:
-    return tuple(part for one in messages if one.role != "system" for part in one.parts)
+    """What is decided on: without the blanks around texts, which a client may drop as it sends a reply back."""
+    parts = (part for one in messages if one.role != "system" for part in one.parts)
+    return tuple(Text(part.text.strip()) if isinstance(part, Text) else part for part in parts)
 
 
 def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], dropped: int) -> int:

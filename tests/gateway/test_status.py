@@ -4,11 +4,15 @@ import json
 import signal
 
 import httpx2
+import pytest
 
 from stackmem.core.facts import ModelReplied, RunEnded
+from stackmem.errors import RulesDiffer
+from stackmem.gateway.exchanges import EXCHANGES
 from stackmem.gateway.serving import GatewayTerms, serving
 from stackmem.gateway.status import gateway_status
 from stackmem.gateway.upstream import upstreams
+from stackmem.gateway.verifying import verify_gateway_run
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.store import TraceReader
 from tests.gateway.upstream import RawAnswer, RawUpstream, assistant, message_events, request, result, text, use, user
@@ -61,3 +65,31 @@ def test_what_a_killed_gateway_recorded_is_whole_and_is_told_to_its_end(stage: S
 
 def test_a_folder_without_such_runs_says_so(stage: Stage):
     assert "no run of a gateway" in stage.call("gateway", "status").stdout
+
+
+@pytest.mark.parametrize("strategy", ["full", "mask:1,poll=1", "window:1,step=1", "truncate:500", "clear:900,keep=1"])
+def test_a_replay_verifies_the_trace_and_every_cut_and_names_what_was_changed(tmp_path, strategy):
+    told, count = [user("Mend the parser.")], 5
+    script = [RawAnswer(message_events(text(f"Step {number}. "), use("run", f"c{number}", n=number), stop="tool_use"))
+              for number in range(count)]  # fmt: skip
+    with RawUpstream(*script) as upstream:
+        terms = GatewayTerms(upstreams(upstream.url, {}), tmp_path, strategy=strategy)
+        with serving(terms, {}) as served:
+            for number in range(count):
+                body = request(*told, system="Be brief.")
+                httpx2.post(f"{served.url}/v1/messages", content=body, headers=HEADERS, timeout=60)
+                said = assistant(f"Step {number}.", use("run", f"c{number}", n=number))
+                told += [said, user(result(f"c{number}", "word " * 200), "<system-reminder>x</system-reminder>")]
+    (folder,) = tmp_path.iterdir()
+    done = verify_gateway_run(folder)
+    assert (done.facts, done.cuts, done.not_followed) == (15, 0 if strategy == "full" else count, 0)
+    lines = (folder / EXCHANGES).read_bytes()
+    if strategy != "full":
+        cut = b'"short":0' if b'"short":1' not in lines else b'"short":1'
+        assert b'"short":2' in lines or b'"short":1' in lines
+        (folder / EXCHANGES).write_bytes(lines.replace(cut, b'"short":7', 1))
+        with pytest.raises(RulesDiffer, match="left out"):
+            verify_gateway_run(folder)
+    (folder / EXCHANGES).write_bytes(lines.replace(b"Step 1.", b"Step 9."))
+    with pytest.raises(RulesDiffer, match="does not follow"):
+        verify_gateway_run(folder)

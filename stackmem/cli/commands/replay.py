@@ -22,6 +22,8 @@ from stackmem.cli.screen.trace_tables import step_text
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.gateway.exchanges import EXCHANGES
+from stackmem.gateway.verifying import verify_gateway_run
 from stackmem.replays.live import WorkspaceCall, brief_call, replay_live
 from stackmem.replays.model import replay_model
 from stackmem.replays.replay import replay_checks, replay_run
@@ -129,6 +131,9 @@ def _show_step(run: Run, step: int | None, frame: str | None, *, as_json: bool) 
 
 
 def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
+    if (folder / EXCHANGES).is_file() and not signed:
+        _verify_gateway(folder, as_json=as_json)
+        return
     done = replay_run(folder, trusted_keys(os.environ) if signed else None)
     if as_json:
         echo_json(done)
@@ -145,6 +150,17 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
         typer.echo(f"signed to its end by {one_line(', '.join(done.signed.keys))}")
         for first, last in done.signed.found:
             typer.echo(f"records {first:,} to {last:,} were not signed yet when a process took the run up, and now are")
+
+
+def _verify_gateway(folder: Path, *, as_json: bool) -> None:
+    """A run of another's agent: its trace follows from what passed the gateway."""
+    done = verify_gateway_run(folder)
+    if as_json:
+        echo_json(done)
+        return
+    typer.echo(f"{done.run}: {done.facts:,} facts follow from what passed the gateway")
+    if done.cuts or done.not_followed:
+        typer.echo(f"{done.cuts:,} cuts follow from their conversations, {done.not_followed:,} cannot be decided again")
 
 
 def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) -> None:

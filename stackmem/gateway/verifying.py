@@ -1,0 +1,121 @@
+"""A gateway's run verified: its trace follows from what passed, and each cut from what its conversation held before.
+
+Rule 1: what cannot be decided again is counted and said, never passed over: a conversation whose history the client
+    changed, or in whose texts a secret was replaced, is followed no further.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import ToolSpec
+from stackmem.errors import RulesDiffer, TraceError
+from stackmem.run.run_folder import TRACE
+from stackmem.trace.private import read_regular
+
+from .conversations import said
+from .cutting import Cutter, foreign_rules
+from .exchanges import EXCHANGES, AnswerPassed, RequestPassed, read_exchanges
+from .identity import Chains
+from .recording import told_lines
+from .wires.wire import ForeignMessage, ForeignRequest, message
+
+_SECRET = b"[secret "
+
+
+class GatewayVerified(Struct, frozen=True):
+    """What was verified.
+
+    Attributes:
+        facts: Of the trace, all of which follow from the lines.
+        cuts: Requests whose cut follows from their conversation; without a strategy there is none.
+        not_followed: Requests of which that cannot be said.
+    """
+
+    run: str
+    facts: int
+    cuts: int
+    not_followed: int
+
+
+class FollowedConversation(Struct):
+    """A conversation as its lines tell it; ``lost`` where they do not tell all."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+    messages: tuple[ForeignMessage, ...] = ()
+    asked: dict[int, tuple[ForeignMessage, ...]] = field(default_factory=dict)
+    lost: bool = False
+
+
+def verify_gateway_run(folder: Path) -> GatewayVerified:
+    """Tell the run again from its lines, and decide every cut again.
+
+    Raises:
+        TraceError: The files cannot be read, or a line is none of ours.
+        RulesDiffer: The trace does not follow from the lines, or a cut from its conversation.
+    """
+    try:
+        trace = read_regular(folder / TRACE)
+    except OSError as error:
+        raise TraceError(f"{folder / TRACE} cannot be read ({error.strerror})") from error
+    told = told_lines(read_exchanges(folder / EXCHANGES)).splitlines(keepends=True)
+    recorded = trace.splitlines(keepends=True)
+    for number, (line, follows) in enumerate(zip(recorded, told, strict=False), 1):
+        if line != follows:
+            raise RulesDiffer(f"record {number:,} of {folder.name} does not follow from its {EXCHANGES}")
+    if len(recorded) > len(told):
+        raise RulesDiffer(f"record {len(told) + 1:,} of {folder.name} does not follow from its {EXCHANGES}")
+    cuts, not_followed = _cuts(folder)
+    return GatewayVerified(folder.name, len(recorded), cuts, not_followed)
+
+
+def _cuts(folder: Path) -> tuple[int, int]:
+    known: dict[int, FollowedConversation] = {}
+    home: dict[int, FollowedConversation] = {}
+    cutters: dict[str, Cutter | None] = {}
+    chains, followed, lost = Chains(), 0, 0
+    for passed in read_exchanges(folder / EXCHANGES):
+        if isinstance(passed, AnswerPassed):
+            _answer(home.pop(passed.number, None), passed)
+        if not isinstance(passed, RequestPassed):
+            continue
+        one = known.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
+        one.lost = one.lost or passed.kind in ("edit", "compacted") or _SECRET in msgspec.json.encode(passed.told)
+        added = tuple(message(each.role, each.parts) for each in passed.told)
+        one.asked[passed.number], home[passed.number] = (*one.messages, *added), one
+        if passed.strategy not in cutters:
+            rules = foreign_rules(passed.strategy or "full")
+            cutters[passed.strategy] = Cutter(rules) if rules is not None else None
+        cutter = cutters[passed.strategy]
+        if cutter is None:
+            continue
+        if one.lost:
+            lost += 1
+            continue
+        asked = ForeignRequest(
+            passed.model, one.system, one.tools, one.asked[passed.number], (), continues=passed.continues
+        )
+        start = passed.conversation.to_bytes(8, "big")
+        cut = cutter.cut(asked, chains.chain(start, asked.messages))
+        if (cut.dropped, cut.short) != (passed.dropped, passed.short):
+            raise RulesDiffer(
+                f"request {passed.number:,} of {folder.name} left out {passed.dropped:,} exchanges and shortened "
+                f"{passed.short:,}; {passed.strategy} comes to {cut.dropped:,} and {cut.short:,}"
+            )
+        followed += 1
+    return followed, lost
+
+
+def _answer(one: FollowedConversation | None, passed: AnswerPassed) -> None:
+    """A conversation grows by a reply; by one from elsewhere it is no longer known what the client sends."""
+    if one is None:
+        return
+    asked = one.asked.pop(passed.number)
+    if isinstance(passed.reply, ModelReplied):
+        one.messages = (*asked, said(passed.reply))
+        one.lost = one.lost or passed.elsewhere or _SECRET in msgspec.json.encode(passed.reply.parts)
