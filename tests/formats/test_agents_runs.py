@@ -1,9 +1,12 @@
 """Recordings of OpenHands, Codex, Gemini CLI and Inspect: replies, answers, usage, and what was left out."""
 
+import copy
 import json
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.machine import fold
@@ -13,7 +16,8 @@ from stackmem.formats.exports.inspect_log import write_inspect
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import facts
 from stackmem.formats.recordings.session import RecordingFile
-from tests.formats.foreign_runs import codex, gemini, openhands_0, openhands_sdk
+from tests.formats.foreign_runs import codex, gemini, openhands_0, openhands_sdk, swe_agent, tau
+from tests.formats.test_recordings import VALUES, places
 from tests.trace.stories import told
 
 GEMINI_LINES = [{key: value for key, value in gemini().items() if key != "messages"}, *gemini()["messages"]]
@@ -129,3 +133,31 @@ def test_a_log_of_inspect_is_read_by_its_own_library(tmp_path):
     assert sum(len(reply.answers) for reply in replies) >= len(replies) - 1
     with pytest.raises(UsageError, match="no log that Inspect reads"):
         IMPORTERS["inspect"](RecordingFile(path.read_bytes()[:400], "the file"))
+
+
+WHOLE = {
+    "swe-agent": json.loads(swe_agent()),
+    "chat": json.loads(tau()),
+    "openhands": json.loads(openhands_0())["history"],
+    "openhands sdk": list(map(json.loads, openhands_sdk().splitlines())),
+    "codex": list(map(json.loads, codex().splitlines())),
+    "gemini-cli": gemini(),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@given(data=some.data())
+def test_whatever_stands_anywhere_gives_traces_or_one_sentence(name, data):
+    changed = copy.deepcopy(WHOLE[name])
+    path = data.draw(some.sampled_from([place for place in places(changed) if place]))
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = data.draw(VALUES)
+    text = "\n".join(map(json.dumps, changed)) if name == "codex" else json.dumps(changed)
+    try:
+        found = IMPORTERS[name.split()[0]](file_of(text))
+    except UsageError:
+        return
+    for one in found:
+        assert fold([fact.event for fact in facts(one, None, 1)]).begun.version.startswith("imported from ")
