@@ -113,6 +113,10 @@ class _FolderScan:
             prefix = folder + b"/" if folder else b""
             for entry in entries:
                 path = prefix + entry.name
+                plain = entry.name[:1] != b"." and entry.is_file(follow_symlinks=False)
+                if plain and (kept or path not in self._ignored):  # the most of them, so the shortest way
+                    self.files += 1
+                    continue
                 deep = self._place(path, entry, kept=kept)
                 if deep is not None:
                     todo.append((path, deep))

@@ -267,7 +267,8 @@ def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[byt
 
 
 def _hidden(path: bytes) -> bool:
-    return any(never_copied(name) for name in path.split(b"/"))
+    dotted = path[:1] == b"." or b"/." in path  # most paths are not, and all that is never copied is
+    return dotted and any(never_copied(name) for name in path.split(b"/"))
 
 
 def _ignored(inner: InnerGit, paths: set[bytes]) -> set[bytes]:
