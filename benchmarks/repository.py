@@ -49,7 +49,9 @@ ROWS = (
     ("git_status_ms", "`git status`, ms", ""),
     ("cp_s", "`cp -r`, s", ""),
     ("first_request_s", "`solve` to the first request, s", "≤ 1.5 at 50,000; ≤ 0.35 at 200"),
-    ("again_s", "the same for the next run on the folder, s", ""),
+    ("first_processor_s", "the same in processor time, s", ""),
+    ("again_s", "`solve` to the first request of the next run, s", "≤ 1.5 at 50,000; ≤ 0.35 at 200"),
+    ("again_processor_s", "the same in processor time, s", ""),
     ("bare_ms", "the bare sandbox, ms", ""),
     ("beyond_ms", "`run_command true` beyond it, ms", "≤ 4"),
     ("beyond_crowded_ms", "the same among more processes, ms", "≤ 4"),
@@ -87,20 +89,29 @@ def median_ms(figures: list[float]) -> float:
     return round(statistics.median(figures) * 1000, 2)
 
 
-def first_request(folder: Path, place: Path) -> float:
-    """From ``solve``, as the command line calls it, to the first reply of a model that answers at once."""
+def processor_seconds() -> float:
+    """What this process and the programs that it waited for have used."""
+    return sum(os.times()[:4])
+
+
+def first_request(folder: Path, place: Path) -> tuple[float, float]:
+    """From ``solve``, as the command line calls it, to the first reply of a model that answers at once.
+
+    Returns:
+        Seconds by the clock, and of the processor, which a busy machine changes less.
+    """
     script = place / "script.yaml"
     script.write_text(SCRIPT)
     flags = {"model": f"script:{script}", "runs_dir": place / "runs", "sandbox_dir": place / "sandbox"}
-    answered: list[float] = []
+    answered: list[tuple[float, float]] = []
 
     def observe(event: Event, _: State) -> None:
         if isinstance(event, ModelReplied):
-            answered.append(time.perf_counter())
+            answered.append((time.perf_counter(), processor_seconds()))
 
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), processor_seconds()
     solve(prepare(str(folder), "Change three files.", flags, {}, folder), {}, observe)
-    return answered[0] - begun
+    return round(answered[0][0] - begun, 2), round(answered[0][1] - used, 2)
 
 
 def kib(*places: Path) -> list[int]:
@@ -168,11 +179,12 @@ def measure(files: int, processes: tuple[int, int]) -> dict[str, float]:
         os.environ["XDG_STATE_HOME"] = str(place / "state")
         build_toolchain(state_folder())  # once for a person, not for a run
         folder = make_folder(place / "origin", files)
-        found: dict[str, float] = {"files": files, "first_request_s": round(first_request(folder, place), 2)}
+        found: dict[str, float] = {"files": files}
+        found["first_request_s"], found["first_processor_s"] = first_request(folder, place)
         found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         places = (place / "state" / "stackmem" / "packs", place / "runs", place / "sandbox")
         found["shared_kib"], found["run_kib"], found["workspace_kib"] = kib(*places)
-        found["again_s"] = round(first_request(folder, place), 2)
+        found["again_s"], found["again_processor_s"] = first_request(folder, place)
         work = place / "copy"
         found["cp_s"] = round(seconds(lambda: subprocess.run(["cp", "-r", folder, work], check=True)), 2)
         shutil.rmtree(work)
