@@ -61,8 +61,8 @@ def pack(inner: InnerGit, names: list[str]) -> None:
         WorkspaceError: One of them is not what its name says: then nobody knows what a secret was looked for in.
     """
     place = inner.path / "objects" / "pack"
-    arguments = ("pack-objects", "-q", "--non-empty", "--window=0", "--delta-base-offset", str(place / "pack"))
-    made = inner.ask(*arguments, stdin="\n".join(names).encode() + b"\n").decode().split()
+    arguments = ("pack-objects", "-q", "--non-empty", "--window=0", "--delta-base-offset", "--compression=1")
+    made = inner.ask(*arguments, str(place / "pack"), stdin="\n".join(names).encode() + b"\n").decode().split()
     for name in made:
         for suffix in ("idx", "rev"):
             (place / f"pack-{name}.{suffix}").unlink(missing_ok=True)
