@@ -160,7 +160,7 @@ METRICS: dict[str, Metric] = {
     "cache_write_1h_tokens": _tokens(
         "cache_write_1h", "Prompt tokens written to the cache for an hour: twice the price."
     ),
-    "output_tokens": _tokens("output", "Tokens of the replies, thinking included: the dearest ones."),
+    "output_tokens": _tokens("output", "Tokens of the replies, thinking included: the most expensive ones."),
     "cost_usd": _folded("USD", Cost),
     "peak_context_tokens": _folded("tokens", PeakContext),
     "mean_context_tokens": _folded("tokens", MeanContext),

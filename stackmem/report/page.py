@@ -22,7 +22,10 @@ from stackmem.errors import UsageError
 
 from .view import PageContent, read_runs
 
-_MODULES = ("text", "store", "theme", "timeline", "flame", "lanes", "charts", "parts", "inspector", "search", "main")
+_MODULES = (
+    "text", "store", "theme", "timeline", "layer", "flame", "lanes", "charts", "parts", "inspector", "headline",
+    "search", "main",
+)  # fmt: skip
 _STYLES = ("vendor/uPlot.min.css", "page.css")
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.M)
 _EXPORT = re.compile(r"^export ((?:const|function|async function|class) (\w+))", re.M)

@@ -58,12 +58,11 @@ def test_arrows_go_by_step_and_with_shift_by_frame(show, made):
 
 def test_a_click_on_a_frame_zooms_to_it_and_escape_shows_all_again(show, made):
     page = show(made["invoices"]).open()
-    flame = lane(page, "Frames of the run")
-    box = flame.bounding_box()
+    box = lane(page, "Frames of the run").bounding_box()
     whole = page.get_by_role("button", name="whole run")
     expect(whole).to_be_disabled()
-    # Steps 5 to 18 are the frame `totals`, the second row.
-    flame.click(position={"x": 54 + (box["width"] - 68) * 16.5 / 39, "y": 36})
+    totals = page.get_by_role("button", name="totals: done, steps 5 to 18")
+    totals.click(position={"x": totals.bounding_box()["width"] * 12.5 / 14, "y": 12})
     assert step(page) == "Step 17"
     expect(whole).to_be_enabled()
     head = page.locator(".playhead").bounding_box()
@@ -72,11 +71,63 @@ def test_a_click_on_a_frame_zooms_to_it_and_escape_shows_all_again(show, made):
     expect(whole).to_be_disabled()
 
 
+def test_frames_and_chunks_are_reached_by_keyboard_and_enter_zooms(show, made):
+    page = show(made["invoices"]).open()
+    whole = page.get_by_role("button", name="whole run")
+    page.get_by_role("button", name="root: done, steps 1 to 39").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("button", name="totals: done, steps 5 to 18")).to_be_focused()
+    page.keyboard.press("Enter")
+    assert step(page) == "Step 5"
+    expect(whole).to_be_enabled()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="spec: stored at step 3, still there, 3 reads").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert step(page) == "Step 12"
+    stops = page.locator(".layer button[tabindex='0']")
+    expect(stops).to_have_count(2)  # one for the frames, one for the chunks
+
+
+def test_the_first_lines_say_what_happened_and_lead_there(show, made):
+    page = show(made["invoices"]).open()
+    happened = page.get_by_role("list", name="What happened")
+    assert happened.bounding_box()["y"] < 300
+    broke = happened.get_by_role("button", name="2 broken prefixes of the cache")
+    broke.press("Enter")
+    assert step(page) == "Step 33"
+    broke.press("Enter")
+    assert step(page) == "Step 37"
+    happened.get_by_role("button", name="1 frame popped by force").press("Enter")
+    assert step(page) == "Step 29"
+
+
+def test_the_chosen_step_stays_in_sight_beside_the_lanes_or_below_them(show, made):
+    for width, height in ((390, 844), (1280, 900), (2560, 1200)):
+        page = show(made["invoices"], width=width, height=height).open("#step=14")
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        box = page.locator(".where h2").bounding_box()
+        assert 0 <= box["y"] < height - 40, width
+        assert page.evaluate("scrollY") == 0
+
+
+def test_the_full_history_is_drawn_when_it_is_asked_for(show, made):
+    page = show(made["invoices"]).open()
+    switch = page.get_by_role("button", name="with full history")
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    before = page.locator(".chart").first.screenshot()
+    switch.press("Enter")
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    page.wait_for_timeout(100)
+    assert page.locator(".chart").first.screenshot() != before
+
+
 def test_a_click_on_any_lane_chooses_its_step(show, made):
     page = show(made["invoices"]).open()
     for name in ("Context of each step", "Heap over the steps", "Cache:"):
         box = lane(page, name).bounding_box()
-        lane(page, name).click(position={"x": 54 + (box["width"] - 68) * 29.5 / 39, "y": 20})
+        lane(page, name).click(position={"x": 54 + (box["width"] - 68) * 29.5 / 39, "y": box["height"] - 1})
         assert step(page) == "Step 30"
         page.keyboard.press("Home")
 
@@ -200,7 +251,7 @@ def test_everything_a_trace_holds_is_text(show, made):
         expect(page.locator(".where h2")).to_have_text(f"Step {number}")
         page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     assert "owned" not in page.title().replace("document.title='owned'", "")
-    assert page.locator("img, main script, iframe, object, b:not(.letter)").count() == 0
+    assert page.locator("img, main script, iframe, object, b:not(.letter, .happened b)").count() == 0
     page.evaluate("location.hash = '#step=1'")
     said = page.get_by_role("region", name="Reply")
     expect(said).to_contain_text("</script><script>document.title='owned'</script><!--")

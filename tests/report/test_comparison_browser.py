@@ -58,12 +58,13 @@ def background(page: Page) -> list[int]:
 def test_it_says_what_was_run_and_what_the_model_is(report):
     page = report("zoo")
     expect(page).to_have_title("Strategies side by side · stackmem")
-    summary = page.locator("section").first
-    for said in ("64", "env_trap, ledger", "20, 200", "2 cores, x86_64", "not intelligence"):
-        expect(summary).to_contain_text(said)
+    for said in ("trials 64", "env_trap, ledger", "20, 200", "not intelligence"):
+        expect(page.locator("section").first).to_contain_text(said)
+    for said in ("64", "2 cores, x86_64", "stackmem bench zoo.toml"):
+        expect(page.locator("section").last).to_contain_text(said)
     assert page.locator("h2").all_inner_texts() == [
-        "All tasks and horizons", "Bill against success", "What grows with the horizon", "When the first fact was lost",
-        "By horizon", "By task", "Trials",
+        "Bill against success", "All tasks and horizons", "What grows with the horizon", "When the first fact was lost",
+        "By horizon", "By task", "Trials", "How it was made",
     ]  # fmt: skip
 
 
@@ -185,3 +186,11 @@ def test_small_benches_are_whole_pages(report):
     errors = report("errors")
     expect(errors.locator("td.n").first).to_contain_text("+1 failed")
     expect(errors.locator("details.trials")).to_contain_text("the worker was killed")
+
+
+def test_the_verdict_comes_first_and_how_it_was_made_last(report):
+    page = report("zoo")
+    assert page.locator(".findings li").first.bounding_box()["y"] < 300
+    heads = page.locator("h1, h2").all_inner_texts()
+    assert (heads[:2], heads[-1]) == (["Strategies side by side", "Bill against success"], "How it was made")
+    page.get_by_role("button", name="Copy the command").focus()

@@ -116,15 +116,20 @@ export class ContextChart extends Chart {
       timeline,
       run,
       tooltip,
-      132,
-      [line("full", null, { dash: [5, 4], width: 1.4 }), line("context", "context-wash")],
+      96,
+      [line("full", null, { dash: [5, 4], width: 1.4, show: timeline.showsFull }), line("context", "context-wash")],
       [run.column("full"), run.column("prompt")],
       `Context of each step: at most ${count(run.peak)} tokens; with the full history it would be ${count(run.fullPeak)}`,
     );
   }
 
   mostOf(run) {
-    return Math.max(run.peak, run.fullPeak);
+    return this.timeline.showsFull ? Math.max(run.peak, run.fullPeak) : run.peak;
+  }
+
+  showFull() {
+    this.plot.setSeries(1, { show: this.timeline.showsFull });
+    this.paint();
   }
 
   lines(step) {
@@ -147,7 +152,7 @@ export class CacheChart extends Chart {
       timeline,
       run,
       tooltip,
-      104,
+      80,
       [line(null, "uncached"), line(null, "written"), line(null, "read")],
       [prompt, read.map((tokens, at) => tokens + written[at]), read],
       `Cache: ${count(total(read))} tokens read, ${count(total(written))} written; ` +

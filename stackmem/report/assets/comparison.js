@@ -28,6 +28,13 @@ function sort(button) {
 
 for (const button of document.querySelectorAll("thead button")) button.addEventListener("click", () => sort(button));
 
+for (const button of document.querySelectorAll("button.copy")) {
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(button.previousSibling.textContent.trim());
+    button.textContent = "copied";
+  });
+}
+
 function unfold() {
   const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;

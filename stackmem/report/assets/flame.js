@@ -1,10 +1,13 @@
 // Frames over steps: the root at the top, each child below the frame that pushed it.
 
 import { el, plain, plural, compact, usd } from "./text.js";
-import { colour, SANS } from "./theme.js";
-import { Surface, fitText, GUTTER, MARGIN } from "./timeline.js";
+import { colour } from "./theme.js";
+import { Surface, GUTTER, MARGIN } from "./timeline.js";
+import { Layer, wideEnough } from "./layer.js";
 
-const ROW = 24;
+const ROW = 27;
+const DEEPEST = 40;
+const TICKS = 12;
 
 export const OUTCOMES = [
   ["ok", "done"],
@@ -18,14 +21,16 @@ export class Flame {
     this.timeline = timeline;
     this.run = run;
     const name = `Frames of the run over its steps: ${plural(run.frames.length, "frame")}, deepest at depth ${run.depth}`;
+    this.refused = [];
+    run.rows.forEach((row, at) => row[11].some((fact) => fact[0] === "rejected") && this.refused.push(at));
     this.surface = new Surface(timeline, name, (context, width) => this.draw(context, width));
-    this.surface.height = Math.min(40, run.depth + 1) * ROW + 4;
-    this.rejected = run.rows.map((row) => row[11].some((fact) => fact[0] === "rejected"));
-    const { canvas } = this.surface;
-    canvas.classList.add("clickable");
-    canvas.addEventListener("click", (event) => this.click(event));
-    canvas.addEventListener("pointermove", (event) => tooltip.follow(event, this.lines(this.at(event))));
-    canvas.addEventListener("pointerleave", () => tooltip.hide());
+    this.surface.height = Math.min(DEEPEST, run.depth + 1) * ROW + (this.refused.length ? TICKS : 2);
+    this.layer = new Layer("Frames", (at) => this.told(at), (at, event) => this.enter(at, event));
+    const { element } = this.surface;
+    element.append(this.layer.element);
+    element.addEventListener("click", (event) => event.target === this.surface.canvas && timeline.choose(this.at(event).step, run.place));
+    element.addEventListener("pointermove", (event) => tooltip.follow(event, this.lines(this.at(event))));
+    element.addEventListener("pointerleave", () => tooltip.hide());
   }
 
   draw(context, width) {
@@ -33,56 +38,42 @@ export class Flame {
     context.beginPath();
     context.rect(GUTTER, 0, width - GUTTER - MARGIN, this.surface.height);
     context.clip();
-    context.font = SANS;
-    context.textBaseline = "middle";
     const ends = [];
-    run.frames.forEach((frame, at) => {
-      if (frame.depth >= 40) return;
-      const [from, to] = timeline.span(run, frame.first, run.lastOf(at));
-      const left = timeline.pixel(from, width);
-      const right = timeline.pixel(to, width);
-      if (right < GUTTER || left > width) return;
-      if (right - left < 0.5 && ends[frame.depth] > right - 0.5) return;
-      ends[frame.depth] = right;
-      this.box(context, frame, Math.max(left, GUTTER - 4), Math.min(right, width + 4));
+    const boxes = [];
+    run.frames.forEach((frame, key) => {
+      if (frame.depth >= DEEPEST) return;
+      const [from, to] = timeline.span(run, frame.first, run.lastOf(key));
+      const [start, end] = [timeline.pixel(from, width), timeline.pixel(to, width)];
+      if (end < GUTTER || start > width - MARGIN) return;
+      if (end - start < 0.5 && ends[frame.depth] > end - 0.5) return;
+      ends[frame.depth] = end;
+      const [left, right] = [Math.max(start, GUTTER), Math.min(end, width - MARGIN)];
+      const box = { key, name: frame.name, left, top: frame.depth * ROW + 1, width: Math.max(1, right - left - 1), height: ROW - 3, tone: frame.outcome };
+      if (wideEnough(box)) boxes.push(box);
+      context.fillStyle = colour(frame.outcome);
+      context.fillRect(box.left, box.top, box.width, box.height);
     });
-    this.marks(context, width);
+    this.layer.place(boxes);
+    this.ticks(context, width);
   }
 
-  box(context, frame, left, right) {
-    const top = frame.depth * ROW + 2;
-    const room = Math.max(1, right - left - 1);
-    context.fillStyle = colour(frame.outcome);
-    context.globalAlpha = frame.depth % 2 ? 0.78 : 0.92;
-    context.beginPath();
-    context.roundRect(left, top, room, ROW - 3, Math.min(4, room / 2));
-    context.fill();
-    context.globalAlpha = 1;
-    context.fillStyle = colour("on-colour");
-    const start = Math.max(left, GUTTER) + 7;
-    fitText(context, frame.name, start, top + ROW / 2 - 1, right - start - 6);
-  }
-
-  // A tick where a call was refused.
-  marks(context, width) {
+  // A tick below the frames where a call was refused.
+  ticks(context, width) {
     const { timeline, run } = this;
+    const bounds = run.bounds[timeline.mode];
+    const bottom = this.surface.height;
     context.fillStyle = colour("failed");
-    let last = -1;
-    this.rejected.forEach((refused, at) => {
-      if (!refused) return;
-      const x = timeline.pixel((run.bounds[timeline.mode][at] + run.bounds[timeline.mode][at + 1]) / 2, width);
-      if (x < GUTTER || x > width || x - last < 2) return;
+    let last = -9;
+    for (const at of this.refused) {
+      const x = timeline.pixel((bounds[at] + bounds[at + 1]) / 2, width);
+      if (x < GUTTER || x > width || x - last < 2) continue;
       last = x;
-      const frame = run.frames[run.rows[at][0]];
-      const bottom = (Math.min(39, frame.depth) + 1) * ROW - 2;
       context.beginPath();
-      context.moveTo(x - 4, bottom + 1);
-      context.lineTo(x + 4, bottom + 1);
-      context.lineTo(x, bottom - 6);
+      context.moveTo(x - 5, bottom - 1);
+      context.lineTo(x + 5, bottom - 1);
+      context.lineTo(x, bottom - 10);
       context.fill();
-      context.strokeStyle = colour("card");
-      context.stroke();
-    });
+    }
   }
 
   // The frame and step below the pointer; the frame is -1 where there is none.
@@ -90,19 +81,27 @@ export class Flame {
     const { timeline, run } = this;
     const box = this.surface.canvas.getBoundingClientRect();
     const step = timeline.stepAt(run, timeline.valueAt(event.clientX - box.left, box.width));
-    const depth = Math.floor((event.clientY - box.top - 2) / ROW);
+    const depth = Math.floor((event.clientY - box.top - 1) / ROW);
     const found = run.frames.findIndex((one, at) => one.depth === depth && one.first <= step && step <= run.lastOf(at));
     return { step, frame: found };
   }
 
-  click(event) {
+  // A click chooses the step below it, a key the frame's first.
+  enter(at, event) {
     const { timeline, run } = this;
-    const { step, frame } = this.at(event);
-    if (frame >= 0) {
-      if (frame === 0) timeline.reset();
-      else timeline.zoomTo(run, run.frames[frame].first, run.lastOf(frame));
-    }
+    const step = event.detail ? this.at(event).step : run.frames[at].first;
+    if (at === 0) timeline.reset();
+    else timeline.zoomTo(run, run.frames[at].first, run.lastOf(at));
     timeline.choose(step, run.place);
+  }
+
+  told(at) {
+    const frame = this.run.frames[at];
+    return `${plain(frame.name.slice(0, 200))}: ${this.verdict(frame)}, steps ${frame.first} to ${this.run.lastOf(at)}`;
+  }
+
+  verdict(frame) {
+    return frame.forced ? `popped by force (${frame.forced})` : OUTCOMES.find(([name]) => name === frame.outcome)[1];
   }
 
   lines({ step, frame }) {
@@ -113,10 +112,9 @@ export class Flame {
     const rows = run.rows.slice(first - 1, last);
     const tokens = rows.reduce((sum, row) => sum + row[2] + row[5], 0);
     const cost = run.priced ? ` · ${usd(rows.reduce((sum, row) => sum + row[7], 0))}` : "";
-    const verdict = one.forced ? `popped by force (${one.forced})` : OUTCOMES.find(([name]) => name === one.outcome)[1];
     return [
       el("strong", { text: one.name }),
-      el("span", { text: `${verdict}${one.verified ? ` · verify: ${one.verified}` : ""}` }),
+      el("span", { text: `${this.verdict(one)}${one.verified ? ` · verify: ${one.verified}` : ""}` }),
       el("span", { text: `steps ${first} to ${last} · ${compact(tokens)} tokens${cost}` }),
       el("span", { class: "faint", text: plain(run.text(one.intent)).slice(0, 200) }),
       el("span", { class: "faint", text: `step ${step}` }),

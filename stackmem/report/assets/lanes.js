@@ -1,10 +1,11 @@
 // The heap over steps: each chunk from its allocation until it was freed.
 
 import { el, plain, plural, count } from "./text.js";
-import { colour, MONO } from "./theme.js";
-import { Surface, fitText, GUTTER, MARGIN } from "./timeline.js";
+import { colour } from "./theme.js";
+import { Surface, GUTTER, MARGIN } from "./timeline.js";
+import { Layer } from "./layer.js";
 
-const ROW = 20;
+const ROW = 26;
 const OWN_ROWS = 24;
 
 // A row for each chunk while there are few; else chunks that do not overlap share one.
@@ -35,10 +36,26 @@ export class HeapLanes {
     const name = `Heap over the steps of the run: ${plural(run.lanes.length, "chunk")}`;
     this.surface = new Surface(timeline, name, (context, width) => this.draw(context, width));
     this.surface.height = Math.max(1, rows) * ROW + 4;
-    const { canvas } = this.surface;
-    canvas.addEventListener("click", (event) => timeline.choose(this.at(event).step, run.place));
-    canvas.addEventListener("pointermove", (event) => tooltip.follow(event, this.lines(this.at(event))));
-    canvas.addEventListener("pointerleave", () => tooltip.hide());
+    this.layer = new Layer("Chunks", (at) => this.told(run.lanes[at]), (at, event) => this.enter(at, event));
+    const { element, canvas } = this.surface;
+    element.append(this.layer.element);
+    element.addEventListener("click", (event) => event.target === canvas && timeline.choose(this.at(event).step, run.place));
+    element.addEventListener("pointermove", (event) => tooltip.follow(event, this.lines(this.at(event))));
+    element.addEventListener("pointerleave", () => tooltip.hide());
+  }
+
+  told(lane) {
+    const [first, last] = [lane.versions[0]?.start ?? 0, lane.versions.at(-1)?.end ?? null];
+    return `${plain(lane.name.slice(0, 200))}: stored at step ${first}, ${last === null ? "still there" : `freed at step ${last}`}, ${plural(lane.reads.length, "read")}${lane.stale.length ? ", was stale" : ""}`;
+  }
+
+  // A click chooses the step below it; a key the step that stored the chunk, and zooms to its life.
+  enter(at, event) {
+    const { timeline, run } = this;
+    const { versions } = run.lanes[at];
+    const first = Math.max(1, versions[0]?.start ?? 1);
+    if (!event.detail) timeline.zoomTo(run, first, versions.at(-1)?.end ?? run.count);
+    timeline.choose(event.detail ? this.at(event).step : first, run.place);
   }
 
   // Pixels of a stretch that starts within step `from` and ends within step `to`.
@@ -56,9 +73,12 @@ export class HeapLanes {
     context.beginPath();
     context.rect(GUTTER, 0, width - GUTTER - MARGIN, this.surface.height);
     context.clip();
-    context.font = MONO;
-    context.textBaseline = "middle";
-    for (const life of this.lives) this.lane(context, width, life);
+    const boxes = [];
+    this.lives.forEach((life, key) => {
+      const box = this.lane(context, width, life);
+      if (box) boxes.push({ key, name: life.lane.name, tone: "chunk", ...box });
+    });
+    this.layer.place(boxes);
   }
 
   // How wide a step is, on average.
@@ -73,16 +93,13 @@ export class HeapLanes {
     const top = row * ROW + 3;
     const seen = lane.versions.map((version) => [version, ...this.stretch(version.start, version.end, width)]);
     const inView = seen.filter(([, left, right]) => right >= GUTTER && left <= width);
-    if (!inView.length) return;
+    if (!inView.length) return null;
     for (const [version, left, right] of inView) this.bar(context, left, right, top, version.again);
     for (const [from, to] of lane.stale) {
       const [left, right] = this.stretch(from, to, width);
       this.hatch(context, Math.max(left, GUTTER), Math.min(right, width - MARGIN), top);
     }
-    const start = Math.max(inView[0][1], GUTTER) + 6;
-    context.fillStyle = colour("chunk-ink");
-    const room = inView.at(-1)[2] - start - 4;
-    if (room > (tight ? 60 : 20)) fitText(context, lane.name, start, top + ROW / 2 - 2, room);
+    const [left, right] = [Math.max(inView[0][1], GUTTER), Math.min(inView.at(-1)[2], width - MARGIN)];
     for (const step of lane.reads) {
       const [x] = this.stretch(step, null, width);
       if (x < GUTTER || x > width) continue;
@@ -94,13 +111,14 @@ export class HeapLanes {
         continue;
       }
       context.beginPath();
-      context.arc(x, top + ROW / 2 - 2, 3.6, 0, 7);
+      context.arc(x, top + ROW / 2 - 3, 3.6, 0, 7);
       context.fillStyle = colour("read-mark");
       context.fill();
       context.strokeStyle = colour("card");
       context.lineWidth = 1.5;
       context.stroke();
     }
+    return { left, top: row * ROW + 1, width: right - left, height: ROW - 2 };
   }
 
   bar(context, left, right, top, again) {

@@ -8,6 +8,7 @@ import { Flame, OUTCOMES } from "./flame.js";
 import { HeapLanes } from "./lanes.js";
 import { ContextChart, CacheChart } from "./charts.js";
 import { Inspector, stepLine } from "./inspector.js";
+import { verdict, whatHappened } from "./headline.js";
 import { Search } from "./search.js";
 
 class Tooltip {
@@ -34,11 +35,11 @@ class Tooltip {
 const key = (colourName, told, shape = "") =>
   el("span", { class: "key" }, el("i", { class: `swatch ${colourName} ${shape}` }), told);
 
-function lane(title, keys, ...bodies) {
+function lane(run, title, keys, ...bodies) {
   return el(
     "section",
-    { class: "lane", "aria-label": title },
-    el("div", { class: "lane-head" }, el("h3", { text: title }), el("div", { class: "keys" }, ...keys)),
+    { class: "lane", "aria-label": run.letter ? `${title} of ${run.letter}` : title },
+    el("div", { class: "lane-head" }, el("h2", { text: title }), el("div", { class: "keys" }, ...keys)),
     ...bodies,
   );
 }
@@ -52,6 +53,7 @@ class Board {
     this.element = el("div", { class: "board" });
     this.build();
     timeline.on("growth", () => this.build());
+    timeline.on("full", () => this.onFull());
     timeline.on("view", () => {
       for (const part of this.parts) part.paint();
       this.mark();
@@ -70,23 +72,30 @@ class Board {
     const cache = run.estimated && !run.simulated ? null : run.count ? new CacheChart(timeline, run, tooltip) : null;
     const used = new Set(run.frames.map((frame) => frame.outcome));
     const outcomes = OUTCOMES.filter(([name]) => used.has(name)).map(([name, told]) => key(name, told));
+    if (flame.refused.length) outcomes.push(key("failed", "a call was refused", "refused"));
     const more = run.fullPeak > 0 && run.peak > 0 ? `, at most ${(run.fullPeak / run.peak).toFixed(1)}× this run's peak` : "";
+    const fullSwitch = el("button", { type: "button", class: "key switch", "aria-pressed": timeline.showsFull, onclick: () => timeline.showFull(!timeline.showsFull) }, el("i", { class: "swatch full dashed" }), `with full history${more}`);
+    this.onFull = () => {
+      fullSwitch.setAttribute("aria-pressed", timeline.showsFull);
+      context.showFull();
+    };
     this.parts = [scale, flame.surface, context, heap?.surface, cache].filter(Boolean);
     this.element.replaceChildren(
       run.letter ? el("h2", { class: "board-name" }, el("b", { text: run.letter }), el("span", { text: ` ${run.strategy} · ${run.model}` })) : "",
       scale.element,
-      lane("Frames", outcomes, flame.surface.element),
-      lane("Context", [key("context", "tokens sent"), key("full", `with full history${more}`, "dashed")], context.element),
+      lane(run, "Frames", outcomes, flame.surface.element),
+      lane(run, "Context", [key("context", "tokens sent"), fullSwitch], context.element),
       heap
         ? lane(
+            run,
             "Heap",
             [key("chunk", "chunk"), key("read-mark", "read", "dot"), key("stale", "stale", "hatched")],
             el("div", { class: "scroll", tabindex: run.lanes.length > 9 ? "0" : null }, heap.surface.element),
           )
-        : lane("Heap", [el("span", { class: "faint", text: "nothing was stored" })]),
+        : lane(run, "Heap", [el("span", { class: "faint", text: "nothing was stored" })]),
       cache
-        ? lane("Cache", [key("read", "read"), key("written", "written"), key("uncached", "uncached"), key("failed", "a prefix broke", "broke"), run.simulated ? el("span", { text: `simulated for a model that keeps prefixes of ${count(run.simulated)} tokens: this one reports none` }) : ""], cache.element)
-        : lane("Cache", [el("span", { class: "faint", text: "not reported by this model" })]),
+        ? lane(run, "Cache", [key("read", "read"), key("written", "written"), key("uncached", "uncached"), key("failed", "a prefix broke", "broke"), run.simulated ? el("span", { text: `simulated for a model that keeps prefixes of ${count(run.simulated)} tokens: this one reports none` }) : ""], cache.element)
+        : lane(run, "Cache", [el("span", { class: "faint", text: "not reported by this model" })]),
       this.head,
       this.parting,
     );
@@ -125,10 +134,8 @@ const tile = (name, told, title = "") => el("div", { class: "tile", title }, el(
 const leftOut = (parted) =>
   parted?.differs_only_in ? el("p", { class: "left-out faint", text: `left out of the comparison, where they differ: ${parted.differs_only_in.join(", ")}` }) : "";
 
-function summary(run) {
+function summary(timeline, run) {
   const tokens = run.bounds.tokens[run.count];
-  const good = run.outcome === "solved" || run.outcome === "finished";
-  const tone = good ? "ok" : run.outcome === "running" ? "open" : "failed";
   const started = new Date(run.started * 1000);
   const words = [run.model, run.strategy, run.isolation, Number.isNaN(started.getTime()) ? "" : started.toISOString().slice(0, 16).replace("T", " ")];
   const notes = [
@@ -143,8 +150,8 @@ function summary(run) {
       "div",
       { class: "name" },
       el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: run.task_name || run.id })),
-      el("span", { class: `pill ${tone}`, text: run.outcome }),
-      el("p", { class: "faint", text: words.filter(Boolean).join("  ·  ") }),
+      verdict(run),
+      el("p", { class: "faint words-of", text: words.filter(Boolean).join("  ·  ") }),
     ),
     el(
       "dl",
@@ -156,6 +163,7 @@ function summary(run) {
       tile("cost", usd(run.usd)),
       tile("time", duration(run.wall_seconds)),
     ),
+    whatHappened(timeline, run),
     notes.length ? el("p", { class: "faint notes", text: notes.join(" ") }) : "",
     result(run),
   );
@@ -260,8 +268,10 @@ async function show(more) {
   out.disabled = true;
   timeline.on("choice", () => (spoken.textContent = timeline.run.count ? stepLine(timeline.run, timeline.chosen.step) : ""));
   document.title = `${runs.map((run) => plain(run.task_name || run.id)).join(" and ")} · stackmem`;
-  const heads = el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" }, ...runs.map(summary));
-  timeline.on("growth", () => heads.replaceChildren(...runs.map(summary)));
+  const heads = el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" });
+  const fillHeads = () => heads.replaceChildren(...runs.map((run) => summary(timeline, run)));
+  fillHeads();
+  timeline.on("growth", fillHeads);
   document.body.prepend(
     el("header", { class: "top" }, more.home ?? el("span", { class: "brand", text: "stackmem" }), search.element, theme),
     el(
@@ -270,13 +280,17 @@ async function show(more) {
       more.actions?.(timeline) ?? "",
       heads,
       el(
-        "section",
-        { class: "card timeline", "aria-label": "Over the steps" },
-        el("div", { class: "tools" }, modes(timeline), out),
-        ...boards.map((board) => board.element),
-        leftOut(parted),
+        "div",
+        { class: "work" },
+        el(
+          "section",
+          { class: "card timeline", "aria-label": "Over the steps" },
+          el("div", { class: "tools" }, modes(timeline), out),
+          ...boards.map((board) => board.element),
+          leftOut(parted),
+        ),
+        inspector.element,
       ),
-      inspector.element,
       el("p", { class: "hints faint" }, "← → step · shift ← → frame · / search · + − zoom · esc whole run", runs.length > 1 ? " · b other run" : ""),
     ),
     tooltip.element,

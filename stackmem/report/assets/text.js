@@ -3,6 +3,7 @@
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 const SHOWN_CHARS = 6000;
 const LONGEST_CHARS = 2_000_000;
+const LONG_CHARS = 100_000; // from here on, a direction for each line costs the browser seconds
 
 const spelt = (char) => `U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
@@ -54,7 +55,11 @@ export function block(text, name = "pre") {
     class: "more",
     type: "button",
     text: `show ${most < text.length ? "the first" : "all"} ${count(most)} characters`,
-    onclick: () => node.replaceChildren() ?? showText(node, cutAt(text, most)),
+    onclick: () => {
+      node.classList.toggle("long", most > LONG_CHARS);
+      node.replaceChildren();
+      showText(node, cutAt(text, most));
+    },
   });
   return el("div", {}, node, more);
 }

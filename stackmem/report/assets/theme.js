@@ -28,5 +28,4 @@ export function forgetColours() {
   known = new Map();
 }
 
-export const MONO = '11px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace';
 export const SANS = '11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';

@@ -1,6 +1,6 @@
 // What all lanes share: how wide a step is, which part of the run is in view, and which step is chosen.
 
-import { el, plain, count, compact, usd } from "./text.js";
+import { el, count, compact, usd } from "./text.js";
 import { colour, SANS } from "./theme.js";
 
 export const GUTTER = 54;
@@ -12,7 +12,8 @@ export class Timeline {
     this.parted = parted;
     this.mode = "steps";
     this.chosen = { run: 0, step: Math.min(1, runs[0].count) };
-    this.listeners = { view: [], choice: [], growth: [] };
+    this.listeners = { view: [], choice: [], growth: [], full: [] };
+    this.showsFull = false;
     this.domain = this.whole();
   }
 
@@ -81,6 +82,12 @@ export class Timeline {
     const left = Math.min(Math.max(start, middle - width / 2), end - width);
     this.domain = [left, left + width];
     this.tell("view");
+  }
+
+  // Whether the context is drawn beside what it would be with the full history.
+  showFull(wanted) {
+    this.showsFull = wanted;
+    this.tell("full");
   }
 
   reset() {
@@ -162,19 +169,6 @@ export class Surface {
     this.draw(context, width, most);
     context.restore();
   }
-}
-
-// Text that ends where its place does.
-export function fitText(context, text, x, y, room) {
-  if (room < 14) return;
-  let told = plain(text.slice(0, 120));
-  if (context.measureText(told).width > room) {
-    const each = context.measureText(told).width / told.length;
-    told = told.slice(0, Math.max(0, Math.floor(room / each) - 1));
-    if (told.length < 2) return;
-    told += "…";
-  }
-  context.fillText(told, x, y);
 }
 
 // The ruler above the lanes.

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from .anchors import FAMILIES, Anchors
 from .figures import Section, Wants, bill
-from .findings import facts, remarks
+from .findings import READING, facts, remarks
 from .plots import Curve, frontier, loss_curves, loss_plot, slope_plot, slopes
 from .results import BenchRows, TrialRow
 from .stability import map_rows, map_text, stability_maps
-from .tables import plain_table, table, trial_list
+from .tables import plain_table, table, trial_list, verdicts
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -52,13 +52,14 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path)
         "base-uri 'none'; form-action 'none'"
     )
     anchors = Anchors(results)
-    parts = [("Summary", _summary(results, wants))]
+    parts = [("Verdict", _summary(results, shown, wants))]
     if results.trials:
         parts += _stability(shown, wants)
         parts += _groups(results, shown, wants, anchors)
         parts.append(
             ("Trials", _card("Trials", "Every number above leads here.", trial_list(results, wants, anchors, path)))
         )
+    parts.append(("How it was made", _made(results, wants)))
     body = "".join(f'<section id="p{number}">{inside}</section>' for number, (_, inside) in enumerate(parts))
     nav = "".join(f'<a href="#p{number}">{escape(name)}</a>' for number, (name, _) in enumerate(parts))
     return _PAGE.format(policy=policy, style=style, nav=nav, body=body, program=program)
@@ -82,8 +83,10 @@ def _groups(results: BenchRows, shown: Sequence[Section], wants: Wants, anchors:
         of = "" if len(groups) == 1 else f" · {group[0]}" + (f" · noise {group[1]}" if group[1] else "")
         whole, horizons = mine[0], [one for one in mine[1:] if not one.task]
         tasks = [one for one in mine if one.task]
+        plots = list(_plots(trials, horizons or [whole], group, of, wants, anchors))
+        yield from plots[:1]
         yield f"Overall{of}", _card(f"{whole.title}{of}", "", table(whole, wants, anchors))
-        yield from _plots(trials, horizons or [whole], group, of, wants, anchors)
+        yield from plots[1:]
         if horizons:
             yield f"Horizons{of}", _folded(f"By horizon{of}", horizons, wants, anchors)
         if tasks:
@@ -166,20 +169,41 @@ def _legend(trials: Sequence[TrialRow], anchors: Anchors) -> str:
     ) + "</p>"  # fmt: skip
 
 
-def _summary(results: BenchRows, wants: Wants) -> str:
+def _summary(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
+    """What was shown, of how many trials, and what a reader must know of the model; how it was made comes last."""
+    told = dict(facts(results, wants))
+    names = ("trials", "strategies", "tasks", "horizons", "models", "baseline")
+    lead = " · ".join(f"{name} {told[name]}" for name in names if name in told)
+    groups = dict.fromkeys((section.model, section.noise) for section in shown)
+    said = ""
+    for group in groups:
+        whole = next(section for section in shown if (section.model, section.noise) == group)
+        if (words := verdicts(whole, wants)) and len(groups) > 1:
+            said += f"<h2>{escape(group[0])}{escape(f' · noise {group[1]}' if group[1] else '')}</h2>"
+        said += words
+    known = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(results, wants) if remark != READING)
+    empty = "" if results.trials else "<p class=empty>No trial has ended yet.</p>"
+    after = f"<div class=remarks>{known}</div>" if known else ""
+    return f"<h1>Strategies side by side</h1><p class=told>{escape(lead)}</p>{empty}{said}{after}"
+
+
+def _made(results: BenchRows, wants: Wants) -> str:
     known = "".join(
-        f"<div{' class=long' if len(text) > 90 else ''}><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>"
+        f"<div{' class=long' if len(text) > 90 else ''}><dt>{escape(name)}</dt>"
+        f"<dd>{escape(text)}{_copy(name)}</dd></div>"
         for name, text in facts(results, wants)
     )
-    said = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(results, wants))
-    empty = "" if results.trials else "<p class=empty>No trial has ended yet.</p>"
-    return f"<h1>Strategies side by side</h1>{empty}<dl class=known>{known}</dl><div class=remarks>{said}</div>"
+    return f"<h2>How it was made</h2><dl class=known>{known}</dl><div class=remarks><p>{escape(READING)}</p></div>"
+
+
+def _copy(name: str) -> str:
+    return ' <button class="copy" aria-label="Copy the command">copy</button>' if name == "command" else ""
 
 
 def _folded(title: str, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> str:
     said = "".join(
         f"<details class=set><summary><b>{escape(one.title)}</b><span>{_best(one)}</span></summary>"
-        f"{table(one, wants, anchors)}</details>"
+        f"{verdicts(one, wants)}{table(one, wants, anchors)}</details>"
         for one in shown
     )
     return _card(title, "", said)

@@ -22,13 +22,18 @@ _GROUP = {MEMORY: "group memory"}
 _MARKS = {"better": "▲ better", "worse": "▼ worse", ALIKE: "≈ alike", NONE_SHOWN: NONE_SHOWN, TOO_FEW: TOO_FEW}
 
 
-def table(section: Section, wants: Wants, anchors: Anchors) -> str:
-    """One section: what it shows in words, and a row for each strategy, each number a link to its trials."""
-    shown = columns(section, wants)
+def verdicts(section: Section, wants: Wants) -> str:
+    """What a section shows, in words; nothing where nothing is compared."""
     said = "".join(f"<li>{escape(finding)}</li>" for finding in findings(section, wants))
+    return f"<ul class=findings>{said}</ul>" if said else ""
+
+
+def table(section: Section, wants: Wants, anchors: Anchors) -> str:
+    """One section: a row for each strategy, each number a link to its trials."""
+    shown = columns(section, wants)
     rows = "".join(_row(line, section, shown, wants, anchors) for line in section.lines)
     return (
-        f'{f"<ul class=findings>{said}</ul>" if said else ""}<div class="scroll" tabindex="0" role="region" '
+        f'<div class="scroll" tabindex="0" role="region" '
         f'aria-label="{escape(section.title)}"><table><thead>{_heads(shown)}</thead><tbody>{rows}</tbody></table></div>'
     )
 
@@ -56,7 +61,7 @@ def _heads(shown: Sequence[Column]) -> str:
     )
     first = '<th scope="col" class="who"><button>strategy</button></th>'
     trials = '<th scope="col" class="n"><button>trials</button></th>'
-    return f"<tr><th class=who></th><th></th>{groups}</tr><tr>{first}{trials}{names}</tr>"
+    return f"<tr><td class=who></td><td></td>{groups}</tr><tr>{first}{trials}{names}</tr>"
 
 
 def _row(line: Line, section: Section, shown: Sequence[Column], wants: Wants, anchors: Anchors) -> str:

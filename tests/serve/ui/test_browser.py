@@ -7,6 +7,7 @@ from contextlib import suppress
 from playwright.sync_api import expect
 
 from stackmem.core.facts import ModelReplied
+from tests.report.axe import violations
 from tests.stage import command, events, eventually, pop
 
 WAITS = "until [ -e go ]; do sleep 0.1; done"
@@ -80,6 +81,7 @@ def test_a_command_is_shown_and_then_run_from_the_page(stage, serve, visit):
     page.get_by_role("button", name="Fork").click()
     dialog = page.get_by_role("dialog", name="Fork")
     expect(dialog.locator("code")).to_have_text(f"stackmem fork {run.run_dir} --at=1")
+    assert violations(page) == []
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog", name="Export")

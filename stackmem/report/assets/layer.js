@@ -1,0 +1,72 @@
+// Named buttons over a drawing: what is drawn can be reached by keyboard and is read aloud.
+
+import { el, plain } from "./text.js";
+import { SANS } from "./theme.js";
+
+const MOST = 400;
+const LEAST_PIXELS = 24;
+
+let measure = null;
+
+// A name that is too long loses its middle: names that begin alike differ at their ends.
+export function fitName(name, room) {
+  const told = plain(name.slice(0, 200));
+  measure ??= document.createElement("canvas").getContext("2d");
+  measure.font = SANS;
+  const width = measure.measureText(told).width;
+  if (width <= room) return told;
+  const many = Math.floor((room / width) * told.length) - 1;
+  if (many < 2) return "";
+  return `${told.slice(0, Math.ceil(many / 2))}…${told.slice(told.length - Math.floor(many / 2))}`;
+}
+
+export const wideEnough = (box) => box.width >= LEAST_PIXELS;
+
+export class Layer {
+  // `tell` gives the name of a key for a reader, `enter` is called when its button is pressed.
+  constructor(name, tell, enter) {
+    Object.assign(this, { tell, enter, known: new Map() });
+    this.element = el("div", { class: "layer", role: "group", "aria-label": name, onkeydown: (event) => this.move(event) });
+  }
+
+  // Puts a button where each box is: { key, name, left, top, width, height, tone }.
+  place(boxes) {
+    const shown = boxes.filter(wideEnough).slice(0, MOST);
+    const keys = new Set(shown.map(({ key }) => key));
+    for (const [key, node] of this.known) {
+      if (keys.has(key)) continue;
+      node.remove();
+      this.known.delete(key);
+    }
+    for (const box of shown) this.put(box);
+    const stops = [...this.known.values()];
+    if (stops.length && !stops.some((node) => node.tabIndex === 0)) stops[0].tabIndex = 0;
+  }
+
+  put({ key, name, left, top, width, height, tone }) {
+    let node = this.known.get(key);
+    if (!node) {
+      node = el("button", { type: "button", tabindex: "-1", onclick: (event) => this.enter(key, event), onfocus: () => this.stopAt(node) }, el("span", { "aria-hidden": "true" }));
+      this.known.set(key, node);
+      this.element.append(node);
+    }
+    node.className = `box ${tone}`;
+    node.setAttribute("aria-label", this.tell(key));
+    Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
+    node.firstChild.dataset.name = fitName(name, width - 14); // drawn by the style sheet: the button's own name is whole
+  }
+
+  // One of them is a stop of the tab key; up and down lead to the others.
+  stopAt(node) {
+    for (const one of this.known.values()) one.tabIndex = one === node ? 0 : -1;
+  }
+
+  move(event) {
+    const way = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!way || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const keys = [...this.known.keys()].sort((one, other) => one - other);
+    const at = keys.findIndex((key) => this.known.get(key) === document.activeElement);
+    this.known.get(keys[Math.min(keys.length - 1, Math.max(0, at + way))])?.focus();
+  }
+}
