@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.models.connection import trusted
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -121,5 +122,6 @@ def open_client(silence_seconds: float = SILENCE_SECONDS) -> AsyncClient:
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(silence_seconds, connect=_CONNECT_SECONDS, pool=None),
         follow_redirects=False,
+        verify=trusted(),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0),
     )

@@ -30,11 +30,15 @@ _OPENED = ("connect_tcp.complete", "start_tls.complete")
 
 
 @cache
-def _trusted(*_places: str | None) -> SSLContext:
-    """The certificates that are trusted, read once: the SDK's client reads them anew for itself and for each proxy."""
+def _certificates(*_places: str | None) -> SSLContext:
     import httpx2
 
     return httpx2.create_ssl_context()
+
+
+def trusted() -> SSLContext:
+    """The certificates that are trusted, read once: the SDK's client reads them anew for itself and for each proxy."""
+    return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 class Connection:
@@ -53,7 +57,7 @@ class Connection:
         self.client = make(
             timeout=httpx2.Timeout(silence_seconds, connect=connect_seconds),
             follow_redirects=False,
-            verify=_trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+            verify=trusted(),
             headers={"accept-encoding": "identity"},
             event_hooks={"request": [self._watch], "response": [_bound]},
         )

@@ -23,6 +23,7 @@ from stackmem.gateway.upstream import upstreams
 from stackmem.run.run_folder import RESULT, TRACE
 from stackmem.trace.store import TraceReader
 from tests.gateway.upstream import (
+    CLIENT,
     RawAnswer,
     RawUpstream,
     assistant,
@@ -48,7 +49,7 @@ def gateway(upstream: RawUpstream, runs: Path, **more: Any) -> Iterator[ServedGa
 
 def post(served: ServedGateway, body: bytes, path: str = "/v1/messages", **headers: str) -> httpx2.Response:
     given = {**HEADERS, "content-type": "application/json", **headers}
-    return httpx2.post(f"{served.url}{path}", content=body, headers=given, timeout=60)
+    return CLIENT.post(f"{served.url}{path}", content=body, headers=given, timeout=60)
 
 
 def events(folder: Path) -> list[Any]:
@@ -162,7 +163,7 @@ INPUT = {
 )
 def test_each_wire_of_openai_is_read(tmp_path, path, body, pieces):
     with RawUpstream(RawAnswer(pieces)) as upstream, gateway(upstream, tmp_path) as served:
-        answer = httpx2.post(f"{served.url}{path}", json=body, headers={"authorization": f"Bearer {KEY}"})
+        answer = CLIENT.post(f"{served.url}{path}", json=body, headers={"authorization": f"Bearer {KEY}"})
     assert answer.content == b"".join(pieces)
     start, reply = events(only_run(tmp_path))[:2]
     assert (start.task, start.system) == ("Hi", "Be brief.")
@@ -172,9 +173,9 @@ def test_each_wire_of_openai_is_read(tmp_path, path, body, pieces):
 def test_what_is_no_request_for_a_reply_passes_unrecorded(tmp_path):
     script = (RawAnswer((b'{"data":[]}',)), RawAnswer((b'{"input_tokens":3}',)))
     with RawUpstream(*script) as upstream, gateway(upstream, tmp_path) as served:
-        models = httpx2.get(f"{served.url}/v1/models", headers=HEADERS)
+        models = CLIENT.get(f"{served.url}/v1/models", headers=HEADERS)
         tokens = post(served, request(user("x")), "/v1/messages/count_tokens")
-        assert httpx2.head(served.url).status_code == 200
+        assert CLIENT.head(served.url).status_code == 200
     assert (models.content, tokens.content) == (b'{"data":[]}', b'{"input_tokens":3}')
     assert [path for path, _, _ in upstream.seen] == ["/v1/models", "/v1/messages/count_tokens"]
     assert list(tmp_path.iterdir()) == []
@@ -195,7 +196,7 @@ def test_a_compressed_answer_is_relayed_as_it_is_and_read(tmp_path):
     packed = gzip.compress(b"".join(DONE.pieces))
     coded = RawAnswer((packed,), headers=(("content-encoding", "gzip"), ("content-type", "text/event-stream")))
     with RawUpstream(coded) as upstream, gateway(upstream, tmp_path) as served:
-        with httpx2.stream(
+        with CLIENT.stream(
             "POST", f"{served.url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60
         ) as answer:
             assert b"".join(answer.iter_raw()) == packed
@@ -208,7 +209,7 @@ def test_a_bomb_is_relayed_and_its_record_says_why_it_has_no_reply(tmp_path):
     bomb = b"".join(coder.compress(bytes(1 << 20)) for _ in range(40)) + coder.flush()
     coded = RawAnswer((bomb,), headers=(("content-encoding", "gzip"),))
     with RawUpstream(coded) as upstream, gateway(upstream, tmp_path) as served:
-        asked = httpx2.stream(
+        asked = CLIENT.stream(
             "POST", f"{served.url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60
         )
         with asked as answer:
@@ -221,7 +222,7 @@ def test_a_bomb_is_relayed_and_its_record_says_why_it_has_no_reply(tmp_path):
 def test_a_client_that_leaves_closes_the_upstream_and_what_was_used_is_known(tmp_path):
     begun = RawAnswer(message_events(text("Half of it"))[:3], hangs=True)
     with RawUpstream(begun) as upstream, gateway(upstream, tmp_path) as served:
-        with httpx2.stream(
+        with CLIENT.stream(
             "POST", f"{served.url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60
         ) as answer:
             next(answer.iter_raw())
@@ -276,7 +277,7 @@ def test_money_that_is_spent_refuses_the_next_request_in_the_providers_form(tmp_
 
 def test_a_prompt_that_is_too_long_is_refused(tmp_path):
     with RawUpstream() as upstream, gateway(upstream, tmp_path, max_tokens=1_000) as served:
-        refused = httpx2.post(
+        refused = CLIENT.post(
             f"{served.url}/v1/chat/completions", json=CHAT | {"messages": [{"role": "user", "content": "x" * 5_000}]}
         )
     assert (refused.status_code, "2,0" in refused.json()["error"]["message"]) == (400, True)
@@ -291,10 +292,10 @@ def test_with_a_token_only_those_who_bring_it_pass(tmp_path):
     token = "t" * 16
     with RawUpstream(DONE, DONE) as upstream, gateway(upstream, tmp_path, token=token) as served:
         bare = served.url.removesuffix(f"/{token}")
-        assert httpx2.post(f"{bare}/v1/messages", content=request(user("Hi")), headers=HEADERS).status_code == 401
+        assert CLIENT.post(f"{bare}/v1/messages", content=request(user("Hi")), headers=HEADERS).status_code == 401
         assert post(served, request(user("Hi"))).status_code == 200
         brought = {**HEADERS, "x-stackmem-token": token}
-        assert httpx2.post(f"{bare}/v1/messages", content=request(user("Hi")), headers=brought).status_code == 200
+        assert CLIENT.post(f"{bare}/v1/messages", content=request(user("Hi")), headers=brought).status_code == 200
         assert [(path, "x-stackmem-token" in headers) for path, headers, _ in upstream.seen] == [
             ("/v1/messages", False)
         ] * 2

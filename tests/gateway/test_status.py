@@ -3,7 +3,6 @@
 import json
 import signal
 
-import httpx2
 import pytest
 
 from stackmem.core.facts import ModelReplied, RunEnded
@@ -15,7 +14,18 @@ from stackmem.gateway.upstream import upstreams
 from stackmem.gateway.verifying import verify_gateway_run
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.store import TraceReader
-from tests.gateway.upstream import RawAnswer, RawUpstream, assistant, message_events, request, result, text, use, user
+from tests.gateway.upstream import (
+    CLIENT,
+    RawAnswer,
+    RawUpstream,
+    assistant,
+    message_events,
+    request,
+    result,
+    text,
+    use,
+    user,
+)
 from tests.stage import Stage
 
 HEADERS = {"x-api-key": "sk-ant-api03-0123456789abcdefghij", "anthropic-version": "2023-06-01"}
@@ -29,9 +39,9 @@ def test_a_strategys_run_says_what_was_sent_and_saved(tmp_path):
         terms = GatewayTerms(upstreams(upstream.url, {}), tmp_path, strategy="mask:1,poll=1")
         with serving(terms, {}) as served:
             url = f"{served.url}/v1/messages"
-            httpx2.post(url, content=request(*told), headers=HEADERS, timeout=60)
+            CLIENT.post(url, content=request(*told), headers=HEADERS, timeout=60)
             for number in range(count):
-                httpx2.post(url, content=request(*told), headers=HEADERS, timeout=60)
+                CLIENT.post(url, content=request(*told), headers=HEADERS, timeout=60)
                 told += [assistant(use("run", f"c{number}", n=number)), user(result(f"c{number}", "word " * 900))]
     (row,) = gateway_status(tmp_path)
     assert (row.state, row.strategy, row.conversations, row.requests) == ("ended", "mask:1,poll=1", 1, count + 1)
@@ -48,7 +58,7 @@ def test_what_a_killed_gateway_recorded_is_whole_and_is_told_to_its_end(stage: S
         served = stage.start("gateway", "--upstream", upstream.url)
         assert served.stdout is not None
         url = served.stdout.readline().split("ANTHROPIC_BASE_URL=")[1].split()[0]
-        httpx2.post(f"{url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60)
+        CLIENT.post(f"{url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60)
         (running,) = json.loads(stage.call("gateway", "status", "--json").stdout)
         served.send_signal(signal.SIGKILL)
         served.communicate(timeout=60)
@@ -77,7 +87,7 @@ def test_a_replay_verifies_the_trace_and_every_cut_and_names_what_was_changed(tm
         with serving(terms, {}) as served:
             for number in range(count):
                 body = request(*told, system="Be brief.")
-                httpx2.post(f"{served.url}/v1/messages", content=body, headers=HEADERS, timeout=60)
+                CLIENT.post(f"{served.url}/v1/messages", content=body, headers=HEADERS, timeout=60)
                 said = assistant(f"Step {number}.", use("run", f"c{number}", n=number))
                 told += [said, user(result(f"c{number}", "word " * 200), "<system-reminder>x</system-reminder>")]
     (folder,) = tmp_path.iterdir()

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+import httpx2
 import msgspec
 from msgspec import Struct
 
 Json = dict[str, Any]
+CLIENT = httpx2.Client(timeout=60, verify=False)
+"""One for all tests: each new one reads the certificates of the machine, which takes longer than a test."""
 
 
 class RawAnswer(Struct, frozen=True):
