@@ -1,8 +1,7 @@
 """The facts of a run, in the past tense. A trace is a list of them; the state is a fold over them.
 
 From outside come what a run is given and what answers an effect (``GIVEN`` and ``ANSWERS`` in ``requests.py``), and
-``RunEnded`` when a person or a broken sandbox ends a run. The others are derived, by the rules or by the program, which
-runs again, and checked in replay.
+``RunEnded`` when a person or a broken sandbox ends a run. The others are derived and checked in replay.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets, Limits
 from .messages import PromptText, ReplyPart, ToolSpec, Usage
+from .person_facts import PersonEvent, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import ProgramEvent
 
@@ -29,7 +29,7 @@ FailureKind = Literal[
 
 Ending = Literal[
     "popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds",
-    "model_error", "workspace_error", "interrupted", "halted", "input_needed",
+    "model_error", "workspace_error", "interrupted", "halted", "input_needed", "left",
 ]  # fmt: skip
 
 
@@ -72,6 +72,8 @@ class RunStarted(Struct, frozen=True, tag=True):
         instructions: The project's own, as frames are told them; not written where there are none.
         several_calls: Of replies in a row with several calls the second and later have their first performed; not
             written in runs that refuse them all.
+        session: Of a conversation with a person; not written elsewhere.
+        questions: ``end`` where a question that nobody answers ends the run; not written in older runs.
     """
 
     task: str
@@ -101,6 +103,8 @@ class RunStarted(Struct, frozen=True, tag=True):
     instructions: str | UnsetType = UNSET
     several_calls: Literal["first"] | UnsetType = UNSET
     window_source: str | UnsetType = UNSET
+    session: SessionRules | UnsetType = UNSET
+    questions: Literal["end"] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -116,12 +120,14 @@ class RunResumed(Struct, frozen=True, tag=True):
         isolation: The level in force from here on.
         version: The stackmem that resumed it.
         answerer: The run's own model from here on, where it had none; not written elsewhere.
+        said: What the person says now, an answer to an open question or a request; not written where that is nothing.
     """
 
     limits: Limits
     isolation: str
     version: str
     answerer: Answerer | UnsetType = UNSET
+    said: str | UnsetType = UNSET
 
 
 class ChunkSet(Struct, frozen=True):
@@ -289,6 +295,7 @@ class FramePushed(Struct, frozen=True, tag=True):
         stored: Names of the chunks that the same call stored.
         missing: Chunk names that the objective or context mentions and the heap does not hold.
         program: Of a frame that a program pushed; not written elsewhere.
+        request: The person's request that it is for; not written elsewhere.
     """
 
     frame: str
@@ -300,13 +307,14 @@ class FramePushed(Struct, frozen=True, tag=True):
     stored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     program: ProgramFrame | UnsetType = UNSET
+    request: str | UnsetType = UNSET
 
 
 class FramePopped(Struct, frozen=True, tag=True):
     """The running frame ended; later prompts leave out its turns, its result is the parent's.
 
     Attributes:
-        forced: Why the harness popped it: ``window`` or ``constraint``; empty where the model did.
+        forced: Why the harness popped it (``stopped`` by the person); empty where the model did.
         verified: ``exit N``, ``timeout`` or ``not verified``; empty where the frame has no verify command.
     """
 
@@ -388,5 +396,5 @@ Event = (
     RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ContextCompacted | ToolReturned
     | VerifyReturned | SourcesDigested | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated
     | ChunkRead | ChunkWritten | ChunkFreed | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | RunEnded
-    | ProgramEvent
+    | ProgramEvent | PersonEvent
 )  # fmt: skip

@@ -266,7 +266,7 @@ def close_running(state: State, event: FramePopped, heap: Heap) -> State:
     after = replace(
         state, stack=state.stack[:-1], popped=state.popped.append(done), heap=heap, pending=None, failures=(), idle=0
     )
-    if not after.stack:
+    if not after.stack or frame.request:
         return replace(after, result=event.result)
     tested = state.pending.verified if state.pending else None
     text = _report(after, frame, event, tested.text if tested else "")

@@ -14,7 +14,7 @@ from typing import assert_never
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from . import frames, limits, memory_tools, programs, retries
+from . import frames, limits, memory_tools, programs, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
 from .facts import (
     CallAnswered,
@@ -42,6 +42,7 @@ from .facts import (
     VerifyReturned,
 )
 from .messages import ToolCall
+from .person_facts import PersonEvent, TurnEnded
 from .program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from .resume import apply_fork, apply_resume
@@ -50,6 +51,7 @@ from .strategy import MemoryStrategy
 from .text import clip_chars
 from .tool_schemas import parameters, parse, read, tool_named, with_optional
 from .tools import (
+    AskPerson,
     Branch,
     Call,
     Delegate,
@@ -69,7 +71,7 @@ from .tools import (
 
 IDLE_REPLIES = 3
 REASON_CHARS = 8_000
-_UNCHECKED = ("model_error", "workspace_error", "interrupted")
+_UNCHECKED = ("model_error", "workspace_error", "interrupted", "input_needed")
 
 
 def fold(events: Iterable[Event]) -> State:
@@ -89,6 +91,9 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
         return RunEnded("stalled" if forced else "popped", state.result)
     if state.running.program == "steps":
         return None  # its interpreter says
+    turn = session.next_turn(state, state.session) if state.session is not None else None
+    if turn is not None:
+        return turn
     if state.pending is not None:
         return _answered_by(settle(state, strategy, state.pending))
     if state.failures:
@@ -104,10 +109,10 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
 
 def _before_asking(state: State) -> Event | Effect | None:
     """What must be settled before the model is asked again."""
+    if state.heard and not state.failures:
+        return session.words_given(state)
     if state.idle >= IDLE_REPLIES:
-        if state.program is not None:
-            return frames.forced_pop(state, "stalled")  # the program decides what follows
-        return RunEnded("stalled", frames.partial_result(state))
+        return _stalled(state)
     closing = limits.closing_refusal(state)
     if closing is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
         return frames.forced_pop(state, closing.code)
@@ -119,16 +124,27 @@ def _before_asking(state: State) -> Event | Effect | None:
     return None if state.failures else limits.notice(state)  # a request that is asked again keeps its bytes
 
 
+def _stalled(state: State) -> Event:
+    """What follows once the model does nothing any more: who pushed the frame goes on, or a person has to."""
+    if state.program is not None or state.running.request:
+        return frames.forced_pop(state, "stalled")
+    if state.session is not None:
+        return TurnEnded(frames.partial_result(state), forced="stalled")
+    question = session.open_question(state)
+    return RunEnded("input_needed", question) if question else RunEnded("stalled", frames.partial_result(state))
+
+
 def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | Effect | Refusal:
     """What the last reply comes to: its fact, its effect, or its refusal."""
     if pending.stop == "window":
         return frames.forced_pop(state, "window")
-    unusable = retries.unusable(state, pending)
+    said = session.without_call(state, pending) if state.session is not None and not pending.calls else None
+    unusable = said or retries.unusable(state, pending)
     if unusable is not None:
         return unusable
     asked = pending.calls[0]
     if asked.name in state.begun.registered:
-        return _use_own(state, asked)
+        return _use_own(state, asked, pending)
     offered = with_optional(strategy.tools, state.begun.tools, state.begun.registered)
     call = parse(asked, offered, pending.call)
     if isinstance(call, Refusal):
@@ -137,16 +153,17 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     return closing or _settle_call(state, call, pending, offered)
 
 
-def _use_own(state: State, call: ToolCall) -> Effect | Refusal:
+def _use_own(state: State, call: ToolCall, pending: Pending) -> Effect | Refusal:
     """A tool of the person's own; what its arguments must be, it knows itself."""
     if call.malformed is not None or not isinstance(call.arguments, dict):
         return Refusal("bad_arguments", f"the arguments of {call.name} must be one JSON object")
-    return limits.closing_refusal(state) or UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
+    obstacle = limits.closing_refusal(state) or session.permission(state, pending, call)
+    return obstacle or UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
 
 
 def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool, ...]) -> Event | Effect | Refusal:
     if isinstance(call, WorkspaceCall):
-        return _use(state, call)
+        return session.permission(state, pending, call) or _use(state, call)
     if isinstance(call, LookupCall):
         return memory_tools.look_up(state, call)
     tool = tool_named(tool_name(call), offered)
@@ -157,7 +174,9 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
         case Delegate() | Branch():
             return frames.start_prompted(state, call)
         case PopFrame() | Return():
-            return frames.pop(state, call, pending)
+            return _end_frame(state, frames.pop(state, call, pending))
+        case AskPerson():
+            return session.ask(call)
         case HeapAlloc():
             return memory_tools.allocate(state, call, pending)
         case HeapRead() if "query" in told and memory_tools.names_frame(call):
@@ -170,6 +189,13 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
             return memory_tools.free(state, call)
         case _:
             assert_never(call)
+
+
+def _end_frame(state: State, ended: Event | Effect | Refusal) -> Event | Effect | Refusal:
+    """The root of a conversation never pops: what it returns is the result of a request."""
+    if state.session is None or state.running.depth or not isinstance(ended, FramePopped):
+        return ended
+    return TurnEnded(ended.result, ended.forced, ended.stored)
 
 
 def _answered_by(settled: Event | Effect | Refusal) -> Event | Effect:
@@ -197,7 +223,8 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
             after = replace(state, tree=event.tree) if event.tree else state
             return _answer(after, event.text, event.digests, failed=event.failed)
         case RunStarted():
-            return State(start=event, stack=(frames.root(event),), limits=event.limits, tree=event.tree)
+            root, asked = frames.root(event), session.opened(event)
+            return State(start=event, stack=(root,), limits=event.limits, tree=event.tree, session=asked)
         case RunResumed():
             return apply_resume(state, event)
         case RunForked():
@@ -214,8 +241,7 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
             pending = replace(state.pending, digests=event.digests) if state.pending else None
             return replace(state, heap=state.heap.with_digests(event.digests), pending=pending)
         case ToolAnswered() | SourceLoaded() | UserAnswered() | Waited():
-            tree = getattr(event, "tree", "")  # only a tool may change the workspace
-            return replace(state, tree=tree or state.tree, clock_fresh=False)
+            return _take_answer(state, event)
         case ClockRead():
             return replace(state, seconds=max(state.seconds, event.elapsed_seconds), clock_fresh=True)
         case ChecksReturned():
@@ -225,6 +251,8 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
         case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)
         case _:
+            if isinstance(event, PersonEvent):
+                return session.apply_person_event(state, event)
             return _evolve_derived(state, event)
 
 
@@ -236,11 +264,14 @@ def _evolve_derived(
     match event:
         case FramePushed() if event.program is not UNSET:
             return programs.open_frame(state, event, frames.standing_chars(state.begun))
+        case FramePushed() if state.session is not None and event.request is not UNSET:
+            return session.open_request(state, state.session, event)
         case FramePushed():
             stored = memory_tools.heap_with_stored(state, event.stored)
             return frames.open_child(_without_others(state, state), event, stored)
         case FramePopped():
-            return frames.close_running(state, event, memory_tools.heap_with_stored(state, event.stored))
+            closed = frames.close_running(state, event, memory_tools.heap_with_stored(state, event.stored))
+            return session.after_request(closed) if state.running.request else closed
         case ChunkAllocated() | ChunkWritten() | ChunkRead() | ChunkFreed():
             return _change_heap(state, event)
         case CallAnswered():
@@ -292,6 +323,16 @@ def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = 
     answered = replace(state, heap=heap, pending=None, idle=0)
     told = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
     return _without_others(state, told) if state.several else told
+
+
+def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered | Waited) -> State:
+    """With what a program was answered, or an agent by the person: to its call, or to its plain words."""
+    if not isinstance(event, UserAnswered) or state.pending is None:
+        tree = getattr(event, "tree", "")  # only a tool may change the workspace
+        return replace(state, tree=tree or state.tree, clock_fresh=False)
+    if state.pending.calls:
+        return _answer(state, event.text, {})
+    return replace(frames.tell(state, Notice(event.text, state.heap)), idle=0, pending=None)
 
 
 def _change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:

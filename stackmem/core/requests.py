@@ -22,6 +22,7 @@ from .facts import (
     VerifyReturned,
 )
 from .messages import View
+from .person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
 from .program_facts import ProgramStarted, SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .tools import WorkspaceCall
 
@@ -145,9 +146,34 @@ class LoadSource(Struct, frozen=True):
 
 
 class AskUser(Struct, frozen=True):
-    """Ask the person. Answered by ``UserAnswered``; where nobody answers, the run ends ``input_needed``, resumable."""
+    """Ask the person. Answered by ``UserAnswered``; where nobody answers, the run ends ``input_needed``, resumable.
+
+    Attributes:
+        options: Answers to choose from; she may say something else.
+    """
 
     question: str
+    options: tuple[str, ...] = ()
+
+
+class AskPerson(Struct, frozen=True):
+    """Ask the person what is to be done next. Answered by ``PersonSaid``; who leaves ends the run ``left``."""
+
+
+class AskPermission(Struct, frozen=True):
+    """Ask the person whether a call may be made. Answered by ``PersonDecided``.
+
+    Attributes:
+        tool: The tool's name.
+        about: The command, the path or the arguments that it is called with.
+        detail: What a file is to hold, or to be changed to; empty for other calls.
+        outside: Whether it leaves the sandbox.
+    """
+
+    tool: str
+    about: str
+    detail: str = ""
+    outside: bool = False
 
 
 class Wait(Struct, frozen=True):
@@ -171,7 +197,7 @@ class Parallel(Struct, frozen=True):
 
 Effect = (
     AskModel | Compact | UseTool | UseOwnTool | Verify | DigestSources | ReadClock | RunChecks
-    | InvokeTool | LoadSource | AskUser | Wait | Parallel
+    | InvokeTool | LoadSource | AskUser | AskPerson | AskPermission | Wait | Parallel
 )  # fmt: skip
 
 ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
@@ -186,18 +212,20 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
     InvokeTool: (ToolAnswered,),
     LoadSource: (SourceLoaded,),
     AskUser: (UserAnswered,),
+    AskPerson: (PersonSaid,),
+    AskPermission: (PersonDecided,),
     Wait: (Waited,),
     Parallel: (ModelReplied, ModelFailed, ToolAnswered, SourceLoaded),
 }
 """Which facts answer which effect. ``perform`` gives them, replay and resume look for them."""
 
-GIVEN = (RunStarted, RunResumed, RunForked, ProgramStarted)
+GIVEN = (RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped)
 """What a run is given: facts that nothing before them says. With the answers, they are what comes from outside."""
 
 STOPS_WITH_PARTIAL: tuple[Ending, ...] = ("interrupted", "limit:seconds")
 """Of ``STOPS``, those whose result is what the run had so far."""
 
-STOPS: tuple[Ending, ...] = (*STOPS_WITH_PARTIAL, "workspace_error", "input_needed")
+STOPS: tuple[Ending, ...] = (*STOPS_WITH_PARTIAL, "workspace_error", "input_needed", "left")
 """How a run ends from outside, in place of an effect's answer; a program's run also between two of its facts.
 
 The seconds of a run may be over while the world is asked; else the rules say so, once the clock was read.

@@ -11,15 +11,19 @@ from msgspec.structs import replace
 
 from .budgets import Limits
 from .facts import RunForked, RunResumed
+from .frames import tell
 from .heap import Heap
 from .log import Log
-from .state import Frame, Reply, State
-from .tools import StoreEntry
+from .messages import ToolCall
+from .state import Frame, Reply, Result, State
+from .tools import AskPerson, StoreEntry
 
 
 def apply_resume(state: State, event: RunResumed) -> State:
     """The state that goes on, with other limits or another model where the resume names them."""
     reopened = _reopen(state, event.limits)
+    if event.said is not UNSET:
+        reopened = _hear(reopened, event.said)
     answerer = event.answerer
     if answerer is UNSET:
         return reopened
@@ -39,6 +43,29 @@ def apply_fork(state: State, event: RunForked) -> State:
     if heap is state.heap or not reopened.stack:
         return reopened
     return replace(reopened, stack=(*reopened.stack[:-1], _show_heap(reopened.running, heap)))
+
+
+def _hear(state: State, text: str) -> State:
+    """With what the person says: the answer to an open question, else words that the model is told before it goes on.
+
+    The root works on, even where it had popped.
+    """
+    if not state.stack and len(state.popped):
+        root = state.popped[-1].frame
+        state = replace(state, stack=(root,), popped=state.popped.without_last(), result="", pending=None)
+        for call in _unanswered(root):
+            state = tell(state, Result(call.id, "The person has the result.", False, state.heap, state.step))
+    pending = state.pending
+    if pending is not None and isinstance(pending.call, AskPerson):
+        answered = Result(pending.calls[0].id, text, False, state.heap, state.step)
+        return tell(replace(state, pending=None), answered)
+    return replace(state, heard=(*state.heard, text))
+
+
+def _unanswered(frame: Frame) -> tuple[ToolCall, ...]:
+    """The calls that the frame's last turn made: it ended the run by them."""
+    last = frame.turns[-1] if len(frame.turns) else None
+    return tuple(part for part in last.parts if isinstance(part, ToolCall)) if isinstance(last, Reply) else ()
 
 
 def _show_heap(frame: Frame, heap: Heap) -> Frame:

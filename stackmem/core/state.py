@@ -20,6 +20,7 @@ from .heap import Heap
 from .log import Log
 from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
+from .person_facts import PersonDecided, SessionRules
 from .pricing import reply_usd
 from .program_facts import ProgramHalted, ProgramReturned, ProgramStarted
 from .tools import Call
@@ -112,6 +113,7 @@ class Frame(Struct, frozen=True):
         pushed_at: Depth from which the agent's own pushes count: 0, or that of the program's frame.
         model: The model that works in it, and in those pushed from it; empty where that is the run's own.
         window_tokens: The window of that model, once it has replied; else 0.
+        request: Whether it is for a person's request, which is its task.
     """
 
     id: str
@@ -140,6 +142,7 @@ class Frame(Struct, frozen=True):
     pushed_at: int = 0
     model: str = ""
     window_tokens: int = 0
+    request: bool = False
 
     @property
     def context_tokens(self) -> int:
@@ -164,6 +167,7 @@ class Pending(Struct, frozen=True):
         call: The first of them as its tool's class; None where it cannot be one.
         digests: Digests of the sources it names, once taken.
         verified: The outcome of the frame's verify command, once run.
+        decided: What the person decided of it, once asked.
     """
 
     calls: tuple[ToolCall, ...]
@@ -171,6 +175,38 @@ class Pending(Struct, frozen=True):
     call: Call | None = None
     digests: dict[str, str] | None = None
     verified: VerifyReturned | None = None
+    decided: PersonDecided | None = None
+
+
+class Grant(Struct, frozen=True):
+    """What the person allowed for longer than one call.
+
+    Attributes:
+        pattern: As in ``PersonDecided``.
+        frame: Id of the frame with which it ends; empty where it holds for the session.
+    """
+
+    tool: str
+    pattern: str
+    frame: str
+
+
+class Session(Struct, frozen=True):
+    """Where a conversation with a person stands.
+
+    Attributes:
+        requests: So many she made.
+        request: One that has no frame yet.
+        working: Whether one is worked on, or about to be.
+        stopped: Whether she ended it, and its frames are still to be popped.
+    """
+
+    rules: SessionRules
+    requests: int = 0
+    request: str = ""
+    working: bool = False
+    stopped: bool = False
+    grants: tuple[Grant, ...] = ()
 
 
 class ProgramState(Struct, frozen=True):
@@ -212,8 +248,10 @@ class State(Struct, frozen=True):
         unpriced: Replies and compactions whose price is not known.
         seconds: The last clock reading.
         clock_fresh: The clock was read since the last model fact.
-        result: The root's result.
+        heard: What a person said meanwhile and the model was not told yet.
+        result: The root's result; in a conversation that of the last request.
         program: Of a program's run; None elsewhere.
+        session: Of a conversation with a person; None elsewhere.
     """
 
     start: RunStarted | None = None
@@ -236,10 +274,12 @@ class State(Struct, frozen=True):
     unpriced: int = 0
     seconds: float = 0.0
     clock_fresh: bool = False
+    heard: tuple[str, ...] = ()
     result: str = ""
     end: RunEnded | None = None
     checks: ChecksReturned | None = None
     program: ProgramState | None = None
+    session: Session | None = None
 
     @property
     def begun(self) -> RunStarted:
@@ -296,9 +336,9 @@ class State(Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """``solved`` or ``unsolved`` by the checks, else ``finished`` where the root popped, else the ending."""
+        """``solved`` or ``unsolved`` by the checks, else the ending; ``finished`` where the root popped or she left."""
         if self.end is None:
             return "running"
         if self.solved is not None:
             return "solved" if self.solved else "unsolved"
-        return "finished" if self.end.ending == "popped" else self.end.ending
+        return "finished" if self.end.ending in ("popped", "left") else self.end.ending

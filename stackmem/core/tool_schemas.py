@@ -14,6 +14,7 @@ from .text import fill
 from .tools import CALLS, OPTIONAL_TOOLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
 
 _ENTRIES = tuple[StoreEntry, ...]
+_TEXTS = tuple[str, ...]
 _TEXT = (str, str | None)
 _SCALARS = (*_TEXT, int, int | None, bool)
 _WANTED: dict[Any, str] = {
@@ -23,6 +24,7 @@ _WANTED: dict[Any, str] = {
     int | None: "an integer",
     bool: "true or false",
     _ENTRIES: "a list of {name, content, description, source}",
+    _TEXTS: "a list of strings",
 }
 
 
@@ -175,6 +177,8 @@ def _type_faults(hint: object, value: object, place: str) -> list[str]:
         right = isinstance(value, int) and not isinstance(value, bool)
     elif hint == _ENTRIES and isinstance(value, list):
         return [fault for index, entry in enumerate(value) for fault in _entry_faults(entry, f"{place}[{index}]")]
+    elif hint == _TEXTS:
+        right = isinstance(value, list) and all(isinstance(each, str) for each in value)
     elif get_origin(hint) is Literal:
         if isinstance(value, str) and value not in get_args(hint):
             return [f"{place} must be {_type_words(hint)}, is {value[:80]!r}"]
@@ -198,12 +202,19 @@ def _build(kind: type[Call], given: dict[str, Any]) -> Call:
     values = dict.fromkeys(kind.behavior.blank, "") | {
         name: value for name, value in given.items() if value is not None
     }
+    for name in values.keys() & _text_lists(kind):
+        values[name] = tuple(values[name])
     if "store" in values:
         values["store"] = tuple(
             StoreEntry(**{name: value for name, value in entry.items() if value is not None})
             for entry in values["store"]
         )
     return kind(**values)
+
+
+@lru_cache(maxsize=256)
+def _text_lists(kind: type[Call]) -> frozenset[str]:
+    return frozenset(name for name, field in _every_field(kind).items() if field.hint == _TEXTS)
 
 
 @lru_cache(maxsize=256)
@@ -220,6 +231,8 @@ def _schema(form: dict[str, _Parameter]) -> dict[str, Any]:
     for field in form.values():
         if field.hint == _ENTRIES:
             shape: dict[str, Any] = {"type": "array", "items": _schema(_every_field(StoreEntry))}
+        elif field.hint == _TEXTS:
+            shape = {"type": "array", "items": {"type": "string"}}
         elif get_origin(field.hint) is Literal:
             shape = {"type": "string", "enum": list(get_args(field.hint))}
         else:

@@ -227,6 +227,8 @@ def assemble(
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET,
         window_source=window_source(plan.model),
+        session=prepared.session or UNSET,
+        questions="end",
     )
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
 

@@ -30,7 +30,8 @@ from stackmem.memory.shared.constants import run_constants
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS
 from stackmem.tools.plugins import load_plugins
-from stackmem.trace.moments import StepMoment
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.moments import StepMoment, moment_after
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import SOURCES, sources_of
 from stackmem.trace.verify import verify
@@ -44,6 +45,7 @@ from .interrupts import Interrupts
 from .limits import LIMITS, later_limits, refuse_spent
 from .open import Observe, Opened, Person, open_run
 from .play import play
+from .ports import PersonPort
 from .prepare import Prepared, prepare_kept, with_model
 from .request import RunRequest, read_request
 from .result import RunResult, holds_secret
@@ -111,6 +113,9 @@ def fork(
     environ: Mapping[str, str],
     observe: Observe | None = None,
     stop: Callable[[int], object] = os._exit,
+    person: PersonPort | None = None,
+    *,
+    record: int | None = None,
 ) -> ForkResult:
     """Play a new run from the state after step ``at`` of another one; it is kept beside that one.
 
@@ -118,6 +123,8 @@ def fork(
         at: A step, or 0 for the start.
         observe: Told of every new fact and the state it makes.
         stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
+        person: As in ``solve``.
+        record: Number of the last record that both share, where that is not the last of step ``at``.
 
     Raises:
         UsageError: There is no such step, nothing can go on from there, or a change cannot be; nothing is left behind.
@@ -128,18 +135,18 @@ def fork(
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "forked")
-    moment = run.moment(at)
+    moment = run.moment(at) if record is None else moment_after(RunReader(run.folder), record)
     must_go_on(moment, changes)
     scrubber = scrubber_of(environ)
     chunks = chunks_to_set(moment.settled, changes, scrubber.scrub)
     beginning = _beginning(run, moment, changes, environ)
-    person = Person(observe=observe, stop=stop)
-    with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, person) as opened:
+    talks = Person(observe=observe, stop=stop, port=person)
+    with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
         with interrupts.setting_up("fork", opened.places.scratch):
             start = _start(moment, changes, beginning.plan, opened.parts)
             first = RunForked(run.id, moment.at, moment.digest, start, chunks, changes.dropped)
             refuse_spent(evolve(moment.settled, first), f"at step {moment.step} the run had")
-            opened.steps_with_secrets = _steps_with_secrets(run, at, scrubber)
+            opened.steps_with_secrets = _steps_with_secrets(run, moment.step, scrubber)
             if opened.request.program is not None:
                 opened.program = _program_at(run, moment, opened)
         result = play(first, moment.settled, opened)

@@ -55,6 +55,13 @@ class Interrupts:
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, max(0.0, seconds or 0.0))
 
+    def take_back(self) -> bool:
+        """Forget a Ctrl-C, where it was one: it interrupted what was under way, and the run goes on."""
+        if self.signal != signal.SIGINT:
+            return False
+        self.signal = 0
+        return True
+
     @contextmanager
     def allowed(self) -> Iterator[None]:
         """A stretch that a signal may interrupt with ``KeyboardInterrupt``; also one that came before it."""

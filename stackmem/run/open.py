@@ -46,6 +46,7 @@ from .git_inside import GIT, bring, bring_again, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .perform import ProgramWorld
+from .ports import AnswersQuestions, PersonPort
 from .prepare import Prepared, first_request
 from .programs.edited_sources import EditedSources
 from .programs.prepare import reachable_folders
@@ -84,6 +85,7 @@ class Person(Struct, frozen=True):
         agree: Shown a request before anything is copied; whoever does not agree raises ``UsageError``.
         watch: A debugger of programs, where there is one.
         notice: Told in a sentence what takes long.
+        port: Who talks with an agent; None where only questions are answered, by ``ask``.
     """
 
     ask: Callable[[str], str | None] = nobody_answers
@@ -93,6 +95,7 @@ class Person(Struct, frozen=True):
     agree: Callable[[Prepared], object] = everybody_agrees
     watch: Watcher | None = None
     notice: Callable[[str], object] = str
+    port: PersonPort | None = None
 
 
 class Opened(Struct):
@@ -207,7 +210,8 @@ def _opened(
         parts.world.sync = _sync_and_sign(writer, signer, writer.syncs(prepared.resolved.settings.fsync, history.sync))
         parts.world.must_have_room = writer.must_have_room
     if request.program is not None:
-        parts.world.program = _program_world(parts, places, request.program, person.ask)
+        parts.world.program = _program_world(parts, places, request.program)
+    parts.world.person = person.port or AnswersQuestions(person.ask)
     opened = Opened(
         parts, places, history, request, interrupts, person, writer, signer,
         folder=request.subject if request.text is not None else "",
@@ -376,14 +380,8 @@ def _without_secrets(request: ProgramRequest, scrub: Callable[[str], str]) -> Pr
     return replace(request, inputs=scrub_value(request.inputs, scrub), options=scrub_value(request.options, scrub))
 
 
-def _program_world(
-    parts: RunParts, places: RunPlaces, request: ProgramRequest, ask: Callable[[str], str | None]
-) -> ProgramWorld:
-    """The world of a program over the run's workspace.
-
-    Args:
-        ask: The person's answer to a question, or None where nobody answers.
-    """
+def _program_world(parts: RunParts, places: RunPlaces, request: ProgramRequest) -> ProgramWorld:
+    """The world of a program over the run's workspace."""
     world, workspace = parts.world, parts.workspace
     if not isinstance(workspace, Workspace):
         raise WorkspaceError("a program needs a workspace on the disk; choose another level with --isolation")
@@ -394,7 +392,6 @@ def _program_world(
     return ProgramWorld(
         context=ToolContext(workspace, world.snapshot, world.scrub, world.command_seconds, rules, parts.literal_bytes),
         load=source_keeper(loader, lambda text: keep_source(places.run, text), world.scrub, instead),
-        ask_user=ask,
         own_tools=dict(TOOLS),
         parallel=frozenset(name for name, tool in TOOLS.items() if tool.parallel),
     )

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from stackmem.core import facts, requests
 from stackmem.core.messages import Text
+from stackmem.core.person_facts import PersonSaid, PersonSteppedIn, PersonStopped
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
@@ -27,12 +28,13 @@ from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.secrets import scrub_value
 
-from .ports import Checks, ModelPort, Returned, WorkspacePort
+from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, WorkspacePort
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
 
 JITTER = 0.25
 """Share of a wait that is added at random, so that many runs do not ask again together; never asked too early."""
 VERIFY_SECONDS = 30.0
+INTERRUPTED = "interrupted by the person before it ended; its output is lost, and files may be half written"
 _LONGEST_WAIT = 10_000_000.0
 """Seconds; the system takes no endless wait."""
 
@@ -57,7 +59,6 @@ class ProgramWorld(Struct):
 
     Attributes:
         load: Reads a source, keeps its text in the run's folder, and says which it is.
-        ask_user: The person's answer, or None where nobody answers.
         own_tools: The person's own tools by name.
         parallel: Names of those that may run side by side.
         among: Of a parallel effect, what is asked now; None asks all of it.
@@ -65,7 +66,6 @@ class ProgramWorld(Struct):
 
     context: ToolContext
     load: Callable[[requests.LoadSource], SourceLoaded]
-    ask_user: Callable[[str], str | None]
     own_tools: Mapping[str, Answering] = {}
     parallel: frozenset[str] = frozenset()
     among: Callable[[requests.Parallel], requests.Parallel] | None = None
@@ -82,6 +82,7 @@ class World(Struct):
         must_have_room: Raises ``WorkspaceError`` where the disk has room for the run's end alone.
         snapshot: Keeps the workspace as it is now, and names it; empty where none is kept.
         started: ``clock()`` at the start of the run.
+        person: Whom the run asks.
         program: Of a program's run, what its own effects need.
         under_way: Answers of the parallel effect that was asked last, as they arrive.
     """
@@ -98,6 +99,7 @@ class World(Struct):
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0
+    person: PersonPort = Unattended()
     program: ProgramWorld | None = None
     under_way: Iterator[facts.Event] | None = None
 
@@ -141,7 +143,10 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
             return facts.ClockRead(round(max(0.0, world.clock() - world.started), 3))
         case requests.RunChecks():
             return judge(world)
-        case requests.InvokeTool() | requests.LoadSource() | requests.AskUser() | requests.Wait():
+        case requests.AskUser() | requests.AskPerson() | requests.AskPermission():
+            world.sync()
+            return _ask_person(effect, world)
+        case requests.InvokeTool() | requests.LoadSource() | requests.Wait():
             world.sync()
             return _answer(effect, world, _program(world))
         case requests.Parallel():
@@ -228,7 +233,7 @@ def _program(world: World) -> ProgramWorld:
 
 
 def _answer(
-    effect: requests.InvokeTool | requests.LoadSource | requests.AskUser | requests.Wait,
+    effect: requests.InvokeTool | requests.LoadSource | requests.Wait,
     world: World,
     program: ProgramWorld,
 ) -> facts.Event:
@@ -242,13 +247,35 @@ def _answer(
             seconds = min(_LONGEST_WAIT, max(0.0, effect.seconds))  # what is no number counts as 0
             world.sleep(seconds)
             return Waited(seconds)
+        case _:
+            assert_never(effect)
+
+
+def _ask_person(effect: requests.AskUser | requests.AskPerson | requests.AskPermission, world: World) -> facts.Event:
+    match effect:
         case requests.AskUser():
-            text = program.ask_user(effect.question)
+            text = world.person.answer(effect)
             if text is None:
                 return facts.RunEnded("input_needed", mark_cut(effect.question, 4_000))
             return UserAnswered(world.scrub(text))
+        case requests.AskPerson():
+            return PersonSaid(world.scrub(world.person.request()))
+        case requests.AskPermission():
+            decided = world.person.decide(effect)
+            return replace(decided, words=world.scrub(decided.words))
         case _:
             assert_never(effect)
+
+
+def meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
+    """What the person said or stopped since the last effect."""
+    said = world.person.meanwhile()
+    return replace(said, text=world.scrub(said.text)) if isinstance(said, PersonSteppedIn) else said
+
+
+def interrupted(effect: requests.UseTool | requests.UseOwnTool, world: World) -> facts.ToolReturned:
+    """What a call is answered with that the person interrupted, with the files as it left them."""
+    return facts.ToolReturned(INTERRUPTED, True, None, _digests(effect.sources, world), world.snapshot())
 
 
 def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> ToolAnswered:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
-from stackmem.core.requests import AskModel
+from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped
+from stackmem.core.requests import AskModel, AskPermission, AskUser
 
 
 class ModelPort(Protocol):
@@ -41,3 +43,49 @@ class WorkspacePort(Protocol):
 class Checks(Protocol):
     def judge(self) -> ChecksReturned:
         """The verdict on the workspace as it is now; no verdict is one, with its reason."""
+
+
+class Left(Exception):  # noqa: N818 - no error: the person went away
+    """The person left; the run ends here and can be taken up again."""
+
+
+class PersonPort(Protocol):
+    """Whom a run asks. Each of its calls may raise ``Left``."""
+
+    def request(self) -> str:
+        """What is to be done next."""
+
+    def answer(self, asked: AskUser) -> str | None:
+        """The answer to a question; None where nobody answers."""
+
+    def decide(self, asked: AskPermission) -> PersonDecided:
+        """Whether a call may be made."""
+
+    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        """What came while a request is worked on; asked before each effect, and waits where the person paused."""
+
+
+class Unattended:
+    """Nobody is there: nothing is said, nothing is allowed."""
+
+    def request(self) -> str:
+        raise Left
+
+    def answer(self, asked: AskUser) -> str | None:
+        return None
+
+    def decide(self, asked: AskPermission) -> PersonDecided:
+        return PersonDecided(allow=False, words="nobody is here to allow it")
+
+    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        return None
+
+
+class AnswersQuestions(Unattended):
+    """A person who answers questions, and says nothing by herself."""
+
+    def __init__(self, ask: Callable[[str], str | None]) -> None:
+        self._ask = ask
+
+    def answer(self, asked: AskUser) -> str | None:
+        return self._ask(asked.question)

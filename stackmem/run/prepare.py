@@ -11,8 +11,10 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from stackmem.core.facts import RunStarted
+from stackmem.core.person_facts import SessionRules
+from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
-from stackmem.core.tools import OPTIONAL_TOOLS
+from stackmem.core.tools import OPTIONAL_TOOLS, AskPerson, tool_name
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.origin import Origin
@@ -72,6 +74,7 @@ class Prepared(Struct, frozen=True):
         tools: Names of the optional tools that the model is offered.
         instructions: The project's own, as frames are told them.
         origin: The repository of a folder of one's own, which the workspace gets a reading of; None where it has none.
+        session: Of a conversation; None elsewhere.
     """
 
     subject: Subject
@@ -86,6 +89,7 @@ class Prepared(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     instructions: str = ""
     origin: Origin | None = None
+    session: SessionRules | None = None
 
     @property
     def checked(self) -> bool:
@@ -93,15 +97,20 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(
-    named: str, text: str | None, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
+    named: str,
+    text: str | None,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    cwd: Path,
+    session: SessionRules | None = None,
 ) -> Prepared:
-    """What is to be solved, under which settings, kept where.
+    """What is to be solved, under which settings, kept where; of a conversation there is no text yet.
 
     Raises:
         UsageError: The subject or a setting cannot be.
     """
     plugin_warnings = load_plugins()  # before the settings: a level of isolation may be one of theirs
-    subject = find_subject(named, text, cwd)
+    subject = find_subject(named, text if session is None else SESSION_TASK, cwd)
     resolved = resolve(flags, environ, cwd, task_settings(subject))
     settings = resolved.settings
     subject, why = _in_work_tree(subject, settings)
@@ -118,6 +127,9 @@ def prepare(
     prepared = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
     if subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools"):
         prepared = replace(prepared, tools=PAYING_TOOLS)
+    if session is not None:
+        asking = (tool_name(AskPerson),) if tool_name(AskPerson) not in prepared.tools else ()
+        prepared = replace(prepared, session=session, tools=(*prepared.tools, *asking))
     return replace(prepared, instructions=_instructions(subject, settings, cwd))
 
 

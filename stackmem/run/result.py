@@ -137,7 +137,7 @@ def result_fields(state: State) -> dict[str, Any]:
         "frames": state.pushes,
         "usage": state.usage,
         "cost_usd": None if state.cost_usd is None else round(state.cost_usd, 6),
-        "result": ended.result if ended else "",
+        "result": (ended.result or state.result) if ended else "",
         "check_error": state.checks.error if state.checks else "",
     }
 

@@ -83,11 +83,12 @@ def resume(
     """Play a stopped run to its end.
 
     Args:
-        wanted: ``isolation``, ``model`` and limits as flags spell them; None is not given.
+        wanted: ``isolation``, ``model``, ``said`` (the person's words to an agent) and limits as flags spell them; None
+            is not given.
         observe: Told of every new fact and the state it makes.
         stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
         tell_stopped: Told where the run stands, before it goes on.
-        person: Who a program talks to; None answers nothing.
+        person: Who a program or an agent talks with; None answers nothing.
 
     Raises:
         TraceError: The trace is broken, another process writes it, or it cannot be written; what stood is whole.
@@ -107,7 +108,7 @@ def resume(
         with interrupts.setting_up("run", run_dir):
             stopped = read_stopped(run_dir, scrubber_of(environ), moments)
             missing = missing_of_end(run_dir, stopped.end.digest) if stopped.state.begun.redacted is UNSET else ()
-            if _is_over(stopped.state) and not missing:
+            if wanted.get("said") is None and _is_over(stopped.state) and not missing:
                 return ResumeResult(None, stopped.state.outcome, played=False)
             if missing and _lacks_only_files(stopped.state, wanted):
                 result, folder = make_missing(run_dir, stopped, scrubber_of(environ), environ)
@@ -147,6 +148,8 @@ def _beginning(
         )
     request = with_model(read_request(run_dir), stopped.state, wanted.get("model"))
     refuse_unbegun(request, stopped.state)
+    if wanted.get("said") is not None and request.program is not None:
+        raise UsageError("words go to an agent, and this is a program's run; its questions are answered one by one")
     level = wanted.get("isolation") or stopped.isolation
     stays_in_memory(stopped.isolation, level)
     prepared = prepare_kept(request, run_dir.parent, begun, {"isolation": level}, environ)
@@ -171,9 +174,10 @@ def refuse_unbegun(request: RunRequest, state: State) -> None:
 
 def _reopening(state: State, model: Model, wanted: Mapping[str, str | None], level: str) -> RunResumed:
     """The fact that the run goes on; its model is the recorded one, but where it had none and now is named one."""
-    begun = state.begun
+    begun, said = state.begun, wanted.get("said") or UNSET
     if wanted.get("model") is None or begun.model != NOBODY:
-        return RunResumed(later_limits(state.limits, wanted, begun.model, begun.price), level, VERSION)
+        limits = later_limits(state.limits, wanted, begun.model, begun.price)
+        return RunResumed(limits, level, VERSION, said=said)
     limits = later_limits(state.limits, wanted, model.name, model.price)
     return RunResumed(limits, level, VERSION, answerer=Answerer(model.name, model.price, model.window_tokens))
 
@@ -204,12 +208,14 @@ def _lacks_only_files(state: State, wanted: Mapping[str, str | None]) -> bool:
     by_limit = state.end is not None and state.end.ending.startswith("limit:")
     judged = state.checks is not None or not state.begun.checked
     raised = any(value is not None for name, value in wanted.items() if name.startswith("max_"))
+    if wanted.get("said") is not None:
+        return False
     return _is_over(state) or (by_limit and judged and not raised)
 
 
 def _only_judged(state: State, reopening: RunResumed) -> bool:
     """Whether nothing is left but the checks: then the run is not reopened."""
-    same = reopening.limits == state.limits
+    same = reopening.limits == state.limits and reopening.said is UNSET
     return (
         same and state.end is not None and state.checks is None and state.end.ending in _JUDGED and state.begun.checked
     )
@@ -229,7 +235,7 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
             f"{state.begun.workspace}; resume it at {stopped.isolation}"
         )
     again = replace(beginning.reopening, isolation=parts.workspace.level)
-    if _is_over(state):
+    if again.said is UNSET and _is_over(state):
         return (), None
     if _only_judged(state, again) and again.isolation == stopped.isolation:
         put_back(stopped, opened)

@@ -12,6 +12,7 @@ from .begin import Fresh
 from .interrupts import Interrupts
 from .open import Observe, Person, everybody_agrees, open_run
 from .play import play
+from .ports import PersonPort
 from .prepare import Prepared
 from .result import RunResult
 
@@ -23,6 +24,7 @@ def solve(
     stop: Callable[[int], object] = os._exit,
     agree: Callable[[Prepared], object] = everybody_agrees,
     notice: Callable[[str], object] = str,
+    person: PersonPort | None = None,
 ) -> RunResult:
     """Solve what was prepared in a workspace of its own, and keep the whole run.
 
@@ -30,6 +32,7 @@ def solve(
         observe: Told of every fact and the state it makes.
         stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
         agree, notice: As in ``Person``.
+        person: Who the agent talks with; None where nobody is there.
 
     Raises:
         UsageError: What was asked for cannot be; nothing is left behind.
@@ -41,6 +44,6 @@ def solve(
     prepared = with_copy(prepared)
     agree(prepared)
     beginning = Fresh(prepared, plan)
-    person = Person(observe=observe, stop=stop, notice=notice)
-    with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, person) as opened:
+    talks = Person(observe=observe, stop=stop, notice=notice, port=person)
+    with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
         return play(opened.parts.start, State(), opened)

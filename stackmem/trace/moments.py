@@ -78,6 +78,21 @@ def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) 
     return StepMoment(settled.step, asked, record, followed, settled, last.seq, digest)
 
 
+def moment_after(reader: RunReader, seq: int) -> StepMoment:
+    """The state right after a record, whatever the step that it belongs to was still to bring.
+
+    Raises:
+        UsageError: There is no such record.
+        TraceError: As ``moments`` does.
+    """
+    state = State()
+    for record in reader:
+        before, state = state, state_after(state, record)
+        if record.seq == seq:
+            return StepMoment(state.step, before, record, (), state, seq, reader.digest)
+    raise UsageError(f"the run has no record {seq:,}")
+
+
 def no_step(run: str, step: int, steps: int) -> UsageError:
     has = f"steps 1 to {steps} (0 is its start)" if steps else "0, its start, and no other"
     return UsageError(f"there is no step {step} in {run}; it has {has}")

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.frames import partial_result
+from stackmem.core.person_facts import PersonSteppedIn, PersonStopped
 from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
@@ -86,6 +87,8 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
             if event.ending in STOPS_WITH_PARTIAL and same_rules and event != partial:
                 raise RulesDiffer(explain_difference(record.seq, event, partial))
             return 0
+        if isinstance(derived, Effect) and _may_come_meanwhile(state, event):
+            return 0
         effect = answered(derived, event) if isinstance(derived, Effect) else None
         if effect is None:
             raise RulesDiffer(explain_difference(record.seq, event, derived))
@@ -113,6 +116,11 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
     elif ask is effect and inside:
         proven[state.running.id] = (ask.step, len(ask.view.messages))
     return 1
+
+
+def _may_come_meanwhile(state: State, event: facts.Event) -> bool:
+    """What a person says or stops comes before an effect, wherever she likes."""
+    return isinstance(event, PersonSteppedIn | PersonStopped) and state.session is not None and state.end is None
 
 
 def _may_stop(state: State, event: facts.RunEnded) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from msgspec import UNSET
+
 from stackmem.core.facts import RunStarted
 
 _LEVELS = {
@@ -12,6 +14,12 @@ _LEVELS = {
     "landlock": "commands run with restricted file access: they can write only in the workspace",
     "none": "commands run without a sandbox; touch nothing outside the workspace",
 }
+
+
+_SESSION = (
+    "a person reads along: a reply in plain words, without a call, is the result of her request and ends it, as "
+    "pop_frame does; end it with a question, or call ask_user, where you need her answer to go on"
+)
 
 
 @lru_cache(maxsize=8)
@@ -35,6 +43,7 @@ def run_constants(start: RunStarted) -> str:
             f"workspace: {start.workspace}{place}",
             f"isolation: {start.isolation}; {_LEVELS.get(level, 'commands run in memory')}; {network}",
             f"limits of the run: {', '.join(limits) or 'none'}; {start.command_seconds:g} s per command",
+            *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
             *([start.project] if start.project else []),
             *([start.instructions] if start.instructions else []),
         )

@@ -14,6 +14,8 @@ def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "",
         task: The run's, shown in a frame without registers.
         registers: Whether there are any.
     """
+    if frame.request:
+        return request_opening(frame, listed)
     lines = [f"FRAME {frame.name!r}, depth {frame.depth} of {budgets.depth}"]
     if registers:
         lines += _registers(frame)
@@ -29,6 +31,12 @@ def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "",
     return "\n".join(lines)
 
 
+def request_opening(frame: Frame, listed: str = "") -> str:
+    """The block of a person's request: what was asked and answered before, the heap index, the request last."""
+    before = ["EARLIER IN THIS CONVERSATION", frame.context, ""] if frame.context else []
+    return "\n".join([*before, *([listed, ""] if listed else []), "REQUEST", frame.task])
+
+
 def _registers(frame: Frame) -> list[str]:
     own = frame.registers
     lines = [f"R0 INTENT: {own.intent}"]
@@ -42,6 +50,8 @@ def prompt_opening(word: str, frame: Frame, budgets: Budgets) -> str:
 
     A frame with registers, which a run has that is forked from a strategy with them, shows them.
     """
+    if frame.request:
+        return request_opening(frame)
     if frame.task:
         return f"TASK\n{frame.task}"
     if frame.registers.return_spec:

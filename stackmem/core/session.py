@@ -1,0 +1,321 @@
+"""A conversation with a person: when she is asked, what her words change, and what she must allow.
+
+Rule 1: a request is a frame below the root, or a turn of the one conversation; between requests she is asked for one.
+Rule 2: words that come meanwhile reach the model before its next request, and never change a request that was sent.
+Rule 3: what leaves the sandbox is allowed by her, or not made.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import assert_never
+
+from msgspec import UNSET, Struct, json
+from msgspec.structs import replace
+
+from .facts import Event, FramePopped, FramePushed, RunStarted
+from .frames import ROOT_RETURNS, last_words, standing_chars, tell
+from .heap import index
+from .limits import remaining
+from .log import Log
+from .memory_tools import heap_with_stored
+from .messages import ToolCall
+from .person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped, TurnEnded, WordsGiven
+from .requests import AskPermission, AskPerson, AskUser, Effect
+from .state import Frame, Grant, Notice, Pending, PoppedFrame, Registers, Result, Session, State
+from .text import mark_cut
+from .tools import AskPerson as AskPersonCall
+from .tools import EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
+
+SESSION_TASK = "Work with a person: each of her requests comes as she makes it."
+"""The task of a run that is a conversation."""
+
+_NOT_MADE = "not made: the person ended this request"
+_LOG_CHARS = 6_000
+_VERBATIM_CHARS = 2_000
+_SHORT_CHARS = 120
+_WRITES = (WriteFile, EditFile)
+_SHELL = frozenset(";&|<>$`(){}\n\r\\\"'")
+"""A pattern never allows a command that holds one of these: it could start with what is allowed and go on otherwise."""
+
+
+def opened(start: RunStarted) -> Session | None:
+    """The conversation that a run begins as; None where it is none."""
+    return None if start.session is UNSET else Session(start.session)
+
+
+def next_turn(state: State, session: Session) -> Event | Effect | None:
+    """What follows from the conversation itself; None where the agent goes on with a request."""
+    root = state.stack[0]
+    if session.stopped:
+        if state.running is not root:
+            return FramePopped(state.running.id, _words(state, state.running), forced="stopped")
+        return TurnEnded(_words(state, root), forced="stopped")
+    if state.pending is not None or state.failures:
+        return None
+    if state.heard:
+        return words_given(state)
+    if session.request:
+        return _request_frame(state, session)
+    return None if session.working else AskPerson()
+
+
+def words_given(state: State) -> WordsGiven:
+    """What the person said since the model was asked last, all of it together."""
+    return WordsGiven("\n".join(state.heard))
+
+
+def _request_frame(state: State, session: Session) -> FramePushed:
+    return FramePushed(
+        frame=f"frame-{state.pushes + 1}",
+        name=f"request-{session.requests}",
+        intent=mark_cut(" ".join(session.request.split()), state.begun.budgets.intent_chars),
+        return_spec=ROOT_RETURNS,
+        constraint=remaining(state),
+        context=earlier(state),
+        request=session.request,
+    )
+
+
+def _words(state: State, frame: Frame) -> str:
+    return mark_cut(last_words(frame), state.begun.budgets.root_result_chars) or "(it left no text)"
+
+
+def earlier(state: State) -> str:
+    """The requests so far with their results, the newest whole; it grows at its end, until its older half is shortened.
+
+    At most about 6,000 characters, so the thousandth request begins as small as the tenth.
+    """
+    folded = state.popped.fold(_with_exchange, _Exchanges(), "exchanges")
+    if not folded.shown:
+        return ""
+    before = f"(requests 1 to {folded.dropped} are no longer listed)\n" if folded.dropped else ""
+    return before + "\n".join(folded.shown)
+
+
+class _Exchanges(Struct, frozen=True):
+    """What the log of a conversation shows.
+
+    Attributes:
+        count: Requests so far.
+        dropped: So many of them are not listed.
+        short: The listed ones in one line each.
+        shown: The listed ones as they are shown.
+    """
+
+    count: int = 0
+    dropped: int = 0
+    short: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+
+
+def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:
+    frame, result = popped.frame, popped.result
+    if not frame.request:
+        return log
+    number, forced = log.count + 1, f" ({popped.forced})" if popped.forced else ""
+    whole = (
+        f"REQUEST {number}: {mark_cut(frame.task, _VERBATIM_CHARS)}\n"
+        f"RESULT {number}{forced}: {mark_cut(result, _VERBATIM_CHARS)}"
+    )
+    line = f"REQUEST {number}: {_line(frame.task)} -> {_line(result)}"
+    short, shown, dropped = (*log.short, line), (*log.shown, whole), log.dropped
+    if sum(map(len, shown)) > _LOG_CHARS:
+        half = len(shown) // 2
+        shown = (*short[:half], *shown[half:])
+        if sum(map(len, shown)) > _LOG_CHARS:  # its older half is short already
+            shown, short, dropped = shown[half:], short[half:], dropped + half
+    return _Exchanges(number, dropped, short, shown)
+
+
+def _line(text: str) -> str:
+    return mark_cut(" ".join(text.split()), _SHORT_CHARS)
+
+
+def without_call(state: State, pending: Pending) -> Event | Effect | None:
+    """What a reply without a call comes to where a person reads it: a question, or the result of her request.
+
+    None where it is empty or cut short, or where another frame waits for more than words.
+    """
+    text = last_words(state.running)
+    if not text or pending.stop in ("truncated", "refused") or state.session is None:
+        return None
+    if is_question(text):
+        return AskUser(text)
+    result = mark_cut(text, state.begun.budgets.root_result_chars)
+    if state.running.request:
+        return FramePopped(state.running.id, result)
+    return TurnEnded(result) if state.session.rules.policy == "flat" and not state.running.depth else None
+
+
+def is_question(text: str) -> bool:
+    """Whether words end in a question."""
+    return text.rstrip().rstrip("*_`\"')”’").endswith(("?", "？", "؟"))
+
+
+def open_question(state: State) -> str:
+    """The question that the run is stalled on: its last words, where they are one."""
+    words = last_words(state.running)
+    return words if state.begun.questions == "end" and is_question(words) else ""
+
+
+def ask(call: AskPersonCall) -> AskUser | Refusal:
+    """The question as it is put to the person."""
+    if not call.question.strip():
+        return Refusal("bad_arguments", "ask_user refused: the question is empty", "say what you need to know")
+    return AskUser(call.question, call.options)
+
+
+def permission(state: State, pending: Pending, call: WorkspaceCall | ToolCall) -> AskPermission | Refusal | None:
+    """What keeps a call from being made: the person is to be asked, or she has denied it."""
+    session = state.session
+    if session is None or not _asks(session, call):
+        return None
+    decided = pending.decided
+    if decided is not None:
+        said = f": {decided.words}" if decided.words else ""
+        return None if decided.allow else Refusal("denied", f"the person did not allow this call{said}")
+    asked = _permission_for(call)
+    if any(_covers(grant, asked, state) for grant in session.grants):
+        return None
+    return asked
+
+
+def _asks(session: Session, call: WorkspaceCall | ToolCall) -> bool:
+    approve = session.rules.approve
+    if isinstance(call, ToolCall) or approve == "all":
+        return True
+    if isinstance(call, RunCommand):
+        return approve == "commands"
+    return isinstance(call, _WRITES) and approve in ("writes", "commands")
+
+
+def _permission_for(call: WorkspaceCall | ToolCall) -> AskPermission:
+    if isinstance(call, ToolCall):
+        return AskPermission(call.name, json.encode(call.arguments, order="deterministic").decode(), outside=True)
+    about = getattr(call, call.__struct_fields__[0])
+    detail = call.content if isinstance(call, WriteFile) else ""
+    if isinstance(call, EditFile):
+        detail = f"- {call.old_string}\n+ {call.new_string}"
+    return AskPermission(tool_name(call), about, detail)
+
+
+def _covers(grant: Grant, asked: AskPermission, state: State) -> bool:
+    if grant.tool != asked.tool or (grant.frame and all(frame.id != grant.frame for frame in state.stack)):
+        return False
+    if not grant.pattern:
+        return True
+    if asked.tool == tool_name(RunCommand) and _SHELL & set(asked.about) and grant.pattern != asked.about:
+        return False
+    literal = re.sub(r"[\[?]", r"[\g<0>]", grant.pattern)  # only * is special
+    return fnmatchcase(asked.about, literal)
+
+
+def apply_person_event(
+    state: State,
+    event: PersonSaid | PersonSteppedIn | PersonStopped | PersonDecided | WordsGiven | TurnEnded,
+) -> State:
+    """The state once the person has said, decided or ended something."""
+    session = state.session
+    if isinstance(event, WordsGiven):
+        quiet = replace(state, heard=())
+        if session is not None and not session.working:
+            return _begin_request(quiet, session, event.text)
+        return tell(quiet, Notice(f"The person says:\n{event.text}", state.heap))
+    if isinstance(event, PersonSteppedIn):
+        return replace(state, heard=(*state.heard, event.text))
+    if session is None:
+        return state
+    match event:
+        case PersonSaid():
+            return _begin_request(state, session, event.text)
+        case PersonStopped():
+            return _stop(state, session)
+        case PersonDecided():
+            return _decide(state, session, event)
+        case TurnEnded():
+            return _end_turn(state, session, event)
+        case _:
+            assert_never(event)
+
+
+def _begin_request(state: State, session: Session, text: str) -> State:
+    begun = replace(session, requests=session.requests + 1, working=True)
+    if session.rules.policy == "frame":
+        return replace(state, session=replace(begun, request=text))
+    return replace(tell(state, Notice(text, state.heap)), session=begun, idle=0)
+
+
+def _stop(state: State, session: Session) -> State:
+    """With what was under way answered; the frames of the request are popped next, as the rules say."""
+    told = state
+    for call in state.pending.calls if state.pending else ():
+        told = tell(told, Result(call.id, _NOT_MADE, True, state.heap, state.step))
+    in_frames = len(state.stack) > 1
+    stopped = session.working and (in_frames or session.rules.policy == "flat")
+    return replace(
+        told,
+        pending=None,
+        failures=(),
+        heard=(),
+        session=replace(session, request="", stopped=stopped, working=stopped),
+    )
+
+
+def _decide(state: State, session: Session, event: PersonDecided) -> State:
+    pending = state.pending
+    if pending is None:
+        return state
+    decided = replace(state, pending=replace(pending, decided=event))
+    if not event.allow or event.scope == "once":
+        return decided
+    frame = state.running.id if event.scope == "frame" else ""
+    grant = Grant(pending.calls[0].name, event.pattern, frame)
+    return replace(decided, session=replace(session, grants=(*session.grants, grant)))
+
+
+def _end_turn(state: State, session: Session, event: TurnEnded) -> State:
+    heap = heap_with_stored(state, event.stored)
+    told = replace(state, heap=heap)
+    for call in state.pending.calls if state.pending else ():
+        told = tell(told, Result(call.id, "The person has the result.", False, heap, state.step))
+    done = replace(session, working=False, stopped=False)
+    return replace(told, pending=None, failures=(), idle=0, result=event.result, session=done)
+
+
+def open_request(state: State, session: Session, event: FramePushed) -> State:
+    """The state with the frame of a request running."""
+    text = event.request if event.request is not UNSET else ""
+    listed = index(state.heap, state.begun.budgets)
+    chars = standing_chars(state.begun) + len(text) + len(event.context) + len(listed)
+    depth = state.running.depth + 1
+    frame = Frame(
+        id=event.frame,
+        name=event.name,
+        depth=depth,
+        registers=Registers(event.intent, event.return_spec, event.constraint),
+        context=event.context,
+        opened=state.heap,
+        turns=Log(),
+        task=text,
+        parent=state.running.id,
+        started_step=state.step,
+        started_tokens=state.usage.total,
+        started_seconds=state.seconds,
+        opened_chars=chars,
+        chars=chars,
+        pushed_at=depth,
+        request=True,
+    )
+    stack = (*state.stack, frame)
+    return replace(state, stack=stack, pushes=state.pushes + 1, idle=0, session=replace(session, request=""))
+
+
+def after_request(state: State) -> State:
+    """The state once a request's frame has popped; the root tells nobody of it, the log of the conversation does."""
+    session = state.session
+    if session is None:
+        return state
+    grants = tuple(grant for grant in session.grants if not grant.frame)
+    return replace(state, session=replace(session, working=False, stopped=False, grants=grants))

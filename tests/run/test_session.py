@@ -1,0 +1,224 @@
+"""A conversation: requests as frames, questions, permissions, words that come meanwhile; all of it replays."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackmem import open_run, replay
+from stackmem.core.facts import CallRejected, FramePopped, FramePushed, ModelReplied, ReplyNudged, ToolReturned
+from stackmem.core.person_facts import (
+    PersonDecided,
+    PersonSaid,
+    PersonSteppedIn,
+    PersonStopped,
+    SessionRules,
+    TurnEnded,
+    WordsGiven,
+)
+from stackmem.core.requests import AskPermission, AskUser
+from stackmem.run.fork import ForkChanges, fork
+from stackmem.run.resume import resume
+from stackmem.trace.moments import prompt_of
+from tests.run.people import Scripted, replayed, talk
+from tests.stage import Stage, call, command, pop, push
+
+
+def says(text: str) -> dict:
+    return {"text": text}
+
+
+def facts(result, *kinds: type) -> list:
+    return [record.event for record in open_run(result.run_dir).records() if isinstance(record.event, kinds)]
+
+
+def prompt(result, step: int) -> str:
+    run = open_run(result.run_dir)
+    view = prompt_of(run.moment(step))
+    return "\n".join(getattr(part, "text", "") for message in view.messages for part in message.parts)
+
+
+def allows(**more) -> PersonDecided:
+    return PersonDecided(allow=True, **more)
+
+
+def test_each_request_is_a_frame_that_sees_the_earlier_ones_and_their_results(stage: Stage):
+    script = stage.script(command("echo one"), says("There is one file."), pop("Nothing to do."))
+    result = talk(stage, Scripted("What is here?", "Mend it."), script)
+    assert (result.ending, result.outcome, result.exit_code, result.frames) == ("left", "finished", 0, 2)
+    assert result.result == "Nothing to do."
+    pushed = facts(result, FramePushed)
+    assert [event.request for event in pushed] == ["What is here?", "Mend it."]
+    assert [event.forced for event in facts(result, FramePopped)] == ["", ""]
+    second = prompt(result, 3)
+    assert "REQUEST 1: What is here?\nRESULT 1: There is one file." in second
+    assert second.rstrip().endswith("REQUEST\nMend it.")
+    assert "echo one" not in second
+    assert replayed(result) == 3
+
+
+def test_the_conversation_costs_the_same_at_its_end(stage: Stage):
+    count = 60
+    requests = [f"request number {number}: " + "x" * 300 for number in range(count)]
+    result = talk(stage, Scripted(*requests), stage.script(*[says("Done " + "y" * 300) for _ in range(count)]))
+    sizes = [event.usage.prompt for event in facts(result, ModelReplied)]
+    assert max(sizes[20:]) < 1.1 * max(sizes[10:20])
+    last = prompt(result, count)
+    assert "request number 58" in last
+    assert "requests 1 to" in last
+    assert replayed(result) == count
+
+
+def test_in_a_flat_conversation_all_of_it_is_seen(stage: Stage):
+    script = stage.script(command("echo one"), says("There is one file."), pop("Nothing to do."), says("Bye."))
+    result = talk(stage, Scripted("What is here?", "Mend it.", "So?"), script, SessionRules("flat"), strategy="full")
+    assert [event.result for event in facts(result, TurnEnded)] == ["There is one file.", "Nothing to do.", "Bye."]
+    assert "What is here?" in prompt(result, 4)
+    assert "echo one" in str(open_run(result.run_dir).moment(4).asked)
+    assert (result.result, result.outcome, replayed(result)) == ("Bye.", "finished", 4)
+
+
+def test_the_agent_asks_by_its_tool_and_in_plain_words(stage: Stage):
+    script = stage.script(
+        call("ask_user", question="Which file?", options=["a", "b"]), says("Shall I **really**?"), pop("Did it.")
+    )
+    person = Scripted("Mend it.", answers=["a", "yes, do"])
+    result = talk(stage, person, script)
+    assert person.asked == [AskUser("Which file?", ("a", "b")), AskUser("Shall I **really**?")]
+    assert "yes, do" in prompt(result, 3)
+    assert (result.frames, replayed(result)) == (1, 3)
+
+
+@pytest.mark.parametrize("options", ["a", [1], [["a"]], {"a": 1}])
+def test_options_that_are_no_texts_are_refused(stage: Stage, options):
+    script = stage.script(call("ask_user", question="Which?", options=options), says("Well."))
+    result = talk(stage, Scripted("Mend it."), script)
+    assert "options must be a list of strings" in facts(result, CallRejected)[0].reason
+
+
+def test_a_reply_without_a_call_in_a_deeper_frame_is_nudged(stage: Stage):
+    result = talk(stage, Scripted("Do."), stage.script(push(), says("Well done."), pop("Inner."), says("Outer.")))
+    assert len(facts(result, ReplyNudged)) == 1
+    assert [event.result for event in facts(result, FramePopped)] == ["Inner.", "Outer."]
+
+
+def test_a_denial_carries_the_words_and_nothing_is_performed(stage: Stage):
+    script = stage.script(command("rm a.txt"), command("echo fine"), says("Left it."))
+    person = Scripted("Clean up.", decisions=[PersonDecided(allow=False, words="keep that file"), allows()])
+    result = talk(stage, person, script, SessionRules(approve="commands"))
+    assert [event.reason for event in facts(result, CallRejected)] == [
+        "the person did not allow this call: keep that file"
+    ]
+    assert [event.text.split("\n")[0] for event in facts(result, ToolReturned)] == ["fine"]
+    assert person.asked[0] == AskPermission("run_command", "rm a.txt")
+    assert replayed(result) == 3
+
+
+@pytest.mark.parametrize(
+    ("decided", "commands", "asked"),
+    [
+        (allows(), ["echo 1", "echo 1"], 2),
+        (allows(scope="frame"), ["echo 1", "echo 2"], 1),
+        (allows(scope="session"), ["echo 1", "rm a.txt"], 1),
+        (allows(scope="session", pattern="echo *"), ["echo 1", "echo 2"], 1),
+        (allows(scope="session", pattern="echo *"), ["echo 1", "echo 2; rm a.txt"], 2),
+        (allows(scope="session", pattern="echo *"), ["echo 1", "echo `rm a.txt`"], 2),
+        (allows(scope="session", pattern="echo *"), ["echo 1", "echo 1\nrm a.txt"], 2),
+        (allows(scope="session", pattern="echo [12]"), ["echo [12]", "echo 1"], 2),
+        (allows(scope="session", pattern="echo 1 && true"), ["echo 1 && true", "echo 1 && true"], 1),
+    ],
+)
+def test_what_an_allowance_covers(stage: Stage, decided, commands, asked):
+    person = Scripted("Do.", decisions=[decided, allows(), allows()])
+    result = talk(stage, person, stage.script(*map(command, commands), says("Ok.")), SessionRules(approve="commands"))
+    assert len(person.asked) == asked
+    assert (result.outcome, replayed(result)) == ("finished", len(commands) + 1)
+
+
+def test_a_frame_s_allowance_ends_with_its_frame(stage: Stage):
+    script = stage.script(push(), command("echo 1"), pop("In."), command("echo 2"), says("Ok."))
+    person = Scripted("Do.", decisions=[allows(scope="frame"), allows()])
+    talk(stage, person, script, SessionRules(approve="commands"))
+    assert len(person.asked) == 2
+
+
+@pytest.mark.parametrize(("approve", "asked"), [("never", 0), ("writes", 1), ("commands", 2), ("all", 3)])
+def test_what_asks(stage: Stage, approve, asked):
+    script = stage.script(
+        call("list_files"), call("write_file", path="b.txt", content="b"), command("true"), says("Ok.")
+    )
+    person = Scripted("Do.", decisions=[allows()] * 3)
+    talk(stage, person, script, SessionRules(approve=approve))
+    assert len(person.asked) == asked
+
+
+def test_words_that_come_meanwhile_reach_the_model_before_its_next_request(stage: Stage):
+    person = Scripted("Do.", meanwhile=lambda look: PersonSteppedIn("use tabs") if look == 3 else None)
+    result = talk(stage, person, stage.script(command("echo 1"), command("echo 2"), says("Ok.")))
+    assert [event.text for event in facts(result, WordsGiven)] == ["use tabs"]
+    assert "The person says:\nuse tabs" in prompt(result, 2)
+    assert replayed(result) == 3
+
+
+def test_words_after_the_end_of_a_request_are_the_next_one(stage: Stage):
+    class Late(Scripted):
+        def meanwhile(self):
+            super().meanwhile()
+            return PersonSteppedIn("and now this") if self._looked == 3 else None
+
+    result = talk(stage, Late("Do."), stage.script(says("One."), says("Two.")))
+    assert [event.request for event in facts(result, FramePushed)] == ["Do.", "and now this"]
+    assert replayed(result) == 2
+
+
+@pytest.mark.parametrize("rules", [SessionRules(), SessionRules("flat")])
+def test_the_person_stops_a_request_and_goes_on_with_another(stage: Stage, rules):
+    person = Scripted("Do.", "Other.", meanwhile=lambda look: PersonStopped() if look == 4 else None)
+    script = stage.script(push(), command("echo 1"), command("echo 2"), says("Ok."))
+    result = talk(stage, person, script, rules)
+    ended = [*facts(result, FramePopped, TurnEnded)]
+    assert [event.forced for event in ended] == ["stopped", "stopped", ""]
+    assert ended[-1].result == "Ok." or result.steps == 3
+    replay(result.run_dir)
+
+
+def test_who_left_comes_back_to_the_same_place(stage: Stage):
+    script = stage.script(says("One."), says("Two."))
+    result = talk(stage, Scripted("Do."), script)
+    from stackmem.run.open import Person
+
+    again = resume(Path(result.run_dir), {}, os.environ, person=Person(port=Scripted("More.")))
+    assert again.outcome == "finished"
+    assert [event.text for event in facts(again.result, PersonSaid)] == ["Do.", "More."]
+    assert "RESULT 1: One." in prompt(again.result, 2)
+    assert replayed(again.result) == 2
+
+
+def test_undo_goes_back_before_a_request_with_its_files(stage: Stage):
+    script = stage.script(
+        call("write_file", path="b.txt", content="b"), says("One."), call("write_file", path="a.txt", content="x"),
+        says("Two."), says("Other."),
+    )  # fmt: skip
+    result = talk(stage, Scripted("Do.", "Worse."), script)
+    said = [record.seq for record in open_run(result.run_dir).records() if isinstance(record.event, PersonSaid)]
+    forked = fork(
+        Path(result.run_dir), 0, ForkChanges(), os.environ, person=Scripted("Better."), record=said[-1] - 1
+    ).result
+    assert [event.text for event in facts(forked, PersonSaid)] == ["Do.", "Better."]
+    files = open_run(forked.run_dir).files_at(2)
+    assert {path: files[path] for path in files} == {"a.txt": b"one\n", "b.txt": b"b"}
+    assert replayed(forked) == 4
+
+
+def test_where_nobody_is_there_a_question_ends_the_run_and_resume_answers_it(stage: Stage):
+    words = [says("Which file do you mean?")] * 3
+    folder = stage.root / "mine"
+    folder.mkdir()
+    result = stage.solve(folder, "Mend it.", model=stage.script(*words, pop("Mended.")))
+    assert (result.ending, result.exit_code, result.result) == ("input_needed", 8, "Which file do you mean?")
+    again = resume(Path(result.run_dir), {"said": "a.txt"}, os.environ)
+    assert again.outcome == "finished"
+    assert "The person says:\na.txt" in prompt(again.result, 4)
+    more = resume(Path(result.run_dir), {"said": "And the other?"}, os.environ)
+    assert more.result.ending == "model_error"  # the script ran dry: a new turn had begun
+    assert replayed(result) == 4
