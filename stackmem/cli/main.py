@@ -28,6 +28,7 @@ from .screen.text import escape
 
 COMMANDS = {
     "solve": "Let a model solve a task, or work on a copy of a folder.",
+    "chat": "Talk with the agent about a folder.",
     "run": "Run a program.",
     "repl": "Evaluate S-expressions as they are typed.",
     "compile": "Turn plain playbooks into coded ones.",
@@ -173,6 +174,8 @@ def root(
 def main() -> None:
     """Run the command line; every failure is one sentence on stderr and the exit code of its kind."""
     _put_right()
+    if len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty():
+        sys.argv.append("chat")
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from stackmem.core.person_facts import SessionRules
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import UsageError
-from stackmem.run.run_folder import TRACE, is_run
+from stackmem.errors import TraceError, UsageError
+from stackmem.run.request import read_request
+from stackmem.run.run_folder import RUN, TRACE, is_run
 from stackmem.settings.directories import runs_folder
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
+from stackmem.trace.private import read_regular
 from stackmem.trace.store import LONGEST_BYTES
 
 
@@ -52,6 +56,20 @@ def find_run(named: str, runs_dir: Path) -> Path:
     if not runs:
         raise UsageError(f"there is no run in {runs_dir} yet; stackmem solve makes one, --runs-dir names another place")
     raise UsageError(f"no run {named!r} in {runs_dir}; it holds {len(runs)}, and stackmem runs lists them")
+
+
+def newest_session(runs_dir: Path, folder: Path) -> Path | None:
+    """The conversation about ``folder`` that was begun last; None where there is none."""
+    for path in sorted(_folders(runs_dir), reverse=True):
+        with suppress(OSError, msgspec.DecodeError, TraceError):
+            kept = decode_json(read_regular(path / RUN), _Session)
+            if kept.session is not None and Path(read_request(path).subject) == folder:
+                return path
+    return None
+
+
+class _Session(msgspec.Struct):
+    session: SessionRules | None = None
 
 
 def _folders(runs_dir: Path) -> list[Path]:

@@ -24,6 +24,7 @@ from .endpoint import Endpoint, without_login
 from .event_stream import server_events
 from .failures import answered_with, cause, failed
 from .openai_messages import FOREIGN_THOUGHT
+from .spoken import overheard
 from .tokens import estimated_usage
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class AnthropicModel:
                 connection.within(seconds),
                 create(**body, stream=True, timeout=timeout, extra_body=self._wished) as response,
             ):
-                answer = read_reply(server_events(response.http_response.iter_bytes(), deadline), secret)
+                events = overheard(server_events(response.http_response.iter_bytes(), deadline))
+                answer = read_reply(events, secret)
             return connection.in_time(answer)
         except anthropic.APIStatusError as error:
             return answered_with(error.response, error.response.text, secret)

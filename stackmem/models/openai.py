@@ -31,6 +31,7 @@ from .openai_messages import Extras, chat_body
 from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
 from .served import ask_server
+from .spoken import overheard
 from .text_calls import as_text, with_calls
 from .tokens import estimated_usage
 
@@ -178,9 +179,8 @@ class OpenAIModel:
             sent[limit] = min(self._most_output, self.window_tokens // 4)
         try:
             with connection.within(seconds), create(**sent, stream=True, timeout=timeout) as response:
-                answer = self._wire.read(
-                    server_events(response.http_response.iter_bytes(), deadline), request.facts, secret
-                )
+                events = overheard(server_events(response.http_response.iter_bytes(), deadline))
+                answer = self._wire.read(events, request.facts, secret)
             return connection.in_time(answer)
         except openai.APIStatusError as error:
             text = error.response.text

@@ -70,6 +70,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         if opened.person.observe is not None:
             opened.person.observe(event, after)
 
+    world.person.attend(places.run)
     begun = world.clock()
     world.started = begun - opened.seconds_before
     for event in known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
@@ -50,7 +51,10 @@ class Left(Exception):  # noqa: N818 - no error: the person went away
 
 
 class PersonPort(Protocol):
-    """Whom a run asks. Each of its calls may raise ``Left``."""
+    """Whom a run asks. Each of its calls but the first may raise ``Left``."""
+
+    def attend(self, run_dir: Path) -> object:
+        """Take note of where the run is kept; it is about to begin, or to go on."""
 
     def request(self) -> str:
         """What is to be done next."""
@@ -67,6 +71,9 @@ class PersonPort(Protocol):
 
 class Unattended:
     """Nobody is there: nothing is said, nothing is allowed."""
+
+    def attend(self, run_dir: Path) -> object:
+        pass
 
     def request(self) -> str:
         raise Left

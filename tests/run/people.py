@@ -34,6 +34,9 @@ class Scripted:
         self._meanwhile, self._looked = meanwhile, 0
         self.asked: list[AskUser | AskPermission] = []
 
+    def attend(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+
     def request(self) -> str:
         if not self._requests:
             raise Left

@@ -221,4 +221,4 @@ def test_where_nobody_is_there_a_question_ends_the_run_and_resume_answers_it(sta
     assert "The person says:\na.txt" in prompt(again.result, 4)
     more = resume(Path(result.run_dir), {"said": "And the other?"}, os.environ)
     assert more.result.ending == "model_error"  # the script ran dry: a new turn had begun
-    assert replayed(result) == 4
+    assert replayed(result) == 5

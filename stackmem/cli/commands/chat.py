@@ -1,0 +1,97 @@
+"""``stackmem chat``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+from msgspec.structs import replace
+
+from stackmem.cli.options import Flags, argument, option, run_folder, runs_folder, settings, switch, takes
+from stackmem.cli.screen.text import say
+from stackmem.core.person_facts import Approve, Policy, SessionRules
+from stackmem.errors import UsageError
+from stackmem.kept.find import newest_session
+from stackmem.measure.whatif import has_frames
+from stackmem.memory import open_strategy
+from stackmem.run.prepare import prepare
+from stackmem.run.request import read_request
+from stackmem.tools.mcp_servers import own_servers
+from stackmem.trace.open_run import Run
+
+
+@takes("flags", settings(
+    "model", "strategy", "isolation", "network", "include", "git", "extra_tools", "instructions", "layer",
+    "runs_dir", "sandbox_dir", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
+    "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
+    "text_calls", "seed", "heap_chars", "heap_chunks", "depth", "fsync", "yes",
+))  # fmt: skip
+def command(
+    folder: str = argument("[FOLDER]", "The folder to work on; left out, this one.", default="."),
+    *,
+    flags: Flags,
+    policy: str | None = option(
+        "--policy", "A frame for each request, or flat: all of them in one conversation.", "frame|flat"
+    ),
+    approve: str = option(
+        "--approve", "Which calls in the sandbox ask first.", "never|writes|commands|all", default="never"
+    ),
+    continues: bool = switch("--continue", "Take up the newest conversation about the folder."),
+    taken_up: str | None = option("--resume", "Take up this conversation.", "RUN"),
+) -> None:
+    """Talk with the agent, which works on a copy of a folder of yours."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("a conversation needs a terminal; for one request use stackmem solve FOLDER -t TEXT")
+    _must_be_one_of("--approve", approve, get_args(Approve))
+    if policy is not None:
+        _must_be_one_of("--policy", policy, get_args(Policy))
+    from stackmem.cli.screen.conversation import begin, take_up, talk  # what reads the line takes long to load
+
+    place = (Path.cwd() / Path(folder).expanduser()).resolve()
+    with own_servers(os.environ, Path.cwd()) as warnings:
+        say(*warnings)
+        if continues or taken_up is not None:
+            found = _found(place, taken_up, flags)
+            sys.exit(talk(Path(read_request(found).subject), found.parent, partial(take_up, found)))
+        rules = SessionRules(approve=approve)  # type: ignore[arg-type] # one of them, as was looked at
+        prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
+        rules = replace(rules, policy=_policy(policy, prepared.resolved.settings.strategy))
+        say(*prepared.warnings)
+        sys.exit(talk(place, prepared.folders[0], partial(begin, replace(prepared, session=rules))))
+
+
+def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise UsageError(f"{flag} takes {', '.join(known)}, and not {given[:40]!a}")
+
+
+def _policy(asked: str | None, strategy: str) -> Policy:
+    """The one that was asked for, else the one that the strategy can keep.
+
+    Raises:
+        UsageError: The strategy has no frames.
+    """
+    framed = has_frames(open_strategy(strategy))
+    if asked == "frame" and not framed:
+        raise UsageError(f"the strategy {strategy} has no frames; take --policy flat, or another strategy")
+    return "flat" if asked == "flat" or not framed else "frame"
+
+
+def _found(folder: Path, named: str | None, flags: Flags) -> Path:
+    """The conversation to take up.
+
+    Raises:
+        UsageError: There is none, or the run is another one.
+    """
+    if named is not None:
+        found = run_folder(named, flags.get("runs_dir"))
+        if Run(found).state.session is None:
+            raise UsageError(f"{found.name} is no conversation; stackmem resume goes on with it")
+        return found
+    newest = newest_session(runs_folder(flags.get("runs_dir")), folder)
+    if newest is None:
+        raise UsageError(f"there is no conversation about {folder} yet; leave out --continue")
+    return newest

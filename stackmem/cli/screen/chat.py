@@ -1,0 +1,281 @@
+"""A conversation on the terminal: what happens scrolls by, and the person is asked, heard and obeyed at one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import UNSET
+
+from stackmem.core import facts
+from stackmem.core.messages import Text, ToolCall
+from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope, TurnEnded
+from stackmem.core.requests import AskPermission, AskUser
+from stackmem.core.state import State
+from stackmem.run.ports import Left
+
+from .line_editor import LineEditor
+from .progress import Progress
+from .text import one_line, readable
+
+_DETAIL_LINES = 30
+_DIFF_LINES = 12
+_COLORS = {"red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+_HOW = "y yes  n no, and why  f for this request  s for this session  p by a pattern"
+
+
+class ChatScreen:
+    """Shows what happens, and knows where the conversation stands.
+
+    Attributes:
+        state: The newest; None before the first fact.
+        said: The words of the last reply.
+        since: When what is waited for began, in seconds of the monotonic clock.
+        busy: What is waited for; empty while the person is asked.
+    """
+
+    def __init__(self, *, color: bool) -> None:
+        self.say: Callable[..., None] = _say_nothing
+        self.live: Callable[[str], None] = _say_nothing
+        self.state: State | None = None
+        self.busy = ""
+        self.since = time.monotonic()
+        self._color = color
+        self._progress = Progress()
+        self._words = ""
+        self.said = ""
+
+    def hear(self, words: str) -> None:
+        """Words of a reply that is still on its way."""
+        self._words += words
+        self.live(readable(self._words))
+
+    def __call__(self, event: facts.Event, state: State) -> None:
+        """Show a fact, and the state that it makes."""
+        self.state = state
+        self.since = time.monotonic()
+        match event:
+            case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
+                self.busy = ""
+            case facts.ModelReplied():
+                self._show_reply(event, state)
+            case facts.FramePushed() if event.request is not UNSET:
+                pass
+            case facts.FramePopped() if state.session is not None and len(state.stack) == 1:
+                self._show_result(event.result, event.forced)
+            case TurnEnded():
+                self._show_result(event.result, event.forced)
+            case facts.RunEnded():
+                self._end_words()
+            case _:
+                lines = self._progress.lines(event, state)
+                refused = isinstance(event, facts.CallRejected | facts.ModelFailed)
+                self.say(*(self.paint("yellow" if refused else "dim", line) for line in lines))
+
+    def paint(self, color: str, text: str) -> str:
+        """The text in a color, where there are any."""
+        return f"{_COLORS[color]}{text}\x1b[0m" if self._color else text
+
+    def status(self) -> str:
+        """Where the conversation stands, in one line: model, context, cost, and what is waited for."""
+        state = self.state
+        if state is None:
+            return "starting"
+        cost = "cost unknown" if state.cost_usd is None else f"${state.cost_usd:.4f}"
+        context = f"{state.running.context_tokens / 1000:.1f}k" if state.stack else "-"
+        heap = f" | heap {len(state.heap.chunks)}" if state.heap.chunks else ""
+        depth = " > ".join(one_line(frame.name) for frame in state.stack[1:])
+        where = f" | {depth}" if depth else ""
+        line = f"{one_line(state.begun.model)} | context {context} | {cost}{heap}{where}"
+        if not self.busy:
+            return line
+        passed = time.monotonic() - self.since
+        return f"{_SPINNER[int(passed * 8) % len(_SPINNER)]} {self.busy} {passed:.0f} s | {line}"
+
+    def diff(self, text: str) -> str:
+        """A diff with its colors."""
+        return "\n".join(self._diff_line(line) for line in readable(text).split("\n"))
+
+    def _diff_line(self, line: str) -> str:
+        if line.startswith("+"):
+            return self.paint("green", line)
+        return self.paint("red", line) if line.startswith("-") else line
+
+    def _show_reply(self, event: facts.ModelReplied, state: State) -> None:
+        self._progress.lines(event, state)  # it remembers the call for its outcome
+        self._end_words()
+        self.said = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
+        if self.said:
+            self.say(readable(self.said))
+        for part in event.parts:
+            if isinstance(part, ToolCall) and part.name == "edit_file" and isinstance(part.arguments, dict):
+                self.say(self.diff(_edit(part.arguments)))
+
+    def _show_result(self, result: str, forced: str) -> None:
+        if forced:
+            self.say(self.paint("yellow", f"(the request ended: {forced})"))
+        if result.strip() != self.said:
+            self.say(readable(result))
+        self.say("")
+        self.said = ""
+
+    def _end_words(self) -> None:
+        self._words = ""
+        self.live("")
+
+
+class TerminalPerson:
+    """The person at the terminal, as a run asks her.
+
+    Attributes:
+        screen: What she sees.
+        commands: Takes a line that begins with ``/``; it may leave the run to do what it says.
+        run_dir: Where the run is kept; None before it began.
+        draft: What stands in her line when she is asked next.
+    """
+
+    def __init__(self, screen: ChatScreen, editor: LineEditor, commands: Callable[[str], object]) -> None:
+        self.screen, self.editor, self.commands = screen, editor, commands
+        self.run_dir: Path | None = None
+        self.draft = ""
+        self._heard: list[str] = []
+        self._paused = False
+        editor.on_line = self._hear
+        editor.on_pause = self._pause
+
+    def attend(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+
+    def request(self) -> str:
+        while True:
+            draft, self.draft = self.draft, ""
+            line = self._ask("> ", draft=draft)
+            if line is None:
+                raise Left
+            if line.startswith("/"):
+                self.commands(line)
+            elif line.strip():
+                self.screen.busy = "thinking"
+                return line
+
+    def answer(self, asked: AskUser) -> str | None:
+        if asked.question != self.screen.said:
+            self.screen.say(self.screen.paint("bold", readable(asked.question)))
+        for number, option in enumerate(asked.options, 1):
+            self.screen.say(f"  {number}  {one_line(option)}")
+        line = self._ask("answer> ")
+        if line is None:
+            raise Left
+        chosen = line.strip()
+        if chosen.isdecimal() and 1 <= int(chosen[:6]) <= len(asked.options):
+            return asked.options[int(chosen) - 1]
+        return line
+
+    def decide(self, asked: AskPermission) -> PersonDecided:
+        where = "outside the sandbox" if asked.outside else "in the sandbox"
+        self.screen.say(self.screen.paint("bold", f"allow {asked.tool} {where}?"), f"  {readable(asked.about)}")
+        if asked.detail:
+            lines = readable(asked.detail).split("\n")
+            more = [f"[... {len(lines) - _DETAIL_LINES:,} more lines ...]"] if len(lines) > _DETAIL_LINES else []
+            self.screen.say(self.screen.diff("\n".join(lines[:_DETAIL_LINES])), *more)
+        self.screen.say(self.screen.paint("dim", _HOW))
+        while True:
+            line = self._ask("allow? ", confirms=True)
+            if line is None:
+                raise Left
+            decided = self._decision(line.strip(), asked)
+            if decided is not None:
+                return decided
+            self.screen.say(self.screen.paint("dim", _HOW))
+
+    def _decision(self, line: str, asked: AskPermission) -> PersonDecided | None:
+        word, _, rest = line.partition(" ")
+        scopes: dict[str, Scope] = {"y": "once", "yes": "once", "f": "frame", "s": "session"}
+        if word in scopes and not rest:
+            return PersonDecided(allow=True, scope=scopes[word])
+        if word == "p":
+            pattern = rest or self._ask("pattern> ", draft=_pattern(asked))
+            return PersonDecided(allow=True, scope="session", pattern=pattern) if pattern else None
+        if word in ("n", "no"):
+            return PersonDecided(allow=False, words=rest)
+        return None
+
+    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        if self._paused:
+            said = self._menu()
+            self._paused = False
+            if said is not None:
+                return said
+        if self._heard:
+            words, self._heard = "\n".join(self._heard), []
+            return PersonSteppedIn(words)
+        self.screen.busy = "working"
+        return None
+
+    def _menu(self) -> PersonSteppedIn | PersonStopped | None:
+        """What the person wants, who has paused."""
+        self.screen.say(
+            self.screen.paint("dim", "paused: Enter goes on; words go to the agent; /stop ends this request")
+        )
+        while True:
+            line = self._ask("paused> ")
+            if line is None:
+                raise Left
+            if line.strip() == "/stop":
+                self._heard = []
+                return PersonStopped()
+            if line.startswith("/"):
+                self.commands(line)
+                continue
+            return PersonSteppedIn(line) if line.strip() else None
+
+    def _ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
+        busy, self.screen.busy = self.screen.busy, ""
+        line = self.editor.ask(prompt, draft=draft, confirms=confirms)
+        self.screen.busy, self.screen.since = busy, time.monotonic()
+        if line is not None:
+            self.screen.say(self.screen.paint("bold", f"{prompt}{readable(line)}"))
+        return line
+
+    def _hear(self, line: str) -> None:
+        """Words that nobody waits for: the agent is told before it is asked again."""
+        if line.strip() == "/stop":
+            self._pause()
+            return
+        self._heard.append(line)
+        self.screen.say(self.screen.paint("dim", f"(told before the next request) {readable(line)}"))
+
+    def _pause(self) -> None:
+        """Once: after what is under way; twice: at once."""
+        if self._paused:
+            os.kill(os.getpid(), signal.SIGINT)
+            return
+        self._paused = True
+        self.screen.say(self.screen.paint("dim", "(pausing after what is under way; once more interrupts it)"))
+
+
+def _pattern(asked: AskPermission) -> str:
+    """What is proposed to allow: the same program with the same subcommand; of a path its folder."""
+    if asked.tool == "run_command":
+        return " ".join([*asked.about.split()[:2], "*"])
+    folder, slash, _ = asked.about.rpartition("/")
+    return f"{folder}{slash}*" if slash else asked.about
+
+
+def _edit(arguments: dict[str, object]) -> str:
+    lines = [f"{arguments.get('path', '')}"]
+    for sign, name in (("-", "old_string"), ("+", "new_string")):
+        text = str(arguments.get(name, "")).split("\n")
+        lines += [f"{sign} {line}" for line in text[:_DIFF_LINES]]
+        if len(text) > _DIFF_LINES:
+            lines.append(f"{sign} [... {len(text) - _DIFF_LINES:,} more lines ...]")
+    return "\n".join(lines)
+
+
+def _say_nothing(*_: str) -> None:
+    """There is no terminal yet."""

@@ -1,0 +1,141 @@
+"""What a line that begins with ``/`` does in a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+
+from stackmem.core.state import Frame, State
+from stackmem.errors import StackmemError
+from stackmem.report.page import write_page
+from stackmem.run.run_folder import HISTORY
+from stackmem.trace.snapshot import Snapshot, changes
+
+from .text import one_line, readable
+
+COMMANDS = {
+    "/help": "show these commands",
+    "/diff": "show what the agent changed so far",
+    "/apply": "bring it into your folder",
+    "/undo": "[N] take back the last N requests, with their files",
+    "/fork": "go on in a copy of this conversation",
+    "/heap": "[NAME] list what is on the heap, or show one chunk",
+    "/frames": "list the frames",
+    "/cost": "show tokens and cost",
+    "/model": "NAME go on with another model",
+    "/strategy": "NAME go on with another memory strategy",
+    "/budget": "steps|tokens|usd|seconds N|+N set a limit",
+    "/view": "write the conversation as a page",
+    "/save": "FILE write requests and results as Markdown",
+    "/quit": "leave; stackmem chat --continue takes it up again",
+}
+
+
+class ChatCompleter(Completer):
+    """Completes commands at the start of a line, and files of the folder elsewhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = PathCompleter(get_paths=lambda: [str(folder)])
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        before = document.text_before_cursor
+        if before.startswith("/") and " " not in before:
+            yield from (
+                Completion(name, start_position=-len(before), display_meta=says)
+                for name, says in COMMANDS.items()
+                if name.startswith(before)
+            )
+            return
+        word = before.rsplit(None, 1)[-1] if before and not before[-1].isspace() else ""
+        yield from self._files.get_completions(Document(word), complete_event)
+
+
+class Look:
+    """The commands that only look."""
+
+    def __init__(self, say: Callable[..., None], diff: Callable[[str], str]) -> None:
+        self._say, self._diff = say, diff
+
+    def __call__(self, name: str, rest: str, state: State, run_dir: Path) -> bool:
+        """Do what a command says; False where it is none of these."""
+        try:
+            match name:
+                case "/help":
+                    self._say(*(f"{command:<10} {says}" for command, says in COMMANDS.items()))
+                case "/diff":
+                    self._show_diff(state, run_dir)
+                case "/heap":
+                    self._show_heap(state, rest)
+                case "/frames":
+                    self._say(*_frames(state))
+                case "/cost":
+                    self._say(*_cost(state))
+                case "/view":
+                    self._say(f"wrote {readable(str(write_page([run_dir], None)))}")
+                case "/save":
+                    self._save(state, rest)
+                case _:
+                    return False
+        except (StackmemError, OSError) as error:
+            self._say(readable(str(error)))
+        return True
+
+    def _show_diff(self, state: State, run_dir: Path) -> None:
+        history = run_dir / HISTORY
+        found = changes(Snapshot(history, state.begun.tree), Snapshot(history, state.tree)) if state.tree else []
+        for change in found:
+            self._say(self._diff(f"{change.path}, {change.kind}\n{change.diff}"))
+        if not found:
+            self._say("no file has changed")
+
+    def _show_heap(self, state: State, name: str) -> None:
+        if name:
+            chunk = state.heap.chunks.get(name)
+            self._say(readable(chunk.content) if chunk else f"there is no chunk {one_line(name)}")
+            return
+        rows = state.heap.chunks.values()
+        self._say(
+            *(f"{one_line(each.name)}  {len(each.content):,} chars  {one_line(each.description)}" for each in rows)
+        )
+        if not rows:
+            self._say("the heap is empty")
+
+    def _save(self, state: State, path: str) -> None:
+        if not path:
+            self._say("name a file: /save FILE")
+            return
+        place = Path(path).expanduser()
+        with place.open("x", encoding="utf-8") as file:
+            file.write(_markdown(state))
+        self._say(f"wrote {readable(str(place))}")
+
+
+def _frames(state: State) -> list[str]:
+    lines = [f"{_indented(popped.frame)}: {one_line(popped.result)}" for popped in state.popped]
+    lines += [
+        f"{_indented(frame)} (open): {one_line(frame.task or frame.registers.intent)}" for frame in state.stack[1:]
+    ]
+    return lines or ["no frame yet"]
+
+
+def _indented(frame: Frame) -> str:
+    return f"{'  ' * (frame.depth - 1)}{one_line(frame.name)}"
+
+
+def _cost(state: State) -> list[str]:
+    usage = state.usage
+    usd = "unknown" if state.cost_usd is None else f"${state.cost_usd:.4f}"
+    return [
+        f"cost {usd} in {state.step} replies{' (tokens estimated)' if usage.estimated else ''}",
+        f"tokens: {usage.uncached:,} new, {usage.cache_read:,} from the cache, "
+        f"{usage.cache_write_5m + usage.cache_write_1h:,} written to it, {usage.output:,} of output",
+    ]
+
+
+def _markdown(state: State) -> str:
+    done = (popped for popped in state.popped if popped.frame.request)
+    parts = [f"## {popped.frame.task.strip()}\n\n{popped.result.strip()}\n" for popped in done]
+    return "\n".join(parts) or f"{state.result}\n"

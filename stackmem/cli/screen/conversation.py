@@ -1,0 +1,220 @@
+"""One conversation at the terminal, over however many runs it takes: what is undone or forked goes on in a new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from stackmem.core.facts import RunEnded
+from stackmem.errors import StackmemError
+from stackmem.models.spoken import listening
+from stackmem.run.ending import apply_run
+from stackmem.run.fork import ForkChanges, fork
+from stackmem.run.open import Person
+from stackmem.run.ports import Left
+from stackmem.run.prepare import Prepared
+from stackmem.run.repeats import MayRepeat
+from stackmem.run.result import RunResult
+from stackmem.run.resume import resume
+from stackmem.run.solve import solve
+from stackmem.trace.conversation import before_request
+from stackmem.trace.open_run import Run
+
+from .chat import ChatScreen, TerminalPerson
+from .chat_commands import ChatCompleter, Look
+from .line_editor import LineEditor
+from .live import stop_at_once
+from .result import ask_about_size
+from .text import one_line, readable, say
+
+_LIMITS = ("steps", "tokens", "usd", "seconds")
+_HISTORY = ".chat_history"
+
+Next = Callable[[], RunResult | None]
+
+
+class Conversation:
+    """Attributes:
+    then: What is to be done with the run that the person has just left; None where she left for good.
+    """
+
+    def __init__(self, screen: ChatScreen, editor: LineEditor) -> None:
+        self.screen, self.editor = screen, editor
+        self.person = TerminalPerson(screen, editor, self._obey)
+        self.then: Next | None = None
+        self._look = Look(screen.say, screen.diff)
+
+    def play(self, first: Next) -> int:
+        """Play run after run until the person leaves; the exit code."""
+        step: Next | None = first
+        code = 0
+        while step is not None:
+            self.then = _nothing()
+            try:
+                with listening(self.screen.hear):
+                    result = step()
+            except StackmemError as error:
+                self.screen.say(self.screen.paint("yellow", readable(str(error))))
+                code = error.exit_code
+                step = self._after_failure()
+                continue
+            if result is None:
+                code, step = 0, self._resumed()
+            elif self.then is not None:
+                step = self.then
+            elif result.ending == "left" or result.signal:
+                return result.exit_code
+            else:
+                code = result.exit_code
+                if result.failure:
+                    self.screen.say(self.screen.paint("yellow", readable(result.failure)))
+                self.screen.say(self.screen.paint("yellow", f"(the run ended: {result.ending})"))
+                step = self._after_failure()
+        return code
+
+    def _after_failure(self) -> Next | None:
+        """What the person wants once a run has ended by itself; None where she leaves, or no run had begun."""
+        if self.person.run_dir is None:
+            return None
+        self.screen.say(self.screen.paint("dim", "Enter tries again; words are told first; /budget raises a limit"))
+        self.then = None
+        try:
+            line = self._line()
+        except Left:
+            return self.then
+        return self._resumed({"said": line} if line.strip() else {})
+
+    def _line(self) -> str:
+        while True:
+            line = self.editor.ask("stopped> ")
+            if line is None:
+                raise Left
+            if not line.startswith("/"):
+                return line
+            self._obey(line)
+
+    def _resumed(self, wanted: dict[str, str] | None = None) -> Next:
+        return partial(self.resume, self._run_dir(), wanted or {})
+
+    def resume(self, run_dir: Path, wanted: dict[str, str]) -> RunResult | None:
+        person = Person(port=self.person)
+        try:
+            return resume(run_dir, wanted, os.environ, self.screen, stop_at_once, person=person).result
+        except MayRepeat as error:
+            self.screen.say(self.screen.paint("yellow", readable(str(error))))
+            answer = self.editor.ask("make it again? (y) ", confirms=True)
+            if answer is None or answer.strip().lower() not in ("y", "yes"):
+                raise
+            return resume(
+                run_dir, {**wanted, "yes": "true"}, os.environ, self.screen, stop_at_once, person=person
+            ).result
+
+    def _fork(self, changes: ForkChanges, record: int | None = None) -> RunResult:
+        run_dir = self._run_dir()
+        last = record or max(each.seq for each in Run(run_dir).records() if not isinstance(each.event, RunEnded))
+        return fork(run_dir, 0, changes, os.environ, self.screen, stop_at_once, self.person, record=last).result
+
+    def _run_dir(self) -> Path:
+        if self.person.run_dir is None:
+            raise TypeError("no run has begun")
+        return self.person.run_dir
+
+    def _obey(self, line: str) -> None:
+        """Do what a command says; one that needs another run leaves this one.
+
+        Raises:
+            Left: It does.
+        """
+        name, _, rest = line.strip().partition(" ")
+        rest, state = rest.strip(), self.screen.state
+        if state is None or self.person.run_dir is None:
+            return
+        if self._look(name, rest, state, self.person.run_dir):
+            return
+        match name:
+            case "/quit" | "/exit":
+                self._leave(None)
+            case "/apply":
+                self._leave(self._apply)
+            case "/fork":
+                self._leave(partial(self._fork, ForkChanges()))
+            case "/model" if rest:
+                self._leave(partial(self._fork, ForkChanges(model=rest)))
+            case "/strategy" if rest:
+                self._leave(partial(self._fork, ForkChanges(strategy=rest)))
+            case "/undo":
+                self._undo(rest)
+            case "/budget":
+                self._set_budget(rest)
+            case "/model" | "/strategy":
+                self.screen.say(f"{name} takes a name; this is {one_line(state.begun.model)}, {state.begun.strategy}")
+            case _:
+                self.screen.say(f"there is no command {one_line(name)}; /help lists them")
+
+    def _leave(self, then: Next | None) -> NoReturn:
+        self.then = then
+        raise Left
+
+    def _apply(self) -> RunResult | None:
+        folder, changed = apply_run(self._run_dir())
+        self.screen.say(
+            f"applied to {readable(str(folder))}: {len(changed)} {'file' if len(changed) == 1 else 'files'}"
+        )
+        return None
+
+    def _undo(self, rest: str) -> None:
+        count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
+        found = before_request(Run(self._run_dir()).records(), count)
+        if found is None or count < 1:
+            self.screen.say("there is no such request to take back")
+            return
+        record, words = found
+        self.person.draft = words
+        self.screen.say(f"taken back: {one_line(words)}; what was applied to your folder, or sent elsewhere, stays")
+        self._leave(partial(self._fork, ForkChanges(), record))
+
+    def _set_budget(self, rest: str) -> None:
+        name, _, value = rest.partition(" ")
+        if name not in _LIMITS or not value.strip():
+            self.screen.say("write /budget steps|tokens|usd|seconds N, or +N")
+            return
+        self._leave(self._resumed({f"max_{name}": value.strip()}))
+
+
+def _nothing() -> Next | None:
+    return None
+
+
+def talk(folder: Path, runs_dir: Path, first: Callable[[Conversation], RunResult | None]) -> int:
+    """A conversation about a folder, to its end; the exit code.
+
+    Args:
+        first: Begins it, or takes it up.
+    """
+    screen = ChatScreen(color=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+    with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status) as editor:
+        screen.say, screen.live = editor.say, editor.show_live
+        talking = Conversation(screen, editor)
+        editor.say(screen.paint("dim", "Type a request; /help lists commands; Ctrl-D leaves."))
+        code = talking.play(partial(first, talking))
+    if talking.person.run_dir is not None:
+        say(f"go on with: stackmem chat --resume {talking.person.run_dir.name}")
+    return code
+
+
+def begin(prepared: Prepared, talking: Conversation) -> RunResult:
+    """The first run of a new conversation."""
+    agree = partial(ask_about_size, as_json=False)
+    return solve(prepared, os.environ, talking.screen, stop_at_once, agree, talking.screen.say, person=talking.person)
+
+
+def take_up(run_dir: Path, talking: Conversation) -> RunResult | None:
+    """An earlier conversation, where it stood; what was said last is shown."""
+    talking.person.attend(run_dir)
+    state = Run(run_dir).state
+    for done in [each for each in state.popped if each.frame.request][-3:]:
+        talking.screen.say(talking.screen.paint("bold", f"> {readable(done.frame.task)}"), readable(done.result), "")
+    return talking.resume(run_dir, {})

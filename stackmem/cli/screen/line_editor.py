@@ -1,0 +1,268 @@
+"""The line at the bottom of the terminal: typed at any time, while what happens scrolls above it.
+
+It lives in a thread of its own, so a key is answered at once, whatever the run does. Whoever wants a line from the
+person waits for it in the main thread; a line that nobody waits for is handed to ``on_line``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Self
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import in_terminal
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import ColorDepth
+
+from stackmem.tools.bounded_calls import next_of
+
+GRACE_SECONDS = 0.35
+"""A question takes no key for so long: what is typed as it appears was meant for something else."""
+_WRITES_A_SECOND = 20
+_KEY_SECONDS = 0.01
+_LIVE_LINES = 8
+_DONE = None
+
+Fragments = StyleAndTextTuples
+
+
+class LineEditor:
+    """Attributes:
+    on_line: Takes a line that nobody waits for.
+    on_pause: Told of Escape or Ctrl-C while nobody waits for a line.
+    """
+
+    def __init__(self, completer: Completer, history: Path | None, status: Callable[[], str]) -> None:
+        """Prepare; nothing is shown before it is entered.
+
+        Args:
+            status: The line below; asked several times a second.
+        """
+        self.on_line: Callable[[str], object] = _nothing
+        self.on_pause: Callable[[], object] = _nothing
+        self._status = status
+        self._said: list[str] = []
+        self._live = ""
+        self._prompt = "> "
+        self._asks = False
+        self._deaf_until = 0.0
+        self._draft = ""
+        self._answers: SimpleQueue[str | BaseException | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._ends = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._session: PromptSession[str] = PromptSession(
+            message=self._message,
+            bottom_toolbar=self._toolbar,
+            multiline=True,
+            completer=completer,
+            complete_while_typing=False,
+            history=_history(history),
+            key_bindings=self._keys(),
+            erase_when_done=True,
+            refresh_interval=0.25,
+            color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
+        )
+        self._session.app.ttimeoutlen = self._session.app.timeoutlen = _KEY_SECONDS
+        self._thread = threading.Thread(target=self._run, name="line", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.set()
+        self._in_loop(self._close)
+        self._thread.join(timeout=2)
+        self._write_rest()
+
+    def say(self, *texts: str) -> None:
+        """Show texts above the line, in their order; what is not printable has been taken out of them."""
+        with self._lock:
+            self._said += [text if text.endswith("\n") else f"{text}\n" for text in texts]
+        self._in_loop(self._wake)
+
+    def show_live(self, text: str) -> None:
+        """Show the end of a text that is still being said; empty takes it away."""
+        self._live = text
+        self._in_loop(self._session.app.invalidate)
+
+    def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
+        """Wait for a line; None where the person leaves.
+
+        Args:
+            draft: What stands in the line to begin with.
+            confirms: Whether it allows something: then what was typed before counts for nothing, and is put back after.
+        """
+        before = ""
+        if confirms:
+            before = self._session.default_buffer.text
+            self._in_loop(lambda: self._set_text(""))
+            self._deaf_until = time.monotonic() + GRACE_SECONDS
+        elif draft:
+            self._in_loop(lambda: self._set_text(draft))
+        self._prompt, self._asks = prompt, True
+        self._in_loop(self._session.app.invalidate)
+        try:
+            answer = next_of(self._answers)
+        finally:
+            self._prompt, self._asks = "> ", False
+            if before:
+                self._in_loop(lambda: self._set_text(before))
+            self._in_loop(self._session.app.invalidate)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._read())
+        except BaseException as error:  # noqa: BLE001 - whoever waits for a line must not wait for ever
+            self._answers.put(error if isinstance(error, Exception) else None)
+        finally:
+            self._loop = None
+            self._ready.set()
+
+    async def _read(self) -> None:
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        printing = asyncio.create_task(self._print())
+        self._ready.set()
+        while not self._ends.is_set():
+            try:
+                line = await self._session.prompt_async(
+                    handle_sigint=False, set_exception_handler=False, default=self._draft
+                )
+            except EOFError:
+                if self._ends.is_set():
+                    break
+                self._answers.put(None)
+                if not self._asks:
+                    self.on_pause()
+                continue
+            self._draft = ""
+            if self._asks:
+                self._asks = False  # the next line is for whoever asks next
+                self._answers.put(line)
+            elif line.strip():
+                self.on_line(line)
+        printing.cancel()
+
+    async def _print(self) -> None:
+        news = self._news
+        while news is not None:
+            await news.wait()
+            news.clear()
+            async with in_terminal():
+                self._write_rest()
+            await asyncio.sleep(1 / _WRITES_A_SECOND)
+
+    def _write_rest(self) -> None:
+        with self._lock:
+            text, self._said = "".join(self._said), []
+        if text:
+            with suppress(OSError):
+                sys.stdout.write(text)
+                sys.stdout.flush()
+
+    def _in_loop(self, call: Callable[[], object]) -> None:
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(call)
+
+    def _wake(self) -> None:
+        if self._news is not None:
+            self._news.set()
+
+    def _close(self) -> None:
+        if self._session.app.is_running:
+            self._session.app.exit(exception=EOFError)
+
+    def _set_text(self, text: str) -> None:
+        buffer = self._session.default_buffer
+        buffer.text = text
+        buffer.cursor_position = len(text)
+        if not self._session.app.is_running:
+            self._draft = text
+
+    def _message(self) -> Fragments:
+        live = "\n".join(self._live.rstrip("\n").split("\n")[-_LIVE_LINES:])
+        shown: Fragments = [("italic", f"{live}\n")] if live else []
+        return [*shown, ("bold", self._prompt)]
+
+    def _toolbar(self) -> Fragments:
+        return [("", self._status())]
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add(Keys.Any, filter=Condition(self._is_deaf), eager=True)
+        @keys.add("enter", filter=Condition(self._is_deaf), eager=True)
+        @keys.add("escape", filter=Condition(self._is_deaf), eager=True)
+        def _(event: KeyPressEvent) -> None:
+            """Nothing: the question has only just appeared."""
+
+        @keys.add("enter", filter=~Condition(self._is_deaf))
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("escape", filter=~Condition(self._is_deaf))
+        def _(event: KeyPressEvent) -> None:
+            if not self._asks:
+                self.on_pause()
+
+        @keys.add("c-c")
+        def _(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.reset()
+            elif self._asks:
+                self.say("(Ctrl-D on an empty line leaves; the conversation can be taken up again)")
+            else:
+                self.on_pause()
+
+        @keys.add("c-d")
+        def _(event: KeyPressEvent) -> None:
+            if not event.current_buffer.text:
+                event.app.exit(exception=EOFError)
+
+        return keys
+
+    def _is_deaf(self) -> bool:
+        return time.monotonic() < self._deaf_until
+
+
+def _nothing(*_: Any) -> None:
+    """Nobody is told."""
+
+
+def _history(path: Path | None) -> History:
+    if path is None:
+        return InMemoryHistory()
+    try:
+        with path.open("a", encoding="utf-8"):
+            path.chmod(0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
