@@ -35,7 +35,7 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
     json: JsonResult = False,
     quiet: Quiet = False,
-    says: list[str] | None = option("--say", "An answer to a program's question; repeatable.", "TEXT"),
+    says: list[str] | None = option("--say", "An answer to a question, or what to do next; repeatable.", "TEXT"),
     answers: str | None = option("--answers", "Answers to a program's questions, a YAML list.", "FILE"),
     program: str | None = option(
         "--program",
@@ -59,6 +59,8 @@ def command(
             talk = screen_of_kept(folder, says or (), answers, as_json=json, quiet=quiet, debug=debug, verbose=verbose)
             if talk is None and (debug or verbose):
                 raise UsageError(f"{folder.name} is no run of a program; leave out --debug and --verbose")
+            if talk is None and says:
+                wanted["said"] = "\n".join(says)
             if program is None:
                 _resume(folder, wanted, talk, as_json=json, quiet=quiet)
             elif talk is None:

@@ -135,12 +135,19 @@ class TerminalPerson:
     Attributes:
         screen: What she sees.
         commands: Takes a line that begins with ``/``; it may leave the run to do what it says.
+        look: Does what such a line says at once, where that only looks; whether it did.
         run_dir: Where the run is kept; None before it began.
         draft: What stands in her line when she is asked next.
     """
 
-    def __init__(self, screen: ChatScreen, editor: LineEditor, commands: Callable[[str], object]) -> None:
-        self.screen, self.editor, self.commands = screen, editor, commands
+    def __init__(
+        self,
+        screen: ChatScreen,
+        editor: LineEditor,
+        commands: Callable[[str], object],
+        look: Callable[[str], bool],
+    ) -> None:
+        self.screen, self.editor, self.commands, self.look = screen, editor, commands, look
         self.run_dir: Path | None = None
         self.draft = ""
         self._heard: list[str] = []
@@ -152,6 +159,12 @@ class TerminalPerson:
         self.run_dir = run_dir
 
     def request(self) -> str:
+        while self._heard:
+            if words := self._take_heard():
+                self.screen.say(self.screen.paint("bold", f"> {readable(words)}"))
+                self.screen.busy = "thinking"
+                return words
+            self.commands(self._heard.pop(0))
         while True:
             draft, self.draft = self.draft, ""
             line = self._ask("> ", draft=draft)
@@ -211,11 +224,22 @@ class TerminalPerson:
             self._paused = False
             if said is not None:
                 return said
-        if self._heard:
-            words, self._heard = "\n".join(self._heard), []
+        if not self._works():
+            return None  # what was typed already is the next request
+        if words := self._take_heard():
             return PersonSteppedIn(words)
         self.screen.busy = "working"
         return None
+
+    def _works(self) -> bool:
+        state = self.screen.state
+        return state is not None and state.session is not None and state.session.working
+
+    def _take_heard(self) -> str:
+        """The words up to the first command that waits until the request is done."""
+        count = next((place for place, line in enumerate(self._heard) if line.startswith("/")), len(self._heard))
+        words, self._heard = "\n".join(self._heard[:count]), self._heard[count:]
+        return words
 
     def _menu(self) -> PersonSteppedIn | PersonStopped | None:
         """What the person wants, who has paused."""
@@ -247,8 +271,13 @@ class TerminalPerson:
         if line.strip() == "/stop":
             self._pause()
             return
+        if line.startswith("/") and self.look(line):
+            return
         self._heard.append(line)
-        self.screen.say(self.screen.paint("dim", f"(told before the next request) {readable(line)}"))
+        when = "taken next"
+        if self._works():
+            when = "after this request" if line.startswith("/") else "told before the next step"
+        self.screen.say(self.screen.paint("dim", f"({when}) {readable(line)}"))
 
     def _pause(self) -> None:
         """Once: after what is under way; twice: at once."""

@@ -43,7 +43,7 @@ class Conversation:
 
     def __init__(self, screen: ChatScreen, editor: LineEditor) -> None:
         self.screen, self.editor = screen, editor
-        self.person = TerminalPerson(screen, editor, self._obey)
+        self.person = TerminalPerson(screen, editor, self._obey, self._looks)
         self.then: Next | None = None
         self._look = Look(screen.say, screen.diff)
 
@@ -128,11 +128,11 @@ class Conversation:
         Raises:
             Left: It does.
         """
+        if self._looks(line):
+            return
         name, _, rest = line.strip().partition(" ")
         rest, state = rest.strip(), self.screen.state
-        if state is None or self.person.run_dir is None:
-            return
-        if self._look(name, rest, state, self.person.run_dir):
+        if state is None:
             return
         match name:
             case "/quit" | "/exit":
@@ -153,6 +153,11 @@ class Conversation:
                 self.screen.say(f"{name} takes a name; this is {one_line(state.begun.model)}, {state.begun.strategy}")
             case _:
                 self.screen.say(f"there is no command {one_line(name)}; /help lists them")
+
+    def _looks(self, line: str) -> bool:
+        name, _, rest = line.strip().partition(" ")
+        state, run_dir = self.screen.state, self.person.run_dir
+        return state is not None and run_dir is not None and self._look(name, rest.strip(), state, run_dir)
 
     def _leave(self, then: Next | None) -> NoReturn:
         self.then = then

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import threading
 import time
@@ -18,7 +19,6 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import in_terminal
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -34,7 +34,8 @@ GRACE_SECONDS = 0.35
 _WRITES_A_SECOND = 20
 _KEY_SECONDS = 0.01
 _LIVE_LINES = 8
-_DONE = None
+_NOT_TYPED = re.compile(r"\x1b\[[0-9;?]*[A-Za-z~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""In a paste: controls, and what the terminal itself answered in the midst of it."""
 
 Fragments = StyleAndTextTuples
 
@@ -143,7 +144,12 @@ class LineEditor:
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         printing = asyncio.create_task(self._print())
-        self._ready.set()
+        with self._session.app.input.raw_mode():  # between two lines, too
+            self._ready.set()
+            await self._read_lines()
+        printing.cancel()
+
+    async def _read_lines(self) -> None:
         while not self._ends.is_set():
             try:
                 line = await self._session.prompt_async(
@@ -156,22 +162,35 @@ class LineEditor:
                 if not self._asks:
                     self.on_pause()
                 continue
-            self._draft = ""
+            self._draft, line = "", _NOT_TYPED.sub("", line)
             if self._asks:
                 self._asks = False  # the next line is for whoever asks next
                 self._answers.put(line)
             elif line.strip():
                 self.on_line(line)
-        printing.cancel()
 
     async def _print(self) -> None:
         news = self._news
         while news is not None:
             await news.wait()
             news.clear()
-            async with in_terminal():
-                self._write_rest()
+            self._write_above()
             await asyncio.sleep(1 / _WRITES_A_SECOND)
+
+    def _write_above(self) -> None:
+        """Write what is to be said, and the line again below it.
+
+        The library's own way leaves raw mode meanwhile: Enter, typed in that moment, would become another key.
+        """
+        app = self._session.app
+        if not app.is_running:
+            self._write_rest()
+            return
+        app.renderer.erase()
+        app.output.flush()
+        self._write_rest()
+        app.renderer.request_absolute_cursor_position()
+        app.invalidate()
 
     def _write_rest(self) -> None:
         with self._lock:

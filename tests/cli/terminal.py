@@ -1,0 +1,92 @@
+"""A program at a real terminal: what is typed into it, and what it wrote, without colors and cursor moves."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+_CONTROL = re.compile(rb"\x1b\[[0-9;?<>=]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]")
+_ASKS_CURSOR = b"\x1b[6n"
+WAIT_SECONDS = 60.0
+
+
+class Terminal:
+    """Attributes:
+    raw: Everything that was written to it.
+    """
+
+    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str], cwd: Path, columns: int = 100) -> None:
+        self.raw = b""
+        self._answered = 0
+        self._pid, self._fd = pty.fork()
+        if not self._pid:
+            os.chdir(cwd)
+            os.execve(arguments[0], list(arguments), dict(environ))
+        self.resize(columns)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            os.kill(self._pid, 9)
+            os.waitpid(self._pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        self.hang_up()
+
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def hang_up(self) -> None:
+        """Close the terminal, as a window is closed."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def signal(self, number: int) -> None:
+        os.kill(self._pid, number)
+
+    def shown(self) -> str:
+        return _CONTROL.sub(b"", self.raw).decode("utf-8", "replace")
+
+    def wait_for(self, mark: str, after: int = 0) -> int:
+        """Wait until ``mark`` was shown behind that place of the text; the place behind it."""
+        end = time.monotonic() + WAIT_SECONDS
+        while (place := self.shown().find(mark, after)) < 0:
+            assert time.monotonic() < end, f"{mark!r} was not shown:\n{self.shown()[after:][-2_000:]}"
+            assert self.read(), f"it ended before {mark!r} was shown:\n{self.shown()[after:][-2_000:]}"
+        return place + len(mark)
+
+    def end(self) -> int:
+        """Wait for the program's end; its exit code."""
+        end = time.monotonic() + WAIT_SECONDS
+        while self.read():
+            assert time.monotonic() < end, f"it goes on:\n{self.shown()[-2_000:]}"
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+    def read(self) -> bool:
+        """Take what was written, or wait a moment; False once the program has ended."""
+        if not select.select([self._fd], [], [], 0.1)[0]:
+            return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        try:
+            self.raw += os.read(self._fd, 65_536)
+        except OSError:  # nobody writes any more
+            return False
+        asked = self.raw.count(_ASKS_CURSOR)
+        for _ in range(self._answered, asked):
+            os.write(self._fd, b"\x1b[24;1R")
+        self._answered = asked
+        return True

@@ -1,0 +1,237 @@
+"""A conversation as a person has it, at a real terminal."""
+
+import json
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stackmem import TraceError, open_run, replay
+from stackmem.cli.screen.line_editor import GRACE_SECONDS
+from stackmem.core.facts import FramePopped, RunForked, ToolReturned
+from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
+from tests.cli.terminal import Terminal
+from tests.stage import Stage, call, command, pop
+
+
+def says(text: str) -> dict:
+    return {"text": text}
+
+
+def folder_of(stage: Stage) -> Path:
+    mine = stage.root / "mine"
+    if not mine.exists():
+        mine.mkdir()
+        (mine / "a.txt").write_text("one\n")
+    return mine
+
+
+def chat(stage: Stage, *arguments: str, replies: list | None = None, columns: int = 100) -> Terminal:
+    given = ["--model", stage.script(*replies), "--network", "none"] if replies is not None else []
+    line = [sys.executable, "-m", "stackmem", "chat", *given, *arguments]
+    return Terminal(line, stage.environ({"TERM": "xterm-256color"}), folder_of(stage), columns)
+
+
+def newest(stage: Stage) -> Path:
+    return max((path for path in stage.runs.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+
+
+def facts(stage: Stage, *kinds: type) -> list:
+    if not stage.runs.exists() or not any(path.is_dir() for path in stage.runs.iterdir()):
+        return []
+    return [record.event for record in open_run(newest(stage)).records() if isinstance(record.event, kinds)]
+
+
+def begun(stage: Stage) -> list[str]:
+    """The requests of a run that may not have begun yet."""
+    with suppress(TraceError):
+        return [event.text for event in facts(stage, PersonSaid)]
+    return []
+
+
+def test_a_day_in_short_with_a_question_a_diff_an_undo_and_apply(stage: Stage):
+    replies = [
+        command("echo hello"), says("There is one file. Shall I add another?"),
+        call("write_file", path="b.txt", content="b\n"), says("Added it."), says("Other words."),
+    ]  # fmt: skip
+    with chat(stage, replies=replies) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("What is here?\r")
+        at = terminal.wait_for("answer>")
+        terminal.type("yes\r")
+        at = terminal.wait_for("Added it.", at)
+        terminal.type("/diff\r")
+        at = terminal.wait_for("+b", at)
+        terminal.type("/apply\r")
+        at = terminal.wait_for("applied to", at)
+        terminal.type("And more\r")
+        at = terminal.wait_for("Other words.", at)
+        terminal.type("/undo\r")
+        at = terminal.wait_for("taken back: And more", at)
+        terminal.wait_for("And more", at)  # in the line, to be said otherwise
+        terminal.type("\x03\x04")
+        terminal.wait_for("go on with: stackmem chat --resume")
+        assert terminal.end() == 0
+    assert (folder_of(stage) / "b.txt").read_text() == "b\n"
+    assert facts(stage, RunForked)
+    assert [event.text for event in facts(stage, PersonSaid)] == ["What is here?"]
+    replay(str(newest(stage)))
+
+
+def test_the_conversation_goes_on_where_it_was_left_or_killed(stage: Stage):
+    replies = [says("One."), says("Two.")]
+    with chat(stage, replies=replies) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("first\r")
+        terminal.wait_for("One.")
+        terminal.signal(signal.SIGKILL)
+        assert terminal.end() == -signal.SIGKILL
+    with chat(stage, "--continue") as terminal:
+        terminal.wait_for("> first")
+        at = terminal.wait_for("One.")
+        terminal.wait_for(">", at)
+        terminal.type("second\r")
+        terminal.wait_for("Two.", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert [event.text for event in facts(stage, PersonSaid)] == ["first", "second"]
+    assert replay(str(newest(stage))).prompts == 2
+
+
+def test_a_call_is_allowed_or_denied_with_words(stage: Stage):
+    replies = [command("rm a.txt"), command("echo fine"), says("Left it.")]
+    with chat(stage, "--approve", "commands", replies=replies) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("Clean up\r")
+        at = terminal.wait_for("rm a.txt")
+        at = terminal.wait_for("allow?", at)
+        terminal.type("y\r")  # at once: it was meant for something else
+        time.sleep(2 * GRACE_SECONDS)
+        terminal.type("n keep it\r")
+        at = terminal.wait_for("allow?", terminal.wait_for("echo fine", at))
+        time.sleep(2 * GRACE_SECONDS)
+        terminal.type("y\r")
+        terminal.wait_for("Left it.", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    denied, allowed = facts(stage, PersonDecided)
+    assert (denied.allow, allowed.allow, len(facts(stage, ToolReturned))) == (False, True, 1)
+    assert "keep it" in denied.words
+
+
+def test_words_and_a_stop_while_it_works(stage: Stage):
+    replies = [command("echo begun; sleep 2"), command("sleep 60"), says("Never.")]
+    with chat(stage, replies=replies) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("Do\r")
+        at = terminal.wait_for("> Do")
+        while not (said := begun(stage)):
+            terminal.read()
+        assert said == ["Do"]
+        terminal.type("use tabs\r")
+        at = terminal.wait_for("(told before the next step) use tabs", at)
+        at = terminal.wait_for("echo begun", at)
+        at = terminal.wait_for("working", at)
+        terminal.type("\x1b")
+        at = terminal.wait_for("pausing", at)
+        terminal.type("\x03")  # and once more
+        at = terminal.wait_for("paused>", at)
+        terminal.type("/stop\r")
+        at = terminal.wait_for("the request ended: stopped", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert [event.text for event in facts(stage, PersonSteppedIn)] == ["use tabs"]
+    assert len(facts(stage, PersonStopped)) == 1
+    assert "interrupted by the person" in facts(stage, ToolReturned)[-1].text
+    assert facts(stage, FramePopped)[-1].forced == "stopped"
+    replay(str(newest(stage)))
+
+
+def test_a_closed_terminal_leaves_a_conversation_that_can_be_taken_up(stage: Stage):
+    with chat(stage, replies=[says("One."), says("Two.")]) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("first\r")
+        terminal.wait_for("One.")
+        terminal.hang_up()
+    taken_up = open_run(newest(stage)).state
+    assert taken_up.session.requests == 1
+    with chat(stage, "--continue") as terminal:
+        at = terminal.wait_for("One.")
+        terminal.wait_for(">", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+def test_nothing_that_a_model_or_a_file_says_reaches_the_terminal_as_a_command(stage: Stage):
+    hostile = "\x1b]0;owned\x07\x1b[2J\x9b5A\x1b]52;c;ZXZpbA==\x07\u202egone"
+    replies = [command("printf '\\033]0;owned\\007'"), says(f"said {hostile}"), says("Two.")]
+    with chat(stage, replies=replies, columns=60) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("Do\r")
+        terminal.wait_for("gone")
+        terminal.resize(40)
+        terminal.type("more\r")
+        terminal.wait_for("Two.")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    for bad in (b"\x1b]0;owned", b"\x1b]52", b"\xc2\x9b", "\u202e".encode()):
+        assert bad not in terminal.raw
+
+
+def test_a_paste_of_100_kb_is_one_request(stage: Stage):
+    text = "\n".join(f"line {number} äöü" for number in range(7_000))
+    with chat(stage, replies=[says("Read it.")]) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("\x1b[200~")
+        for start in range(0, len(text), 2_000):
+            terminal.type(text[start : start + 2_000])
+            terminal.read()
+        terminal.type("\x1b[201~")
+        terminal.wait_for("line 6999")
+        terminal.type("\r")
+        terminal.wait_for("Read it.")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert [event.text for event in facts(stage, PersonSaid)] == [text]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "needs a terminal"),
+        (["--approve", "some"], "needs a terminal"),
+    ],
+)
+def test_without_a_terminal_it_says_what_to_do(stage: Stage, arguments, says):
+    ran = stage.run("chat", str(folder_of(stage)), *arguments)
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    assert "stackmem solve FOLDER -t TEXT" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--approve", "some"], "--approve takes never, writes, commands, all"),
+        (["--policy", "tree"], "--policy takes frame, flat"),
+        (["--policy", "frame", "--strategy", "full"], "the strategy full has no frames"),
+        (["--continue"], "there is no conversation about"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_begins(stage: Stage, arguments, says):
+    with chat(stage, *arguments, replies=[]) as terminal:
+        assert terminal.end() == 2
+    assert says in terminal.shown()
+    assert not stage.runs.exists() or not [path for path in stage.runs.iterdir() if path.is_dir()]
+
+
+def test_resume_answers_a_question_of_an_agent(stage: Stage):
+    script = stage.script(*[says("Which file do you mean?")] * 3, pop("Mended."))
+    asked = stage.call("solve", folder_of(stage), "-t", "Mend it.", "--model", script, "--json")
+    found = json.loads(asked.stdout)
+    assert (asked.returncode, found["ending"], found["result"]) == (8, "input_needed", "Which file do you mean?")
+    again = stage.call("resume", found["run"], "--say", "a.txt", "--json")
+    assert (again.returncode, json.loads(again.stdout)["result"]) == (0, "Mended.")
