@@ -51,7 +51,7 @@ from .strategy import MemoryStrategy
 from .text import clip_chars
 from .tool_schemas import parameters, parse, read, tool_named, with_optional
 from .tools import (
-    AskPerson,
+    AskQuestion,
     Branch,
     Call,
     Delegate,
@@ -175,7 +175,7 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
             return frames.start_prompted(state, call)
         case PopFrame() | Return():
             return _end_frame(state, frames.pop(state, call, pending))
-        case AskPerson():
+        case AskQuestion():
             return session.ask(call)
         case HeapAlloc():
             return memory_tools.allocate(state, call, pending)

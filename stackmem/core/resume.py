@@ -16,7 +16,7 @@ from .heap import Heap
 from .log import Log
 from .messages import ToolCall
 from .state import Frame, Reply, Result, State
-from .tools import AskPerson, StoreEntry
+from .tools import AskQuestion, StoreEntry
 
 
 def apply_resume(state: State, event: RunResumed) -> State:
@@ -56,7 +56,7 @@ def _hear(state: State, text: str) -> State:
         for call in _unanswered(root):
             state = tell(state, Result(call.id, "The person has the result.", False, state.heap, state.step))
     pending = state.pending
-    if pending is not None and isinstance(pending.call, AskPerson):
+    if pending is not None and isinstance(pending.call, AskQuestion):
         answered = Result(pending.calls[0].id, text, False, state.heap, state.step)
         return tell(replace(state, pending=None), answered)
     return replace(state, heard=(*state.heard, text))

@@ -25,8 +25,7 @@ from .person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStop
 from .requests import AskPermission, AskPerson, AskUser, Effect
 from .state import Frame, Grant, Notice, Pending, PoppedFrame, Registers, Result, Session, State
 from .text import mark_cut
-from .tools import AskPerson as AskPersonCall
-from .tools import EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
+from .tools import AskQuestion, EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
 
 SESSION_TASK = "Work with a person: each of her requests comes as she makes it."
 """The task of a run that is a conversation."""
@@ -160,7 +159,7 @@ def open_question(state: State) -> str:
     return words if state.begun.questions == "end" and is_question(words) else ""
 
 
-def ask(call: AskPersonCall) -> AskUser | Refusal:
+def ask(call: AskQuestion) -> AskUser | Refusal:
     """The question as it is put to the person."""
     if not call.question.strip():
         return Refusal("bad_arguments", "ask_user refused: the question is empty", "say what you need to know")

@@ -301,7 +301,7 @@ class Memory(Struct, frozen=True, tag="memory"):
     new_path: Annotated[str | None, Meta(description="rename: the path then.")] = None
 
 
-class AskPerson(Struct, frozen=True, tag="ask_user"):
+class AskQuestion(Struct, frozen=True, tag="ask_user"):
     """Ask the person one question and wait for her answer. Ask only what you cannot find out and must know to go on."""
 
     behavior: ClassVar[Behavior] = Behavior(while_closing=True)
@@ -318,7 +318,7 @@ StartCall = Delegate | Branch
 PopCall = PopFrame | Return
 LookupCall = HeapList | AddNote | Expand | Memory
 """Answered by ``memory_tools.py`` from the state alone."""
-Call = WorkspaceCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall | AskPerson
+Call = WorkspaceCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
 
 
 class Offer(Struct, frozen=True):
@@ -377,7 +377,7 @@ CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)
 """Every tool by its name."""
 
 
-OPTIONAL_TOOLS: dict[str, type[Call]] = {tool_name(call): call for call in (EditFile, SearchFiles, AskPerson)}
+OPTIONAL_TOOLS: dict[str, type[Call]] = {tool_name(call): call for call in (EditFile, SearchFiles, AskQuestion)}
 """Tools that no strategy offers by itself: a run offers those that its settings name, as ``RunStarted.tools`` says."""
 
 

@@ -46,8 +46,8 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         TraceError: The trace or the result cannot be written any more; what stood before is whole.
         WorkspaceError: The patch cannot be made; the result is kept.
     """
-    parts, places, writer, world = opened.parts, opened.places, opened.writer, opened.parts.world
-    signer = opened.signer
+    parts, places, world = opened.parts, opened.places, opened.parts.world
+    writer, signer = opened.writer, opened.signer
     if writer is None or signer is None:
         raise TypeError("a run without a trace is looked at, not played")
     secret_steps = list(opened.steps_with_secrets)
@@ -71,8 +71,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
             opened.person.observe(event, after)
 
     world.person.attend(places.run)
-    begun = world.clock()
-    world.started = begun - opened.seconds_before
+    world.started = (begun := world.clock()) - opened.seconds_before
     for event in known:
         state = evolve(state, event)
         record(event, state)

@@ -14,7 +14,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
-from stackmem.core.tools import OPTIONAL_TOOLS, AskPerson, tool_name
+from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, tool_name
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.origin import Origin
@@ -128,7 +128,7 @@ def prepare(
     if subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools"):
         prepared = replace(prepared, tools=PAYING_TOOLS)
     if session is not None:
-        asking = (tool_name(AskPerson),) if tool_name(AskPerson) not in prepared.tools else ()
+        asking = (tool_name(AskQuestion),) if tool_name(AskQuestion) not in prepared.tools else ()
         prepared = replace(prepared, session=session, tools=(*prepared.tools, *asking))
     return replace(prepared, instructions=_instructions(subject, settings, cwd))
 

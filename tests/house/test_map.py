@@ -69,6 +69,7 @@ UNEXPLAINED = {
     "Said": "a fact of a program; traces hold the name",
     "Text": "plain text is what it says",
     "Thinking": "providers call it so",
+    "WordsGiven": "a fact: what the person said meanwhile was given to the model",
 }
 """Classes of the core without a word of the glossary, and why."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from stackmem.core.facts import RunEnded
+from stackmem.core.person_facts import PersonSaid, WordsGiven
+from stackmem.core.state import State
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening
 from stackmem.run.ending import apply_run
@@ -20,8 +22,9 @@ from stackmem.run.repeats import MayRepeat
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
-from stackmem.trace.conversation import before_request
 from stackmem.trace.open_run import Run
+from stackmem.trace.record import Record
+from stackmem.trace.walk import state_after
 
 from .chat import ChatScreen, TerminalPerson
 from .chat_commands import ChatCompleter, Look
@@ -36,7 +39,7 @@ _HISTORY = ".chat_history"
 Next = Callable[[], RunResult | None]
 
 
-class Conversation:
+class ChatSession:
     """Attributes:
     then: What is to be done with the run that the person has just left; None where she left for good.
     """
@@ -172,7 +175,7 @@ class Conversation:
 
     def _undo(self, rest: str) -> None:
         count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
-        found = before_request(Run(self._run_dir()).records(), count)
+        found = _before_request(Run(self._run_dir()).records(), count)
         if found is None or count < 1:
             self.screen.say("there is no such request to take back")
             return
@@ -193,7 +196,7 @@ def _nothing() -> Next | None:
     return None
 
 
-def talk(folder: Path, runs_dir: Path, first: Callable[[Conversation], RunResult | None]) -> int:
+def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult | None]) -> int:
     """A conversation about a folder, to its end; the exit code.
 
     Args:
@@ -202,7 +205,7 @@ def talk(folder: Path, runs_dir: Path, first: Callable[[Conversation], RunResult
     screen = ChatScreen(color=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
     with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status) as editor:
         screen.say, screen.live = editor.say, editor.show_live
-        talking = Conversation(screen, editor)
+        talking = ChatSession(screen, editor)
         editor.say(screen.paint("dim", "Type a request; /help lists commands; Ctrl-D leaves."))
         code = talking.play(partial(first, talking))
     if talking.person.run_dir is not None:
@@ -210,16 +213,28 @@ def talk(folder: Path, runs_dir: Path, first: Callable[[Conversation], RunResult
     return code
 
 
-def begin(prepared: Prepared, talking: Conversation) -> RunResult:
+def begin(prepared: Prepared, talking: ChatSession) -> RunResult:
     """The first run of a new conversation."""
     agree = partial(ask_about_size, as_json=False)
     return solve(prepared, os.environ, talking.screen, stop_at_once, agree, talking.screen.say, person=talking.person)
 
 
-def take_up(run_dir: Path, talking: Conversation) -> RunResult | None:
+def take_up(run_dir: Path, talking: ChatSession) -> RunResult | None:
     """An earlier conversation, where it stood; what was said last is shown."""
     talking.person.attend(run_dir)
     state = Run(run_dir).state
     for done in [each for each in state.popped if each.frame.request][-3:]:
         talking.screen.say(talking.screen.paint("bold", f"> {readable(done.frame.task)}"), readable(done.result), "")
     return talking.resume(run_dir, {})
+
+
+def _before_request(records: Iterable[Record], count: int) -> tuple[int, str] | None:
+    """The number of the record before the last request (2: the last but one), and its text; None without one."""
+    found: list[tuple[int, str]] = []
+    state = State()
+    for record in records:
+        before, state = state, state_after(state, record)
+        asked = state.session.requests if state.session else 0
+        if isinstance(record.event, PersonSaid | WordsGiven) and before.session and asked > before.session.requests:
+            found.append((record.seq - 1, record.event.text))
+    return found[-count] if 0 < count <= len(found) else None
