@@ -17,9 +17,12 @@ from stackmem.core.facts import (
 )
 from stackmem.core.log import Log
 from stackmem.core.messages import View
+from stackmem.core.person_facts import PersonDecided
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered
 from stackmem.core.requests import (
     AskModel,
+    AskPermission,
+    AskPerson,
     AskUser,
     Compact,
     DigestSources,
@@ -40,6 +43,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.run.perform import ProgramWorld, World, perform
 from stackmem.workspace.outcome import ToolOutcome
 from tests.build import SPENT, call, do, play, reply
+from tests.run.people import Scripted
 
 SECRET = "hunter22"
 
@@ -198,7 +202,7 @@ EACH = {
     for effect in (
         ASK, Compact(ASK, "root", 1), UseTool(RunCommand("ls"), 1_000), UseOwnTool("own", {}, 1_000), Verify("true"),
         DigestSources(("a",)), ReadClock(), RunChecks(), InvokeTool("own"), LoadSource("p"), AskUser("Who?"), Wait(0.0),
-        Parallel(((0, InvokeTool("own")), (1, ASK))),
+        AskPerson(), AskPermission("run_command", "ls"), Parallel(((0, InvokeTool("own")), (1, ASK))),
     )
 }  # fmt: skip
 
@@ -208,17 +212,16 @@ def test_what_is_performed_is_an_answer(kind: type[Effect]) -> None:
     program = ProgramWorld(
         context=None,  # type: ignore[arg-type]  # no built-in tool is called
         load=lambda asked: SourceLoaded(asked.path, failed="none"),
-        ask_user=lambda _: "Ann",
         own_tools={"own": OwnTool()},
     )
-    assert answered(EACH[kind], perform(EACH[kind], world(program=program))) is not None
+    here = world(program=program, person=Scripted("Do.", answers=["Ann"], decisions=[PersonDecided(allow=True)]))
+    assert answered(EACH[kind], perform(EACH[kind], here)) is not None
 
 
 def test_each_answer_of_a_parallel_effect_is_given_as_it_arrives() -> None:
     program = ProgramWorld(
         context=None,  # type: ignore[arg-type]  # no built-in tool is called
         load=lambda asked: SourceLoaded(asked.path, failed="none"),
-        ask_user=lambda _: None,
         own_tools={"own": OwnTool()},
     )
     here = world(program=program)
